@@ -54,8 +54,7 @@ from ace_ray.util.local_files import path_of
 
 _WHERE = "benchmarks.stabletoolbench"
 _T = TypeVar("_T")
-# Timeout of judging an answer, counted from the episode's deadline; less than its grace
-# (``DEADLINE_GRACE_S``).
+# Maximum time for judging after an episode's deadline; less than ``DEADLINE_GRACE_S``.
 JUDGE_S = 240.0
 
 
@@ -76,7 +75,7 @@ class StableToolBench(Benchmark):
         check_names(options.groups, GROUPS, what="group", where=f"{_WHERE}.groups")
         for key in FOLDERS:
             scheme, separator, _ = (getattr(options, key) or "").partition("://")
-            if separator:  # the rest is not shown: it may hold a password
+            if separator:  # the rest is not shown: it may contain a password
                 raise UserError(
                     f"{scheme[:20]}:// is not a local folder",
                     where=f"{_WHERE}.{key}",
@@ -107,13 +106,13 @@ class StableToolBench(Benchmark):
                     )
         else:
             self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
-        # As JSON text by group and query: a long chain is nested too deeply for pickle.
+        # Answers as JSON text, by group and query id: a long chain cannot be pickled.
         self._reference: dict[str, dict[str, str]] = {}
         if options.reference is not None:
             self._reference = read_reference(_converted(options.reference), options.groups)
         self._warnings: list[str] = []
         self._lacking: list[str] = []
-        # The APIs of all groups; None where each query offers its own.
+        # APIs of all groups, if every query offers all of them; otherwise None.
         self._pool: list[Doc] | None = None
 
     def entries(self) -> Sequence[Entry]:
@@ -198,9 +197,9 @@ class StableToolBench(Benchmark):
         return apis_of(entry, self._settings.texts, docs=self._pool)
 
     def _api_keys(self) -> Iterator[str]:
-        """Yield the keys of the APIs that the run may ask."""
+        """Yield the keys of the APIs that agents may call."""
         entries = self.dataset()
-        for entry in entries[:1] if self._pool else entries:  # all are offered the same
+        for entry in entries[:1] if self._pool else entries:  # all queries offer the same APIs
             yield from map(api_key, self._apis(entry))
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
@@ -239,7 +238,7 @@ class StableToolBench(Benchmark):
         if options.fac:
             drawn = model.sampling
             own = drawn if _has_own_sampling(self._roles["judge"]) else asking.FAC_SAMPLING
-            most = min(own.max_tokens, drawn.max_tokens)  # the candidate's limit if it judges
+            most = min(own.max_tokens, drawn.max_tokens)  # if the candidate judges: its limit
             alone = replace(model, sampling=replace(own, seed=drawn.seed, max_tokens=most))
         return await measures.judge_answer(
             model,
@@ -280,7 +279,7 @@ class StableToolBench(Benchmark):
         return paper(runs, rules)
 
     def output_entries(self) -> Entries:
-        """Return the queries by group; only the groups that outputs answer are read."""
+        """Return the queries by group. Groups that do not occur in the outputs are not read."""
 
         def of(_: str, group: str) -> list[Entry]:
             return load(self._folder, groups=[group]).entries
@@ -327,7 +326,7 @@ class StableToolBench(Benchmark):
         return text
 
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-        """Yield the result JSON of all samples, and the converted answers of the first by group."""
+        """Yield the result JSON of all samples, and each group's converted answers of sample 0."""
         entries = {entry.key: entry for entry in self.dataset()}
 
         def read(group: str | None = None) -> Iterator[tuple[Entry, Mapping[str, Any]]]:
@@ -363,7 +362,7 @@ class StableToolBench(Benchmark):
 
 
 def _pool(entries: Sequence[Entry]) -> list[Doc]:
-    """Return all different APIs of these entries."""
+    """Return the APIs of all entries, each API once."""
     docs = (doc for entry in entries for doc in entry.data["apis"])
     return list({(doc["category"], doc["tool"], doc["api"]): doc for doc in docs}.values())
 
@@ -373,7 +372,7 @@ def _has_own_sampling(role: Role) -> bool:
 
 
 async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
-    """Await the judging, at most until `JUDGE_S` after the episode's deadline."""
+    """Await ``work``, the judging, at most until `JUDGE_S` after the episode's deadline."""
     try:
         return await asyncio.wait_for(work, JUDGE_S + max(0.0, context.left_s or 0.0))
     except TimeoutError:
@@ -381,7 +380,7 @@ async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
 
 
 def _converted(reference: str) -> Path:
-    """Return the folder of converted answers in ``reference``, which may be a run's folder."""
+    """Return the folder with converted answers: ``reference``, or a subfolder of a run."""
     folder = path_of(reference, f"{_WHERE}.reference")
     inner = folder / "files" / StableToolBench.name / "converted"
     return inner if inner.is_dir() else folder

@@ -1,10 +1,10 @@
-"""Verdicts and metrics of a row, from the state of its episode.
+"""Compute the verdicts and metrics of a row from the state of its episode.
 
-``official`` counts the votes as upstream (``eval_pass_rate.py``). A row is valid if the mean of 1
-for Solved, 0.5 for Unsure and 0 for Unsolved is over a half; its SoPR is that mean. ``strict``:
-every vote says Solved; its SoPR is 1 or 0.
+``official`` counts votes as upstream does (``eval_pass_rate.py``). A row's SoPR is the mean of its
+votes: 1 for Solved, 0.5 for Unsure, 0 for Unsolved. The row is valid if its SoPR exceeds 0.5. In
+``strict``, a row is valid if every vote is Solved; its SoPR is then 1, otherwise 0.
 
-Calls are those in the episode's state (docs/results.md). Finish is not among them.
+Calls are the ``calls`` in the episode's state (docs/results.md), which do not include Finish.
 """
 
 from __future__ import annotations
@@ -23,34 +23,35 @@ from ace_ray.benchmarks.stabletoolbench.judge.measures import (
 )
 from ace_ray.types import Entry, Verdict
 
-# First makers of cached answers.
+# Origins of cached answers (`Answered.origin`).
 ORIGINS = ("recorded", "simulator", "real")
 SOURCES = ("cache", "simulator", "real", "none")
-# Upstream's status code of a call whose name no function has.
+# Upstream's status code for a call of an unknown function.
 HALLUCINATED = 1
+# Prefixes of metrics: number of calls, and shares of calls by source, origin and failure.
 CALLS = "calls_"
 FROM = "from_"
 CACHED = "cached_"
-# Prefixes of metrics that carry a count, or a share of the calls, by its name.
 FAILED = "failed_"
 
 Pairs = Sequence[Sequence[str]]
 
 
 def api_recall(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> float:
-    """Return the result JSON's API call score: the share of relevant APIs that were called, 0
-    without any."""
+    """Return the share of relevant APIs that were called, 0 if no API is relevant. The result JSON
+    contains it as ``api_call_score``."""
     wanted = {(tool, api) for tool, api in relevant}
     return len(wanted & _reached(calls)) / len(wanted) if wanted else 0.0
 
 
 def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the metrics of one row, shares in 0..1.
+    """Return the metrics of one row, in 0..1.
 
-    ``api_recall``, ``exact_set`` (1 if exactly the relevant APIs were reached), ``calls_<n>`` (1
-    for n calls), and ``api_precision`` if an API was reached. With calls also the shares
-    ``hallucinated``, ``errors`` (an API answered with an error), ``cache_hit``, ``from_<source>``,
-    ``cached_<origin>`` and ``failed_<kind>`` (see `Answered.failure`).
+    All rows have ``api_recall``, ``exact_set`` (1 if exactly the relevant APIs were called) and
+    ``calls_<n>`` (1 for n calls). Rows that called an API have ``api_precision``. Rows with calls
+    also have the shares of calls ``hallucinated`` (unknown function), ``errors`` (an API answered
+    with an error), ``cache_hit``, ``from_<source>``, ``cached_<origin>`` and ``failed_<kind>`` (see
+    `Answered.failure`).
     """
     wanted = {(tool, api) for tool, api in relevant}
     reached, made = _reached(calls), calls
@@ -107,9 +108,9 @@ _WHY = {
 def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
     """Return the verdicts of both rule sets on one episode.
 
-    ``state`` is `Episode.state`. Its ``votes``, ``fac`` and ``sowr`` may be null; their metrics are
-    there only if they were judged. ``sowr_missing`` says that the reference has no answer. Only
-    ``sopr`` differs between the rule sets.
+    ``state`` is `Episode.state`. If its ``votes``, ``fac`` or ``sowr`` is null, the metrics of that
+    measure are missing. ``sowr_missing`` is 1 if the reference lacks an answer. The rule sets
+    differ only in validity and in the metric ``sopr``.
     """
     answer = state["answer"]["answer"]
     votes: Sequence[Mapping[str, Any]] = state["votes"] or ()

@@ -1,9 +1,9 @@
-"""Converted answers, which upstream's judges read: make them from a run, read and write files.
+"""Make converted answers, the input of upstream's judges, from runs; read and write their files.
 
-Shape (upstream ``tooleval/convert_to_answer_format.py``): one root ``{"role": "system", "message":
-"", "next": [{"role": "user", ...}]}``, then a chain of ``{"role": "tool", "message": {"name",
-"arguments", "response"}}`` and ``{"role": "assistant", "message": text}``. A model or another
-program may have written it: no type is assumed, and no function recurses.
+Form (upstream ``tooleval/convert_to_answer_format.py``): a root ``{"role": "system", "message": "",
+"next": [{"role": "user", ...}]}``, then a chain of ``{"role": "tool", "message": {"name",
+"arguments", "response"}}`` and ``{"role": "assistant", "message": text}``. Models or other programs
+may have written a file: no type is assumed, and no function recurses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ace_ray.util.safe_loading import MOST_ROW_DEPTH
 
 GIVE_UP = "give_up_and_restart"
 MAX_NODES = 5_000
-# Maximum nodes of a chain in a row: each one is nested two JSON levels deeper.
+# Maximum nodes of a chain in a stored row. Each node adds two levels to the JSON.
 MAX_STORED_NODES = (MOST_ROW_DEPTH - 20) // 2
 _ANSWER_MARK = '"final_answer": "'
 
@@ -42,13 +42,13 @@ def called(name: str, arguments: str, response: str = "") -> Node:
 
 
 def both_ends(nodes: list[Node]) -> list[Node]:
-    """Return at most `MAX_STORED_NODES` nodes, from both ends of the chain."""
+    """Return at most `MAX_STORED_NODES` nodes; the middle of a longer chain is left out."""
     half = MAX_STORED_NODES // 2
     return nodes if len(nodes) <= MAX_STORED_NODES else [*nodes[:half], *nodes[-half:]]
 
 
 def linked(nodes: Sequence[Node]) -> list[Node]:
-    """Return ``answer_details`` of these nodes, as a chain below system and user."""
+    """Link ``nodes`` to a chain below a system and a user node; return ``answer_details``."""
     whole = [node("system", ""), node("user", ""), *nodes]
     for one, following in pairwise(whole):
         one["next"] = [following]
@@ -56,8 +56,8 @@ def linked(nodes: Sequence[Node]) -> list[Node]:
 
 
 def chain(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the nodes of a converted answer, first children only, as upstream
-    (``tooleval/utils.py::get_steps``). The chain ends at another value, and at `MAX_NODES`."""
+    """Yield the nodes of a converted answer, following the first child of each (upstream
+    ``tooleval/utils.py::get_steps``). Stops at a malformed value, or after `MAX_NODES` nodes."""
     nodes = answer.get("answer_details")
     for _ in range(MAX_NODES):
         if not isinstance(nodes, list) or not nodes or not isinstance(nodes[0], Mapping):
@@ -87,10 +87,10 @@ def has_finish(answer: Mapping[str, Any]) -> bool:
 
 
 def final_text(raw: Any) -> str:
-    """Return the answer inside of Finish's arguments as the model wrote them, "" without one.
+    """Return the answer inside ``raw``, Finish's arguments as the model wrote them, or "".
 
-    Text that is not JSON is searched for the answer as upstream does. Text that does not look like
-    arguments is the answer itself.
+    Arguments that are not JSON are searched for the answer, as in upstream. Text that does not
+    begin with a brace is itself the answer.
     """
     if not isinstance(raw, str):
         return ""
@@ -109,7 +109,7 @@ def final_text(raw: Any) -> str:
 
 
 def gave_up(raw: Any) -> bool:
-    """Return whether Finish's arguments hold the mark of giving up anywhere, as upstream tests."""
+    """Return whether Finish's arguments contain `GIVE_UP` anywhere, which is upstream's test."""
     return isinstance(raw, str) and GIVE_UP in raw
 
 
@@ -122,13 +122,13 @@ def object_of(text: str) -> Mapping[str, Any] | None:
 
 
 def converted(query: str, tools: Tools, run: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert ``run``, an `AgentRun` as JSON, that was offered ``tools``.
+    """Convert ``run``, an `AgentRun` as JSON; its agent was offered ``tools``.
 
-    ``total_steps`` counts system and user, as upstream. ``final_answer`` is Finish's arguments as
-    the model wrote them, "" without Finish. As upstream, a run that ended in Finish is converted
-    from its messages, without thoughts beside calls and without calls after Finish in one reply.
-    Another run shows one of its tries, or one way from the root of its tree to a leaf. Upstream
-    draws it at random; here it depends on the query.
+    ``total_steps`` counts system and user, as in upstream. ``final_answer`` is Finish's arguments
+    as the model wrote them, "" without Finish. A run that ended in Finish is converted from its
+    messages. As in upstream, thoughts in replies with calls, and calls after Finish in one reply,
+    are left out. For another run, one try or one path through its tree is converted. Upstream draws
+    it at random; here it depends on the query.
     """
     nodes = _from_messages(run["messages"]) if run["valid"] else _from_nodes(query, run)
     return {
@@ -182,7 +182,7 @@ def _from_nodes(query: str, run: Mapping[str, Any]) -> list[Node]:
 
 
 def _walk(steps: Sequence[Step], chance: random.Random) -> Iterator[Step]:
-    """Yield the nodes below the root on one way down; a chain has only one."""
+    """Yield the nodes on one path from the root to a leaf, without the root."""
     below: dict[int, list[int]] = {}
     for place, step in enumerate(steps):
         if step["parent"] is not None:
@@ -194,7 +194,7 @@ def _walk(steps: Sequence[Step], chance: random.Random) -> Iterator[Step]:
 
 
 REFERENCE_LIMIT_BYTES = 256 << 20
-# Maximum JSON levels of an answer, two for each node. Python reads few more, fewer in a worker.
+# Maximum JSON levels of an answer, two for each node. Python cannot read many more.
 MAX_NESTING = 900
 FIX = "give a folder of converted answers, <group>.json each: {query_id: {query, answer, ...}}"
 
@@ -233,16 +233,16 @@ def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, s
 
 
 def converted_answers(path: Path) -> Iterator[tuple[str, Any, str]]:
-    """Yield (query id, its value, where) of a file of converted answers. Raises `UserError`."""
+    """Yield (query id, value, place for errors) from converted answers. Raises `UserError`."""
     for query_id, given in json_object(path, FIX).items():
         yield query_id, given, f"{path}, query {query_id:.60}"
 
 
 def json_object(path: Path, fix: str) -> dict[str, Any]:
-    """Return the JSON object in a file. Raises `UserError`, also for a key that comes twice."""
+    """Return the JSON object in a file. Raises `UserError`, for example for a repeated key."""
     value = json_value(read_bounded(path, REFERENCE_LIMIT_BYTES), path, fix)
     if not isinstance(value, dict):
-        raise UserError(f"holds a {type(value).__name__}", where=str(path), fix=fix)
+        raise UserError(f"contains a {type(value).__name__}", where=str(path), fix=fix)
     return value
 
 
@@ -265,7 +265,7 @@ def is_answer(answer: Any) -> bool:
 def answer_json(answer: Mapping[str, Any], where: str) -> str:
     """Return the ``answer`` of a converted answer as JSON text: a long chain cannot be pickled.
 
-    Raises `UserError` naming ``where`` beyond `MAX_NESTING`.
+    Raises `UserError` that names ``where`` if it is nested deeper than `MAX_NESTING`.
     """
     level: list[Any] = [answer]
     for _ in range(MAX_NESTING):

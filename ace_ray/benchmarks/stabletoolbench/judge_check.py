@@ -1,4 +1,4 @@
-"""``ace-ray judge check``: compare a judge with people's labels, as a benchmark of its own.
+"""Compare a judge with labels that people gave (``ace-ray judge check``), as a benchmark.
 
 The candidate is the judge, and the categories are the labels.
 """
@@ -51,7 +51,7 @@ class JudgeOptions(Section):
 
 
 class JudgeCheck(Benchmark):
-    """One entry for each label; valid if most votes of the judge agree with the label."""
+    """One entry for each label. A row is valid if most votes of the judge equal the label."""
 
     name = NAME
     rule_sets = RULE_SETS
@@ -108,7 +108,7 @@ class JudgeCheck(Benchmark):
         return episode
 
     def _sampling(self, given: Sampling) -> Sampling:
-        """Return the sampling of a run's judge with the config's changes."""
+        """Return `SAMPLING` with the config's changes, except for the temperature."""
         default = asdict(Sampling())
         changed = {name: value for name, value in asdict(given).items() if value != default[name]}
         return replace(SAMPLING, **{**changed, "temperature": SAMPLING.temperature})
@@ -168,12 +168,12 @@ _FIX = 'write {"query_id": ..., "query": ..., "answer": ..., "label": ...} on ea
 
 
 def read_labels(path: Path) -> list[Entry]:
-    """Read the labels of a JSON-lines file, ``{"query_id", "query", "answer", "label"}`` each, as
-    entries; an entry's category is its label.
+    """Read labelled answers from a file of JSON lines as entries; an entry's category is its label.
 
-    ``answer`` is a text, the ``answer`` of a converted answer, or a whole converted answer. A text
-    has no execution for the judge's second question. ``label`` is Solved, Unsure or Unsolved.
-    Several answers may share a query. Raises `UserError` naming file and line."""
+    Each line is ``{"query_id", "query", "answer", "label"}``. ``answer`` is a string, a converted
+    answer, or the ``answer`` in a converted answer. A string lacks the execution that the judge's
+    second question shows. ``label`` is Solved, Unsure or Unsolved. Several answers may share a
+    query. Raises `UserError` that names file and line."""
     lines = enumerate(json_lines(read_bounded(path), path))
     return [_entry(number, row, where) for number, (where, row) in lines]
 
@@ -184,9 +184,9 @@ def _entry(number: int, row: Mapping[str, Any], where: str) -> Entry:
             raise UserError(f"has no {key}", where=where, fix=_FIX)
     name, query, label = row["query_id"], row["query"], row["label"]
     if isinstance(name, bool) or not isinstance(name, str | int):
-        raise UserError(f"query_id is {name!r:.60}", where=where, fix="write a number or a text")
+        raise UserError(f"query_id is {name!r:.60}", where=where, fix="write a number or a string")
     if not isinstance(query, str) or not query.strip():
-        raise UserError(f"query is {query!r:.60}", where=where, fix="write what the user asked")
+        raise UserError(f"query is {query!r:.60}", where=where, fix="write the user's request")
     status = next(
         (s for s in STATUSES if isinstance(label, str) and s.lower() == label.lower()), None
     )
@@ -205,28 +205,28 @@ def _labelled_answer(answer: Any, where: str) -> Mapping[str, Any]:
         answer = answer.get("answer", answer)
     if not is_answer(answer):
         raise UserError(
-            "answer is neither a text nor a converted answer",
+            "answer is neither a string nor a converted answer",
             where=where,
-            fix='write a text, or {"final_answer": text, "answer_details": [...]}',
+            fix='write a string, or {"final_answer": string, "answer_details": [...]}',
         )
     converted: Mapping[str, Any] = answer
     return converted
 
 
 def agreement(labels: Sequence[str], verdicts: Sequence[str | None]) -> dict[str, Any]:
-    """Return the pairwise agreement of two lists over `STATUSES`; None is a failure of the judge.
+    """Compare labels and verdicts, both from `STATUSES`. A verdict None is a failure of the judge.
 
     Returns:
-        ``n`` compared pairs and ``judge_errors``; ``accuracy`` with ``accuracy_interval`` (Wilson);
-        ``kappa`` (Cohen's), None where chance alone would agree always; ``confusion``,
-        ``{label: {verdict: n}}``. All None for no pairs.
+        ``n`` (compared pairs), ``judge_errors``, ``accuracy``, ``accuracy_interval`` (Wilson),
+        ``kappa`` (Cohen's; None if chance alone would always agree) and ``confusion``
+        (``{label: {verdict: n}}``). Without pairs, accuracy, interval and kappa are None.
     """
     pairs = [(a, b) for a, b in zip(labels, verdicts, strict=True) if b is not None]
     n = len(pairs)
     confusion = {a: {b: pairs.count((a, b)) for b in STATUSES} for a in STATUSES}
     right = sum(confusion[s][s] for s in STATUSES)
     said = {s: sum(confusion[a][s] for a in STATUSES) for s in STATUSES}
-    # Agreements to be expected by chance, times n.
+    # Number of agreements expected by chance.
     chance = sum(sum(confusion[s].values()) * said[s] for s in STATUSES) / n if n else 0.0
     share = wilson(right, n)
     return {

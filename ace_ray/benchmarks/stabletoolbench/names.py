@@ -1,7 +1,7 @@
-"""Names of the groups of queries, and of tools, APIs, parameters and categories.
+"""Names of query groups, tools, APIs, parameters and categories.
 
-Published names become callable names by the exact rules of ``toolbench/utils.py`` and
-``server/utils.py``, slips included: upstream's caches and answers have these names as keys.
+Published names become callable names by the rules of ``toolbench/utils.py`` and
+``server/utils.py``, mistakes included: upstream's caches and answers use these names as keys.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ BENCHMARK = "stabletoolbench"
 # Groups in the order of upstream's tables.
 #
 # ``G1`` queries need one tool, ``G2`` several tools of one category, ``G3`` several tools of one
-# collection. The second part is new compared with ToolBench's training set: the queries
+# collection. The second part says what ToolBench's training set does not contain: the queries
 # (``instruction``), the tools (``tool``), or whole categories (``category``).
 GROUPS = (
     "G1_instruction",
@@ -25,26 +25,27 @@ GROUPS = (
 LEVELS = {f"I{n}": tuple(name for name in GROUPS if name.startswith(f"G{n}")) for n in (1, 2, 3)}
 MAX_NAME = 64
 FINISH = "Finish"
-# Name in the history in place of a function that does not exist.
+# Name that replaces an unknown function in the chat.
 HALLUCINATED = "invalid_hallucination_function_name"
 
-# The circumflex is kept by a slip in upstream's pattern.
+# A mistake in upstream's pattern keeps the circumflex.
 _OTHER = re.compile("[^\u4e00-\u9fa5a-zA-Z0-9_^]")
 _RESERVED = frozenset(("from", "class", "return", "false", "true", "id", "and"))
 
 
 def standardize(name: str) -> str:
-    """``4chan Feed`` -> ``get_4chan_feed``, ``/api/Tracking/`` -> ``api_tracking``.
+    """Return a standard name: ``4chan Feed`` becomes ``get_4chan_feed``, ``/api/Tracking/`` becomes
+    ``api_tracking``.
 
-    Other characters than CJK, ASCII letters, digits, ``_`` and ``^`` become underscores. Repeated
-    ones become one, and those at the ends are dropped. The result may be empty.
+    Characters other than CJK, ASCII letters, digits, ``_`` and ``^`` become underscores. Repeated
+    underscores become one, and those at the ends are dropped. The result may be empty.
     """
     name = re.sub("_+", "_", _OTHER.sub("_", name)).lower().strip("_")
     return f"get_{name}" if name[:1].isdigit() else name
 
 
 def standardize_category(category: str) -> str:
-    """``News, Media`` -> ``News_Media``; ``___`` stays ``__``, as upstream replaces once."""
+    """Return a category's name: ``News, Media`` -> ``News_Media``. ``___`` becomes ``__``."""
     for char in " ,/":
         category = category.replace(char, "_")
     return category.replace("__", "_")
@@ -57,5 +58,5 @@ def api_name(name: str) -> str:
 
 
 def function_name(api: str, tool: str) -> str:
-    """Return the function of a published API: the last 64 characters of ``<api>_for_<tool>``."""
+    """Return the function name of an API: the last 64 characters of ``<api>_for_<tool>``."""
     return f"{api_name(api)}_for_{standardize(tool)}"[-MAX_NAME:]

@@ -1,4 +1,4 @@
-"""The ``stabletoolbench`` section of a run's config, and how an agent works by it."""
+"""The ``stabletoolbench`` section of a run's config, and the settings of its agents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Form = Literal["native", "react"]
 # Upstream's defaults (``qa_pipeline_multithread.py``); ToolBench and the published examples have
 # 12 steps.
 MAX_STEPS, MAX_QUERIES, MAX_OBSERVATION = 50, 200, 1024
-# Maximum calls of one reply; further ones are counted and dropped.
+# Maximum calls of one reply; further calls are counted and dropped.
 MAX_CALLS = 64
 
 _METHOD = re.compile(r"CoT@([1-9][0-9]?)|DFS_woFilter_w([1-9])")
@@ -28,9 +28,9 @@ _METHOD = re.compile(r"CoT@([1-9][0-9]?)|DFS_woFilter_w([1-9])")
 class Settings:
     """Settings of an agent.
 
-    ``method`` is upstream's name: ``CoT@n`` tries n single chains, ``DFS_woFilter_w2`` is DFSDT
-    with 2 children for each node. ``max_steps`` is the depth of a chain in nodes (a thought, an
-    action and its input are one each), ``max_queries`` the model calls of a tree search.
+    ``method`` is upstream's name: ``CoT@n`` runs up to n single chains, ``DFS_woFilter_w2`` is
+    DFSDT with 2 children for each node. ``max_steps`` is the depth of a chain in nodes (a thought,
+    an action and its input are one each), ``max_queries`` the model calls of a tree search.
     """
 
     method: str = "CoT@1"
@@ -52,7 +52,7 @@ class Settings:
         return int(match[2] or 0) if match else 0
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that can move a score (JSON values)."""
+        """Return the settings that can change a score (JSON values)."""
         return {
             "method": self.method,
             "form": self.form,
@@ -68,7 +68,7 @@ _ROLE = (
     "cluster, or {endpoint: {url: ..., model: ...}}"
 )
 
-# Keys that may name a folder of this machine.
+# Keys whose value may be a local folder.
 FOLDERS = ("data", "upstream", "tool_folder", "reference", "cache_folder")
 
 

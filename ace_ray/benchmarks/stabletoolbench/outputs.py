@@ -1,13 +1,13 @@
-"""Read converted answers made elsewhere, as the episodes that a run would have stored.
+"""Read converted answers of other programs as episodes, in the form that a run stores.
 
-Upstream (``tooleval/convert_to_answer_format.py``) writes ``<model>/<group>.json``: ``{query id:
-{"query", "available_tools", "answer"}}``, see `converted`. Its judge (``eval_pass_rate.py``) writes
-``<group>_<model>.json``, with ``is_solved`` of each query: ``{number of the vote:
-"AnswerStatus.Solved"}``. Votes beside the answers are taken over; otherwise episodes are not
-judged.
+Upstream (``tooleval/convert_to_answer_format.py``) writes answers to ``<model>/<group>.json``:
+``{query id: {"query", "available_tools", "answer"}}`` (see `converted`). Its judge
+(``eval_pass_rate.py``) writes votes to ``<group>_<model>.json``; ``is_solved`` of a query is
+``{number of the vote: "AnswerStatus.Solved"}``. If the folder of the answers contains this file,
+its votes are used. Otherwise the episodes are not judged.
 
-The calls are read from ``answer_details``; in a search these are the calls on the way to the
-answer.
+Calls are read from ``answer_details``. After a tree search, these are the calls of the chain with
+the answer.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ from ace_ray.types import Entry, Episode, canonical_json
 MAX_VOTES = 100
 _STATUS = "AnswerStatus."
 _ERROR = '{"error": '
-_VOTES_FIX = "give what upstream's eval_pass_rate.py wrote for these answers, or leave it out"
+_VOTES_FIX = "give what upstream's eval_pass_rate.py wrote for these answers, or remove the file"
 
 
 def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
-    """Yield the outputs at ``path``: a folder of converted answers, ``<group>.json`` each, one of
-    its files, or JSON lines of ``id``, ``output`` (a final or a converted answer) and perhaps
-    ``sample``.
+    """Yield the outputs at ``path``.
 
-    Raises `UserError`: a bad answer (with file and query), a query that the data has in other
-    words, or votes on other answers.
+    ``path`` is a folder of converted answers (``<group>.json``), one such file, or JSON lines with
+    ``id``, ``output`` (a final or a converted answer) and optionally ``sample``. Raises `UserError`
+    for an invalid answer, a query that differs from the data's, or an answer without votes in a
+    group that has votes.
     """
     return each_once(_outputs(path, entries), path)
 
@@ -75,27 +75,27 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
     files = [file for file in files if file.is_file()]
     if not files:
         fix = f"name a folder of converted answers, with {GROUPS[0]}.json or others like it"
-        raise UserError("holds no <group>.json", where=str(path), fix=fix)
+        raise UserError("contains no <group>.json", where=str(path), fix=fix)
     for file in files:
         votes = _votes_beside(file)
         for query_id, given, where in converted_answers(file):
             entry = entries.find(query_id, where, category=file.stem)
             if votes is not None and query_id not in votes:
-                what = "has no votes, and other queries of its group have"
-                raise UserError(what, where=where, fix="judge it too, or leave the votes out")
+                what = "has no votes, but other queries of its group have votes"
+                raise UserError(what, where=where, fix="judge it, too, or remove the file of votes")
             statuses = None if votes is None else votes[query_id]
             episode = _episode(entry, given, statuses, where)
             yield where, Output(entry, 0, episode)
 
 
 def _votes_beside(file: Path) -> dict[str, list[str]] | None:
-    """Return the votes on the answers of a group by query, None without a file of votes."""
+    """Return the votes on a group's answers by query id, None if the file of votes is missing."""
     files = sorted(file.parent.glob(f"{file.stem}_*.json"))
     if not files:
         return None
     if len(files) > 1:
-        what = f"are two files of votes on {file.name}: {files[0].name} and {files[1].name}"
-        raise UserError(what, where=str(file.parent), fix="leave one of them")
+        what = f"contains two files of votes on {file.name}: {files[0].name} and {files[1].name}"
+        raise UserError(what, where=str(file.parent), fix="remove one of them")
     votes = {}
     for query_id, row in json_object(files[0], _VOTES_FIX).items():
         where = f"{files[0]}, query {query_id:.60}"
@@ -122,7 +122,7 @@ def _of_line(entry: Entry, row: Row, where: str) -> Episode:
     if isinstance(output, Mapping):
         return _episode(entry, output if "answer" in output else {"answer": output}, None, where)
     if output is not None and not isinstance(output, str):
-        what = f"the output is {shown(output)}, not a text, a converted answer or null"
+        what = f"the output is {shown(output)}, not a string, a converted answer or null"
         raise UserError(what, where=where)
     answer: dict[str, Any] = {"final_answer": "", "answer_details": linked([])}
     if output is not None:
@@ -168,7 +168,7 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
 
 
 def _nodes(answer: Mapping[str, Any]) -> list[Node]:
-    """Return the thoughts and calls on the chain; other values than texts are converted."""
+    """Return the thoughts and calls on the chain; values that are not strings are converted."""
     nodes = []
     for one in chain(answer):
         message = one.get("message")
@@ -203,8 +203,8 @@ def _messages(query: str, nodes: Sequence[Node]) -> list[dict[str, Any]]:
 def _calls(
     nodes: Sequence[Node], apis: Sequence[Api], offered: frozenset[str]
 ) -> list[dict[str, Any]]:
-    """Return the calls as a run stores them; their backend is unknown. A function that was offered,
-    but is not an API of the query, was retrieved for it by upstream."""
+    """Return the calls as a run stores them, but without a source. A function in ``offered`` counts
+    as known even if it is not an API of the query: upstream can retrieve further functions."""
     calls = []
     for one in nodes:
         if one["role"] != "tool" or one["message"]["name"] == FINISH:
@@ -230,7 +230,7 @@ def _calls(
 
 
 def _offered(given: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names in ``available_tools``, in the forms of several upstream versions."""
+    """Return the function names in ``available_tools``, in the form of any upstream version."""
     tools = given.get("available_tools")
     names = set()
     for tool in tools if isinstance(tools, list) else ():
@@ -242,7 +242,7 @@ def _offered(given: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _error(response: str) -> str:
-    """Return the error in an observation, which may be cut."""
+    """Return the error in an observation, or "". The observation may have been cut."""
     if not response.startswith(_ERROR):
         return ""
     try:

@@ -1,11 +1,10 @@
-"""The agent's prompt texts: ace_ray's own wording, and the official one of a checkout.
+"""Prompt texts of the agent: our own wording, and the official wording of a checkout.
 
-Placeholders are in braces and filled with `str.replace`, because the values come from data and
-models. The words that parsers and answers depend on (``Thought:``, ``Action:``, ``Action Input:``,
-``Finish``, ``return_type``, ``give_answer``, ``give_up_and_restart``) are upstream's.
+Slots are in braces and filled with `str.replace`, because the values come from data and models. The
+words that parsers and answers depend on (``Thought:``, ``Action:``, ``Action Input:``, ``Finish``,
+``return_type``, ``give_answer``, ``give_up_and_restart``) are upstream's.
 
-Official texts are read as constants from a checkout of StableToolBench; no code is executed. They
-come from two prompt modules, ``rapidapi_multithread.py``, ``DFS.py`` and ``toolbench/utils.py``.
+Official texts are read as constants from the files in `SOURCES`; no code is executed.
 """
 
 from __future__ import annotations
@@ -28,34 +27,35 @@ class Texts:
     source: str
     """``own`` or ``upstream``."""
     system: str
-    """With ``{task_description}``."""
+    """System message with the slot ``{task_description}``."""
     user: str
-    """With ``{input_description}``, the query."""
+    """User message with the slot ``{input_description}`` for the query."""
     task: str
-    """Opens the task description; one line a tool follows."""
+    """Beginning of the task description; a line for each tool follows."""
     function: str
     function_says: str
-    """A function's description: with ``{tool}``, and with the API's ``{description}`` if any."""
+    """Two parts of a function's description, with the slots ``{tool}`` and ``{description}``."""
     finish: str
     finish_answer: str
     """Descriptions of Finish, and of its parameter ``final_answer``."""
     diversity: str
     last_observation: str
-    """Ask for an action unlike ``{previous_candidate}``, and show the ``{observation}`` before."""
+    """Texts that ask for an action unlike ``{previous_candidate}``, and show ``{observation}``."""
     react_after: str
-    """The sentence of ``system`` that the ReAct form continues; "" puts it at the end."""
+    """Sentence of ``system`` that ``react`` replaces; if "", ``react`` is added at the end."""
     react: str
-    """The ReAct form's format, in place of ``react_after``."""
+    """Rules of the ReAct form."""
     react_tools: str
-    """Opens the list of functions, in the ReAct form."""
+    """Beginning of the list of functions in the ReAct form."""
     no_function: str
-    """Observation of an unknown function ``{name}``."""
+    """Observation after a call of an unknown function ``{name}``."""
     no_return_type: str
     no_final_answer: str
     bad_return_type: str
-    """Observations of Finish, as are the two that follow."""
+    """Observations after an invalid call of Finish."""
     gave_up: str
     answered: str
+    """Observations after a valid call of Finish."""
 
     def sha256(self) -> str:
         return digest(asdict(self))
@@ -95,7 +95,7 @@ actions here:
 Think about why they failed, and do something that differs from every one of them.""",
     last_observation="The observation that had led you here: {observation}\n",
     react_after="",
-    # A small model copies the form to its last line, so that one has to be the one it stops at.
+    # Small models copy the form up to its last line, so it must end with "Observation".
     react="""
 Write every round in exactly this form:
 Thought: what the situation is and what you will do
@@ -126,7 +126,7 @@ _FIX = "name an unmodified checkout of StableToolBench"
 
 
 def read_texts(root: Path) -> Texts:
-    """Read the texts of the checkout at ``root``, or of an import. Raises `UserError`."""
+    """Read upstream's texts from ``root``, a checkout or an import. Raises `UserError`."""
     prompts, tree = _parse(root, REACT_PROMPTS), _parse(root, TREE_PROMPTS)
     environment, utils = _parse(root, ENVIRONMENT), _parse(root, UTILS)
     finish = _finish(environment, root)
@@ -207,7 +207,7 @@ def _assigned_to(tree: ast.Module, target: str, root: Path) -> str:
 
 
 def _template(tree: ast.Module, opening: str, placeholder: str, root: Path) -> str:
-    """Return the f-string that begins with ``opening``, its expression replaced."""
+    """Return the f-string that begins with ``opening``, with ``placeholder`` for expressions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr) and (text := _fill(node, placeholder)).startswith(
             opening
@@ -271,4 +271,4 @@ def _returns(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:
 
 
 def _missing(what: str, where: Path) -> UserError:
-    return UserError(f"{what} is not in it", where=str(where), fix=_FIX)
+    return UserError(f"{what} is missing", where=str(where), fix=_FIX)

@@ -1,11 +1,11 @@
-"""Read the published queries as entries, and import them: six groups, filtered by id.
+"""Read and import the published queries: six groups, filtered by id.
 
-Layout: ``solvable_queries/test_instruction/<group>.json`` holds a list of queries. Optional
-``solvable_queries/test_query_ids/<group>.json`` holds the ids that count, as a list or as the keys
+``solvable_queries/test_instruction/<group>.json`` contains a list of queries. The optional
+``solvable_queries/test_query_ids/<group>.json`` contains the ids to use, as a list or as the keys
 of an object.
 
-An import keeps the queries, the ids, the licence, and the sources with official prompts if there
-are any. It serves as a small checkout.
+An import copies the queries, the ids, the licence, and the sources with official prompts if there
+are any. It can be used in place of a checkout.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ QUERIES = "solvable_queries"
 GET_DATA = "run `ace-ray data import stabletoolbench PATH` with a checkout of StableToolBench"
 
 OFFICIAL_COMMIT = "aa4ed9f4737ad98bd706663f01d63623c3427812"
-# `files_hash` of the queries and ids of that commit.
+# `files_hash` of the queries and ids of `OFFICIAL_COMMIT`.
 OFFICIAL_QUERIES_SHA256 = "1e32a40b0df67aec9a74f2173f77775b9d0b3959eaa2a396716e420797dee1d6"
 LICENSE = "LICENSE"
 # Prompts of API simulators and judges, copied if a checkout has them.
@@ -57,8 +57,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Entries in the order of groups and files, ``warnings`` about them, and the tools and APIs
-    that the tool directory is ``lacking``, a line each."""
+    """Entries in the order of groups and files, ``warnings`` about them, and in ``lacking`` one
+    line for each tool or API that the tool directory lacks."""
 
     entries: list[Entry]
     warnings: list[str]
@@ -68,11 +68,10 @@ class Loaded:
 def load(
     folder: Path, *, groups: Sequence[str] = GROUPS, tools: ToolFolder | None = None
 ) -> Loaded:
-    """Read the queries of ``groups`` in ``folder``, which is or holds ``solvable_queries``.
+    """Read the queries of ``groups``. ``folder`` is ``solvable_queries`` or contains it.
 
-    Files of other groups are not needed. ``tools`` adds what a tool directory says of the APIs.
-    Raises `UserError` naming the file and the query at fault; a query without APIs is at fault,
-    too.
+    Files of other groups may be missing. ``tools`` adds a tool directory's descriptions of APIs.
+    Raises `UserError` that names the file and the invalid query; a query without APIs is invalid.
     """
     warnings: list[str] = []
     entries = [
@@ -84,7 +83,7 @@ def load(
 
 
 def present(folder: Path) -> list[str]:
-    """Return the groups whose file is in ``folder``."""
+    """Return the groups whose file of queries is in ``folder``."""
     root = queries_folder(folder)
     return [group for group in GROUPS if (root / files_of(group)[0]).is_file()]
 
@@ -95,7 +94,7 @@ def files_of(group: str) -> tuple[str, str]:
 
 
 def queries_folder(folder: Path) -> Path:
-    """Return ``folder``, or the ``solvable_queries`` in it. Raises `UserError` if it is neither."""
+    """Return ``folder`` or its ``solvable_queries``. Raises `UserError` if neither has queries."""
     for candidate in (folder, folder / QUERIES):
         if (candidate / "test_instruction").is_dir():
             return candidate
@@ -110,7 +109,7 @@ def queries_folder(folder: Path) -> Path:
 
 def locate(name: str) -> Path:
     """Return the folder that ``data:`` in a config names: ``mini``, ``imported`` (the only import),
-    ``imported:<version>``, or the path of a folder that is or holds ``solvable_queries``."""
+    ``imported:<version>``, or the path of ``solvable_queries`` or of a folder that contains it."""
     return dataset.locate(name, BENCHMARK, mini=MINI, get_data=GET_DATA, check=queries_folder)
 
 
@@ -132,7 +131,7 @@ def _load_group(
         raise UserError(
             f"names queries that do not exist: {', '.join(unknown[:5])}{more}",
             where=str(ids_file),
-            fix=f"take them out, or add the queries to {query_file}",
+            fix=f"remove these ids, or add the queries to {query_file}",
         )
     chosen = set(wanted)
     entries = []
@@ -174,7 +173,7 @@ def _entry(
 def _queries(path: Path) -> dict[str, dict[str, Any]]:
     value = _json(path)
     if not isinstance(value, list):
-        raise UserError(f"holds a {type(value).__name__}", where=str(path), fix="it must be a list")
+        raise UserError(f"contains a {type(value).__name__}", where=str(path), fix="give a list")
     rows: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(value, start=1):
         where = f"{path}, query {number} of the list"
@@ -207,10 +206,10 @@ def _json(path: Path) -> Any:
 def import_queries(
     path: Path, *, cache: Path | None = None, say: Callable[[str], object] = _log.info
 ) -> Path:
-    """Import all six groups of ``path``, which is a checkout, or is or holds ``solvable_queries``;
-    return the version's folder.
+    """Import all six groups from ``path``, and return the folder of the import.
 
-    Importing the same content again changes nothing. Raises `UserError`, leaving nothing behind.
+    ``path`` is ``solvable_queries`` or a folder that contains it, such as a checkout. Importing the
+    same content again changes nothing. Raises `UserError`; nothing is imported then.
     """
     path = path_of(path, "data").resolve()
     queries = queries_folder(path)
@@ -238,17 +237,17 @@ def import_queries(
     for line in loaded.warnings:
         say(line)
     if not official:
-        say(f"its queries are not those of commit {OFFICIAL_COMMIT[:12]}: {path}")
+        say(f"the queries differ from those of commit {OFFICIAL_COMMIT[:12]}: {path}")
     if SOURCES[0] not in files:
         say(f"{path} is not a checkout: official prompts are not available from it")
     return target
 
 
 def _beside(path: Path) -> dict[str, bytes]:
-    """Return the licence and, if the agent's prompts are there, the sources of a checkout."""
+    """Return the licence of a checkout, and its prompt files if it has the agent's prompts."""
     root = path.parent if path.name == QUERIES else path
     names = [LICENSE]
     if any((root / name).exists() for name in SOURCES):
-        read_texts(root)  # fails now, rather than in a run, if they cannot be read
+        read_texts(root)  # raises now, not in a run, if the prompts are unreadable
         names += [*SOURCES, *OTHER_SOURCES]
     return {name: read_inside(root, name) for name in names if (root / name).exists()}

@@ -1,4 +1,4 @@
-"""The result JSON: metadata, summary, one result per answer."""
+"""Build the result JSON: metadata, summary, and one result per answer."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from ace_ray.types import Entry
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Facts of a run.
+    """Metadata of a run.
 
-    ``framework`` is the candidate, ``test_set`` the groups joined by ``+``, or "all", ``timestamp``
-    the local time as ``2024-01-15 10:30:45``. ``config`` has further keys."""
+    ``framework``: the candidate. ``test_set``: the groups joined by ``+``, or "all". ``timestamp``:
+    the local time, like ``2024-01-15 10:30:45``. ``config``: further keys."""
 
     framework: str
     test_set: str
@@ -37,17 +37,17 @@ class Metadata:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def path(self) -> str:
-        """Return the file's path, ``results/tools/<framework>_<config>.json``: the last part of the
-        candidate's name, and its test set."""
+        """Return the file's path, ``results/tools/<framework>_<test_set>.json``, with the last part
+        of the candidate's name."""
         framework = self.framework.rstrip("/").rpartition("/")[2]
         name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{framework}_{self.test_set}")
         return f"results/tools/{name[-150:].lstrip('-.')}.json"
 
 
 def result_json(metadata: Metadata, rows: Iterable[tuple[Entry, Mapping[str, Any]]]) -> bytes:
-    """Return the file, UTF-8, from entries and the states of their episodes.
+    """Return the file as UTF-8; ``rows``: entries with the states of their episodes.
 
-    A row that was not scored has an empty state. It is counted, and has no result."""
+    A row that was not scored has an empty state. It is counted, but left out of the results."""
     declared: set[str] = set()
     evaluated: set[str] = set()
     not_scored = 0
@@ -85,7 +85,7 @@ def result_json(metadata: Metadata, rows: Iterable[tuple[Entry, Mapping[str, Any
 
 
 def _result(entry: Entry, state: Mapping[str, Any], evaluation_method: str) -> dict[str, Any]:
-    """Return one element of ``results``, of a row that was scored."""
+    """Return the element of ``results`` for a scored row."""
     answer, votes = state["answer"]["answer"], state["votes"] or ()
     return {
         "query_id": entry.id,
@@ -104,7 +104,7 @@ def _result(entry: Entry, state: Mapping[str, Any], evaluation_method: str) -> d
         },
         "evaluation": {
             "answer_status": majority(votes) if votes else None,
-            # A call of Finish anywhere. Upstream's pass rate and `finish` want it at the end.
+            # True for a call of Finish anywhere. Upstream's pass rate and `finish` need it last.
             "has_finish": any(one.get("name") == FINISH for one in tool_messages(answer)),
             "evaluation_method": evaluation_method,
         },
@@ -113,7 +113,7 @@ def _result(entry: Entry, state: Mapping[str, Any], evaluation_method: str) -> d
 
 
 def _summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the statistics of the format; averages are over scored answers."""
+    """Return the ``summary`` of the file; averages are over scored answers."""
     sopr = [one["scores"]["sopr_score"] for one in results]
     judged = [points for points in sopr if points is not None]
     solved = judged.count(1.0)
@@ -150,7 +150,7 @@ def _available(docs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _details(answer: Mapping[str, Any]) -> list[Node]:
-    """Return ``answer_details`` with messages of tools as JSON text, and parsed arguments."""
+    """Return ``answer_details`` with tool messages as JSON text, in which arguments are parsed."""
     top: list[Node] = []
     place = top
     for one in chain(answer):

@@ -1,4 +1,4 @@
-"""The published shape of queries, APIs and tools, and how an entry keeps an API."""
+"""Published form of queries, APIs and tools, and the form of an API in an entry."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, stan
 from ace_ray.errors import UserError
 from ace_ray.util.local_files import path_of
 
-# One API as an entry holds it: ``category, tool, api, description, tool_description, method,
-# required, optional, template``; names as published, parameters ``{name, type, description,
-# default}``, ``template`` the published shape of a response or None.
+# An API in an entry: ``category, tool, api, description, tool_description, method, required,
+# optional, template``. Names are as published. Parameters are
+# ``{name, type, description, default}``. ``template`` is the published form of a response, or None.
 Doc = dict[str, Any]
 
 
-# Some tool files say null.
+# The description is null in some tool files.
 _Description = Annotated[str, BeforeValidator(lambda v: v if isinstance(v, str) else "")]
 
 
@@ -60,7 +60,7 @@ class Identified(Part):
 
 
 class Query(Identified):
-    """A published query; ``relevant`` holds the [tool, api] pairs that answer it."""
+    """A published query; ``relevant`` lists the [tool, api] pairs that answer it."""
 
     query: str
     api_list: list[_Api] = Field(default_factory=list)
@@ -85,11 +85,11 @@ TOOL_LIMIT_BYTES = 4 << 20
 
 
 class ToolFolder:
-    """Add a tool directory's texts to APIs, and note the tools and APIs that it lacks."""
+    """Adds a tool directory's descriptions to APIs, and records what the directory lacks."""
 
     def __init__(self, folder: Path) -> None:
-        """``folder`` is the directory, or holds it as ``tools`` or ``toolenv/tools``. Raises
-        `UserError` if it has no folders."""
+        """Open the tool directory: ``folder``, or its ``tools`` or ``toolenv/tools``. Raises
+        `UserError` if the directory lacks subfolders."""
         folder = path_of(folder, "the tool directory")
         if not folder.is_dir():
             raise UserError("no such folder", where=str(folder), fix="name a tool directory")
@@ -106,17 +106,17 @@ class ToolFolder:
                 fix="name the folder that holds <Category>/<tool>.json",
             )
         self._tools: dict[tuple[str, str], dict[str, Any] | None] = {}
-        self._lacking: dict[str, None] = {}  # in the order in which they were asked for
+        self._lacking: dict[str, None] = {}  # in the order of the requests
 
     @property
     def lacking(self) -> list[str]:
-        """Lines on the requested tools and APIs that are missing."""
+        """One line for each requested tool or API that is missing."""
         return list(self._lacking)
 
     def enrich(self, doc: Doc) -> Doc:
-        """Return ``doc`` with the directory's texts and parameters, as upstream. Missing and null
-        fields stay as they are. Raises `UserError` for a malformed file.
-        """
+        """Return ``doc`` with the directory's descriptions and parameters, as upstream does. Fields
+        that the directory lacks, or has as null, stay unchanged. Raises `UserError` for a malformed
+        file."""
         tool = self._tool(doc["category"], doc["tool"])
         if tool is None:
             return doc
@@ -134,7 +134,7 @@ class ToolFolder:
         return self._tools[key]
 
     def _read(self, category: str, name: str) -> dict[str, Any] | None:
-        # A category is looked up in the listing, so that its name cannot leave the folder.
+        # Look the category up in the listing, so that its name cannot lead outside the folder.
         folder = self._categories.get(category) or self._categories.get(
             standardize_category(category)
         )

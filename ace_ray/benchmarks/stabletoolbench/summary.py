@@ -1,11 +1,11 @@
-"""The summary of a run: SoPR, FAC and SoWR by group, and metrics without a judge.
+"""Summarize a run: SoPR, FAC and SoWR by group, and metrics without a judge.
 
-docs/results.md explains the keys. A value is null where nothing was judged; a mean over the groups
-is null unless it has every group, and has ``partial``, the mean of the groups there are.
+docs/results.md explains the keys. A value is null if nothing was judged. A mean over the groups is
+null if a group's value is missing; ``partial`` is then the mean of the other groups.
 
-``sopr`` and ``fac`` count skipped queries as Unsolved, ``sowr`` as lost; ``answered_only`` leaves
-them out, which is upstream's denominator of SoPR, and so do ``shares``. Rows that failed are in
-none.
+Skipped queries count as Unsolved in ``sopr`` and ``fac``, and as lost in ``sowr``.
+``answered_only`` (SoPR as upstream computes it) and ``shares`` leave them out. All values leave out
+failed rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ace_ray.benchmarks.statistics import statistics
 from ace_ray.types import RULE_SETS
 from ace_ray.util.stats import mean_of_present, weighted_interval, wilson
 
-# Judge-free metrics of rows, averaged over the rows that have them.
+# Metrics that need no judge, averaged over the rows that have them.
 SHARES = (
     "api_recall",
     "api_precision",
@@ -42,7 +42,7 @@ SHARES = (
     "cache_hit",
 )
 RATES = ("win", "lose", "tie")
-# Metrics that need a judge, and the value of a skipped query, which has no answer.
+# Metrics that need a judge, and the value that a skipped query counts as.
 OF_SKIPPED = {"sopr": 0.0, "fac": 0.0, "win": 0.0, "lose": 1.0, "tie": 0.0}
 JUDGE_ERROR = "JudgeError"
 
@@ -51,10 +51,10 @@ Cell = dict[str, Any]
 
 
 def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
-    """One pass over ``rows``, each (id, sample) once.
+    """Summarize ``rows`` in one pass; each (id, sample) must occur once.
 
-    A group with a larger share of unscored rows than ``max_unscored`` keeps its numbers, but
-    enters no mean.
+    A group whose share of unscored rows exceeds ``max_unscored`` keeps its numbers, but is left out
+    of all means.
     """
     by_name: dict[str, Group] = defaultdict(Group)
 
@@ -86,13 +86,13 @@ def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[s
 
 
 class Group:
-    """One group: sums of the metrics that its rows' verdicts carry."""
+    """Sums of the metrics in the verdicts of a group's rows."""
 
     def __init__(self) -> None:
         self.scored = self.skipped = self.judge_errors = self.calls = 0
-        # Calls by the metrics that hold a share of a row's calls.
+        # Number of calls for each metric that is a share of a row's calls.
         self.counts: Counter[str] = Counter()
-        # Of `OF_SKIPPED` what the run's judge was asked for; set when all rows are in.
+        # Metrics of `OF_SKIPPED` that the run's judge was asked for; set after the last row.
         self.asked: Collection[str] = ()
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
         self._queries: dict[str, set[str]] = defaultdict(set)
@@ -111,27 +111,27 @@ class Group:
 
     def sopr(self, rules: str) -> Cell:
         """Return SoPR over the group without failed rows (``infra_error``, ``quarantined``). A
-        skipped query has no answer, so it counts as Unsolved."""
+        skipped query counts as Unsolved."""
         return self._of_all("sopr", rules)
 
     def answered_only(self, rules: str) -> Cell:
-        """Return SoPR over the queries with an answer: upstream's denominator."""
+        """Return SoPR over the answered queries only, as upstream does."""
         return self._mean(f"{rules}/sopr")
 
     def share(self, name: str) -> Cell:
-        """Return FAC or SoWR over all queries, as `sopr`; other metrics over their rows."""
+        """Return FAC or SoWR over all queries, like `sopr`; others over the rows that have them."""
         return self._of_all(name) if name in OF_SKIPPED else self._mean(f"official/{name}")
 
     def has(self, name: str) -> bool:
-        """Return whether a row has the metric."""
+        """Return whether any row has the metric."""
         return bool(self._queries[f"official/{name}"])
 
     def sowr_missing(self) -> int:
-        """Count the rows without a comparison: the reference has no answer to the query."""
+        """Return the number of rows for which the reference lacks an answer to compare with."""
         return int(self._sums["official/sowr_missing"][1])
 
     def votes(self, rules: str) -> list[float]:
-        """Return the SoPR by vote, as `answered_only`. Upstream counts a missing vote as 0."""
+        """Return SoPR by vote over the answered queries. A missing vote is 0, as in upstream."""
         if rules != "official":
             return []
         rows = self._sums["official/sopr"][1]
@@ -155,7 +155,7 @@ class Group:
                 self.counts[name] += round(value * calls)
 
     def _of_all(self, name: str, rules: str = "official") -> Cell:
-        # Without an answer of the reference in this group there is no comparison at all.
+        # If the reference answers no query of this group, nothing was compared.
         apart = name in RATES and self.sowr_missing() and not self.has(name)
         if name not in self.asked or apart:
             return self._mean(f"{rules}/{name}")
@@ -204,7 +204,7 @@ def _share(name: str) -> Callable[[Group], Cell]:
 
 
 def _mean(groups: Mapping[str, Group], cell: Callable[[Group], Cell]) -> dict[str, Any]:
-    """Return upstream's "average": the mean of groups, whatever their number of queries."""
+    """Return upstream's "average": the unweighted mean of the groups."""
     cells = {name: cell(group) for name, group in groups.items()}
     there = [one for one in cells.values() if one["value"] is not None]
     missing = [name for name in GROUPS if cells.get(name, {}).get("value") is None]
@@ -221,19 +221,19 @@ def _mean(groups: Mapping[str, Group], cell: Callable[[Group], Cell]) -> dict[st
 
 
 def _spread(votes: Sequence[float]) -> float | None:
-    """Return the population standard deviation of the scores by vote, as upstream."""
+    """Return the population standard deviation of the scores by vote, as in upstream."""
     return pstdev(votes) if votes else None
 
 
 def _asked(groups: Sequence[Group]) -> set[str]:
-    """Return the metrics of `OF_SKIPPED` that a row has; SoPR if no row was scored."""
+    """Return the metrics of `OF_SKIPPED` that any row has, or SoPR if no row was scored."""
     if not any(group.scored for group in groups):
         return {"sopr"}
     return {name for name in OF_SKIPPED if any(group.has(name) for group in groups)}
 
 
 def _sources_of(groups: Sequence[Group]) -> dict[str, Any]:
-    """Count calls by source of the answer, cached ones by maker, failed ones by kind."""
+    """Count calls by source of the answer, cached answers by origin, and failures by kind."""
     counts = sum((group.counts for group in groups), Counter[str]())
     return {
         "calls": sum(group.calls for group in groups),

@@ -1,4 +1,4 @@
-"""The summary as printed tables, and upstream's groups and tables for reports."""
+"""Build the printed tables from the summary, and the scores and tables of reports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Stats = Mapping[str, Any]
 
 
 def table(summary: Stats) -> dict[str, Any]:
-    """Build the printed table: SoPR by group, then the plain mean of all six."""
+    """Build the printed table: SoPR by group, then the unweighted mean of all six groups."""
 
     def line(name: str, declared: int, stats: Stats) -> list[str]:
         return [name, str(declared), *(_shown(stats[rules]["sopr"]) for rules in RULE_SETS)]
@@ -39,7 +39,7 @@ def table(summary: Stats) -> dict[str, Any]:
 
 
 def further_tables(summary: Stats) -> list[dict[str, Any]]:
-    """Build the tables of other judged numbers, of metrics without a judge, of the sources of
+    """Build the tables of other judged metrics, of metrics without a judge, of the sources of
     observations, and of several samples."""
     categories, averages = summary["categories"], summary["averages"]
     free = [
@@ -62,12 +62,12 @@ def further_tables(summary: Stats) -> list[dict[str, Any]]:
 
 
 def notes(summary: Stats) -> list[str]:
-    """Return further notes on the numbers, a sentence each."""
+    """Return further notes on the numbers, one sentence each."""
     sources, sentences = summary["sources"], []
     if failed := summary["judge_errors"]:
         sentences.append(
-            f"{failed} rows have no verdict because the judge gave none (JudgeError); they count "
-            "nowhere, and the same command tries them again"
+            f"{failed} rows have no verdict because the judge gave none (JudgeError); they are "
+            "not counted, and the same command retries them"
         )
     if skipped := summary["counts"]["status"]["skipped"]:
         sentences.append(
@@ -80,14 +80,12 @@ def notes(summary: Stats) -> list[str]:
             "queries are neither won nor lost"
         )
     if cached := _listed(sources["cached"]):
-        sentences.append(f"API answers out of the cache, by who made them: {cached}")
+        sentences.append(f"API answers from the cache, by origin: {cached}")
     if kinds := _listed(sources["failures"]):
         failed = sum(sources["failures"].values())
-        sentences.append(f"{failed} API calls failed without an answer of an API: {kinds}")
+        sentences.append(f"{failed} API calls got no answer from an API: {kinds}")
     if missing := summary["rules"]["official"]["sopr"]["missing"]:
-        sentences.append(
-            f"no average: it needs every group, and these are missing: {', '.join(missing)}"
-        )
+        sentences.append(f"no average: these groups are missing: {', '.join(missing)}")
     return sentences
 
 
@@ -96,7 +94,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _judged(summary: Stats) -> dict[str, Any]:
-    """Build the table of upstream's SoPR with its spread over the votes, FAC, and SoWR if any."""
+    """Build the table of FAC, SoWR if any, and upstream's SoPR with its spread over the votes."""
     compared = any(stats["sowr"]["win"]["n"] for stats in summary["categories"].values())
     rates = RATES if compared else ()
 
@@ -161,7 +159,7 @@ def scores(summary: Stats, rules: str) -> list[Score]:
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
-    """Return SoPR by group, and FAC and API recall if a run has them (equal in both rule sets)."""
+    """Return SoPR by group, and FAC and API recall, if any, which are equal in both rule sets."""
     results = []
     for name, stats in run.summary["categories"].items():
         measures = {
@@ -180,7 +178,7 @@ def categories(run: ReportedRun) -> Sequence[CategoryResult]:
 
 
 def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
-    """Build upstream's tables of SoPR, FAC and SoWR, and SoPR against size."""
+    """Build upstream's tables of SoPR, FAC and SoWR, and the curve of SoPR over model size."""
 
     def sopr(run: ReportedRun) -> list[Value]:
         stats = run.summary["rules"][rules]

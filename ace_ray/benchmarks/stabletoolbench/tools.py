@@ -1,8 +1,8 @@
-"""Functions that an agent is offered: APIs under callable names, with JSON schemas, and Finish.
+"""Build the functions that an agent is offered: APIs with callable names and schemas, and Finish.
 
-The rules are those of upstream's ``rapidapi_multithread.py``. Optional parameters are shown only
-beside a required one, ``required`` begins with an empty text, numbers are integers, and a call goes
-to the first function whose name ends in the called name.
+The rules follow upstream's ``rapidapi_multithread.py``. Optional parameters are shown only if
+there is a required one. ``required`` begins with an empty string. Numbers are integers. A call
+reaches the first function whose name ends in the called name.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _TYPES = {"NUMBER": "integer", "STRING": "string", "BOOLEAN": "boolean"}
 
 @dataclass(frozen=True)
 class Api:
-    """One API as the agent may call it.
+    """An API that the agent may call.
 
-    ``category, tool, api`` are published names, ``std_*`` the standard ones, which are keys of
-    caches. ``name``, ``description`` and ``parameters`` belong to the function; the rest documents
-    the API for a simulator.
+    ``category, tool, api`` are published names; ``std_*`` are standard names, which caches use as
+    keys. ``name``, ``description`` and ``parameters`` describe the function to the agent; the other
+    fields describe the API to a simulator.
     """
 
     category: str
@@ -57,7 +57,7 @@ class Api:
 
 
 def apis_of(entry: Entry, texts: Texts = OWN, docs: Sequence[Doc] | None = None) -> list[Api]:
-    """Return the entry's APIs in published order; ``docs`` replaces them."""
+    """Return the entry's APIs in published order, or the APIs of ``docs`` if given."""
     return [_api(doc, texts) for doc in (entry.data["apis"] if docs is None else docs)]
 
 
@@ -68,7 +68,7 @@ def schemas(apis: Sequence[Api], texts: Texts = OWN) -> list[Schema]:
 
 
 def finish_schema(texts: Texts = OWN) -> Schema:
-    """Return the function that ends an attempt, with an answer or without."""
+    """Return the function Finish, which ends an attempt with or without an answer."""
     parameters = {
         "type": "object",
         "properties": {
@@ -81,8 +81,8 @@ def finish_schema(texts: Texts = OWN) -> Schema:
 
 
 def find(apis: Sequence[Api], called_name: str) -> Api | None:
-    """Return the API that a call of ``called_name`` reaches: the first whose function name ends in
-    it, None without one. So "" reaches the first of all."""
+    """Return the first API whose function name ends in ``called_name``, or None. An empty name
+    finds the first API."""
     return next((api for api in apis if api.name.endswith(called_name)), None)
 
 

@@ -1,4 +1,4 @@
-"""Read a model's turn: text and calls, through its own template or in a text protocol.
+"""Read a model's turn, which has text and calls, in the native tool format or a text protocol.
 
 The text protocol is for models without tool calling. Its wording is ours; upstream has none.
 """
@@ -41,10 +41,10 @@ _OTHERWISE = {
     "user": "An answer without such a block is a message that the agent reads.",
 }
 _RESULT = '<tool_result name="%s">\n%s\n</tool_result>'
-# Stop text of the text protocol. Small models continue after a call and invent its result: of 49
-# episodes of a 1.5B model 48 ended so, with their first answer.
+# Stop text of the text protocol. Small models continue after a call and invent its result. For a
+# 1.5B model, 48 of 49 episodes ended this way in the first answer.
 RESULT_MARK = "<tool_result"
-# Name of the reader of the blocks above.
+# Reader in `ace_ray.parsing.known` for the blocks of `PROTOCOL`.
 _MARKED = "hermes"
 PROTOCOL_SHA256 = digest(PROTOCOL, _OTHERWISE, _RESULT, RESULT_MARK)
 
@@ -62,26 +62,25 @@ class Answer:
 
 
 def with_protocol(system: str, tools: Tools, who: str) -> str:
-    """Return a system message with the tools in the text protocol; ``who``: agent, solo or user.
-    The
-    tools come first: they are equal in all tasks, so that engines can cache the prefix."""
+    """Return the message ``system`` after the text protocol; ``who``: agent, solo or user. The
+    tools come first: they are the same in all tasks, so engines can cache the prefix."""
     lines = [json.dumps(tool["function"], ensure_ascii=False) for tool in tools]
     return PROTOCOL % (_OTHERWISE[who], "\n".join(lines)) + system
 
 
 def answer_of(completion: Completion, tools: Tools, *, native: bool) -> Answer:
-    """Read a completion; ``tools`` were offered through the template or in the text."""
+    """Read a turn from a completion. ``tools`` are the tools that were offered."""
     if native and completion.tools is not None:
         return Answer(completion.tools.content, completion.tools.calls)
     if native or not tools:
         return Answer(completion.text)
-    # Not every server heeds `stop`.
+    # Some servers ignore `stop`.
     return _read(completion.text.partition(RESULT_MARK)[0], tools)
 
 
 def _read(text: str, tools: Tools) -> Answer:
-    """Read the requested blocks, or calls in another known format if all their tools were offered:
-    a text may show code to the user."""
+    """Read the calls of a text. Calls in another format than the protocol's count only if all their
+    tools were offered, since a text may show code to the user."""
     found = known_calls(text, tools)
     names = {tool["function"]["name"] for tool in tools}
     if found is None:
@@ -95,5 +94,5 @@ def _read(text: str, tools: Tools) -> Answer:
 
 
 def results_text(answers: Sequence[tuple[str, str]]) -> str:
-    """Return the message of the text protocol with the results of calls: (tool, answer)."""
+    """Return the text protocol's message with the results of calls; ``answers``: (tool, answer)."""
     return "\n".join(_RESULT % pair for pair in answers)

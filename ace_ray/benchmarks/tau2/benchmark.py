@@ -56,7 +56,7 @@ from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 from ace_ray.util.local_files import path_of
 
 _WHERE = "benchmarks.tau2"
-# Default maximum tokens of a user's turn; upstream leaves it to the endpoint.
+# Default maximum tokens of a turn of the simulated user. Upstream sets no maximum.
 USER_TOKENS = 4096
 _DONE = {
     "type": "function",
@@ -69,7 +69,7 @@ _DONE = {
 
 
 class Tau2(Benchmark):
-    """Domains with a simulated user, and telecom without one."""
+    """Agents serve a simulated user with tools; in solo telecom they work without a user."""
 
     name = "tau2"
     rule_sets = RULE_SETS
@@ -87,7 +87,7 @@ class Tau2(Benchmark):
         self._package = UpstreamPackage.locate(options.data)
         self._options = options.model_copy(update={"data": self._package.name})
         self._categories = [CATEGORIES[n] for n in CATEGORIES if n in options.domains]
-        # Read on the driver: workers have no copy of the data.
+        # Read on the driver: workers lack a copy of the data.
         self._texts = read_texts(self._package)
         self._policies = {
             one.name: policy(self._package, one, options.policy) for one in self._categories
@@ -129,7 +129,7 @@ class Tau2(Benchmark):
             "policies_sha256": digest(self._policies),
             "tools_sha256": {name: one.sha256 for name, one in self._sources.items()},
             "databases_sha256": {name: one.data_sha256 for name, one in self._sources.items()},
-            # Errors of tools and schemas are worded by pydantic.
+            # pydantic writes the errors and the schemas of tools.
             "pydantic": pydantic.VERSION,
         }
         if options.mode == "prompt":
@@ -165,7 +165,7 @@ class Tau2(Benchmark):
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
         chat = self.prompt(entry)
         if self._native and CATEGORIES[entry.category].solo:
-            return chat  # `Chat.require_tools` looks at calls and results
+            return chat  # `Chat.require_tools` checks calls and results
         turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "x"}]
         if chat[-1]["role"] == "user" or CATEGORIES[entry.category].solo:
             turns.reverse()
@@ -272,7 +272,7 @@ class Tau2(Benchmark):
         }
 
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-        """Upstream's results JSON, one for each category."""
+        """Yield upstream's results JSON, one file for each category."""
         samples = 1 + max((int(row["sample"]) for row in rows()), default=0)
         entries: dict[str, list[Entry]] = {}
         for entry in self.dataset():
@@ -325,7 +325,7 @@ class Tau2(Benchmark):
         return benchmark
 
     def output_entries(self) -> Entries:
-        """Return the entries of every domain: a results file names its own."""
+        """Return the entries of all domains, since a results file names the domain to score."""
 
         def of(_: str, name: str) -> list[Entry]:
             domain = CATEGORIES[name].domain
@@ -450,13 +450,13 @@ class Tau2(Benchmark):
 
 
 def _count(package: UpstreamPackage) -> Mapping[str, int]:
-    """Read all of a copy that runs need, and return its tasks by split. Raises `UserError`."""
+    """Check all files that runs need; count tasks by "<category>/<split>". Raises `UserError`."""
     read_texts(package)
     rows = {}
     for one in CATEGORIES.values():
         policy(package, one, "manual"), policy(package, one, "workflow")
         for split in splits(package, one.domain):
-            # Not every task of another split has a ticket.
+            # Other splits have tasks without a ticket, which solo mode needs.
             if split == "base" or not one.solo:
                 rows[f"{one.name}/{split}"] = len(load(package, one, split))
     for domain in DOMAINS:
@@ -465,7 +465,7 @@ def _count(package: UpstreamPackage) -> Mapping[str, int]:
 
 
 def _model_name(summary: Mapping[str, Any]) -> str:
-    """The candidate, without the folder or address where it was found."""
+    """Return the candidate's name without its folder or address."""
     model = summary.get("model")
     source = model.get("source") if isinstance(model, Mapping) else model
     return str(source).rstrip("/").rpartition("/")[2] or str(source)

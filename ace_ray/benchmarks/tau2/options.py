@@ -13,8 +13,8 @@ from ace_ray.config.schema import Section
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """A category. ``solo``: no user; the agent reads a ticket and has the user's tools too.
-    ``user_tools``: the domain has tools for the user."""
+    """A category of tasks. ``solo``: the agent reads a ticket and has the user's tools, too; it
+    works without a user. ``user_tools``: the domain has tools for the user."""
 
     name: str
     domain: str
@@ -41,8 +41,8 @@ CATEGORIES = {
 LEADERBOARD = ("airline", "retail", "telecom")
 DOMAINS = tuple(dict.fromkeys(one.domain for one in CATEGORIES.values()))
 
-MAX_STEPS = 200
 # Upstream's defaults (``config.py``).
+MAX_STEPS = 200
 MAX_ERRORS = 10
 
 

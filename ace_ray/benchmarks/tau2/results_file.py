@@ -1,5 +1,5 @@
-"""Write and read upstream's results JSON (``data_model/simulation.py``, ``Results``): one file a
-category, which ``tau2 view`` and upstream's metrics load."""
+"""Write and read upstream's results JSON (``Results`` in ``data_model/simulation.py``). Each
+category has one file, which ``tau2 view`` and upstream's metrics can load."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from ace_ray.util.safe_loading import MOST_ROW_DEPTH, bounded_time, check_depth
 
 Row = Mapping[str, Any]
 _KNOWN_ENDS = (*STOPS, "max_steps", "too_many_errors", "agent_error", "user_error")
-# Written for an episode whose context was full or whose time was up: the reader of version 26.3
+# Reason written for an episode that filled its context or timed out: the reader of version 26.3
 # refuses other reasons.
 _OTHER_END = "agent_error"
 _READ_ENDS = (*_KNOWN_ENDS, "judge_stop", "timeout", "context_window_exceeded")
-# Ends that say nothing about the agent. Upstream's pass^k leaves the first out, too.
+# Failures that the agent did not cause. Upstream's pass^k leaves out the first one, too.
 _WITHOUT_VERDICT = ("infrastructure_error", "unexpected_error")
 _AGENTS = {True: "llm_agent_solo", False: "llm_agent"}
 MAX_RESULTS_BYTES = 1 << 30
@@ -41,8 +41,8 @@ def results_json(
     rows: Callable[[], Iterable[Row]],
     info: Mapping[str, Any],
 ) -> Iterator[bytes]:
-    """Return the file, in pieces. ``info``: as upstream's ``Info``. Rows without a verdict are left
-    out: version 26.3 cannot express them."""
+    """Yield a results file in pieces. ``info`` has the fields of upstream's ``Info``. Rows without
+    a verdict are left out: version 26.3 cannot express them."""
     tasks = [_task(entry) for entry in entries]
     by_id = {entry.id: entry for entry in entries}
     head = {"timestamp": datetime.now(UTC).isoformat(), "info": info, "tasks": tasks}
@@ -56,7 +56,7 @@ def results_json(
 
 
 def _json(value: Any) -> bytes:
-    """Write JSON, with a question mark for each lone surrogate, which upstream's reader refuses."""
+    """Return JSON with a question mark for each lone surrogate, which upstream's reader refuses."""
     return json.dumps(value, ensure_ascii=False).encode(errors="replace")
 
 
@@ -87,7 +87,7 @@ def _simulation(entry: Entry, row: Row) -> dict[str, Any]:
 
 
 def _reward(entry: Entry, row: Row, ended: str) -> dict[str, Any]:
-    """Return the stored verdict; nothing is judged again."""
+    """Return the stored verdict in upstream's form; nothing is judged again."""
     metrics = json.loads(row["official_metrics"] or "{}")
     parts = {name: metrics[key] for name, key in METRICS.items() if key in metrics}
     basis = (entry.gold or {}).get("reward_basis", ["DB", "COMMUNICATE"])
@@ -104,7 +104,7 @@ def _reward(entry: Entry, row: Row, ended: str) -> dict[str, Any]:
 
 def _messages(trajectory: Sequence[Mapping[str, Any]], start: datetime) -> Iterator[dict[str, Any]]:
     for turn, message in enumerate(trajectory):
-        # Upstream sorts by time, so every message has one of its own.
+        # Upstream sorts by time, so each message needs a different time.
         at = bounded_time(start, turn / 1000).isoformat(timespec="milliseconds")
         shown: dict[str, Any] = {
             "role": message["role"],
@@ -142,13 +142,13 @@ class _Ended(Part):
 
 
 def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
-    """Read the simulations of a results file, as the episodes that a run would have stored.
+    """Yield the simulations of a results file as episodes, in the form that a run stores.
 
     ``path`` is one JSON file, or a folder with ``results.json`` and ``simulations/*.json``. A
-    simulation that cannot be read is `Unscored`. Raises `UserError` for another file."""
+    simulation that cannot be read is `Unscored`. Raises `UserError` if ``path`` is neither."""
     head, simulations = _opened(path)
     category = _category(head, path)
-    # Data that cannot be read fails here, not once for each simulation.
+    # If the data cannot be read, fail here, not once for each simulation.
     entries.of("en", category.name)
     seen: set[tuple[str, int, bool]] = set()
     came: Counter[str] = Counter()
@@ -158,7 +158,7 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
             tree = _json_file(source) if isinstance(source, Path) else source
             one = _Ended.model_validate(tree)
             task = str(one.task_id)
-            # Simulations without a trial are numbered as they come: upstream only counts them.
+            # Number simulations without a trial in file order: upstream only counts them.
             trial = came[task] if one.trial is None else one.trial
             came[task] += 1
             entry = entries.get("en", category.name, task)
@@ -186,8 +186,8 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
 
 
 def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
-    """Return the head of the results at ``path``, and each simulation with its place: the value, or
-    the file that holds it."""
+    """Return the head of the results at ``path``, and (name for errors, value or file) for each
+    simulation."""
     file = path / "results.json" if path.is_dir() else path
     if path.is_dir() and not file.exists():
         raise _no_results(path, "lacks results.json")
@@ -212,12 +212,12 @@ def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
 
 
 def _no_results(path: Path, what: str = "is not a results file of tau2") -> UserError:
-    fix = "give the JSON file or the folder that `tau2 run` has saved"
+    fix = "give the JSON file or the folder that `tau2 run` saved"
     return UserError(what, where=str(path), fix=fix)
 
 
 def _category(head: Mapping[str, Any], path: Path) -> Category:
-    """Return the category of the domain that results name."""
+    """Return the category that the head of a results file names."""
     try:
         domain = str(head["info"]["environment_info"]["domain_name"]).removesuffix("-workflow")
         solo = head["info"]["agent_info"]["implementation"] == _AGENTS[True]
@@ -231,7 +231,7 @@ def _category(head: Mapping[str, Any], path: Path) -> Category:
 
 
 def _json_file(path: Path) -> Any:
-    """Read JSON as upstream writes it, with ``NaN`` and ``Infinity``, and with a byte order mark.
+    """Read a JSON file of upstream, which may have ``NaN``, ``Infinity`` and a byte order mark.
     Raises `UserError`."""
     raw = read_bounded(path, MAX_RESULTS_BYTES)
     try:
@@ -243,7 +243,7 @@ def _json_file(path: Path) -> Any:
 
 
 def _integer(text: str) -> int | float:
-    """Return infinity for an integer with more digits than Python reads."""
+    """Read an integer; one with more digits than Python reads becomes infinity."""
     try:
         return int(text)
     except ValueError:
@@ -256,7 +256,7 @@ def _episode(tree: Any, ended: Any, *, solo: bool) -> Episode:
     if tree.get("messages") is None and ended not in STOPS:
         tree = {"messages": []}  # the reward is 0, whatever was said
     elif tree.get("messages") is None and tree.get("ticks"):
-        raise ValueError("a voice conversation (ticks in place of messages) is not read")
+        raise ValueError("a voice conversation (ticks in place of messages) is not supported")
     check_depth(tree, MOST_ROW_DEPTH)
     trajectory = [message.stored() for message in _Spoken.model_validate(tree).messages]
     last = trajectory[-1] if trajectory else {"role": "", "content": ""}
@@ -276,7 +276,7 @@ def _episode(tree: Any, ended: Any, *, solo: bool) -> Episode:
 
 
 def _says_that_it_ends(last: Mapping[str, Any], *, solo: bool) -> bool:
-    """Return whether a side says that it ends, as in the loop (`Rollout.stopped`)."""
+    """Return whether the last message ends the episode, by the rule of `Rollout.stopped`."""
     if solo:
         return bool(last["role"] == "assistant" and last["content"] == STOP)
     marked = any(mark in last["content"] for mark in ENDS)

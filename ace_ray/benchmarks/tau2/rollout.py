@@ -1,5 +1,5 @@
-"""The loop of an episode (upstream ``orchestrator/orchestrator.py``): who is asked next, what runs,
-when it is over; and the transcript of a stored one."""
+"""Run the turns of an episode (upstream ``orchestrator/orchestrator.py``), and build the transcript
+of a stored episode."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from ace_ray.types import Completion, Sampling, ToolCall
 from ace_ray.util.safe_loading import check_depth
 
 Speaker = Literal["assistant", "user"]
-# Maximum depth of a call's arguments. No tool needs depth; upstream's reader fails near 200.
+# Maximum nesting of a call's arguments. Tools need none; upstream's reader fails near 200.
 MOST_DEPTH = 100
-# Maximum requests for an answer that is not empty: upstream repeats three times.
+# Maximum requests for one turn: upstream repeats a request three times if the answer is empty.
 FIRST_ANSWERS = 4
 
 
@@ -43,11 +43,11 @@ class Settings:
     """Settings of all episodes of a category.
 
     Attributes:
-        native: whether tools go through the models' own templates.
-        solo: whether the agent has no user, and ends by the tool ``done``.
-        agent_tools, user_tools: in OpenAI's form; empty if the user has no tools.
-        greeting: the agent's first message, which is fixed; "" in solo mode.
-        max_steps, max_errors: upstream's limits.
+        native: whether tools are offered through the models' chat templates.
+        solo: whether the agent works without a user; it then ends with the tool ``done``.
+        agent_tools, user_tools: tools in OpenAI's form; empty if the user lacks tools.
+        greeting: the agent's first message, which is fixed; unused in solo mode.
+        max_steps, max_errors: limits of an episode, as in upstream.
     """
 
     native: bool
@@ -75,17 +75,16 @@ class Rollout:
     steps: int = 0
     errors: int = 0
     stopped: bool = False
-    """Whether a side has said that it ends, even if a limit ended the episode in the same step."""
+    """Whether a side has ended the episode, even if a limit was reached in the same step."""
     user_calls: dict[str, int] = field(
         default_factory=lambda: {"model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
     )
     _user_view: list[Message] = field(default_factory=list)
     _done: bool = False
-    """Whether a solo agent has called ``done``. The text ``STOP`` alone makes upstream's run fail.
-    """
+    """Whether a solo agent has called ``done``. The text `STOP` without that call is an error."""
 
     async def play(self, opening: Sequence[Message], history: Sequence[Mapping[str, Any]]) -> str:
-        """Play the episode after the opening of the candidate's chat, and return why it ended.
+        """Play the episode after ``opening`` and the task's ``history``, and return why it ended.
 
         Raises `RowError` for a failure that is not the candidate's."""
         self.context.episode.messages += [dict(message) for message in opening]
@@ -106,15 +105,15 @@ class Rollout:
                 await self._run(speaker, answer)
                 answer = None
             else:
-                # A text goes to the other side, results to the one that called.
+                # The other side answers a text. The side that made calls answers their results.
                 if answer is not None:
                     speaker = "user" if speaker == "assistant" else "assistant"
                 answer = await (self._ask_agent() if speaker == "assistant" else self._ask_user())
             self.steps += 1
 
     def _ended(self, speaker: Speaker, answer: Answer | None) -> str | None:
-        """Return why the episode is over, None if it is not. Limits count only if no call is
-        pending, and then before the content of the last message."""
+        """Return why the episode is over, None if it goes on. Limits are checked only if no call is
+        pending. A reached limit replaces the ends "user_stop" and "agent_stop"."""
         ended = None
         if answer is not None and answer.is_empty:
             return "agent_error" if speaker == "assistant" else "user_error"
@@ -125,7 +124,7 @@ class Rollout:
             elif self.settings.solo:
                 ended = "agent_stop" if self._done else "agent_error"
         elif answer is not None and self.settings.solo and STOP in answer.text:
-            ended = "agent_error"  # upstream's run fails: it ends there, and the calls never run
+            ended = "agent_error"  # upstream's run fails here, before the calls run
         self.stopped = ended in ("user_stop", "agent_stop")
         if ended == "agent_error" or (answer is not None and answer.calls):
             return ended
@@ -136,7 +135,7 @@ class Rollout:
         return ended
 
     async def _begin(self, history: Sequence[Mapping[str, Any]]) -> tuple[Speaker, Answer | None]:
-        """Return the first speaker, or the last one of the history, and the answer."""
+        """Start the episode; return the last speaker and turn (None after a tool's result)."""
         if not history and self.settings.solo:
             return "assistant", await self._ask_agent()
         if not history:
@@ -179,7 +178,8 @@ class Rollout:
             )
             if isinstance(completion, Truncated):
                 if completion.reason == "context" and not asked:
-                    # The user has spoken, so the context reports an answer that was cut.
+                    # The user has answered, so `EpisodeContext.ask` did not raise this error
+                    # itself.
                     raise PromptTooLong("the first prompt of the candidate does not fit")
                 raise completion
             answer = self._answer(completion, settings.agent_tools)
@@ -215,8 +215,8 @@ class Rollout:
         return self._said("user", answer)
 
     def _drawn(self, sampling: Sampling, attempt: int, tools: Tools) -> Sampling:
-        """Return the sampling of an answer: another seed for a repeated request, and in the text
-        protocol a stop before an invented result."""
+        """Return the sampling for a request. A repeated request gets another seed. In the text
+        protocol, a stop text keeps the model from inventing a tool's result."""
         if attempt:
             sampling = replace(sampling, seed=sampling.seed + attempt)
         if self.settings.native or not tools or RESULT_MARK in sampling.stop:
@@ -227,8 +227,8 @@ class Rollout:
         return answer_of(completion, tools, native=self.settings.native)
 
     def _said(self, speaker: Speaker, answer: Answer) -> Answer:
-        """Record a turn. If arguments are not a JSON object, upstream's run fails; here the turn is
-        empty."""
+        """Record a turn and return it. If a call's arguments are unusable, upstream's run fails;
+        here the returned turn is empty."""
         if not all(map(_is_readable, answer.calls)):
             self._note(speaker, Answer(answer.text))
             return Answer("")
@@ -236,8 +236,8 @@ class Rollout:
         return answer
 
     def _note(self, speaker: Speaker, answer: Answer) -> None:
-        """Add a turn to the trajectory and the chats: the agent sees the user's texts, the user
-        sees the agent's texts without calls."""
+        """Add a turn to the trajectory and the chats. Each side sees the texts of the other side,
+        but not its turns with calls."""
         calls = self._numbered(speaker, answer)
         message: Message = {"role": speaker, "content": answer.text}
         if calls:
@@ -252,7 +252,7 @@ class Rollout:
             self._user_view.append({"role": "user", "content": answer.text})
 
     def _numbered(self, speaker: Speaker, answer: Answer) -> list[Message]:
-        """Return the calls with ids. The agent's calls have the ids of its recorded message."""
+        """Return a turn's calls with ids. The agent's native calls keep the ids of its message."""
         if not answer.calls:
             return []
         message = _assistant(answer)
@@ -269,7 +269,7 @@ class Rollout:
         return [{"id": call["id"], **call["function"]} for call in message["tool_calls"]]
 
     async def _run(self, speaker: Speaker, answer: Answer) -> None:
-        """Run the calls of the last message in order; record what they return."""
+        """Run the calls of the last message in order, and record their results."""
         calls = self.trajectory[-1]["tool_calls"]
         shown = []
         for call in calls:
@@ -316,7 +316,7 @@ def _is_readable(call: ToolCall) -> bool:
 
 
 def _assistant(answer: Answer, calls: Sequence[Mapping[str, Any]] | None = None) -> Message:
-    """Return a turn as a model's message."""
+    """Return a turn as an assistant message of a chat."""
     message: Message = {"role": "assistant", "content": answer.text}
     if calls is None:
         calls = [
@@ -343,14 +343,14 @@ def _answer_of_history(message: Mapping[str, Any]) -> Answer:
 
 
 def _name(trajectory: Sequence[Message], call_id: str) -> str:
-    """Return the tool of the call with this id."""
+    """Return the name of the tool in the call with this id, "" for an unknown id."""
     calls = [call for message in trajectory for call in message.get("tool_calls", ())]
     return next((call["name"] for call in reversed(calls) if call["id"] == call_id), "")
 
 
 def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
-    """Return the trajectory after the candidate's system message; without one, the messages.
-    Reasoning and further text come from the candidate's own messages."""
+    """Return the steps of a stored episode: the system message, then the trajectory. Reasoning is
+    read from ``messages``, and so are all steps if the trajectory is missing."""
     trajectory = state.get("trajectory") if isinstance(state, Mapping) else None
     if not isinstance(trajectory, list):
         return of_messages(messages)
@@ -376,7 +376,7 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
 
 
 def _answer(steps: list[Step], text: str, failed: bool) -> None:
-    """Add a result to the first call without one in the last step."""
+    """Add a tool's result to the first call in the last step that lacks a result."""
     error = "failed" if failed else ""
     if steps:
         for place, call in enumerate(steps[-1].calls):

@@ -1,4 +1,4 @@
-"""Numbers of a run: by domain, their mean, and the leaderboard's columns."""
+"""Build the scores and tables of a run: each domain, their mean, and the leaderboard's columns."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _MOST_TRIALS = 4
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
-    """Return the plain mean of the leaderboard's domains, each domain, and all rows.
+    """Return the unweighted mean of the leaderboard's domains, each domain, and all rows.
 
-    If no domain of the leaderboard was run, the mean covers the others."""
+    If no domain of the leaderboard was run, the mean covers the domains that were run."""
     present = summary["categories"]
     found = {name: statistics.estimate(stats[rules]) for name, stats in present.items()}
     ranked = [name for name in LEADERBOARD if name in present] or list(present)
@@ -56,7 +56,7 @@ def tables(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def leaderboard(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Build a table of pass^1 to pass^4 by domain, in per cent; "-" for fewer trials."""
+    """Build a table of pass^1 to pass^4 by domain, in per cent; "-" if trials are too few."""
     lines = []
     for name, stats in summary["categories"].items():
         if name in CATEGORIES:

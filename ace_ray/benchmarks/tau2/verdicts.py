@@ -1,16 +1,16 @@
-"""Verdicts on an episode.
+"""Compute the verdicts on an episode.
 
 ``official`` is upstream's reward (``evaluator/*.py``), quirks included. ``strict`` differs where
 upstream accepts or refuses by accident (docs/tau2.md has an example of each):
 
-- ACTION: every argument of the gold call is compared, and the side that calls. A failed call does
-  not count. Upstream compares the arguments of the call that was made, so fewer arguments match.
-- COMMUNICATE: the information is a word or number of its own, in a message that the user reads.
-- DB: numbers are compared by value: 2 is 2.0, and the order of additions does not matter.
-- A conversation that ends in its last allowed step has ended.
+- ACTION: all arguments must match, and the side of the gold call must make the call. A failed call
+  does not count. Upstream ignores gold arguments that the model's call lacks.
+- COMMUNICATE: the information must be a separate word or number in a message that the user reads.
+- DB: numbers are compared by value: 2 equals 2.0, and the order of additions does not matter.
+- An episode that a side ends in its last allowed step counts as ended.
 
-An episode's calls are made again on fresh databases, beside the gold calls, as upstream does in
-each evaluation (``evaluator/evaluator_env.py``). The stored end state is not trusted.
+An episode's calls and the gold calls are replayed on fresh databases, and the end states are
+compared (upstream ``evaluator/evaluator_env.py``). The stored end state is not trusted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ace_ray.types import Entry, Verdict
 
 STOPS = ("user_stop", "agent_stop")
 _DEFAULT_BASIS = ("DB", "COMMUNICATE")
-# By part of the reward, in the order in which an error is named.
+# Error kind and text for each part of the reward. The first failed part gives the error.
 _ERRORS = {
     "ENV_ASSERTION": ("assertion_failed", "an assertion on the end state failed"),
     "DB": ("db_mismatch", "the databases differ from those after the gold calls"),
@@ -43,15 +43,14 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The comparison of the end of an episode with the end of the gold calls.
+    """Result of replaying an episode and the gold calls, and comparing the end states.
 
     Attributes:
         same: whether all databases are equal, by upstream's hashes.
-        same_by_value: whether they are equal by value, so that 2 is 2.0.
-        assertions: whether each assertion holds.
-        problem: why upstream's evaluation would have failed, "" where it would not.
-        compared: false for a task without actions and assertions: upstream's reward then has
-            neither part.
+        same_by_value: whether they are equal if numbers are compared by value (2 equals 2.0).
+        assertions: for each assertion of the task, whether it holds.
+        problem: the reason why upstream's evaluation would fail, or "".
+        compared: false without actions and assertions; DB and ENV_ASSERTION then do not count.
     """
 
     same: bool = False
@@ -69,7 +68,7 @@ def replayed(
     *,
     solo: bool,
 ) -> Replayed:
-    """Replay an episode and compare its end with the gold calls' end. Raises `SandboxLost`."""
+    """Replay an episode and the gold calls, and compare the end states. Raises `SandboxLost`."""
     begin = {k: v for k, v in (initial_state or {}).items() if k.startswith("initialization_")}
     assertions = criteria.get("env_assertions") or ()
     calls, fault = recorded_calls(trajectory, solo=solo)
@@ -104,10 +103,10 @@ def replayed(
 
 
 def recorded_calls(trajectory: Sequence[Message], *, solo: bool) -> tuple[list[Recorded], str]:
-    """Return the calls of a trajectory with their results, and why upstream refuses the record, ""
-    if it does not.
+    """Return (calls with their results, problem) of a trajectory.
 
-    A call whose arguments exceed the bounds of a sandbox changed nothing, and is left out.
+    ``problem`` is the reason why upstream refuses the trajectory, or "". A call whose arguments
+    exceed the sandbox's bounds is left out, since it changed nothing.
     """
     calls: list[Recorded] = []
     messages = iter(trajectory)
@@ -132,7 +131,7 @@ def recorded_calls(trajectory: Sequence[Message], *, solo: bool) -> tuple[list[R
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Parts of a reward, each 0 or 1. The reward is the product of the parts in ``basis``."""
+    """Parts of a reward by name, each 0 or 1. The reward is the product of those in ``basis``."""
 
     values: Mapping[str, float]
     basis: Sequence[str] = ()
@@ -147,7 +146,7 @@ class Parts:
 
 @dataclass
 class Judged:
-    """Fields of an episode's state that are judged."""
+    """Fields of an episode's state on which the verdicts depend."""
 
     ended: str
     stopped: bool
@@ -155,7 +154,7 @@ class Judged:
 
     @classmethod
     def stored(cls, state: Any) -> Judged:
-        """Read them from `Episode.state`."""
+        """Read the fields from ``state``, which is `Episode.state`."""
         state = state if isinstance(state, Mapping) else {}
         return cls(
             str(state.get("ended", "")), bool(state.get("stopped")), state.get("trajectory") or []
@@ -163,7 +162,7 @@ class Judged:
 
 
 def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> dict[str, Verdict]:
-    """Return both verdicts on the stored ``state`` of an episode. Raises `SandboxLost`."""
+    """Return the official and the strict verdict on a stored episode. Raises `SandboxLost`."""
     judged = Judged.stored(state)
     official_stop = judged.ended in STOPS
     if not official_stop and not (judged.stopped and judged.ended == "max_steps"):
@@ -186,7 +185,7 @@ def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> d
 
 
 def official_parts(criteria: Mapping[str, Any], judged: Judged, replay: Replayed) -> Parts:
-    """Return the parts by upstream's rules."""
+    """Return the parts of the reward by upstream's rules."""
     calls = [call for message in judged.trajectory for call in message.get("tool_calls") or ()]
     return _parts(
         criteria,
@@ -200,8 +199,7 @@ def official_parts(criteria: Mapping[str, Any], judged: Judged, replay: Replayed
 def strict_parts(
     criteria: Mapping[str, Any], judged: Judged, replay: Replayed, *, solo: bool
 ) -> Parts:
-    """Return the parts by the strict rules, which differ where upstream accepts or refuses by
-    accident (docs/tau2.md)."""
+    """Return the parts of the reward by the strict rules, which the module describes."""
     calls = list(_answered_calls(judged.trajectory))
     heard = [
         str(message.get("content") or "")
@@ -259,7 +257,8 @@ def _ended(how: str) -> Verdict:
 
 def _is_action(action: Mapping[str, Any], call: Message, *, strict: bool = False) -> bool:
     """Return whether ``call`` is the gold ``action`` (upstream ``Action.compare_with_tool_call``).
-    Without ``compare_args`` upstream compares the arguments that the call has, ``strict`` all."""
+    If the action has no ``compare_args``, upstream compares only the arguments that the call has;
+    ``strict`` compares the gold arguments, too."""
     if action["name"] != call["name"]:
         return False
     given, gold = arguments_of(call["arguments"]), action["arguments"]
@@ -288,8 +287,8 @@ def _answered_calls(trajectory: Sequence[Message]) -> list[tuple[str, Message]]:
 
 
 def _holds(info: str, message: Message) -> bool:
-    """Return whether ``info`` is in a text of the agent without commas (upstream
-    ``CommunicateEvaluator``)."""
+    """Return whether a message of the agent contains ``info``, after removal of the message's
+    commas (upstream ``CommunicateEvaluator``)."""
     text = str(message.get("content") or "")
     if message["role"] != "assistant" or not text.strip():
         return False
@@ -301,9 +300,9 @@ _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 
 
 def is_told(info: str, text: str) -> bool:
-    """Return whether ``text`` holds ``info`` as words or a number of its own, not within others.
+    """Return whether ``text`` contains ``info`` as separate words or as a separate number.
 
-    "$1,628.00" holds ``1628``; "16280", "1628.50" and "A1628" do not.
+    "$1,628.00" contains ``1628``; "16280", "1628.50" and "A1628" do not.
     """
     wanted = " ".join(_GROUPED.sub("", info).lower().split())
     found = " ".join(_GROUPED.sub("", text).lower().split())

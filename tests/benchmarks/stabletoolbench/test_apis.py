@@ -140,7 +140,7 @@ def test_an_unusable_cache_is_the_users_mistake(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no"):
+    with pytest.raises(UserError, match="contains no"):
         import_answers(tmp_path, tmp_path / "cache")
     # The other layout; an odd answer leaves the others.
     odd = {"{'a': 1}": {"result": 1}, "{'a': 2}": {"error": None, "response": [1]}}

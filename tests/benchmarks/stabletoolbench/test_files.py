@@ -193,16 +193,16 @@ def refused(path: Path, message: str) -> None:
 
 
 def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
-    refused(tmp_path, "holds no <group>.json")
+    refused(tmp_path, "contains no <group>.json")
     refused(tmp_path / "nowhere", "no such file or folder")
     refused(
-        write(tmp_path / "x.jsonl", '{"id": "7", "output": 3}\n'), "the output is 3, not a text"
+        write(tmp_path / "x.jsonl", '{"id": "7", "output": 3}\n'), "the output is 3, not a string"
     )
     deep = '[{"role": "assistant", "message": "x", "next": ' * 450 + "[]" + "}]" * 450
     given = f'{{"7": {{"answer": {{"final_answer": "x", "answer_details": {deep}}}}}}}'
     for text, what in (
         ("{}", "contains no answers"),
-        ("[]", "holds a list"),
+        ("[]", "contains a list"),
         (given, "too deeply"),
     ):
         with pytest.raises(UserError, match=what):
@@ -216,7 +216,7 @@ def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
     for answers, what in bad:
         refused(folder(tmp_path, answers), what)
     votes: list[tuple[Any, str]] = [
-        ({}, "query 7: has no votes, and other queries"),
+        ({}, "query 7: has no votes, but other queries"),
         ({"7": {"is_solved": {}}}, "has no votes (is_solved)"),
         ({"7": {"is_solved": {"0": ["Solved"]}}}, "a vote is ['Solved']"),
         ({"7": solved(*["Solved"] * 101)}, "has no votes"),
@@ -224,7 +224,7 @@ def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
     for given_votes, what in votes:
         refused(folder(tmp_path, {"7": ANSWER}, given_votes), what)
     write(tmp_path / f"{GROUP}_other.json", {})
-    refused(tmp_path, "are two files of votes")
+    refused(tmp_path, "contains two files of votes")
 
 
 METADATA = Metadata("SmolLM2", "G1_tool", "judge", "official", 15.58, "2024-01-15 10:30:45")

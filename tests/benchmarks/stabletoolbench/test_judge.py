@@ -361,10 +361,10 @@ def test_a_bad_label_is_named_by_file_and_line(labels: Path) -> None:
         (LABELS[0] | {"label": None}, "label is None"),
         (LABELS[0] | {"query": ""}, "query is ''"),
         (LABELS[0] | {"query_id": True}, "query_id is True"),
-        (LABELS[0] | {"answer": {"final_answer": "x"}}, "answer is neither a text nor a converted"),
+        (LABELS[0] | {"answer": {"final_answer": "x"}}, "neither a string nor a converted"),
         (chained(450), "too deeply"),
         ({"query_id": 1, "query": "q"}, "has no answer"),
-        ([1], "holds a list"),
+        ([1], "contains a list"),
     ):
         with pytest.raises(UserError) as found:
             checked(labels, LABELS[0], row)

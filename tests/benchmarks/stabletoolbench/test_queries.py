@@ -104,7 +104,7 @@ def refused(root: Path, match: str) -> None:
 def test_bad_queries_are_named(root: Path) -> None:
     for value, match in (
         ('[{"query_id": 1, "query": "Wh', "is not valid JSON .*cut off"),
-        ({}, "holds a dict"),
+        ({}, "contains a dict"),
         ([query(None)], "query_id"),
         ([query(0), query("0")], "query_id 0 appears twice"),
         ([query(0, query=None)], "query 0: query: input should"),

@@ -245,5 +245,5 @@ def test_sources_and_failures_of_calls_are_counted() -> None:
     assert summary["categories"]["G3_instruction"]["sources"]["failures"] == {}
     assert summary["sources"]["cached"] == {"recorded": 2, "simulator": 2, "real": 0}
     said = notes(summary)
-    assert "6 API calls failed without an answer of an API: no_backend 2, simulator 4" in said
+    assert "6 API calls got no answer from an API: no_backend 2, simulator 4" in said
     assert any("recorded 2, simulator 2" in note for note in said)

@@ -1,5 +1,5 @@
 """Backends of API calls: recorded answers, the API itself, or a simulator.
 
-`ApiCaller` asks them in the config's order. Nothing that an agent, a simulator or an API says is
-executed; all of it is bounded in size and depth, and every answer names its source.
+`ApiCaller` tries the cache, real APIs and the simulator in this order. Texts of agents, simulators
+and APIs are never executed and are bounded in size and depth. Every answer names its source.
 """

@@ -1,5 +1,5 @@
-"""The result of an API call, the observation that the agent gets, and JSON of others within bounds
-of length and depth."""
+"""Results of API calls, observations for the agent, and a reader of untrusted JSON with bounds on
+length and depth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ace_ray.util.safe_loading import check_depth
 Source = Literal["cache", "simulator", "real", "none"]
 
 BAD_ARGUMENTS = "Tool input parse error..."
-# Error texts are upstream's, which its status codes are read from.
+# Upstream's error texts, from which it derives status codes.
 TIMEOUT = "Timeout error..."
 _CODES = {
     TIMEOUT: 5,
@@ -32,16 +32,17 @@ _INVALID_CODE = 12
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An API's answer in upstream's shape, and its source.
+    """Answer of an API in upstream's form, and its source.
 
     Attributes:
-        origin: the first maker of a cached answer: ``recorded`` (imported files), ``simulator`` or
-            ``real``.
-        failure: the reason why an API did not answer, "" if it did: ``arguments`` (not JSON within
-            the bounds, or not an object in MirrorAPI's form), ``simulator`` (no usable answer in
-            all attempts), ``prompt`` (too long, or refused by the template), ``real`` (refused or
-            failed), ``no_backend``. Only ``simulator`` is recorded, for that simulator alone.
-        schema_refused: why a simulator was asked without its schema (`Completion`).
+        origin: the backend that first gave the answer: ``recorded`` (imported files), ``simulator``
+            or ``real``.
+        failure: the reason for a missing answer, or "". ``arguments``: not JSON within the bounds,
+            or not an object for MirrorAPI. ``simulator``: unusable in all attempts. ``prompt``: too
+            long, or refused by the template. ``real``: the request was refused or failed.
+            ``no_backend``: only the cache was asked. Only ``simulator`` is recorded, for that
+            simulator alone.
+        schema_refused: the reason why the simulator's answer ignores the schema, or "".
     """
 
     error: str
@@ -53,7 +54,7 @@ class Answered:
 
 
 def observation(answered: Answered) -> str:
-    """Return the JSON text that the agent is shown, uncut: upstream's ``{"error", "response"}``."""
+    """Return the agent's observation, uncut: upstream's ``{"error", "response"}`` as JSON text."""
     return json.dumps({"error": answered.error, "response": answered.response})
 
 
@@ -66,7 +67,7 @@ def status_code(answered: Answered) -> int:
 
 
 MAX_DEPTH = 64
-# Longest JSON text of a call's arguments, in characters.
+# Maximum characters of a call's arguments as JSON text.
 MAX_ARGUMENTS = 32_768
 
 
@@ -75,10 +76,10 @@ class Unusable(ValueError):
 
 
 def load(text: str, max_chars: int, *, floats: bool = False) -> Any:
-    """Return the value of a JSON text. Raises `Unusable` for other text and beyond the bounds.
+    """Parse a JSON text. Raises `Unusable` if it is not JSON or exceeds the bounds.
 
-    NaN, infinities and numbers that are too large for a float become their text, so that all that
-    is stored stays JSON. ``floats`` makes floats of them, as Python does.
+    NaN, infinities and numbers that are too large for a float become strings, so that stored values
+    stay JSON. With ``floats`` they become floats, as in Python.
     """
     if len(text) > max_chars:
         raise Unusable(f"longer than {max_chars:,} characters")
@@ -91,7 +92,7 @@ def load(text: str, max_chars: int, *, floats: bool = False) -> Any:
 
 
 def first_object(text: str) -> dict[str, Any] | None:
-    """Return the first JSON object in ``text`` that parses, among its first eight braces."""
+    """Return the first JSON object in ``text`` that parses; only eight opening braces are tried."""
     begin = -1
     for _ in range(8):
         begin = text.find("{", begin + 1)
@@ -108,10 +109,10 @@ def first_object(text: str) -> dict[str, Any] | None:
 
 
 def arguments_of(arguments: Mapping[str, Any] | str) -> Any:
-    """Return what upstream's server reads from a call's arguments, objects in the order given.
+    """Return a call's arguments as upstream's server reads them; objects keep their order of keys.
 
-    Any JSON value has a key, ``[1]`` and ``null`` too. An empty text means no arguments. Raises
-    `Unusable` for text that is not JSON, and beyond the bounds.
+    Any JSON value is valid, such as ``[1]`` or ``null``. Empty text means no arguments. Raises
+    `Unusable` for text that is not JSON or exceeds the bounds.
     """
     if not isinstance(arguments, str):
         try:
@@ -122,7 +123,7 @@ def arguments_of(arguments: Mapping[str, Any] | str) -> Any:
 
 
 def shown_arguments(text: str) -> dict[str, Any]:
-    """Return a call's arguments as chat templates take them: an object of JSON values.
+    """Return a call's arguments as a JSON object, which chat templates need.
 
     Raises `Unusable` for anything else.
     """

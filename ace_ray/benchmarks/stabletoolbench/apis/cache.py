@@ -1,7 +1,7 @@
-"""Recorded answers in one SQLite file: their owner, and the client that episodes ask.
+"""Cache of API answers in one SQLite file: its owner, and the client that episodes use.
 
-An answer belongs to an API, its arguments, and its maker: a simulator by its id, the real API (""),
-or the JSON files that were imported (`RECORDED`, see `json_files`).
+The key of an answer is the API, the arguments and the maker: a simulator's id, "" for the real API,
+or `RECORDED` for imported JSON files (see `json_files`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ace_ray.errors import RowError, UserError
 from ace_ray.types import canonical_json
 
 Mode = Literal["read", "readwrite"]
-# ``await service(method, *values)``: a method of the `AnswerCache`, wherever it lives.
+# ``await service(method, *values)`` calls a method of the `AnswerCache` in any process.
 Service = Callable[..., Awaitable[Any]]
-# An answer on record: its JSON text, its maker, and 1 where the simulator gave no usable one.
+# A recorded answer: its JSON text, its maker, and 1 if the maker failed to answer.
 Found = list[Any]
 FILE = "answers.sqlite3"
 RECORDED = "recorded"
@@ -48,10 +48,10 @@ def api_key(api: Api) -> str:
 
 
 class AnswerCache:
-    """The owner of the answers in ``folder``: a benchmark's `Service`, one call at a time.
+    """Owner of the answers in ``folder``: a benchmark's `Service`, with one call at a time.
 
-    Cheap to make and to send to another process; `open` opens the file. SQLite's locks keep the
-    writes of several runs apart. ``mode``: ``read`` changes nothing; ``readwrite`` makes the folder
+    It can be sent to another process before `open`, which opens the file. SQLite's locks separate
+    the writes of several runs. ``mode``: ``read`` changes nothing; ``readwrite`` makes the folder
     and records new answers."""
 
     def __init__(self, folder: str, mode: Mode) -> None:
@@ -60,15 +60,15 @@ class AnswerCache:
         self._is_writable = True
 
     def open(self) -> None:
-        """Open the file, if it is not open. Raises `UserError`: it is missing (``read``), cannot
-        be written, or is no cache."""
+        """Open the file if it is not open. Raises `UserError` if it is missing (in mode ``read``),
+        cannot be written (``readwrite``), or is not a cache."""
         if self._database is None:
             self._database = open_database(Path(self._folder), self._mode)
 
     def call(self, method: str, *values: Any) -> Any:
         """Call `get`, `put` or `examples`.
 
-        Raises `RowError` when the file cannot be read any more: the row is tried again.
+        Raises `RowError` if the file can no longer be read; the row is then retried.
         """
         methods: dict[str, Callable[..., Any]] = {
             "get": self.get,
@@ -87,11 +87,11 @@ class AnswerCache:
             self._database = None
 
     def get(self, api: str, arguments: str, simulator_id: str) -> Found | None:
-        """Return the answer on record, None without one.
+        """Return the recorded answer, or None.
 
-        ``arguments`` is a JSON text in the order in which they were given. Imported answers come
-        first: a run's identity holds them and no others, so what a run records must not change
-        what the next one is answered.
+        ``arguments`` is JSON text that keeps the given order of keys. Imported answers take
+        precedence: only they are part of a run's identity, so answers that a run records must not
+        replace them in the next run.
         """
         given = json.loads(arguments)
         makers = (RECORDED, simulator_id, "")
@@ -106,8 +106,8 @@ class AnswerCache:
     def put(
         self, api: str, arguments: str, simulator_id: str, answer: str, failed: int
     ) -> Found | None:
-        """Record an answer; it is on disk when this returns. Returns what is on record: of two
-        answers to one call the first stays. None: it could not be recorded, which is logged."""
+        """Record an answer on disk, and return the recorded one: the first of several answers to
+        one call. If recording fails, which is logged, the result may be None."""
         given = json.loads(arguments)
         said = json.dumps(str(given))
         row = (api, canonical_json(given), simulator_id, said, answer, failed)
@@ -122,10 +122,10 @@ class AnswerCache:
         return self.get(api, arguments, simulator_id)
 
     def examples(self, api: str) -> list[list[str]]:
-        """Return up to `EXAMPLES` imported answers of an API, [arguments, answer] as text, and
-        fewer where they are longer than `EXAMPLE_CHARS` together.
+        """Return up to `EXAMPLES` imported answers of an API as texts: [arguments, answer] each.
 
-        Answers recorded by runs are not examples: they depend on the order of episodes.
+        Fewer are returned if they exceed `EXAMPLE_CHARS` together. Answers that runs record are not
+        examples: they depend on the order of episodes.
         """
         rows = self._rows(
             "SELECT given, answer FROM answers WHERE api = ? AND maker = ? ORDER BY rowid LIMIT ?",
@@ -142,7 +142,7 @@ class AnswerCache:
 
 
 class CacheClient:
-    """The cache as an `ApiCaller` sees it. ``service`` calls the methods of an `AnswerCache`.
+    """Client of the cache for an `ApiCaller`. ``service`` calls the methods of an `AnswerCache`.
 
     ``writes``: whether new answers are recorded. ``simulator_id`` is this run's simulator; answers
     of other simulators are not used."""
@@ -152,14 +152,14 @@ class CacheClient:
         self._simulator_id = simulator_id
 
     async def get(self, api: Api, arguments: Any) -> Answered | None:
-        """Return the answer on record, None without one."""
+        """Return the recorded answer, or None."""
         call = (api_key(api), json.dumps(arguments), self._simulator_id)
         found = await self._service("get", *call)
         return _answered(found) if found else None
 
     async def put(self, api: Api, arguments: Any, answered: Answered) -> Answered:
-        """Record an answer, or that this simulator has none. Returns the one that is on record,
-        which is another's if that was first."""
+        """Record an answer or the simulator's failure. Return the recorded answer, which may be an
+        earlier one to the same call."""
         simulated = answered.source == "simulator"
         if not self._writes or (answered.failure and not simulated):
             return answered
@@ -174,7 +174,7 @@ class CacheClient:
         return answered if found in (None, mine) else _answered(found)
 
     async def examples(self, api: Api) -> list[tuple[str, str]]:
-        """Return imported answers that show a simulator what the API says: (arguments, answer)."""
+        """Return imported answers as examples for a simulator: (arguments, answer) each."""
         pairs = await self._service("examples", api_key(api))
         return [(key, text) for key, text in pairs]
 
@@ -188,8 +188,8 @@ def _answered(found: Found) -> Answered:
 
 
 def recorded_sha256(folder: Path, apis: Iterable[str]) -> str | None:
-    """Return the SHA-256 (hex) of the imported answers of these APIs (`api_key`), None without
-    any. Raises `UserError` as `AnswerCache.open`."""
+    """Return the SHA-256 (hex) of the imported answers of ``apis`` (`api_key`), or None without
+    answers. Raises `UserError` as `AnswerCache.open` does."""
     if not (folder / FILE).exists():
         return None
     with closing(open_database(folder, "read")) as database:
@@ -205,7 +205,7 @@ def recorded_sha256(folder: Path, apis: Iterable[str]) -> str | None:
 
 
 def open_database(folder: Path, mode: Mode) -> sqlite3.Connection:
-    """Open the file of answers in ``folder``. Raises `UserError` as `AnswerCache.open`."""
+    """Open the file of answers in ``folder``. Raises `UserError` as `AnswerCache.open` does."""
     path = folder / FILE
     fix = "correct the path of the cache, or move the file away"
     try:
@@ -218,11 +218,11 @@ def open_database(folder: Path, mode: Mode) -> sqlite3.Connection:
             f"{path.absolute().as_uri()}?mode={access}",
             uri=True,
             timeout=BUSY_S,
-            check_same_thread=False,  # an actor's calls come one after another, in any thread
+            check_same_thread=False,  # calls come one at a time, but from any thread
         )
         if mode == "readwrite":
             with database:
-                database.execute("BEGIN IMMEDIATE")  # fails where the file cannot be written
+                database.execute("BEGIN IMMEDIATE")  # fails if the file cannot be written
                 database.execute(_TABLE)
         database.execute("SELECT api, arguments, maker, given, answer, failed FROM answers LIMIT 1")
     except (OSError, sqlite3.Error) as error:
@@ -231,11 +231,11 @@ def open_database(folder: Path, mode: Mode) -> sqlite3.Connection:
 
 
 def names_key(category: str, tool: str, api: str) -> str:
-    """Return the key of an API by its normalised names: ASCII, whatever they hold."""
+    """Return the key of an API from its standard names, in ASCII."""
     return json.dumps([category, tool, api])
 
 
 def other_key(key: str) -> str:
     """Return our key for a key of upstream's that is not a literal dict (NaN, a list). It begins
-    with ``key``, as no JSON text does, so it differs from every key that is JSON."""
+    with ``key``, unlike JSON text, so it differs from every key that is JSON."""
     return f"key {json.dumps(key)}"

@@ -1,8 +1,8 @@
-"""Answers as JSON files: import into a cache, export out of it.
+"""Import recorded answers from JSON files into a cache, and export them.
 
 The layout is upstream's: ``<category>/<tool>_for_<category>/<api>.json``, or
-``<category>/<tool>/<api>.json``. Each file holds one object: Python's text of the arguments ->
-``{"error", "response"}``.
+``<category>/<tool>/<api>.json``. Each file is one object. A key is a call's arguments as Python
+prints them; its value is ``{"error", "response"}``.
 
     python -m ace_ray.benchmarks.stabletoolbench.apis.json_files import JSON_FOLDER CACHE_FOLDER
     python -m ace_ray.benchmarks.stabletoolbench.apis.json_files export CACHE_FOLDER JSON_FOLDER
@@ -38,11 +38,11 @@ _NO_FILE_NAME = re.compile(r"[^\w%&+()^, -]")
 
 
 def import_answers(source: Path, folder: Path) -> int:
-    """Import the JSON files of ``source`` into the cache in ``folder``, all of them or none, in
-    place of what was imported for the same calls. Returns the number of answers.
+    """Import the JSON files in ``source`` into the cache ``folder``; return the number of answers.
 
-    An answer without error and response is left out: upstream stores whatever a simulator wrote.
-    Raises `UserError` naming the file that cannot be read.
+    The answers replace earlier imports for the same calls. Values without error and response are
+    skipped: upstream stores all that a simulator wrote. Raises `UserError` that names a file that
+    cannot be read; nothing is imported then.
     """
     imported = 0
     with closing(open_database(folder, "readwrite")) as database, database:
@@ -61,14 +61,14 @@ def import_answers(source: Path, folder: Path) -> int:
             )
             imported += len(rows)
     if not imported:
-        what = "holds no <category>/<tool>/<api>.json with answers"
+        what = "contains no <category>/<tool>/<api>.json with answers"
         raise UserError(what, where=str(source), fix="name a folder of recorded answers")
     return imported
 
 
 def export_answers(folder: Path, target: Path) -> int:
-    """Write the answers in ``folder`` as JSON files below ``target``, which is new or empty; of
-    several answers to one call the first. Returns their number. Raises `UserError`."""
+    """Write the first answer to each call in ``folder`` as JSON files below ``target``, a new or
+    empty folder. Return the number of answers. Raises `UserError`."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UserError("is not an empty folder", where=str(target), fix="name a new folder")
     exported = 0
@@ -97,7 +97,7 @@ def _json_object(root: Path, relative: Path) -> dict[str, Any]:
         what = f"is not JSON that can be used: {error}"
         raise UserError(what, where=str(root / relative)) from None
     if not isinstance(tree, dict):
-        raise UserError(f"holds a {type(tree).__name__}", where=str(root / relative))
+        raise UserError(f"contains a {type(tree).__name__}", where=str(root / relative))
     return tree
 
 
@@ -108,7 +108,7 @@ def _answer_text(answer: dict[str, Any]) -> str:
 
 
 def _arguments_key(key: str) -> str:
-    """Return our key for one of upstream's, whose order of arguments may differ."""
+    """Return our key for a key of upstream's; the order of arguments does not matter."""
     try:
         value = literal(expression(key))
         if isinstance(value, dict) and all(isinstance(name, str) for name in value):

@@ -1,9 +1,9 @@
-"""The APIs themselves, asked over HTTP through one service with ToolBench's protocol.
+"""Call real APIs over HTTP, through a service with ToolBench's protocol.
 
-Off unless the config names the service: ToolBench's own, or one that takes the same requests.
-Neither data nor models name an address. A request has a deadline and a bound on the answer, and
-redirects are not followed. The key comes from the environment and is struck out of what the
-service says.
+Real APIs are off unless the config names the service: ToolBench's, or one that takes the same
+requests. Data and models cannot set an address. A request has a timeout and a maximum size of the
+answer; redirects are not followed. The key comes from the environment, and is removed from the
+service's replies.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class RealConfig(Section):
 
 
 class RealApis:
-    """Asks real APIs. ``transport`` raises `OSError`. ``key`` is sent, "" for none."""
+    """Calls real APIs. ``transport`` raises `OSError` on failure. An empty ``key`` is not sent."""
 
     def __init__(self, config: RealConfig, transport: Transport, key: str) -> None:
         self._config, self._transport, self._key = config, transport, key
 
     async def answer(self, api: Api, arguments: Any) -> Answered:
-        """Return the API's answer; ``failure`` is ``real`` where it was refused, failed, or is not
-        `usable`. Never raises for anything that a server does."""
+        """Return the API's answer. ``failure`` is ``real`` if the request was refused or failed, or
+        if the answer is not `usable`. Nothing that a server does raises an error."""
         try:
             reply = await self._transport.fetch(self._request(api, arguments))
         except OSError as error:
-            # Not the client's message: it can name the address.
+            # The client's message is not used, since it can contain the address.
             why = TIMEOUT if isinstance(error, TimeoutError) else FAILED
             return Answered(why, "", "real", origin="real", failure="real")
         error_text, response = self._read(reply)
@@ -77,7 +77,7 @@ class RealApis:
         return HttpRequest("POST", config.service_url, headers, body, TIMEOUT_S, MAX_BYTES)
 
     def _read(self, reply: Reply) -> tuple[str, Any]:
-        """(error, response) of a reply, the key struck out."""
+        """Return (error, response) of a reply, without the key."""
         error = (
             "" if 200 <= reply.status < 300 else _BY_STATUS.get(reply.status, "Message error...")
         )
@@ -95,13 +95,13 @@ class RealApis:
 
 
 def check_real(config: RealConfig, where: str) -> None:
-    """Raise `UserError`, which does not show the URL: the service's URL is malformed, or holds what
-    may be a secret."""
+    """Raise `UserError` if the service's URL is malformed or may contain a secret. The error does
+    not show the URL."""
     where, fix = f"{where}.service_url", "write https://HOST/PATH"
     try:
         http_url(config.service_url)
     except ValueError as error:
-        raise UserError(f"not asked: {error}", where=where, fix=fix) from None
+        raise UserError(f"the URL cannot be used: {error}", where=where, fix=fix) from None
     parts = urlsplit(config.service_url)
     if parts.query or parts.fragment:
         raise UserError(
@@ -112,7 +112,7 @@ def check_real(config: RealConfig, where: str) -> None:
 
 
 def read_key(config: RealConfig, where: str) -> str:
-    """The key that is sent, "" for none. Raises `UserError`: the environment does not hold it."""
+    """Return the key to send, "" for none. Raises `UserError` if the environment lacks it."""
     name = config.key_env
     if name is None:
         return ""
@@ -127,8 +127,8 @@ def read_key(config: RealConfig, where: str) -> str:
 
 
 _ACCEPTED = "got an unexpected keyword argument"
-# In any case. "API doesn't exists" is looked for by upstream too, in text made lower-case, where
-# only its last comparison (below) can find it.
+# Compared in lower case. Upstream also searches for "API doesn't exists" in lower-case text, but
+# only its last comparison (`_NO_API`) can find it.
 _REFUSED = (
     "rate limit",
     "time out",
@@ -165,7 +165,7 @@ _BY_STATUS = {
 
 
 def usable(error: str, response: Any) -> bool:
-    """Return whether an answer is used, by upstream's rule; otherwise the next backend is asked."""
+    """Return whether an answer is used, by upstream's rule; otherwise the next backend is tried."""
     if error:
         return False
     text = str(response)

@@ -1,10 +1,10 @@
-"""An API played by a model: what it is sent, and how its answer is read.
+"""Simulate an API with a model: build the prompt and read the answer.
 
-Models of the MirrorAPI family were trained on one form (upstream's ``server/main_mirrorapi.py`` and
-``server/main_mirrorapi_cache.py``), which is kept to the letter; its system text is upstream's and
-read from the user's checkout. Any other model gets our own wording.
+MirrorAPI models get exactly the prompt on which they were trained (upstream's
+``server/main_mirrorapi.py`` and ``server/main_mirrorapi_cache.py``). Its system text is read from
+the user's checkout. Other models get our own prompt.
 
-The model is not trusted: its text is bounded before it is looked at, and nothing in it is executed.
+The model is not trusted: its text is bounded before it is parsed, and nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ def _reply(error: dict[str, Any], response: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# The reply that `OWN_SYSTEM` asks for and `read_answer` reads.
+# Schema of the reply that `OWN_SYSTEM` asks for and `read_answer` reads.
 SCHEMA: dict[str, Any] = {
-    "type": "object",  # for the endpoints that take no other root
+    "type": "object",  # some endpoints require this at the root
     "anyOf": [
         _reply(
             _EMPTY,
             {
                 "anyOf": [
-                    # First of all: in texts of bounded length xgrammar knows no escapes.
+                    # Objects come first: xgrammar allows no escapes in strings of bounded length.
                     {"type": "object"},
                     {"type": "array"},
                     {"type": "string", "minLength": 1, "maxLength": 1200},
@@ -85,14 +85,14 @@ SCHEMA_SHA256 = digest(SCHEMA)
 
 @dataclass(frozen=True, slots=True)
 class SystemText:
-    """A simulator's system message and whose wording it is."""
+    """System message of a simulator, and the source of its wording."""
 
     text: str
     source: Literal["own", "upstream"]
 
 
 def form_of(model: str) -> Form:
-    """Return the form for a model's name; a path counts by its last part."""
+    """Return the prompt form for a model's name. Only the last part of a path counts."""
     name = model.rstrip("/").rpartition("/")[2].lower().replace("-", "").replace("_", "")
     if "mirrorapi" not in name:
         return "own"
@@ -100,9 +100,9 @@ def form_of(model: str) -> Form:
 
 
 def system_text(form: Form, upstream: str | None) -> SystemText:
-    """Return the system message of a form: upstream's for MirrorAPI, if a checkout is given.
+    """Return the system message of a form: for MirrorAPI, upstream's if a checkout is given.
 
-    Raises `UserError`: the checkout does not hold that text.
+    Raises `UserError` if the checkout lacks the message.
     """
     if form == "own" or upstream is None:
         return SystemText(OWN_SYSTEM, "own")
@@ -124,7 +124,7 @@ def messages(
     arguments: Any,
     examples: Sequence[tuple[str, str]] = (),
 ) -> list[dict[str, Any]]:
-    """Return the chat that asks for one answer. ``examples`` are for our own form only."""
+    """Return the chat that asks for one answer. ``examples`` are used only in our own form."""
     if form == "own":
         user = _own_request(api, arguments, examples)
     else:
@@ -182,12 +182,11 @@ _ERROR = re.compile(r'"error"\s*+:\s*+"([^"]*+)"\s*+,\s*+"response"\s*+:\s*+"')
 
 
 def read_answer(text: str, *, loose: bool = False) -> tuple[str, Any] | None:
-    """Read (error, response) in a simulator's text, None without an answer.
+    """Return (error, response) from a simulator's text, or None.
 
-    The whole text, the first fenced block or the first object in it is read. The object needs an
-    error or a response that is not empty. ``loose``, as upstream's MirrorAPI servers: a text that
-    is not JSON counts if it begins an error and a response in quotes. The response is then the
-    rest.
+    The answer is the complete text as JSON, its first fenced block, or its first object. It needs
+    an error or a response that is not empty. ``loose`` also accepts text that only begins like such
+    an object, as upstream's MirrorAPI servers do. The response is then the rest of the text.
     """
     if len(text) > MAX_CHARS:
         return None
@@ -218,7 +217,7 @@ def _error_and_response(value: Any) -> tuple[str, Any] | None:
 
 
 ATTEMPTS = 3
-# Temperature of retries: at 0 another seed would repeat the unusable answer.
+# Temperature of retries in place of 0: greedy decoding would repeat the unusable answer.
 RETRY_TEMPERATURE = 0.5
 # Default sampling of answers.
 SAMPLING = Sampling(temperature=0.1, max_tokens=1024, seed=42)
@@ -228,15 +227,15 @@ FAILED = "The API server failed to answer."
 
 
 class Simulator:
-    """Ask a model for an API's answer, up to `ATTEMPTS` times.
+    """Asks a model for an API's answer, up to `ATTEMPTS` times.
 
-    Errors of the model are raised, except that a refused prompt is a failure of this call: the
-    agent's own arguments are part of the prompt.
+    Raises the model's errors. A refused prompt makes only this call fail, since the prompt contains
+    the agent's own arguments.
     """
 
     def __init__(self, model: RoleModel, form: Form, system: SystemText) -> None:
         self._model, self._form, self._system = model, form, system
-        # MirrorAPI knows its own form; it was not trained under a grammar.
+        # MirrorAPI needs no schema: it was trained to answer in its own form.
         self._schema = SCHEMA if form == "own" else None
 
     @property
@@ -245,7 +244,7 @@ class Simulator:
         return self._form == "own"
 
     def identity(self) -> dict[str, Any]:
-        """Return model, sampling, form and prompt, which can move an answer (JSON values)."""
+        """Return model, sampling, form and prompt, which can change an answer (JSON values)."""
         sampling = self._model.sampling
         return {
             **self._model.identity,
@@ -266,8 +265,8 @@ class Simulator:
     async def answer(
         self, api: Api, arguments: Any, examples: Sequence[tuple[str, str]] = ()
     ) -> Answered:
-        """Return the model's answer, or a declared failure: no attempt gave JSON, or MirrorAPI's
-        form, which takes objects only, was asked with other arguments."""
+        """Return the model's answer, or a failure: no attempt gave a usable answer, the prompt was
+        refused, or MirrorAPI's form got arguments that are not an object."""
         if self._form != "own" and not isinstance(arguments, Mapping):
             return Answered(BAD_ARGUMENTS, "", "none", failure="arguments")
         failure, refused = "simulator", ""
@@ -284,7 +283,7 @@ class Simulator:
             failure, refused = "simulator", completion.schema_refused
             answer = read_answer(completion.text, loose=self._form != "own")
             if answer is not None:
-                # The run continues with the value that a second run will read from the cache.
+                # Use the value that a later run will read from the cache.
                 error, response = json.loads(json.dumps(answer))
                 return Answered(
                     error, response, "simulator", origin="simulator", schema_refused=refused

@@ -37,7 +37,7 @@ from ace_ray.types import Sampling, digest
 from ace_ray.util.local_files import path_of
 
 _WHERE = "benchmarks.stabletoolbench"
-# In the order in which they are asked.
+# Backends in the order in which they are tried.
 BACKENDS = ("cache", "real", "simulator")
 NO_ANSWER = "The API server has no answer to this request."
 # Returns the keys of the run's APIs (`cache.api_key`).
@@ -45,17 +45,17 @@ ApisOf = Callable[[], Iterable[str]]
 
 
 class ApiSources:
-    """Backends that a run's config names, and their part of the identity.
+    """Backends that a run's config names, and their part of the run's identity.
 
-    ``backends`` are their names in the order of asking, ``simulator`` is the role of the model that
-    plays APIs. Raises `UserError` for an invalid config.
+    ``backends`` lists their names in the order in which they are tried. ``simulator`` is the role
+    of the model that simulates APIs, or None. Raises `UserError` for an invalid config.
     """
 
     def __init__(self, options: Options, checkout: Path | None) -> None:
         self._options = options
         check_names(options.apis, BACKENDS, what="backend", where=f"{_WHERE}.apis")
         self.backends = tuple(name for name in BACKENDS if name in options.apis)
-        # Read on the driver: workers have no copy of the checkout.
+        # Read on the driver: workers lack a copy of the checkout.
         self._systems: dict[Form, SystemText] = {
             form: system_text(form, str(checkout) if checkout else None)
             for form in (("own", "mirror", "mirror_cache") if checkout else ("own",))
@@ -88,7 +88,7 @@ class ApiSources:
         return self.__dict__ | {"_callers": {}}
 
     def identity(self, apis: ApisOf) -> Mapping[str, Any]:
-        """Return the settings that can move a score (JSON values); None for an unused backend."""
+        """Return the settings that can change a score (JSON values); None for an unused backend."""
         options, cached = self._options, "cache" in self.backends
         by_schema = self.simulator is not None and form_of(model_of(self.simulator)) == "own"
         return {
@@ -107,8 +107,8 @@ class ApiSources:
         }
 
     def service(self) -> Service | None:
-        """Return the cache, which was opened once to see that it can be. As `Benchmark.service`."""
-        self._real()  # not earlier: a stored run is scored without the key of the service
+        """Check that the cache can be opened, and return it; None if the cache is unused."""
+        self._real()  # only here: scoring a stored run does not need the service's key
         if "cache" not in self.backends:
             return None
         cache = AnswerCache(str(self._cache_folder), self._options.cache)
@@ -131,7 +131,7 @@ class ApiSources:
         return self._callers[simulator_id]
 
     def _real(self) -> RealApis | None:
-        """Raises `UserError`: the environment does not hold the key."""
+        """Return the real APIs, if used. Raises `UserError` if the environment lacks their key."""
         real = self._options.real
         if real is None or "real" not in self.backends:
             return None
@@ -141,7 +141,7 @@ class ApiSources:
         model = context.roles.get("simulator")
         if model is None:
             return None
-        if self.simulator == "same":  # settings of the candidate move these answers too
+        if self.simulator == "same":  # the candidate's settings change these answers, too
             identity = {**model.identity, **context.candidate.identity}
             model = replace(model, identity=identity)
         form = form_of(str(model.identity.get("model", "")))
@@ -150,7 +150,7 @@ class ApiSources:
 
 
 def model_of(role: Role) -> str:
-    """Return the name of the model in a role; "" for the candidate."""
+    """Return the name of a role's model, "" for the candidate."""
     if role == "same":
         return ""
     return role.endpoint.model if isinstance(role, EndpointRole) else role.model.source or ""
@@ -163,9 +163,9 @@ def simulator_sampling(role: Role) -> Sampling:
 
 
 class ApiCaller:
-    """Answer API calls for all episodes of one process.
+    """Answers API calls for all episodes of one process.
 
-    The backends are asked in the order of the arguments; None is left out.
+    Backends are tried in the order of the arguments; a backend that is None is skipped.
     """
 
     def __init__(
@@ -178,9 +178,9 @@ class ApiCaller:
         self._cache, self._real, self._simulator = cache, real, simulator
 
     async def call(self, api: Api, arguments: Mapping[str, Any] | str) -> Answered:
-        """Return the answer to one call; ``arguments`` is an object or a JSON text.
+        """Return the answer to one call; ``arguments`` is an object or JSON text.
 
-        A simulator's own failure (`RowError`, `EngineDead`) is raised: it is not the agent's.
+        Raises a simulator's own failure (`RowError`, `EngineDead`), which the agent did not cause.
         """
         try:
             given = arguments_of(arguments)

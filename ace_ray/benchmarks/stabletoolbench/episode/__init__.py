@@ -1,1 +1,1 @@
-"""Episodes: single chains and tree search over virtual APIs, native calls or ReAct text."""
+"""Episodes with virtual APIs: single chains or tree search, with native calls or ReAct text."""

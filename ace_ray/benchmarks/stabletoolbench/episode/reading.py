@@ -1,4 +1,4 @@
-"""Reading a candidate's reply: the ReAct form, in which calls are lines of text, and Finish."""
+"""Read replies in the ReAct form, in which calls are lines of text, and read calls of Finish."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from ace_ray.benchmarks.stabletoolbench.prompts import Texts
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP
 from ace_ray.types import ToolCall
 
-# Characters of a reply that are looked at.
+# Maximum characters of a reply that are read.
 MAX_TEXT = 200_000
 
 
 def system_text(system: str, tools: Sequence[Mapping[str, Any]], texts: Texts) -> str:
-    """Return the system message with the form's rules and the functions."""
+    """Return the system message with the rules of the ReAct form and the functions."""
     if texts.react_after and texts.react_after in system:
         system = system.replace(texts.react_after, texts.react)
     else:
         system += texts.react
     functions = [tool["function"] for tool in tools]
-    return system + texts.react_tools + str(functions)  # Python's text of the list, as upstream
+    return system + texts.react_tools + str(functions)  # as Python prints it, as in upstream
 
 
 def read_react(text: str) -> tuple[str, list[ToolCall]]:
-    """Read (thought, calls) in a reply: always one call. Never raises.
+    """Return (thought, calls) of a reply: always one call. Never raises.
 
-    As upstream's ``react_parser``, the call is the text between the first markers, whatever it is,
-    and the thought is the whole text.
+    As in upstream's ``react_parser``, the call's name and arguments are the texts after the first
+    markers, even if a marker is missing. The thought is the complete text.
     """
     text = text[:MAX_TEXT]
     action = _between(text, "Action: ", "\nAction Input: ")
@@ -37,7 +37,7 @@ def read_react(text: str) -> tuple[str, list[ToolCall]]:
 
 
 def react_chat(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the stored messages as text: observations become messages of the user."""
+    """Return the stored messages as plain text: observations become user messages."""
     chat = []
     for message in messages:
         sent = {"role": message["role"], "content": message["content"]}
@@ -48,12 +48,12 @@ def react_chat(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _between(text: str, begin: str, end: str | None) -> str:
-    """Slice as upstream: a missing marker counts as found at -1."""
+    """Return the text between markers. As in upstream, a missing marker counts as found at -1."""
     start = text.find(begin) + len(begin)
     return text[start:] if end is None else text[start : text.find(end)]
 
 
-# Upstream's status codes of Finish; 1 is a function that does not exist.
+# Upstream's status codes of Finish. Code 1 is an unknown function.
 ANSWERED, GAVE_UP = 3, 4
 BAD_FINISH = 2
 _TYPE, _ANSWER = '"return_type": "', '"final_answer": "'
@@ -72,7 +72,7 @@ class Finished:
 def read_finish(arguments: str, texts: Texts) -> Finished:
     """Read the arguments of Finish. Never raises.
 
-    Text that is not JSON is searched for upstream's two keys, as upstream does."""
+    Arguments that are not JSON are searched for their two keys, as in upstream."""
     values = _finish_values(arguments)
     kind = values.get("return_type")
     if "return_type" not in values:

@@ -1,5 +1,5 @@
-"""One agent episode in progress: what the candidate is sent, its calls, and the tree of nodes that
-they make: one for each thought, action and action input."""
+"""State of an episode in progress: messages to the candidate, its calls, and the tree of nodes.
+Each thought, action and action input is one node."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ Message = dict[str, Any]
 
 @dataclass(eq=False)
 class Node:
-    """A thought, action or action input; ``messages`` is the stored chat up to and with it.
+    """A thought, action or action input; ``messages`` is the stored chat up to and including it.
 
-    ``terminal``: an answer was given here or above. ``pruned``: no children are tried. ``note``
-    holds further fields to store (JSON values).
+    ``terminal``: this node or an ancestor gave an answer. ``pruned``: children are not tried.
+    ``note`` contains further fields to store (JSON values).
     """
 
     kind: Kind
@@ -106,7 +106,7 @@ class Tree:
 
 
 def initial_messages(query: str, apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]]:
-    """Return the opening messages of an attempt: one of the system, one of the user."""
+    """Return the first messages of an attempt: the system message and the user message."""
     texts = settings.texts
     task = texts.task + tool_lines(apis)
     system = texts.system.replace("{task_description}", task)
@@ -173,7 +173,7 @@ class Reply:
 
 @dataclass
 class Rollout:
-    """State of an episode: its parts, its attempts, and the calls made."""
+    """State of an episode: its inputs, its attempts (``trees``) and its calls."""
 
     entry: Entry
     context: EpisodeContext
@@ -198,13 +198,13 @@ class Rollout:
 
     @property
     def spent(self) -> bool:
-        """Whether all model calls are used up."""
+        """Whether the episode has reached its maximum number of model calls."""
         return self.context.episode.model_calls >= self.settings.max_queries
 
     async def ask(self, messages: Sequence[Message], child: int = 0) -> Reply | None:
-        """Ask the candidate for a reply to ``messages``; ``child`` counts replies to one node.
+        """Ask the candidate to answer ``messages``; ``child``: number of earlier replies at a node.
 
-        Returns None if this chain no longer fits the context; other chains may go on. Raises
+        Returns None if this chain no longer fits the context; other chains may continue. Raises
         `Truncated` at the deadline, and `RowError` for a failure that is not the candidate's.
         """
         drawn = self.context.candidate.sampling
@@ -230,7 +230,7 @@ class Rollout:
             thought, calls = read_react(completion.text)
             return Reply(completion.text, thought, calls, note)
         if completion.tools is None:
-            raise ValueError("an answer to tools has been taken apart")
+            raise ValueError("the completion was not parsed for calls")
         answer = completion.tools
         if answer.error:
             note["tool_parser_error"] = answer.error
@@ -240,13 +240,13 @@ class Rollout:
     async def grow(self, tree: Tree, node: Node, reply: Reply) -> Node:
         """Add the reply's nodes below ``node``, make its calls, and return the last node.
 
-        As upstream does, it goes on with the calls that follow a Finish in one reply.
+        Calls that follow a Finish in the same reply are made, too, as in upstream.
         """
         message: Message = {"role": "assistant", "content": reply.content}
         if reasoning := reply.note.get("reasoning"):
             message["reasoning"] = reasoning
         first = len(tree.nodes)
-        # An empty reply is a thought too: without a node the chain would never end.
+        # An empty reply adds a thought, too: without a new node the chain would never end.
         if reply.thought or not reply.calls:
             node = tree.add(node, "Thought", reply.thought)
         if not reply.calls:
@@ -304,7 +304,7 @@ class Rollout:
             "arguments": call.arguments,
         }
         if api is None:
-            name = json.dumps(call.name)[1:-1]  # it stands inside of a JSON string
+            name = json.dumps(call.name)[1:-1]  # for use inside a JSON string
             outcome = self.settings.texts.no_function.replace("{name}", name), UNKNOWN
             made |= {"code": UNKNOWN, "source": "none", "error": "unknown function"}
         else:

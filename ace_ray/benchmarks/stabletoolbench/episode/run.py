@@ -1,4 +1,4 @@
-"""An agent's episode from its query to what is stored of it: single chains or a tree search."""
+"""Run an agent's episode, as single chains or a tree search, and build its stored result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def chains(rollout: Rollout) -> str:
     ended = ""
     for _ in range(rollout.settings.tries):
         ended = await _chain(rollout)
-        # An answer and a give-up in one reply end all chains too, without an answer.
+        # A reply with an answer and a give-up also ends all chains, but without an answer.
         if ended == "answered" or rollout.trees[-1].nodes[-1].terminal:
             break
     return ended
@@ -48,13 +48,13 @@ async def _chain(rollout: Rollout) -> str:
             return "answered"
 
 
-# Levels to go back after a give-up.
+# Levels of the tree to go back after a give-up.
 _BACK = 2
 _STOP = 10_000
 
 
 class Search:
-    """The search through one tree; ``gave_up`` lists the nodes with a give-up."""
+    """Search through one tree, depth first; ``gave_up`` lists the nodes with a give-up."""
 
     def __init__(self, rollout: Rollout) -> None:
         self._rollout = rollout
@@ -84,11 +84,11 @@ class Search:
             other = self._other_action(node)
             reply = await rollout.ask([*node.messages, *other], child)
             if reply is None:
-                # As in ToolLLaMA's wrapper: a give-up, one round below this node.
+                # As in ToolLLaMA's wrapper, this counts as a give-up one round below the node.
                 node.note["context_full"] = True
                 node.pruned = True
                 return _BACK - 1
-            if rollout.spent:  # upstream does not look at this reply any more
+            if rollout.spent:  # upstream ignores this reply
                 self._ended = "max_queries"
                 return _STOP
             last = await rollout.grow(self._tree, node, reply)
@@ -98,7 +98,7 @@ class Search:
         return 1
 
     def _other_action(self, node: Node) -> list[Message]:
-        """Return the message that asks for an action unlike those below ``node``; none at first."""
+        """Return the message that asks for another action than those tried at ``node``, if any."""
         texts = self._rollout.settings.texts
         done = []
         for child in node.children:
@@ -128,14 +128,14 @@ class AgentRun:
     """Result of an episode as JSON values (docs/results.md).
 
     Attributes:
-        final: ``{"return_type", "answer", "raw"}``, None when the agent did not finish. ``raw`` is
-            the text of Finish's arguments, which upstream's judges are shown. A tree search without
-            an answer ends in one of its give-ups, if there is one; a chain's give-up is no answer
-            to upstream (``valid`` is false).
+        final: ``{"return_type", "answer", "raw"}``, None if the agent did not finish. ``raw`` is
+            Finish's arguments as text, which upstream's judges see. A tree search without an answer
+            returns one of its give-ups, if any. In a single chain, a give-up is not an answer in
+            upstream, so ``valid`` is false.
         ended: answered, gave_up, max_steps, max_queries, exhausted, context or deadline.
         tries: one ``{"nodes"}`` for each attempt (`Node.as_json`).
         calls: API calls. ``tool`` and ``api`` are None for a function that does not exist.
-        messages: the chat of the chain that counts, of the last one where none does.
+        messages: the chat of the chain with the result, otherwise of the last chain.
     """
 
     method: str
@@ -162,10 +162,10 @@ async def run_agent(
     apis: Sequence[Api],
     caller: Caller,
 ) -> AgentRun:
-    """Let the candidate work on ``entry`` with ``apis``, whose calls ``caller`` answers.
+    """Run the candidate on ``entry`` with ``apis``; ``caller`` answers its calls.
 
-    A truncated episode (by its deadline or the context) is scored as it stands. Raises `RowError`
-    if the engine or a backend of the APIs fails.
+    An episode that its deadline or the context ends is scored as it is. Raises `RowError` if the
+    engine or a backend of the APIs fails.
     """
     rollout = Rollout(entry, context, settings, apis, caller)
     search = Search(rollout) if settings.width else None
@@ -180,7 +180,7 @@ def _result(rollout: Rollout, ended: str, gave_up: Sequence[Node]) -> AgentRun:
     chosen = _answered(rollout)
     answered = chosen is not None
     if chosen is None and gave_up:
-        # Upstream draws one at random; here it depends on the entry.
+        # Upstream draws a give-up at random; here the entry determines it.
         chosen = random.Random(rollout.entry.content_hash()).choice(gave_up)
     last = rollout.last
     return AgentRun(
@@ -199,7 +199,7 @@ def _result(rollout: Rollout, ended: str, gave_up: Sequence[Node]) -> AgentRun:
 
 
 def _answered(rollout: Rollout) -> Node | None:
-    """Return the last node of the chain with the answer."""
+    """Return the last node of the chain with the answer, None without an answer."""
     leaves = (node for tree in rollout.trees for node in tree.nodes if not node.children)
     return next((node for node in leaves if node.terminal and not node.pruned), None)
 
@@ -210,5 +210,5 @@ def _final(chosen: Node | None, answered: bool, ended: str) -> dict[str, str] | 
     if not answered:
         return {"return_type": GIVE_UP, "answer": "", "raw": chosen.description}
     finish = next(node for node in chosen.path() if node.code == ANSWERED)
-    # Calls after Finish in one reply still run, and upstream takes the arguments of the last one.
+    # Calls after Finish in one reply still run, and upstream takes the last call's arguments.
     return {"return_type": GIVE_ANSWER, "answer": finish.note["answer"], "raw": chosen.description}

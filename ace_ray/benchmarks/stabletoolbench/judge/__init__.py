@@ -1,1 +1,1 @@
-"""Judges of answers: SoPR and FAC by a model, and SoWR between two runs."""
+"""Judge answers with a model: SoPR and FAC of one answer, SoWR of two."""

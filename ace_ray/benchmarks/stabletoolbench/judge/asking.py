@@ -1,9 +1,9 @@
-"""One question to the judge: asked until the reply names one verdict, then `JudgeError`.
+"""Ask the judge one question until a reply has a verdict, at most `ATTEMPTS` times.
 
-A reply counts if all statements in it name the same verdict. A statement is a JSON object with the
-field, at any depth, even if the object is cut behind the field; a labelled word (``Answer Status:
-Solved``, ``answer_status: Solved``); or a last line with the word alone. Prose that mentions a
-verdict is not a statement, nor is a word in a question or among alternatives.
+A reply has a verdict if all its statements name the same one. Three forms are statements: a JSON
+object with the field, at any depth, even if it is cut after the field; a labelled word
+(``Answer Status: Solved``, ``answer_status: Solved``); and a last line with only the word. A
+verdict in prose, in a question or among alternatives is not a statement.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SAMPLING = Sampling(temperature=0.2, max_tokens=1000)
 # Upstream's ``fac_eval.py``.
 FAC_SAMPLING = Sampling(temperature=0.0, max_tokens=512)
 ATTEMPTS = 4
-# Least temperature from the second attempt on: greedy decoding would repeat the reply.
+# Minimum temperature of retries: greedy decoding would repeat the reply.
 RETRY_TEMPERATURE = 0.7
-# Maximum characters of an execution trace in a prompt; each other text may have a quarter. The
-# next cut is tried if the prompt does not fit the judge's context.
+# Maximum characters of an execution trace in a prompt; other texts may have a quarter of that. If
+# the prompt does not fit the judge's context, the next number is tried.
 CUTS = (24_000, 8_000, 2_500, 1_000)
 MAX_REASON = 500
 
@@ -35,7 +35,7 @@ Answer = TypeVar("Answer")
 
 
 class JudgeError(RowError):
-    """The judge gave no verdict. The row is not scored, and is tried again on resume."""
+    """The judge gave no verdict. The row is not scored; a resumed run retries it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Reply:
     prompt_tokens: int
     completion_tokens: int
     schema_refused: str = ""
-    """See `Completion`."""
+    """The reason why the reply ignores the schema, or ""."""
 
     def as_json(self) -> dict[str, Any]:
         values = asdict(self)
@@ -66,12 +66,12 @@ async def ask(
     """Return the first verdict that ``read`` finds in a reply, and the reply.
 
     Args:
-        model: the judge. Its sampling applies, but for the seed and the temperature of retries.
-        prompt: makes the text for a limit of characters, one of `CUTS`.
+        model: the judge. Each request has another seed; retries may have a higher temperature.
+        prompt: returns the prompt for a limit of characters, one of `CUTS`.
         read: returns None for a reply without a verdict, or with several.
-        key: JSON values that identify the question within the row, the measure first. The seed is
-            made of them, the model's seed and the number of the attempt.
-        schema: JSON schema that replies are held to. ``read`` reads them in any case.
+        key: JSON values that identify the question within the row; the first is the measure. The
+            seed depends on them, on the model's seed and on the number of the attempt.
+        schema: JSON schema of the reply. ``read`` must also handle replies that violate it.
 
     Raises:
         JudgeError: no reply had a verdict, the model failed, or no cut of the prompt fits.
@@ -108,12 +108,12 @@ async def ask(
 
 
 def protocol() -> dict[str, Any]:
-    """Return the settings that can move a verdict, beside prompts and sampling (JSON values)."""
+    """Return the settings that can change a verdict, except prompts and sampling (JSON values)."""
     return {"attempts": ATTEMPTS, "retry_temperature": RETRY_TEMPERATURE, "cuts": list(CUTS)}
 
 
 def retried(model: RoleModel, attempt: int) -> RoleModel:
-    """Return ``model`` with the seed of a row's ``attempt`` (from 1): the same seed would fail
+    """Return ``model`` with a seed for a row's ``attempt`` (from 1), since the same seed would fail
     again."""
     if attempt == 1:
         return model
@@ -122,12 +122,12 @@ def retried(model: RoleModel, attempt: int) -> RoleModel:
 
 
 def seed_of(*key: object) -> int:
-    """Return a seed of 31 bits from JSON values, whatever the order of questions."""
+    """Return a seed of 31 bits that depends only on ``key`` (JSON values)."""
     return int(digest(*key)[:8], 16) >> 1
 
 
 async def together(waits: Sequence[Awaitable[Answer]]) -> list[Answer]:
-    """Return all results in order. If one fails, the others are cancelled before it is raised."""
+    """Return all results in order. If one fails, cancel the others before raising its error."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         return await asyncio.gather(*tasks)
@@ -160,13 +160,13 @@ INDEX_SCHEMA = _schema("index", {"type": "integer", "enum": [0, 1]})
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=tuple)
 _WORD = r"un-?solved|unsolved|unsure|solved"
 _ASKED_FIELDS = ("answer_status", "answer status")
-# Quoted material may have these fields too, so a value that is not a verdict is ignored.
+# Quoted text may have these fields, too, so a value that is not a verdict is ignored.
 _OTHER_FIELDS = ("status", "verdict")
 _ONE = rf"(?!\W{{0,4}}\?|[\W_]{{0,8}}(?:or\b|and\W{{1,4}}(?:{_WORD})|{_WORD}))"
 _IS_ONE = rf"\b(?:\s{{0,3}}\bis\b)?[\W_]{{1,20}}({_WORD})\b{_ONE}"
 _LABELLED = re.compile(rf"\b(?:status|verdict|judge?ment|decision){_IS_ONE}", re.IGNORECASE)
 _FIELD = re.compile(rf"\banswer_?status{_IS_ONE}", re.IGNORECASE)
-# The asked field as in JSON, with its value if that is whole and a status.
+# The requested field in JSON form, with its value if that is complete and a status.
 _QUOTED = re.compile(
     r"(?:^|[{,])\s{0,9}([\"'])answer[_ ]status\1\s{0,9}:\s{0,9}"
     rf"(?:\1\s{{0,3}}({_WORD})\s{{0,3}}\1(?=[^\S\n]{{0,9}}(?:[,}}\n]|\Z)){_ONE})?",
@@ -183,7 +183,7 @@ _INDEX_ALONE = re.compile(r"[\W_]*(?:answer)?[\W_]{0,4}([01])[\W_]*", re.IGNOREC
 
 
 def read_status(reply: str) -> str | None:
-    """Return one of `STATUSES`, None for a reply that states none or several."""
+    """Return the status that a reply states, or None if it states none or several."""
     reply = _bounded(reply)
     objects, beside = _objects(reply)
     statuses = {_status(value) for value in _fields(objects, _ASKED_FIELDS)}
@@ -196,16 +196,16 @@ def read_status(reply: str) -> str | None:
 
 
 def read_complete(reply: str) -> str | None:
-    """``Solved`` or ``Unsolved`` as `read_status` finds it: for our own question on completeness,
-    which knows no Unsure."""
+    """Return the verdict of a reply to our own question on completeness: ``Solved`` or
+    ``Unsolved``. Any other reply, such as Unsure, returns None."""
     status = read_status(reply)
     return None if status == "Unsure" else status
 
 
 def read_fac(reply: str) -> str | None:
-    """``Solved`` or ``Unsolved`` by upstream's rule, for upstream's question
-    (``fac_eval.py::get_response``): "unsolved" anywhere decides before "solved" does. A reply with
-    neither is None; upstream scores it as unsolved."""
+    """Return the verdict of a reply to upstream's question (``fac_eval.py::get_response``). It is
+    Unsolved if the reply contains "unsolved", else Solved if it contains "solved", else None.
+    Upstream scores None as Unsolved."""
     text = reply[:MAX_REPLY].lower()
     if "unsolved" in text:
         return "Unsolved"
@@ -213,7 +213,7 @@ def read_fac(reply: str) -> str | None:
 
 
 def read_index(reply: str) -> int | None:
-    """Return the better one of two answers, 0 or 1; None for a reply with neither or both."""
+    """Return the better one of two answers, 0 or 1; None for a reply that names neither or both."""
     reply = _bounded(reply)
     indexes = set()
     for value in _fields(_objects(reply)[0], ("index", "better", "choice")):
@@ -236,7 +236,7 @@ def _bounded(reply: str) -> str:
 
 
 def _status(word: Any) -> str:
-    """Return the word as in `STATUSES`, "" if it is not one of them."""
+    """Return the word in the form of `STATUSES`, or "" if it is not a status."""
     plain = word.strip().lower().replace("-", "") if isinstance(word, str) else ""
     return next((status for status in STATUSES if status.lower() == plain), "")
 
@@ -247,7 +247,7 @@ def _last_line(reply: str) -> str:
 
 
 def _objects(text: str) -> tuple[list[Any], str]:
-    """Return the JSON objects in ``text``, as tuples of pairs, and the text beside them."""
+    """Return the JSON objects in ``text``, as tuples of pairs, and the rest of the text."""
     objects, beside, at, behind = [], "", 0, 0
     for _ in range(_MAX_OBJECTS):
         at = text.find("{", at)
@@ -265,7 +265,7 @@ def _objects(text: str) -> tuple[list[Any], str]:
 
 
 def _fields(objects: list[Any], names: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the values under these names at any depth; ``arguments`` may be JSON text."""
+    """Yield the values of the named fields at any depth; ``arguments`` may be JSON text."""
     left = list(objects)
     while left:
         item = left.pop()
@@ -280,8 +280,8 @@ def _fields(objects: list[Any], names: tuple[str, ...]) -> Iterator[Any]:
 
 
 def _asked_fields(text: str) -> Iterator[Any]:
-    """Yield the asked field's values beside whole JSON: as a label, or in an object that is cut or
-    badly quoted. A quotation inside of such an object does not count."""
+    """Yield the values of the requested field outside complete JSON objects: after a label, or in
+    an object that is cut or badly quoted. Quotations inside such an object do not count."""
     for match in _FIELD.finditer(text):
         line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
         if not re.search(r'[{"]', line.lstrip(" {")):

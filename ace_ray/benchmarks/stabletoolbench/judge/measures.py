@@ -1,15 +1,15 @@
-"""SoPR, FAC and SoWR: a judge's verdict on one answer, and on two.
+"""Measure answers with a judge: SoPR and FAC of one answer, SoWR of two.
 
 SoPR, the solvable pass rate (upstream ``tooleval/eval_pass_rate.py`` and
-``registered_cls/rtl.py::check_is_solved``), is asked in votes. Is the final answer, seen alone,
-Solved, Unsolved or Unsure? If Unsure, the same of the answer with its execution. An `unanswered`
-query is Unsolved without a question.
+``registered_cls/rtl.py::check_is_solved``), is decided by votes. In each vote, the judge first sees
+the final answer alone: is it Solved, Unsolved or Unsure? If Unsure, it is asked again with the
+execution. An `unanswered` query is Unsolved without a question.
 
-FAC, final answer completeness (``fac_eval.py``), is one question on the final answer alone.
+FAC, final answer completeness (``fac_eval.py``), is one question about the final answer alone.
 
-SoWR says in rounds which of two runs answers a query better. The rules are those of
-``tooleval/eval_preference.py`` and ``registered_cls/rtl.py``, without faults by which they have no
-effect upstream: statuses come from the SoPR votes, and the order of the two answers changes.
+SoWR decides in rounds which of two runs answers a query better, by the rules of
+``tooleval/eval_preference.py`` and ``registered_cls/rtl.py``. Bugs disable two of these rules in
+upstream, but not here: statuses come from the SoPR votes, and the order of the two answers changes.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ UNANSWERED = {
 
 
 def unanswered(answer_tree: Mapping[str, Any], final_answer_raw: Any) -> str | None:
-    """Return why a converted answer is Unsolved without a question: a key of `UNANSWERED`, or None.
+    """Return why an answer is Unsolved without a question: a key of `UNANSWERED`, or None.
 
-    ``final_answer_raw`` is Finish's arguments as the model wrote them. Upstream asks about an
-    answer that is empty inside of these arguments; here it counts as empty.
+    ``final_answer_raw`` is Finish's arguments as the model wrote them. If the answer inside them is
+    empty, upstream asks the judge; here the answer counts as empty.
     """
     if gave_up(final_answer_raw):
         return "gave_up"
     if not has_finish(answer_tree):
         return "no_finish"
-    # A single chain that gave up has no final answer, only a try that ends so.
+    # A single chain that gave up lacks a final answer, but its last call shows the give-up.
     if not final_answer_raw and gave_up(tool_messages(answer_tree)[-1].get("arguments")):
         return "gave_up"
     return None if final_text(final_answer_raw).strip() else "empty_answer"
@@ -73,9 +73,9 @@ async def judge_sopr(
     """Return one judgement per vote: ``{"status", "reason", "steps"}``.
 
     ``answer_tree`` is the ``answer`` of a converted answer, ``final_answer_raw`` its
-    ``final_answer``: Finish's arguments as the model wrote them. Votes have seeds of their own.
-    ``steps`` are the questions asked (`asking.Reply`), none if the answer is `unanswered`. Raises
-    `JudgeError` if one vote fails; the other votes are dropped.
+    ``final_answer``: Finish's arguments as the model wrote them. Each vote has another seed.
+    ``steps`` lists the judge's replies (`asking.Reply`); it is empty if the answer is `unanswered`.
+    Raises `JudgeError` if one vote fails; the other votes are dropped.
     """
     if why := unanswered(answer_tree, final_answer_raw):
         return [
@@ -112,7 +112,7 @@ async def _vote(
 
 
 def majority(votes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the status of most votes; Unsure for a tie, and without votes."""
+    """Return the most frequent status; Unsure for a tie or without votes."""
     counted = Counter(vote["status"] for vote in votes).most_common(2)
     if not counted or (len(counted) == 2 and counted[0][1] == counted[1][1]):
         return "Unsure"
@@ -135,11 +135,10 @@ async def judge_answer(
     references: Mapping[str, str] | None,
     query_id: str,
 ) -> dict[str, Any]:
-    """Ask the judge everything about an answer, and return the fields of the row's state.
+    """Judge an answer by all measures, and return the fields for the row's state.
 
-    These are ``votes``, ``fac`` if there is a model for it, and ``sowr`` or ``sowr_missing`` if
-    there are ``references`` (answers of another run as JSON texts by query id). Raises
-    `JudgeError`."""
+    These are ``votes``; ``fac`` if that model is given; and ``sowr`` or ``sowr_missing`` if there
+    are ``references``, the answers of another run as JSON text by query id. Raises `JudgeError`."""
     final = answer["final_answer"]
     judged: dict[str, Any] = {
         "votes": await judge_sopr(model, query, answer, final, votes, prompts)
@@ -148,7 +147,7 @@ async def judge_answer(
         judged["fac"] = await judge_fac(fac, query, answer, final, prompts)
     if references is None:
         return judged
-    if query_id not in references:  # the reference has no answer: no comparison, and no win
+    if query_id not in references:  # without an answer of the reference, nothing is compared
         return judged | {"sowr_missing": True}
     theirs = json.loads(references[query_id])
     other = await judge_sopr(model, query, theirs, theirs["final_answer"], votes, prompts)
@@ -166,9 +165,9 @@ async def judge_fac(
 ) -> dict[str, Any]:
     """Return ``{"status": "Solved" | "Unsolved", ...}`` with the fields of `asking.Reply`.
 
-    An `unanswered` answer is Unsolved without a question; upstream asks unless there is no final
-    answer. Replies to upstream's question are read by upstream's rule. Raises `JudgeError` if no
-    reply has a verdict; upstream would score it as Unsolved.
+    An `unanswered` answer is Unsolved without a question; upstream omits the question only if the
+    final answer is missing. Replies to upstream's question are read by upstream's rule. Raises
+    `JudgeError` if no reply states a verdict; upstream scores such replies as Unsolved.
     """
     if why := unanswered(answer_tree, final_answer_raw):
         return {
@@ -203,11 +202,11 @@ async def judge_sowr(
 ) -> dict[str, Any]:
     """Return ``{"outcome": "win" | "lose" | "tie", "by", "rounds"}``, seen from the candidate.
 
-    ``statuses`` are the majorities of the SoPR votes on the candidate and on the reference. The
-    better status wins all rounds (Solved, then Unsure, then Unsolved). With equal statuses the
-    judge chooses in each round; with equal answers a coin does, as upstream. The side with more
-    rounds wins. ``by`` is ``status``, ``coin`` or ``judge``. Raises `JudgeError` if one round
-    fails.
+    ``statuses`` are the majorities of the SoPR votes on the candidate and on the reference. If they
+    differ, the side with the better one wins all rounds (Solved, then Unsure, then Unsolved). If
+    they are equal, the judge decides each round; for equal answers a coin decides, as in upstream.
+    The side that wins more rounds wins. ``by`` is ``status``, ``coin`` or ``judge``. Raises
+    `JudgeError` if one round fails.
     """
     ours, theirs = (POINTS[status] for status in statuses)
     if ours != theirs:

@@ -1,11 +1,11 @@
-"""The judge's prompts, and the parts of an answer that they show.
+"""Build the judge's prompts from queries and answers.
 
-The wording is ace_ray's own or read from a checkout. Our own questions have the rules of upstream's
+The wording is our own or read from a checkout. Our own questions follow the rules of upstream's
 evaluator (``tooleval/evaluators/tooleval_gpt-3.5-turbo_default`` and ``tooleval/fac_eval.py``).
 
-An answer is bounded, and shown as data only. In our own wording it is one line of JSON, so that no
-text in it can end the data or begin a line. In any wording the marks that separate turns in chat
-templates are broken up: an engine may turn them into control tokens.
+An answer is shortened and shown as data only. In our own wording it is one line of JSON, so that no
+text in it can end the data or begin a line. In both wordings, the marks that separate turns in chat
+templates are broken up, since an engine may turn them into control tokens.
 """
 
 from __future__ import annotations
@@ -119,19 +119,19 @@ _IN_JSON = re.compile(rf"{_MARKS.pattern}|[\u2028\u2029\x85]|[\ud800-\udfff]")
 
 
 def one_line(value: Any) -> str:
-    """Return JSON text of one line, without the marks of chat templates."""
+    """Return ``value`` as JSON on one line, with the marks of chat templates escaped."""
     text = json.dumps(value, ensure_ascii=False)
     return _IN_JSON.sub(lambda mark: _ESCAPES.get(mark[0]) or f"\\u{ord(mark[0]):04x}", text)
 
 
 def broken_up(text: str) -> str:
-    """Put a space into the marks of chat templates in ``text``."""
+    """Insert a space into each mark of a chat template in ``text``."""
     text = text.encode("utf-8", "replace").decode()
     return _MARKS.sub(lambda mark: f"{mark[0]} ", text)
 
 
 def cut(text: str, limit: int) -> str:
-    """Cut ``text`` to ``limit`` characters and a remark; the end may decide the verdict."""
+    """Shorten the middle of ``text`` so that ``limit`` characters and a remark remain."""
     if len(text) <= limit:
         return text
     head = 2 * limit // 3
@@ -141,8 +141,8 @@ def cut(text: str, limit: int) -> str:
 def trace(answer: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
     """Return the nodes of a converted answer as a flat list within ``limit`` characters.
 
-    Long texts are cut to the same length first. If the list is still too long, nodes in the middle
-    are left out and counted.
+    First, long texts are cut to the same length. If the list is still too long, the nodes in the
+    middle are replaced by their number.
     """
     steps = [_step(node) for node in chain(answer) if node.get("role") in ("tool", "assistant")]
     for each in (limit // 4, limit // 16, limit // 64):
@@ -189,10 +189,10 @@ _FIX = "point it at a checkout of THUNLP-MT/StableToolBench"
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """Texts with slots: ``{data}`` in our own, ``{query}`` and ``{answer}`` in upstream's.
+    """Prompts with slots: ``{data}`` in our own, ``{query}`` and ``{answer}`` in upstream's.
 
-    ``source`` is ``own`` or ``upstream``. As upstream, a final answer is shown as Finish's
-    arguments.
+    ``source`` is ``own`` or ``upstream``. A final answer is shown as Finish's arguments, as in
+    upstream.
     """
 
     source: str
@@ -206,14 +206,14 @@ class Prompts:
         return digest(self.answer_status, self.trace_status, self.fac, self.better)
 
     def identity(self) -> dict[str, Any]:
-        """Return the values that can move a verdict (JSON values)."""
+        """Return the values that can change a verdict (JSON values)."""
         schemas = [self.schema(name) for name in ("answer", "execution", "fac", "better")]
         held = {"schemas_sha256": digest(schemas)} if any(schemas) else {}
         return {"prompts": self.source, "prompts_sha256": self.sha256, **held}
 
     def schema(self, question: str) -> dict[str, Any] | None:
-        """Return the schema of the reply to "answer", "execution", "fac" or "better"; None in
-        upstream's wording, which asks for lines."""
+        """Return the schema of the reply to a question: "answer", "execution", "fac" or "better".
+        It is None for upstream's wording, which asks for lines of text."""
         if self.source != "own":
             return None
         if question == "better":
@@ -221,19 +221,19 @@ class Prompts:
         return COMPLETE_SCHEMA if question == "fac" else STATUS_SCHEMA
 
     def of_answer(self, query: str, final: str, limit: int) -> str:
-        """Return SoPR's first question."""
+        """Return the prompt of SoPR's first question."""
         return _filled(self.answer_status, _pair(query, final, limit))
 
     def of_fac(self, query: str, final: str, limit: int) -> str:
         return _filled(self.fac, _pair(query, final, limit))
 
     def of_trace(self, query: str, answer: Mapping[str, Any], final: str, limit: int) -> str:
-        """Return SoPR's second question, with the execution of a converted answer."""
+        """Return the prompt of SoPR's second question, with the execution of a converted answer."""
         shown = {"final_answer": cut(final, limit // 4), "execution": trace(answer, limit)}
         return _filled(self.trace_status, {"query": cut(query, limit // 4), "answer": shown})
 
     def of_two(self, query: str, answers: list[Mapping[str, Any]], limit: int) -> str:
-        """Return the question which of two converted answers is the better one, 0 or 1."""
+        """Return the prompt that asks which of two converted answers is better, 0 or 1."""
         shown = {
             f"answer_{place}": {
                 "final_answer": _raw(answer)[:MAX_FINAL_ANSWER],
@@ -252,8 +252,8 @@ def own() -> Prompts:
 def official(upstream: Path) -> Prompts:
     """Read upstream's wording from a checkout; no file is executed.
 
-    Upstream forces a function call; here a line on the form of the reply is added. Raises
-    `UserError`: a file or a text in it is missing.
+    Upstream forces a function call; here the prompt asks for a line in a fixed form instead. Raises
+    `UserError` if a file, or a text in it, is missing.
     """
     template = read_inside(upstream, TEMPLATE, SOURCE_LIMIT_BYTES).decode("utf-8", "replace")
     functions = dict(_FUNCTION.findall(template))
@@ -279,7 +279,7 @@ def _pair(query: str, final: str, limit: int) -> dict[str, Any]:
 
 
 def _filled(template: str, values: Mapping[str, Any]) -> str:
-    """Fill the slots in one pass, so that a slot's name inside of a value stays text."""
+    """Fill the slots in one pass, so that a slot inside a value is not filled."""
 
     def fill(slot: re.Match[str]) -> str:
         if slot[1] == "data":

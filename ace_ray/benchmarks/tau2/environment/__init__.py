@@ -1,1 +1,1 @@
-"""The databases and tools behind an episode."""
+"""Databases and tools of an episode."""

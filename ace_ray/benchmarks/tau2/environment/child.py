@@ -1,5 +1,5 @@
-"""The tools' side of a limited process (`ace_ray.sandbox.limited_child`): the environments of many
-attempts, and the only place where the classes of a copy run."""
+"""Answer requests in the limited process that runs tau2's tools (`ace_ray.sandbox.limited_child`).
+Classes of the user's copy run only in this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ace_ray.benchmarks.tau2.environment.environment import Domain, Environment, ReplayDiffers
 from ace_ray.sandbox.limited_child import limited
 
-# Modules that would be imported during a call, when files cannot be opened any more.
+# Modules that calls import. They are imported early, since calls cannot open files.
 _LATE = ("_strptime", "encodings.idna", "linecache", "locale", "typing_extensions")
 
 
@@ -19,8 +19,9 @@ _Attempt = dict[str, Environment]
 
 
 class Tools:
-    """Answers {"describe": sources}, {"domain": sources with their data} and {"attempt": number,
-    "ops": [...], "forget": [number, ...]}; the last with one value an operation (`op_*`)."""
+    """Handler of three requests: {"describe": sources} returns the schemas of tools, {"domain":
+    sources with data} loads a domain, and {"attempt": number, "ops": [...], "forget": [number,
+    ...]} drops the attempts in "forget" and returns the result of each operation (`op_*`)."""
 
     def __init__(self) -> None:
         self._domain: Domain | None = None
@@ -43,7 +44,7 @@ class Tools:
     def op_open(
         self, attempt: _Attempt, name: str, solo: bool, initial_state: Mapping[str, Any] | None
     ) -> str:
-        """Open a fresh environment ``name``; return the problem, "" without one."""
+        """Open a fresh environment ``name``; return the error that occurred, or ""."""
         assert self._domain is not None
         environment = attempt[name] = Environment(self._domain, solo)
         return _problem(lambda: environment.begin(initial_state)) or _problem(environment.sync)
@@ -57,7 +58,7 @@ class Tools:
         arguments: Mapping[str, Any],
         last: bool,
     ) -> list[Any]:
-        """Make a call, and return its answer and whether it failed; ``last``: of its message."""
+        """Make a call; return [answer, failed]. ``last``: the call is the last of its message."""
         environment = attempt[name]
         answer = environment.call(requestor, tool, arguments)
         if last:
@@ -65,17 +66,17 @@ class Tools:
         return list(answer)
 
     def op_sync(self, attempt: _Attempt, name: str) -> str:
-        """Run upstream's sync at the end of a replay; return the problem, "" without one."""
+        """Run upstream's sync at the end of a replay; return the error that occurred, or ""."""
         return _problem(attempt[name].sync)
 
     def op_replay(
         self, attempt: _Attempt, name: str, requestor: str, tool: str, arguments: Any, recorded: str
     ) -> str:
-        """Make a recorded call again; return the difference of its answer, "" without one."""
+        """Make a recorded call again; return how its answer differs from the record, or ""."""
         return _problem(lambda: attempt[name].replay(requestor, tool, arguments, recorded))
 
     def op_gold(self, attempt: _Attempt, name: str, actions: Sequence[Mapping[str, Any]]) -> int:
-        """Make a task's gold calls, without a sync; return how many raise, which is allowed."""
+        """Make a task's gold calls, without a sync; return how many fail, which is allowed."""
         failed = 0
         for one in actions:
             try:
@@ -86,7 +87,7 @@ class Tools:
         return failed
 
     def op_assert(self, attempt: _Attempt, name: str, assertion: Mapping[str, Any]) -> list[Any]:
-        """Return whether an assertion holds, and the problem if that is unknown."""
+        """Return [whether an assertion holds, the error that prevented the check or ""]."""
         try:
             return [attempt[name].assertion(assertion), ""]
         except Exception as error:  # noqa: BLE001 - as `_problem`
@@ -112,7 +113,7 @@ def _domain(sources: Mapping[str, Any]) -> Domain:
 
 
 def _problem(step: Callable[[], object]) -> str:
-    """Return why ``step`` fails, "" where it does not."""
+    """Run ``step``; return its error as text, or ""."""
     try:
         step()
     except ReplayDiffers as error:
@@ -132,7 +133,7 @@ _OPERATIONS: Mapping[str, Callable[..., Any]] = {
 
 
 def make() -> Tools:
-    """For `ace_ray.sandbox.limited_child.main`."""
+    """Return the handler for `ace_ray.sandbox.limited_child.main`, with all modules imported."""
     for name in _LATE:
         import_module(name)
     _warm_up()

@@ -1,5 +1,5 @@
-"""One episode's databases and tools (upstream ``environment/environment.py`` and
-``domains/*/environment.py``), around the classes of the user's copy."""
+"""Databases and tools of one episode, built from the classes of the user's copy (upstream
+``environment/environment.py`` and ``domains/*/environment.py``)."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _READ_ONLY = ("read", "generic", "think")
 
 
 class ReplayDiffers(Exception):
-    """A recorded call has another result in the replay. Upstream's evaluation ends there."""
+    """A replayed call has another result than recorded. Upstream's evaluation then fails."""
 
 
 @dataclass
 class Domain:
-    """A domain's classes, and its databases before any episode; all episodes share them."""
+    """Classes and initial databases of a domain, which all its episodes share."""
 
     name: str
     modules: PrivateModules
     ids: _Ids
     where: str
     known: bool = False
-    """Whether this project knows the classes, so that tools marked as reading do not write."""
+    """Whether the classes are known. Only then are their read-only tools trusted not to write."""
     bases: dict[str, Any] = field(default_factory=dict)
-    """By side."""
+    """Initial database of each side."""
 
     @classmethod
     def of(cls, name: str, texts: Mapping[str, str], where: str, *, known: bool) -> Domain:
-        """Return a domain without databases. Raises `UserError`: a class does not load."""
+        """Return a domain without databases. Raises `UserError` if a class does not load."""
         ids = _Ids()
         domain = cls(name, private_modules(texts, where, ids.new), ids, where, known)
         for module, db_class, kit_module, kit_class in _CLASSES[name].values():
@@ -54,7 +54,7 @@ class Domain:
         return domain
 
     def load(self, texts: Mapping[str, str]) -> None:
-        """Load the sides' databases, JSON. Raises `UserError`: one does not fit its class."""
+        """Load each side's database from JSON. Raises `UserError` if it does not fit its class."""
         for side, (module, db_class, *_) in _CLASSES[self.name].items():
             try:
                 data = json.loads(texts[side])
@@ -68,11 +68,11 @@ class Domain:
                 ) from error
 
     def toolkit(self, side: str, db: Any) -> Any:
-        """Return the tools of a side over ``db``."""
+        """Return the tools of a side, which work on the database ``db``."""
         *_, module, tools_class = _CLASSES[self.name][side]
         found = self._class(module, tools_class)
         toolkit = found(db)
-        # The function that breaks a phone's VPN changes a default of the class: copy it.
+        # Copy the defaults of the class: the function that breaks a phone's VPN changes one.
         for key, value in vars(found).items():
             if hasattr(value, "model_copy") and not isinstance(value, type):
                 setattr(toolkit, key, value.model_copy(deep=True))
@@ -99,7 +99,7 @@ class Domain:
 
 @dataclass
 class _Ids:
-    """Ids that upstream draws at random; here they are the same in every replay."""
+    """Generator of ids that upstream draws at random. Every replay gets the same ids."""
 
     drawn: int = 0
 
@@ -110,7 +110,7 @@ class _Ids:
 
 @dataclass
 class Environment:
-    """State of one episode. ``solo``: the agent has the user's tools too; there is no user."""
+    """State of one episode. ``solo``: the agent has the user's tools, too, and there is no user."""
 
     domain: Domain
     solo: bool = False
@@ -122,9 +122,9 @@ class Environment:
             self.kits[side] = self.domain.toolkit(side, _copy(base))
 
     def begin(self, initial_state: Mapping[str, Any] | None) -> None:
-        """Set the initial state of a task: merge data into the databases, call functions.
+        """Set the initial state of a task: merge its data into the databases, call its functions.
 
-        Errors of upstream's code are raised; its own tasks have none."""
+        Raises the errors of upstream's code, which do not occur with upstream's tasks."""
         state = initial_state or {}
         data = state.get("initialization_data") or {}
         for side, key in (("assistant", "agent_data"), ("user", "user_data")):
@@ -135,15 +135,15 @@ class Environment:
             self.function(call)
 
     def function(self, call: Mapping[str, Any]) -> Any:
-        """Call a function of a toolkit, which need not be a tool, and return its value."""
+        """Call a function of a toolkit, which need not be a tool, and return the result."""
         with self._ids():
             value = getattr(self.kits[call["env_type"]], call["func_name"])(**call["arguments"])
             self.sync()
         return value
 
     def assertion(self, assertion: Mapping[str, Any]) -> bool:
-        """Return whether an assertion of a task holds. Raises as `function`, and `ValueError` if
-        the function returns another type than bool."""
+        """Return whether an assertion of a task holds. Raises the errors of its function, and
+        `ValueError` if the function does not return a bool."""
         value = self.function(assertion)
         if not isinstance(value, bool):
             name, kind = assertion["func_name"], type(value)
@@ -151,17 +151,17 @@ class Environment:
         return value is bool(assertion.get("assert_value", True))
 
     def call(self, requestor: str, name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
-        """Return a tool's answer, and whether the call failed (``get_response``)."""
+        """Call a tool; return its answer as text, and whether it failed (``get_response``)."""
         try:
             value: Any = self.run(requestor, name, arguments)
             self.sync()
             error = False
-        except Exception as failure:  # noqa: BLE001 - the tool's answer, as upstream has it
+        except Exception as failure:  # noqa: BLE001 - upstream makes it the tool's answer
             value, error = f"Error: {failure}", True
         return _text(value), error
 
     def run(self, requestor: str, name: str, arguments: Mapping[str, Any]) -> Any:
-        """Return the value of a call, without a sync. Errors of the tool are raised."""
+        """Call a tool without a sync, and return its result. Raises the tool's errors."""
         _check_names(arguments)
         side = self._side(requestor, name)
         kit = self.kits.get(side)
@@ -180,17 +180,17 @@ class Environment:
             raise ReplayDiffers(f"{name} returned {answer!a:.200}, recorded {recorded!a:.200}")
 
     def sync(self) -> None:
-        """Update the user's surroundings from the line and its bills (telecom only)."""
+        """Update the user's ``surroundings`` from the phone line and its bills (telecom only)."""
         if self.domain.name == "telecom":
             _sync_telecom(self)
 
     def texts(self) -> dict[str, Any]:
-        """Return texts that are equal for equal states: by side, the text that upstream hashes, or
-        the shorter difference from the shared database."""
+        """Return a value by side that is equal for equal states: the text that upstream hashes, or
+        the differences from the shared database, which are shorter."""
         return {side: _state_text(kit.db) for side, kit in self.kits.items()}
 
     def values(self) -> dict[str, Any]:
-        """Return the differences from the shared databases as values."""
+        """Return the values that differ from the shared databases, by side, field and key."""
         return {
             side: {
                 name: {
@@ -246,9 +246,9 @@ class Environment:
 
 
 def _check_names(arguments: Mapping[str, Any]) -> None:
-    """Raise Python's error for an argument with the name of a parameter of upstream's
-    ``make_tool_call(tool_name, requestor=..., **arguments)``. The words matter: the replay compares
-    recorded answers."""
+    """Raise Python's error for an argument that is named like a parameter of upstream's
+    ``make_tool_call(tool_name, requestor=..., **arguments)``. The message must be the same as
+    Python's, since replays compare recorded answers."""
     method = "Environment.make_tool_call()"
     if "requestor" in arguments:
         module = "tau2.environment.environment"
@@ -259,7 +259,7 @@ def _check_names(arguments: Mapping[str, Any]) -> None:
 
 
 def same_by_value(one: Any, other: Any) -> bool:
-    """Compare JSON values, numbers by value to a millionth."""
+    """Return whether two JSON values are equal; numbers may differ by a millionth."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same_by_value(one[k], other[k]) for k in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -287,7 +287,7 @@ class _OwnIds:
 
 
 class _copying:
-    """Context in which a tool that may write gets copies of records."""
+    """Context that sets whether a tool gets copies of records, which it may change."""
 
     def __init__(self, kit: Any, copies: bool) -> None:
         self._overlays = _overlays(kit.db).values()
@@ -303,7 +303,7 @@ class _copying:
 
 
 def _copy(base: Any) -> Any:
-    """Return the database of one episode. Mappings of records share the records."""
+    """Return a copy of the database for one episode. Records are copied only when they are read."""
     fields = {name: getattr(base, name) for name in type(base).model_fields}
     if all(_shareable(value) for value in fields.values()):
         return type(base).model_construct(**{k: Overlay(v) for k, v in fields.items()})
@@ -319,7 +319,7 @@ def _overlays(db: Any) -> dict[str, Overlay]:
 
 
 def _plain(db: Any) -> Any:
-    """Return the database as upstream's class, for reading only: it shares the records."""
+    """Return the database in upstream's class, for reading only: records are not copied."""
     overlays = _overlays(db)
     if not overlays:
         return db
@@ -342,7 +342,7 @@ def _state_text(db: Any) -> Any:
 
 
 def _changed(base: Any, db: Any) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """Return (before, after) of differing values, by field and key."""
+    """Return {field: {key: (before, after)}} for the values that differ."""
     overlays = _overlays(db)
     if overlays:
         return {
@@ -359,7 +359,7 @@ def _loaded(text: str | None) -> Any:
 
 
 def _differing(before: Any, after: Any) -> dict[str, tuple[Any, Any]]:
-    """Return the differing members of two values, by key or by position."""
+    """Return {key or position: (before, after)} for the members of two values that differ."""
     if isinstance(before, dict) and isinstance(after, dict):
         keys: Sequence[Any] = list(dict.fromkeys((*before, *after)))
         pairs = {str(key): (before.get(key), after.get(key)) for key in keys}
@@ -376,7 +376,7 @@ def _at(values: list[Any], place: int) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Return a tool's answer as text (``to_json_str``)."""
+    """Return a tool's answer as text (upstream ``to_json_str``)."""
     if isinstance(value, str):
         return value
     return json.dumps(_values(value), default=str)
@@ -406,7 +406,7 @@ def _read(content: str) -> Any:
 
 
 def _sync_telecom(environment: Environment) -> None:
-    """Restate upstream ``domains/telecom/environment.py``, ``sync_tools``."""
+    """Do what ``sync_tools`` in upstream's ``domains/telecom/environment.py`` does."""
     agent, user = environment.kits["assistant"], environment.kits["user"]
     around = user.db.surroundings
     number = around.phone_number

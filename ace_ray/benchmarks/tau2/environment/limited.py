@@ -1,5 +1,5 @@
-"""tau2's environments in a limited process (`ace_ray.sandbox.attempts`): one process for a domain,
-whose databases all its environments share."""
+"""Run tau2's environments in a limited process (`ace_ray.sandbox.attempts`). Each domain has one
+process, whose databases all its environments share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Schemas = Mapping[str, list[dict[str, Any]]]
 
 
 def _host(sources: ToolSources) -> Host:
-    """Return the process of a domain. Raises `UserError` for sources that must not run."""
+    """Return the host of a domain's process. Raises `UserError` for sources that must not run."""
     key = (sources.domain, sources.sha256, sources.data_sha256, sources.named)
 
     def make() -> Host:
@@ -48,7 +48,7 @@ def _with_data(sources: ToolSources) -> dict[str, Any]:
 
 
 def schemas(sources: ToolSources) -> Schemas:
-    """Return a domain's tools. Raises `UserError`: classes do not load, or must not run."""
+    """Return a domain's tools. Raises `UserError` if its classes do not load or must not run."""
     require_allowed(sources)
     host = host_of("tau2 schemas", lambda: Host(_HANDLER, list))
     failure: Exception | None = None
@@ -68,13 +68,13 @@ def schemas(sources: ToolSources) -> Schemas:
     raise UserError(
         f"the process of tools does not start ({failure})",
         where="data",
-        fix="see what it printed above",
+        fix="see its output above",
     )
 
 
 def check_domain(sources: ToolSources) -> None:
-    """Load a domain's classes and databases once, in a process of their own. Raises `UserError`:
-    they do not load, or must not run."""
+    """Load a domain's classes and databases once, in a separate process. Raises `UserError` if they
+    do not load or must not run."""
     schemas(sources)
     host = Host(_HANDLER, lambda: [{"domain": _with_data(sources)}])
     try:
@@ -90,7 +90,7 @@ def check_domain(sources: ToolSources) -> None:
 
 
 class Attempt(attempts.Attempt):
-    """Environments of one domain that live and end together."""
+    """Environments of one domain that are created and dropped together."""
 
     def __init__(self, sources: ToolSources) -> None:
         super().__init__(_host(sources))
@@ -127,9 +127,9 @@ class TauEnvironment:
         self._attempt.do([("sync", _OURS)])
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        """Call a tool with ``arguments`` {"requestor": side, "arguments": the tool's arguments,
-        "last": whether it is the last call of a message}. The observation is the answer as text;
-        the error is "failed" if the tool raises."""
+        """Call a tool. ``arguments`` has "requestor" (the side), "arguments" (of the tool)
+        and "last" (whether it is the last call of its message). The observation has the answer as
+        text, and the error "failed" if the tool raised."""
         try:
             given = bounded(arguments["arguments"])
         except ValueError as error:
@@ -144,7 +144,7 @@ class TauEnvironment:
         return pair
 
 
-# A call that was made: requestor, name, arguments, answer.
+# A recorded call: requestor, tool name, arguments, answer.
 Recorded = tuple[str, str, Mapping[str, Any], str]
 
 

