@@ -1,6 +1,6 @@
-"""Check the values that a benchmark's own code gives, where they come from.
+"""Check the values that a benchmark's code returns, at the place of the call.
 
-A mistake in the class is one line before anything starts, or one row without a verdict.
+A mistake in the class is a one-line error before the run starts, or one row without a verdict.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ace_ray.util.sanitizing import well_formed
 
 @contextmanager
 def own_code(benchmark: type[Any], member: str) -> Iterator[None]:
-    """Turn an exception of the code of the class ``benchmark`` into a `UserError` that says where.
+    """Convert an exception in the benchmark's code to a `UserError` that names file and line.
 
-    A defect of a benchmark of this package keeps its traceback."""
+    ``member`` names the code. Exceptions in benchmarks of this package keep their traceback."""
     try:
         yield
     except UserError:
@@ -44,9 +44,9 @@ def own_code(benchmark: type[Any], member: str) -> Iterator[None]:
 
 
 def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
-    """Return the entries of the benchmark ``name`` with the fields that it may leave out.
+    """Return the entries of the benchmark ``name``; fill in fields that a benchmark may leave out.
 
-    Raises `UserError` if two share an id, or if one would not be the same in another process."""
+    Raises `UserError`: two entries share an id, or an entry is not valid JSON data."""
     entries: dict[tuple[str, str, str], Entry] = {}
     for entry in given:
         if not isinstance(entry, Entry):
@@ -88,7 +88,7 @@ def _check_names(entry: Entry, where: str) -> None:
 
 
 def _check_json(entry: Entry, where: str) -> None:
-    """Raise `UserError` unless workers and checkers, which read JSON, get what the driver has."""
+    """Raise `UserError` if the entry changes when it is sent to other processes as JSON."""
     for key in ("data", "gold", "prompt"):
         value = getattr(entry, key)
         if value is None or isinstance(value, str):
@@ -109,7 +109,7 @@ def _check_json(entry: Entry, where: str) -> None:
 
 
 def check_opening(messages: Any, tools: Any, where: str) -> None:
-    """Raise `UserError` unless these are valid opening messages and tools of an episode."""
+    """Raise `UserError` unless ``messages`` and ``tools`` are valid at the start of an episode."""
     if not _are_mappings(messages) or not messages or not all("role" in m for m in messages):
         raise UserError(
             "its prompt is no list of messages",
@@ -143,7 +143,7 @@ _EMPTY = Episode()
 
 
 def check_episode(episode: Any) -> None:
-    """Raise `TypeError` unless ``run`` gave an episode that can be stored."""
+    """Raise `TypeError` unless ``episode``, the result of `Benchmark.run`, can be stored."""
     if not isinstance(episode, Episode):
         raise TypeError(f"run gives a {type(episode).__name__} in place of an Episode")
     for field in fields(Episode):
@@ -156,7 +156,7 @@ def check_episode(episode: Any) -> None:
 
 
 def verdicts_of(given: Any, rule_sets: Sequence[str]) -> dict[str, Verdict]:
-    """Return the verdict of every rule set from the value that ``check`` gave.
+    """Return the verdict of each rule set from ``given``, the result of `Benchmark.check`.
 
     Raises `ValueError` if a verdict is missing or not valid."""
     if isinstance(given, Verdict) and len(rule_sets) == 1:
