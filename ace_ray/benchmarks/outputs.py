@@ -85,8 +85,7 @@ class Entries:
         )
 
     def of(self, language: str, category: str) -> Mapping[str, Entry]:
-        """Return the entries of a category by id. Raises `UserError`: the data lacks the category.
-        """
+        """Return a category's entries by id. Raises `UserError`: the data lacks the category."""
         key = (language, category)
         if key not in self._loaded:
             self._loaded[key] = {entry.id: entry for entry in self._load(language, category)}
