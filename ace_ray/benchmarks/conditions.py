@@ -28,8 +28,7 @@ _Run = TypeVar("_Run", bound=Labelled)
 def flattened(tree: Mapping[str, Any], prefix: str = "", *, depth: int = 9) -> dict[str, str]:
     """Return the leaves of ``tree`` as canonical JSON by dotted key. Lists are leaves.
 
-    ``depth``: maximum number of levels; mappings below them are leaves, too.
-    """
+    ``depth``: maximum number of levels; mappings below them are leaves, too."""
     flat: dict[str, str] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping) and value and depth > 1:
@@ -43,8 +42,7 @@ def differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
     """Yield a line per condition in which ``runs`` differ, and per part in which equally named
     candidates differ.
 
-    Each line names the values, and the runs with each value.
-    """
+    Each line names the values, and the runs with each value."""
     yield from difference_lines("not comparable", runs, lambda run: run.conditions)
     yield from self_played(runs)
     yield from candidate_differences(runs)
@@ -91,8 +89,7 @@ def marked(runs: Sequence[ReportedRun]) -> tuple[list[str], list[str]]:
     """Return the labels of runs with marks, and a legend of the marks.
 
     ``*`` marks an incomplete run, and ``(limited)`` a run on a sample of the benchmark. ``[2]`` is
-    the number of the run's set of comparable runs, shown if there are several sets.
-    """
+    the number of the run's set of comparable runs, shown if there are several sets."""
     sets = comparable_sets(runs)
     several = len(set(sets)) > 1
     labels = [

@@ -93,8 +93,7 @@ class Truncated(Exception):
 
     ``reason`` is "context" (the candidate's context is full), "deadline", or the name of a limit of
     the benchmark. `EpisodeContext.ask` returns a `Truncated`. A benchmark may raise it in a nested
-    function and catch it where the episode ends.
-    """
+    function and catch it where the episode ends."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -147,8 +146,7 @@ class EpisodeContext:
         """Return the answer of an episode with a single model call; record messages and answer.
 
         Raises as `Model`. The episode's deadline does not apply, only the row's timeout: without an
-        answer there is nothing to score.
-        """
+        answer there is nothing to score."""
         self.episode.messages = [dict(message) for message in messages]
         self.episode.offer(tools)
         completion = await self.candidate.ask(messages, tools=tools)
@@ -179,8 +177,7 @@ class EpisodeContext:
             PromptTooLong: the prompt does not fit, and no model has answered yet.
             EpisodeStalled: at the deadline, the candidate has never answered, or its engine failed
                 a health check. Then the row is not scored.
-            RowError, EngineDead: as `Model`.
-        """
+            RowError, EngineDead: as `Model`."""
         recorded = self.episode.messages
         self.episode.offer(tools)
         sent = messages
@@ -226,8 +223,7 @@ class EpisodeContext:
         Raises:
             RowError: the model failed, or did not answer before the deadline (`EpisodeStalled`).
                 Then the row is not scored.
-            EngineDead: as `Model`.
-        """
+            EngineDead: as `Model`."""
         who = f"the {_TITLES.get(role, role)}"
         try:
             work = self.roles[role].ask(messages, sampling, tools, schema)
@@ -243,8 +239,7 @@ class EpisodeContext:
         """Await ``work``, such as a request to a service, and return its value. ``who`` names it.
 
         Returns `Truncated` if the deadline has already passed. Raises `EpisodeStalled` if it passes
-        during ``work``, or as `ask` does.
-        """
+        during ``work``, or as `ask` does."""
         left_s = self.left_s
         if left_s is not None and left_s <= 0:
             return await self._late()

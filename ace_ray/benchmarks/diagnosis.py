@@ -30,8 +30,7 @@ _END_OF_REASONING = "</think>"
 def second_reading(benchmark: Any, entry: Entry, episode: Episode) -> SecondReading | None:
     """Search an episode's answers without calls (`Benchmark.unread`) for calls in known formats.
 
-    ``benchmark`` is a `Benchmark`. Returns None if there are none.
-    """
+    ``benchmark`` is a `Benchmark`. Returns None if there are none."""
     answers = benchmark.unread(entry, episode)
     where: Where = "answer"
     readers = _readers(answers)

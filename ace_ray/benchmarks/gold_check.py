@@ -38,8 +38,7 @@ def check_gold(benchmark: Any, say: Callable[[str], object]) -> bool:
     A surprise is a gold answer that fails or a mangled one that passes, unless its `Gold` allows
     it. ``say`` receives a line for each category, lines for the first surprises, and the totals.
 
-    Return whether there is no surprise. Raises what `Benchmark.dataset` raises.
-    """
+    Return whether there is no surprise. Raises what `Benchmark.dataset` raises."""
     counts: dict[str, Counter[str]] = {}
     surprises: list[str] = []
     for entry in benchmark.dataset():

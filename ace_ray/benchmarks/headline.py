@@ -20,8 +20,7 @@ def scores_of(
     """Return the scores by rule set, computed from the benchmark's part of a summary.
 
     If ``headline`` is false, too many rows lack a verdict, and scores have no estimates. If
-    ``partial`` is true, the run evaluated only named entries, and all estimates are partial.
-    """
+    ``partial`` is true, the run evaluated only named entries, and all estimates are partial."""
     found = {}
     for rules in benchmark.rule_sets:
         with own_code(benchmark, "scores"):

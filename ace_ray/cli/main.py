@@ -1,7 +1,7 @@
 """The ``ace-ray`` command. Each subcommand is a few lines that call the package.
 
-Exit codes: 0 complete; 1 failed; 2 a user's mistake (one line, no traceback); 75 incomplete, so run
-the same command again. Commands import heavy modules themselves.
+Exit codes: 0 complete; 1 failed; 2 a user's mistake (one line, no traceback); 75 incomplete, run
+the same command again. Commands import slow modules in their functions.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ __all__ = ["cli", "main"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command. A `UserError` becomes one line and exit code 2.
+    """Run a command. For a `UserError`, print one line and exit with code 2.
 
-    ``arguments`` replace those of the command line.
-    """
+    ``arguments`` replace the arguments of the command line."""
     try:
         code = cli(
             arguments,

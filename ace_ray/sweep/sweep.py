@@ -544,7 +544,7 @@ class Sweep:
             if line.state == "decided" and self.comparisons.is_whole(run):
                 line.state, line.note = (
                     "incomplete",
-                    "rows are pending: it was chosen to be completed",
+                    "rows are pending: --complete selected this run",
                 )
             # Another process may have completed the run.
             if (
