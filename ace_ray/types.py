@@ -321,8 +321,8 @@ class Verdict:
     """A checker's judgement of an episode under one rule set.
 
     ``error_type`` is "" if valid. ``error`` gives the reason in one sentence. ``metrics`` contains
-    further numbers of the row in 0..1, such as process accuracy. Where answers can be partly right,
-    the metric ``score`` is the share that is right (`graded`).
+    further numbers of the row in 0..1, such as process accuracy. The metric ``score`` is the share
+    of an answer that is right, for benchmarks in which answers can be partly right (`graded`).
     """
 
     valid: bool

@@ -171,7 +171,7 @@ def rows_by_id(raw: bytes, path: str | Path) -> Rows:
     for where, row in json_lines(raw, path):
         row_id = row.pop("id", None)
         if not isinstance(row_id, str) or not row_id:
-            raise UserError('"id" is missing or not a text', where=where)
+            raise UserError('"id" is missing or not a string', where=where)
         if row_id in rows:
             raise UserError(f"id {row_id!r} is already used in {rows[row_id][0]}", where=where)
         rows[row_id] = (where, row)

@@ -30,7 +30,7 @@ _END_OF_REASONING = "</think>"
 def second_reading(benchmark: Any, entry: Entry, episode: Episode) -> SecondReading | None:
     """Search an episode's answers without calls (`Benchmark.unread`) for calls in known formats.
 
-    ``benchmark`` is a `Benchmark`. Returns None if there are none."""
+    ``benchmark`` is a `Benchmark`. Returns None if no calls are found."""
     answers = benchmark.unread(entry, episode)
     where: Where = "answer"
     readers = _readers(answers)
@@ -158,7 +158,7 @@ class Diagnosis:
         """Return the findings as JSON values, unread calls first (docs/results.md).
 
         A finding concerns ``rows`` of the ``of`` scored rows. ``accuracy`` is the accuracy of all
-        scored rows by rule set, and ``others`` that of the other rows. ``categories`` lists the
+        scored rows by rule set, ``others`` the accuracy of other rows. ``categories`` lists the
         categories with many such rows, if the benchmark has few. ``text`` describes the finding."""
         every = self._all
         accuracy = {rules: total / every.rows for rules, total in every.sums.items()}

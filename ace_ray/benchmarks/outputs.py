@@ -155,7 +155,7 @@ def episode_of_text(entry: Entry, row: Row, where: str) -> Episode:
     """Build an episode with one answer: the row's ``output``, a string, or null for no answer."""
     text = value_of(row, "output", where)
     if text is not None and not isinstance(text, str):
-        raise UserError(f"the output is {shown(text)}, not a text or null", where=where)
+        raise UserError(f"the output is {shown(text)}, not a string or null", where=where)
     return single_answer(text or "")
 
 
@@ -182,7 +182,7 @@ def each_once(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
         seen.add(digest)
         yield output
     if not seen:
-        raise UserError("holds no outputs", where=str(path))
+        raise UserError("contains no outputs", where=str(path))
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
@@ -209,7 +209,7 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
 def sample_of(row: Row, where: str) -> int | str:
     sample = row.get("sample", 0)
     if type(sample) not in (int, str):
-        what = f'"sample" is {shown(sample)}, not an integer or a text'
+        what = f'"sample" is {shown(sample)}, not an integer or a string'
         raise UserError(what, where=where)
     checked: int | str = sample
     return checked
@@ -224,7 +224,7 @@ def value_of(row: Row, key: str, where: str) -> Any:
 def text_of(row: Row, key: str, where: str) -> str:
     value = value_of(row, key, where)
     if not isinstance(value, str):
-        raise UserError(f'"{key}" is {shown(value)}, not a text', where=where)
+        raise UserError(f'"{key}" is {shown(value)}, not a string', where=where)
     return value
 
 

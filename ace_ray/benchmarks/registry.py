@@ -171,7 +171,7 @@ def _checked(cls: Any, name: str) -> type[Benchmark]:
     """Return ``cls`` if it is a complete benchmark class. Raises `UserError`."""
     fix = "see docs/adding-a-benchmark.md"
     if not isinstance(cls, type) or not issubclass(cls, Benchmark):
-        raise UserError(f"{name} is no subclass of Benchmark", where="benchmarks", fix=fix)
+        raise UserError(f"{name} is not a subclass of Benchmark", where="benchmarks", fix=fix)
     if lacking := sorted(cls.__abstractmethods__):
         raise UserError(f"{name} lacks {' and '.join(lacking)}", where="benchmarks", fix=fix)
     if not isinstance(cls.name, str) or not _NAME.fullmatch(cls.name):
@@ -200,7 +200,7 @@ def _wrong_shape(cls: type[Benchmark]) -> str:
     if taken := sorted({*rules} & _TAKEN):
         return f"a rule set cannot be called {taken[0]!r}: files have a key of that name"
     if not isinstance(cls.Options, type) or not issubclass(cls.Options, Section):
-        return "Options is no subclass of ace_ray.config.schema.Section"
+        return "Options is not a subclass of ace_ray.config.schema.Section"
     if taken := sorted(cls.Options.model_fields.keys() & SECTION_KEYS):
         return f"Options has a key {taken[0]!r}, which the section of every benchmark has"
     groups: Any = cls.groups
@@ -211,13 +211,13 @@ def _wrong_shape(cls: type[Benchmark]) -> str:
         and all(isinstance(member, str) for member in members)
         for group, members in groups.items()
     ):
-        return "groups is no mapping of names to lists of categories"
+        return "groups is not a mapping of names to lists of categories"
     if ALL_ROWS in groups:
         return f"a group cannot be called {ALL_ROWS!r}: that is all rows"
     for member, awaited in (("entries", False), ("check", False), ("run", True)):
         code = getattr(cls, member)
         if not callable(code) or iscoroutinefunction(code) != awaited:
-            return f"{member} is no method, {'async def' if awaited else 'def'} {member}(self, ...)"
+            return f"{member} must be {'async def' if awaited else 'def'} {member}(self, ...)"
     return ""
 
 

@@ -34,14 +34,14 @@ class SecondReading:
     def of_json(cls, value: Any) -> SecondReading:
         """Build the object from the parsed value of `as_json`. Raises `ValueError`."""
         if not isinstance(value, dict):
-            raise ValueError("is no object")
+            raise ValueError("is not an object")
         reader, where, answers = (value.get(key) for key in ("reader", "where", "answers"))
         if not isinstance(reader, str) or not 0 < len(reader) <= 40 or not reader.isidentifier():
-            raise ValueError("names no reader")
+            raise ValueError("has an invalid reader")
         if where not in ("answer", "reasoning"):
-            raise ValueError("names no place")
+            raise ValueError("has an invalid place")
         if type(answers) is not int or not 0 < answers <= _MOST_ANSWERS:
-            raise ValueError("counts no answers")
+            raise ValueError("has an invalid number of answers")
         return cls(reader, where, answers)
 
 

@@ -196,9 +196,9 @@ def _samples(units: Units, *, graded: bool) -> dict[str, Any]:
     """Compute the mean score, pass@k and pass^k, as means over entries (or dialogues) with equal
     weights. k is at most the smallest number of samples of any entry.
 
-    All averaged values are in 0..1, so their variance is at most that of values 0 and 1 with the
-    same mean. So the Wilson interval over the entries is conservative. For ``graded`` scores there
-    is no pass@k or pass^k: they are defined only for right and wrong answers."""
+    All averaged values are in 0..1, so values 0 and 1 with the same mean have the largest variance.
+    So the Wilson interval over the entries is conservative. pass@k and pass^k are left out for
+    ``graded`` scores, since they are defined only for right and wrong answers."""
     fewest, most = min(n for n, _ in units), max(n for n, _ in units)
     mean = sum(c / n for n, c in units) / len(units)
     stats: dict[str, Any] = {"min": fewest, "max": most, "mean": mean}

@@ -470,7 +470,7 @@ class RunConfig(Section):
     @property
     def template_kwargs(self) -> dict[str, Any]:
         """Return the variables for the candidate's chat template. ``reasoning_effort`` also sets
-        ``enable_thinking``, unless the config sets it. The rule is that of vLLM
+        ``enable_thinking``, unless the config sets it. vLLM has the same rule
         (`ChatCompletionRequest.build_chat_params`)."""
         effort, asked = self.sampling.reasoning_effort, self.model.chat_template_kwargs
         if effort is None:

@@ -48,7 +48,7 @@ def without_bom(content: bytes, where: str | Path) -> bytes:
     """Return the UTF-8 text ``content`` without a byte order mark at its start.
 
     Windows editors write this mark, and Python reads it as a character. Raises `UserError` at
-    ``where``: the mark is that of another encoding."""
+    ``where``: the text has the mark of another encoding."""
     for mark, encoding in _OTHER_MARKS.items():
         if content.startswith(mark):
             raise UserError(

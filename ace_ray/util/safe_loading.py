@@ -68,7 +68,7 @@ def json_of_row(text: str | None) -> Any:
     """Parse a JSON column of a row. Numbers and lone surrogates are not changed, since a model may
     have written them. Raises `Unbounded`."""
     if not isinstance(text, str):
-        raise Unbounded("is not a text")
+        raise Unbounded("is not a string")
     tree = json_within(text, MOST_ROW_BYTES, MOST_ROW_VALUES)
     check_depth(tree, MOST_ROW_DEPTH)
     return tree

@@ -4,7 +4,7 @@
                                 -> other children and their descendants
 
 Stdin is a pipe whose other end is open only in the leader. There are two watchdogs, because Ray
-kills the children of a worker that exits, but not its grandchildren. Where Ray kills grandchildren
+kills the children of a worker that exits, but not its grandchildren. If Ray kills grandchildren,
 too, it kills the whole group.
 
 A watchdog is a member of the group that it ends, so the group's number is not reused while the
