@@ -73,7 +73,7 @@ class Run:
 
     @property
     def ignored_files(self) -> Mapping[str, str]:
-        """Return the reasons by part for parts that could not be read. Their rows are absent."""
+        """Return the parts that could not be read, and the reasons. Their rows are missing."""
         return self._stored.ledger.ignored
 
     @property
@@ -136,9 +136,9 @@ class Run:
         if len(found) != 1:
             keys = "; ".join(", ".join(filter(None, view.key.values())) for view in found[:5])
             raise UserError(
-                f"{len(found)} rows are called so: {keys}",
+                f"matches {len(found)} rows: {keys}",
                 where=entry,
-                fix="say which with language=, category= or benchmark=",
+                fix="choose one with language=, category= or benchmark=",
             )
         return found[0]
 
@@ -202,7 +202,7 @@ def score(
     region: str | None = None,
     console: Console | None = None,
 ) -> Run:
-    """Score outputs made elsewhere, in the file ``path``, and store them as a run at ``output``.
+    """Score the external outputs in the file ``path``, and store them as a run at ``output``.
 
     Without ``output``, ``path`` is a run, whose stored episodes are judged again.
     ``endpoint_url`` and ``region`` name an S3-compatible store. Raises `UserError`."""
@@ -215,7 +215,7 @@ def score(
         return Run(opens(str(path)))
     if benchmark is None:
         raise UserError(
-            "it is not clear what these are outputs of",
+            "the benchmark of these outputs is not clear",
             where=str(path),
             fix="name the benchmark",
         )
@@ -265,9 +265,10 @@ def report(
     paper: bool = False,
     console: Console | None = None,
 ) -> str | None:
-    """Write a report on ``runs``: runs, or the folder of a sweep. Return the URI of its page.
+    """Write a report on ``runs``, or on one sweep by its folder. Return the URI of its page.
 
-    Several runs without ``output`` are only printed: returns None. Raises `UserError`."""
+    Without ``output``, a report on several runs is only printed. Then the result is None. Raises
+    `UserError`."""
     from ace_ray.reports.report import make_report
 
     named = [runs] if isinstance(runs, str | Run) else runs

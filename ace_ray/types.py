@@ -15,9 +15,9 @@ RULE_SETS = ("official", "strict")
 Messages = Sequence[Mapping[str, Any]]
 # Tools that are offered, in OpenAI's form. None means that the request cannot offer tools.
 Tools = Messages | None
-# Maximum characters of a raw answer, stored beside the parsed one.
+# Maximum characters of a raw answer that is stored with the parsed answer.
 RAW_CHARS = 262_144
-# The metric of a graded verdict: its share in 0..1.
+# Name of the metric of a graded verdict: the share that is right, in 0..1.
 SCORE = "score"
 
 
@@ -91,7 +91,7 @@ class Sampling:
     schema: str = ""
 
     def for_sample(self, sample: int) -> Sampling:
-        """Return the sampling of the ``sample``-th repetition, with a different seed for each."""
+        """Return the sampling of repetition ``sample``, which has the seed ``seed + sample``."""
         return replace(self, seed=self.seed + sample)
 
     def for_row(self, sample: int, *key: str) -> Sampling:
@@ -200,7 +200,7 @@ class Completion:
     tools: ToolAnswer | None = None
     raw: str = ""
     endpoint: EndpointFacts | None = None
-    """None if an engine of the run answered."""
+    """Facts on the endpoint's answer; None if an engine of the run answered."""
     token_ids: Sequence[int] | None = None
     """Token ids of the complete output, as sampled by the engine; None if they are unknown."""
 
@@ -212,7 +212,7 @@ def bounded_raw(raw: str, text: str) -> str:
 
 @dataclass(slots=True)
 class Episode:
-    """Everything that happened on one entry for one sample."""
+    """The record of one sample of one entry: messages, tokens, times, end state."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     output: str = ""
@@ -278,7 +278,7 @@ class Episode:
 
 
 def added(before: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the sum of two `EndpointFacts.as_json`."""
+    """Return the sum of two values of `EndpointFacts.as_json`."""
     if before is None:
         return more
     total = dict(before)

@@ -66,8 +66,8 @@ class Benchmark(ABC):
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """Make the benchmark from a section of the config. Raises `UserError` for a wrong key or
-        value."""
+        """Make the benchmark from a section of the config. Raises `UserError`: a key or value is
+        invalid."""
         where = f"benchmarks.{cls.name}"
         return cls(validated(cls.Options, options, where=where, beside=SECTION_KEYS))
 
@@ -108,7 +108,7 @@ class Benchmark(ABC):
         return None
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
-        """Run the entry's episode, by default one model call. Return it: ``context.episode``.
+        """Run the entry's episode, by default one model call. Return ``context.episode``.
 
         Raises `RowError` for a failure that the candidate did not cause. Do not catch `RowError`.
         """
@@ -116,8 +116,8 @@ class Benchmark(ABC):
         return context.episode
 
     def interactive(self, entry: Entry) -> bool:
-        """Tell whether the episode makes more than one model call. By default: if the class
-        overrides `run`."""
+        """Tell whether the episode makes more than one model call. By default, this is true if the
+        class overrides `run`."""
         return type(self).run is not Benchmark.run
 
     @property
@@ -173,7 +173,7 @@ class Benchmark(ABC):
         return Sampling()
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
-        """Return a short chat of the shape that the model in ``role`` receives, for preflight."""
+        """Return a short chat in the form that the model in ``role`` receives, for preflight."""
         return [{"role": "user", "content": "x"}]
 
     def role_tools(self, role: str) -> list[dict[str, Any]] | None:
@@ -193,7 +193,7 @@ class Benchmark(ABC):
     """Config line that puts tools into the prompt, if the benchmark has one."""
 
     def scenario(self, entry: Entry) -> Scenario:
-        """Open a fresh sandbox for an interactive entry. Called where the sandbox lives."""
+        """Open a new sandbox for an interactive entry. Called in the process of the sandbox."""
         raise NotImplementedError(f"{self.name} has no sandbox")
 
     def preparation(self, entry: Entry) -> str:
@@ -322,11 +322,11 @@ class Benchmark(ABC):
         return benchmark
 
     def output_entries(self) -> Entries:
-        """``score``: return the entries that outputs made elsewhere may answer."""
+        """``score``: return the entries that external outputs may answer."""
         return Entries.among(self.dataset())
 
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output | Unscored]:
-        """``score``: read outputs that were made elsewhere as episodes; by default JSON lines.
+        """``score``: read external outputs from the file ``path``, by default JSON lines.
 
         Raises `UserError` naming file and line."""
         return each_once(read_json_lines(path, entries), path)
@@ -358,8 +358,8 @@ class Benchmark(ABC):
         return messages, tools
 
     def verdicts(self, entry: Entry, episode: Episode) -> dict[str, Verdict]:
-        """Return the verdict of every rule set. Raises the exceptions of `check`, and `ValueError`
-        if its verdicts do not fit `rule_sets`."""
+        """Return the verdict of each rule set on ``episode``. Raises the exceptions of `check`, and
+        `ValueError` if `check` returns invalid verdicts, or not one for each rule set."""
         return verdicts_of(self.check(entry, episode), self.rule_sets)
 
 

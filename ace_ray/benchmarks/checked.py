@@ -1,4 +1,4 @@
-"""Check the values that a benchmark's code returns, at the place of the call.
+"""Check the values that a benchmark's code returns.
 
 A mistake in the class is a one-line error before the run starts, or one row without a verdict.
 """
@@ -96,7 +96,7 @@ def _check_json(entry: Entry, where: str) -> None:
         try:
             text = json.dumps(value, allow_nan=False)
             same = json.loads(text) == value
-            what = "" if same else "JSON would change its tuples to lists, or its keys to strings"
+            what = "" if same else "tuples would become lists, or keys would become strings"
             canonical_json(value)  # sorts keys
         except (TypeError, ValueError, RecursionError) as error:
             what = first_line(error)

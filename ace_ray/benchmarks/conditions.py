@@ -39,8 +39,7 @@ def flattened(tree: Mapping[str, Any], prefix: str = "", *, depth: int = 9) -> d
 
 
 def differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
-    """Yield a line per condition in which ``runs`` differ, and per part in which equally named
-    candidates differ.
+    """Yield a line per difference between ``runs``: in conditions, and in candidates of one name.
 
     Each line names the values, and the runs with each value."""
     yield from difference_lines("not comparable", runs, lambda run: run.conditions)
@@ -56,7 +55,7 @@ def candidate_differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
 
 
 def self_played(runs: Sequence[ReportedRun]) -> Iterator[str]:
-    """Yield a line per role that is played by the candidate itself, if these candidates differ."""
+    """Yield a line per role that several candidates play themselves, if these candidates differ."""
     for role in dict.fromkeys(role for run in runs for role in run.plays):
         players = [run for run in runs if role in run.plays]
         if len({canonical_json(run.candidate) for run in players}) > 1:

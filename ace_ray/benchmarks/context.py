@@ -113,7 +113,7 @@ class EpisodeContext:
         prepared: the value that `Benchmark.prepare` returned for the entry.
         token_logprobs: takes messages and an answer; returns the candidate's logprob of each token
             of the answer. Raises as `Model.chat` does.
-        service: calls a method of `Benchmark.service`; takes its name and its arguments.
+        service: calls a method of `Benchmark.service`; takes the method's name and arguments.
         attempt: the number of the row's attempt, from 1.
         opening: the value of `Benchmark.opening` from the plan; None without a plan.
         replay_reasoning: earlier answers that are sent to the candidate with their reasoning:
@@ -275,7 +275,8 @@ class EpisodeContext:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until the deadline, below 0 after it; None without one."""
+        """Return the seconds until the deadline, which are negative after it. Return None if there
+        is no deadline."""
         return None if self.deadline is None else self.deadline - asyncio.get_running_loop().time()
 
     async def _late(self) -> Truncated:

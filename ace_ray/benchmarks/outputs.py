@@ -1,7 +1,7 @@
-"""Read outputs that were made elsewhere, and convert them to the episodes that a run would store.
+"""Read external outputs, and convert them to the episodes that a run would have stored.
 
-Formats share the JSON lines, the keys that identify an entry, and the errors. Lines are read one at
-a time, and only a digest of their keys is kept. Outputs are never executed.
+All formats use this module for JSON lines, for the keys of entries, and for errors. Lines are read
+one at a time, and only a digest of their keys is kept. Outputs are never executed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_LINE_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output made elsewhere: its entry, and the episode that a run would have stored.
+    """An external output: its entry, and the episode that a run would have stored.
 
     ``sample`` keeps its JSON type, so 0 is not "0". It is 0 if the format has no samples."""
 

@@ -64,7 +64,7 @@ class ResultRow:
     """Reason why the row has no verdict."""
     prompt_tokens: int | None = 0
     completion_tokens: int | None = 0
-    """None where an endpoint did not report it."""
+    """Token counts are None if an endpoint did not report them."""
     model_calls: int = 0
     generation_s: float = 0.0
     duration_s: float = 0.0

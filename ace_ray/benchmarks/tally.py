@@ -73,7 +73,7 @@ class Tally:
         return self.status["scored"]
 
     def turns(self, rule: str) -> Units:
-        """Return the units if each entry is a unit, also for turns of dialogues."""
+        """Return the units with each entry as a unit, even if entries are turns of dialogues."""
         place = 2 + self.rule_sets.index(rule)
         return [(int(entry[1]), entry[place]) for entry in self._entries.values() if entry[1]]
 
@@ -113,7 +113,7 @@ class Tally:
         return score
 
     def _judged(self, group: str, rule: str) -> list[tuple[float, int]]:
-        """Return (valid turns, turns) of each sample of the dialogue with only scored turns."""
+        """Return (valid turns, turns) for each sample of a dialogue whose turns are all scored."""
         turns, place = len(self._turns[group]), 1 + self.rule_sets.index(rule)
         states = self._dialogues[group].values()
         return [(state[place], turns) for state in states if state[0] == turns]

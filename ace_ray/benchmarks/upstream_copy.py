@@ -143,7 +143,7 @@ class UpstreamCopy:
         """Read the file at ``path``, relative to the package. Raises `UserError`."""
         if not (self.root / path).exists():
             raise UserError("no such file", where=self.where(path), fix=self.upstream.get_data)
-        if self.name == "installed":  # installers may link, and this code could be imported anyway
+        if self.name == "installed":  # links are allowed: users trust installed packages
             return read_bounded(self.root / path)
         return read_inside(self.root, path)
 

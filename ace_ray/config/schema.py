@@ -49,7 +49,7 @@ class Section(BaseModel):
     )
 
 
-# Backend of a run that consists of outputs made elsewhere.
+# Backend of a run that consists of external outputs.
 EXTERNAL: Literal["external"] = "external"
 # Backend of a run whose candidate is served by an endpoint.
 ENDPOINT: Literal["endpoint"] = "endpoint"
@@ -537,8 +537,8 @@ def read_tree(
     else:
         tree = {} if source is None else _file_tree(source)
     values = dict(values or {})
-    # Expand short forms first, so that overrides can change them: benchmarks.0.data=... a benchmark
-    # that is only a name, and sampling.max_tokens=... the value `sampling: model`.
+    # Expand short forms first, so that overrides can change keys of a benchmark that is only a
+    # name, and of `sampling: model`.
     if "benchmarks" in tree:
         tree["benchmarks"] = _sections(tree["benchmarks"])
     if tree.get("sampling") == "model":
@@ -590,7 +590,7 @@ def shipped_configs() -> list[str]:
 def refuse_secrets(tree: Any, why: str) -> None:
     """Raise `UserError` if ``tree`` contains a secret. The error does not contain the secret.
 
-    ``why`` is the reason, for the error, why secrets are not allowed."""
+    ``why`` completes the error: the reason why secrets are not allowed."""
     for key, what in secrets_in(tree):
         raise UserError(
             f"{what}, and {why}",

@@ -47,13 +47,14 @@ def find_checkpoints(
         seen: steps found by earlier calls; this call adds its steps. ``every`` counts all these
             steps, so that a trainer may delete old checkpoints.
         known: sources that remain valid if another folder has the same step.
-        invalid: receives folders without a unique step, and the reasons. None: raise an error.
+        invalid: receives folders without a unique step, and the reasons. If it is None, an error is
+            raised for such a folder.
 
     Raises:
         UserError: no folder matches (unless the sweep watches), a name has no number, or two
             folders have the same step.
     """
-    assert options.checkpoints is not None  # only sweeps over checkpoints come here
+    assert options.checkpoints is not None  # not called for other sweeps
     root = options.checkpoints.rstrip("/")
     folder = open_store(root, endpoint_url=store.endpoint_url, region=store.region)
     files: dict[str, list[Object]] = {}

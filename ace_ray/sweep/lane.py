@@ -78,7 +78,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
     """
 
     def concluded(run: OpenRun) -> None:
-        assert run.ended is not None  # `Session` calls this after the end
+        assert run.ended is not None  # `Session` calls this function after the run has ended
         code, summary = run.ended
         line = f"{run.plan.run_id}: {summary['scored']} of {summary['declared']} rows scored"
         say(log.Line(line, event="end", run_id=run.plan.run_id, code=code))

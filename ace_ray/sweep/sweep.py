@@ -137,7 +137,7 @@ class Sweep:
         self._lease = Lease.acquire(self.store, self._say)
         try:
             claim(self.store, self._config, self.sweep_id)
-            self.comparisons.read()  # another call may have given shares meanwhile
+            self.comparisons.read()  # another call may have added shares since then
             self._give_shares(keep=True)
             with signals_to(self._ask_to_stop):
                 try:

@@ -114,7 +114,7 @@ def complain(text: str, **fields: Any) -> None:
 
 
 def caution(text: str) -> None:
-    """Log a warning on stderr, since stdout may hold results."""
+    """Log a warning on stderr, since stdout may contain results."""
     say_on(Console(stderr=True))(warning(text))
 
 

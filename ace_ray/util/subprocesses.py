@@ -24,7 +24,7 @@ _EVENTS = frozenset(
     )
 )
 
-# A script that runs without site packages. This module must not import it.
+# Script of the watchdog, which runs without site packages and is never imported.
 _WATCHDOG = str(Path(__file__).with_name("watchdog.py"))
 # The watchdogs of this process. No code waits for their end.
 _watchdogs: list[subprocess.Popen[bytes]] = []

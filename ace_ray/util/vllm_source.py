@@ -16,8 +16,8 @@ def folder() -> Path | None:
 
 
 def parsed(path: str) -> ast.Module:
-    """Parse the file ``path`` of vLLM. Return an empty module if the installed version of vLLM has
-    no such file."""
+    """Parse the file ``path`` of vLLM. Return an empty module if it cannot be read: some versions
+    of vLLM do not have the file."""
     vllm = folder()
     try:
         return ast.parse((vllm / path).read_text(encoding="utf-8") if vllm else "")

@@ -91,7 +91,7 @@ def test_two_members_are_a_whole_benchmark(write: Write) -> None:
     [
         ("import no_such_package", "No module named 'no_such_package'"),
         ("raise SystemExit(3)", "SystemExit"),
-        ("Mine = 1", "no subclass of Benchmark"),
+        ("Mine = 1", "not a subclass of Benchmark"),
         ("", "has no Mine"),
     ],
 )
@@ -128,7 +128,7 @@ def test_a_class_of_the_wrong_shape_is_refused(write: Write, member: str, line: 
         ("Entry(id='\\ud800', prompt='?')", "its id is"),
         ("Entry(prompt='?')", "its id is ''"),
         ("{'id': 'a'}", "entries returned a dict"),
-        ("Entry(id='a', prompt='?', gold=(1, 2))", "its gold is not JSON: it would turn tuples"),
+        ("Entry(id='a', prompt='?', gold=(1, 2))", "its gold is not JSON: tuples would become"),
         ("Entry(id='a', prompt='?', data={'x': float('nan')})", "its data is not JSON"),
         ("Entry(id='a', prompt=[{'content': 'x'}])", "its prompt is not a list of messages"),
     ],
