@@ -143,7 +143,7 @@ class ToolAnswer:
     """An answer to messages with tools, as a tool parser read it.
 
     ``content`` is the text outside the calls. ``error`` is the class name of an exception in the
-    parser; such an answer has no calls.
+    parser. Then the answer counts as one without calls.
     """
 
     content: str

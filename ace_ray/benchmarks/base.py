@@ -298,11 +298,11 @@ class Benchmark(ABC):
 
     @classmethod
     def pull_data(cls, url: str | None, sha256: str | None, say: Say) -> None:
-        """``data pull``: download data, check and import it. Raises `UserError`."""
+        """``data pull``: download data, check it and import it. Raises `UserError`."""
         raise _offers_none(cls, "data pull")
 
     def gold(self, entry: Entry) -> Gold | None:
-        """``data check``: return an entry's gold answer and a mangled one, or None."""
+        """``data check``: return an entry's gold answer and a mangled copy of it, or None."""
         return None
 
     @classmethod

@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 @cli.group()
 def data() -> None:
-    """Benchmark data: import, pull, check. A benchmark says what it offers."""
+    """Import, pull and check benchmark data. Each benchmark offers some of these commands."""
 
 
 @data.command("import")
@@ -59,7 +59,7 @@ def data() -> None:
 def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None:
     """Import data into the cache.
 
-    PATH is what the benchmark's page says: a checkout of its repository, or a folder.
+    PATH is a checkout of the benchmark's repository, or a folder; see the benchmark's page.
     """
     from ace_ray.benchmarks.registry import benchmark_class
 
@@ -88,7 +88,7 @@ def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
 @click.argument("benchmark")
 @click.option("--data", "folder", required=True, help="Data folder, mini, or imported[:VERSION].")
 def data_check(benchmark: str, folder: str) -> None:
-    """Put every gold answer, and a wrong copy of it, through all rule sets."""
+    """Check every gold answer, and a wrong copy of it, under all rule sets."""
     from ace_ray.benchmarks.registry import benchmark_class
 
     sys.exit(0 if benchmark_class(benchmark).check_data(folder, echo_result) else 1)

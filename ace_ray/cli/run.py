@@ -280,7 +280,7 @@ def submit(
     follow: bool,
     **options: Any,
 ) -> None:
-    """Send a config to a Ray cluster as a job, and follow it; ends with the job's exit code."""
+    """Send a config to a Ray cluster as a job, and print its log. Exits with the job's code."""
     from ace_ray.pipeline.submit import make_submission
     from ace_ray.pipeline.submit import submit as send
 
@@ -335,7 +335,7 @@ def judge_check(
     overrides: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Measure how far a judge agrees with people. LABELS has one judged answer per line."""
+    """Measure how well a judge agrees with people. LABELS has one judged answer per line."""
     asked: dict[str, Any] = {
         "name": "stabletoolbench_judge",
         "labels": str(labels.absolute()),

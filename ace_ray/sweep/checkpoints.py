@@ -280,7 +280,7 @@ class _StopFile:
         if "://" in path:
             folder, _, self._name = path.rpartition("/")
             self._store = open_store(
-                # For a file at the top of a bucket, folder is "s3:/", which is a local path.
+                # For s3://FILE without a bucket, folder is "s3:/", a local path; "s3://" raises.
                 folder if "://" in folder else "s3://",
                 endpoint_url=store.endpoint_url,
                 region=store.region,
