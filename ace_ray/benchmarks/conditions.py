@@ -39,7 +39,7 @@ def flattened(tree: Mapping[str, Any], prefix: str = "", *, depth: int = 9) -> d
 
 
 def differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
-    """Yield a line per difference between ``runs``: in conditions, and in candidates of one name.
+    """Yield a line for each difference between runs, in conditions or in equally named candidates.
 
     Each line names the values, and the runs with each value."""
     yield from difference_lines("not comparable", runs, lambda run: run.conditions)

@@ -100,8 +100,8 @@ class Lane:
 
     @property
     def on_nodes(self) -> list[int]:
-        """Return the numbers of GPUs that must be on one node, a number for each engine. Servers
-        count as single GPUs, since their sizes are not known here."""
+        """Return, for each engine, the number of GPUs that must be on one node. Servers count as
+        single GPUs, since their sizes are not known here."""
         first = self.runs[0]
         if not self.gpus:
             return []
