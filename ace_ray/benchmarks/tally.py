@@ -90,7 +90,7 @@ class Tally:
         return units
 
     def shares(self, rule: str) -> list[list[float]]:
-        """Return the shares of valid turns: a list for each judged dialogue, with one per sample."""
+        """Return the shares of valid turns: per judged dialogue, a list with one per sample."""
         judged = (self._judged(group, rule) for group in self._dialogues)
         return [[valid / turns for valid, turns in samples] for samples in judged if samples]
 
