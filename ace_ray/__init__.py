@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Names that are imported at first use, so that commands start fast.
+# Names that are imported on first access, so that commands start fast.
 _GIVEN = {
     **dict.fromkeys(
         ("Run", "compare", "evaluate", "publish", "report", "score", "sweep"), "ace_ray.api"

@@ -1,7 +1,7 @@
 """The Python interface (``import ace_ray``): the commands as functions, and `Run` to read results.
 
-It is the same code as the command line. A `UserError` is one line with the mistake, its place and
-the fix. Progress and tables go to ``console``, by default rich's own for a terminal or notebook.
+The command line calls the same code. Progress and tables are printed on ``console``, by default a
+new rich console for the terminal or notebook.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Status = Literal["complete", "incomplete"]
 
 
 class Run:
-    """A stored run, complete or not, in a folder or at an ``s3://`` prefix. Reads and never writes.
+    """A stored run, complete or not, in a folder or at an ``s3://`` prefix. It is never changed.
 
-    The rows are those that were stored when the run was opened."""
+    Rows that are stored after the run was opened are not visible."""
 
     def __init__(self, store: Store) -> None:
-        """Raises `UserError`: ``store`` is not a run."""
+        """Open the run in ``store``. Raises `UserError`: ``store`` is not a run."""
         self.store = store
         self._stored = StoredRun(store)
 
@@ -68,12 +68,12 @@ class Run:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """Return ``run.json``: config, identity, versions (docs/results.md)."""
+        """Return the content of ``run.json``: config, identity, versions (docs/results.md)."""
         return dict(self._stored.manifest.tree)
 
     @property
     def ignored_files(self) -> Mapping[str, str]:
-        """Return the parts that could not be read, whose rows are absent, and the reasons."""
+        """Return the parts that could not be read, and the reasons. Their rows are missing."""
         return self._stored.ledger.ignored
 
     @property
@@ -83,13 +83,14 @@ class Run:
 
     @property
     def summary(self) -> Mapping[str, Any] | None:
-        """Return ``summary.json`` (docs/results.md), or None. Raises `UserError`: it is damaged."""
+        """Return the content of ``summary.json`` (docs/results.md), or None if it does not exist.
+        Raises `UserError`: it is damaged."""
         content = self.store.get(SUMMARY)
         where = f"{self.uri}/{SUMMARY}"
         return None if content is None else json_object(content, where)
 
     def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows that count, without repeats, as Arrow (columns of docs/results.md).
+        """Return the rows, without repeats, as an Arrow table (columns of docs/results.md).
 
         Raises `UserError`: a part cannot be read, or a column does not exist."""
         known = self._stored.ledger.schema
@@ -108,12 +109,13 @@ class Run:
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def dataframe(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return `rows` as pandas, which must be installed."""
+        """Return `rows` as a pandas data frame. pandas must be installed."""
         return self.rows(columns).to_pandas()
 
     def episodes(self, **wanted: Any) -> Iterator[EpisodeView]:
-        """Yield the whole rows that `Filter` takes: ``run.episodes(category="irrelevance",
-        valid=False)``. Raises `UserError`: no row can match."""
+        """Yield the rows that match a `Filter`, with all their content, for example
+        ``run.episodes(category="irrelevance", valid=False)``. Raises `UserError`: no row can match.
+        """
         chosen = Filter(**wanted)
         chosen.check(self._stored)
         rows = select(self._stored, chosen)
@@ -124,8 +126,8 @@ class Run:
         return self._stored.whole(rows)
 
     def episode(self, entry: str, *, sample: int = 0, **wanted: Any) -> EpisodeView:
-        """Return the row of an entry by the entry's id, or by the beginning of the row's id. Raises
-        `UserError`: no row or several rows match. ``wanted`` chooses one (`Filter`)."""
+        """Return one row. ``entry`` is the id of its entry, or the beginning of the row's id.
+        ``wanted``: further keys of a `Filter`. Raises `UserError`: no or several rows match."""
         found = [
             view
             for view in self.episodes(entry=entry, sample=sample, **wanted)
@@ -134,14 +136,14 @@ class Run:
         if len(found) != 1:
             keys = "; ".join(", ".join(filter(None, view.key.values())) for view in found[:5])
             raise UserError(
-                f"{len(found)} rows are called so: {keys}",
+                f"matches {len(found)} rows: {keys}",
                 where=entry,
-                fix="say which with language=, category= or benchmark=",
+                fix="choose one with language=, category= or benchmark=",
             )
         return found[0]
 
     def changed(self, other: Run, **wanted: Any) -> list[ResultRow]:
-        """Return the rows that `Filter` takes and that have another verdict in ``other``."""
+        """Return the rows that match a `Filter` and have a different verdict in ``other``."""
         return select(self._stored, Filter(**wanted), other._stored)
 
 
@@ -160,17 +162,17 @@ def evaluate(
     """Evaluate a model and return its run. The same call continues an incomplete run.
 
     Args:
-        config: a file, the name of a shipped config, a mapping, or a config. None needs ``model``
-            and ``benchmarks``.
+        config: a file, the name of a shipped config, a mapping, or a `RunConfig`. If it is None,
+            ``model`` and ``benchmarks`` are required.
         model: replaces the config's ``model.source``.
         benchmarks: names, or sections as in a config.
         output: folder or ``s3://bucket/prefix`` of the run folders.
-        limit: evaluate at most this many entries, in turns from every category.
-        ids: evaluate only these entries, as `ids` of a config.
-        resume: continue a stored run. False removes it and starts anew.
-        console: takes the progress, by default rich's own for a terminal or notebook.
+        limit: evaluate at most this many entries, taken from every category in turn.
+        ids: evaluate only these entries, like the config's `ids`.
+        resume: continue a stored run. False deletes it and starts again.
+        console: shows the progress; by default a new rich console.
         settings: further keys of a config (docs/configuration.md): ``engine={...}``,
-            ``sampling={...}``, ``backend="fake"`` for tests of the code around it.
+            ``sampling={...}``, ``backend="fake"`` for tests of the calling code.
 
     Raises:
         UserError: the run cannot start as configured. Nothing was written.
@@ -200,11 +202,10 @@ def score(
     region: str | None = None,
     console: Console | None = None,
 ) -> Run:
-    """Score outputs that were made elsewhere as a run at ``output``. Without ``output``, ``path``
-    is a run, and its stored episodes are judged again in place. ``endpoint_url`` and ``region``
-    name an S3-compatible store.
+    """Score the external outputs in the file ``path``, and store them as a run at ``output``.
 
-    Raises `UserError` as ``ace-ray score``."""
+    Without ``output``, ``path`` is a run, whose stored episodes are judged again.
+    ``endpoint_url`` and ``region`` name an S3-compatible store. Raises `UserError`."""
     say = log.say_on(console)
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
     if output is None:
@@ -214,7 +215,7 @@ def score(
         return Run(opens(str(path)))
     if benchmark is None:
         raise UserError(
-            "it is not clear what these are outputs of",
+            "the benchmark of these outputs is not clear",
             where=str(path),
             fix="name the benchmark",
         )
@@ -239,8 +240,8 @@ def sweep(
     ids: str | Sequence[str] | None = None,
     console: Console | None = None,
 ) -> list[Run]:
-    """Evaluate the models of a sweep's config and return their runs in its order. Models that were
-    refused, or have no rows yet, are left out.
+    """Evaluate the models of a sweep's config and return their runs. Models that were refused, or
+    whose runs have not begun, are left out.
 
     Raises `UserError`: the sweep cannot start as configured."""
     from ace_ray.integrations.publish import run_published
@@ -264,10 +265,10 @@ def report(
     paper: bool = False,
     console: Console | None = None,
 ) -> str | None:
-    """Write a report on runs, or on a sweep by its folder, and return the URI of its page, or None
-    if several runs are only printed.
+    """Write a report on ``runs``, or on one sweep by its folder. Return the URI of its page.
 
-    Raises `UserError` as ``ace-ray report``."""
+    Without ``output``, a report on several runs is only printed. Then the result is None. Raises
+    `UserError`."""
     from ace_ray.reports.report import make_report
 
     named = [runs] if isinstance(runs, str | Run) else runs
@@ -295,8 +296,8 @@ def compare(
     (docs/statistics.md).
 
     Raises:
-        NotComparable: the runs differ in what moves scores.
-        UserError: as ``ace-ray compare``.
+        NotComparable: the runs differ in a condition that can change scores.
+        UserError: a run cannot be compared for another reason.
     """
     from ace_ray.reports.compare import compare as compare_runs
 
@@ -314,10 +315,10 @@ def compare(
 
 
 def publish(run: str | Run, to: str, *, console: Console | None = None, **options: Any) -> None:
-    """Send each number of a run, or of a sweep by its folder, to a tracker once (docs/trackers.md).
-    ``options`` are the tracker's.
+    """Send the numbers of a run or sweep to the tracker ``to`` (docs/trackers.md).
 
-    Raises `UserError` as ``ace-ray publish``."""
+    ``run`` may be the folder of a sweep. Each number is sent only once. ``options`` are options of
+    the tracker. Raises `UserError`."""
     from ace_ray.integrations.publish import publish as send
 
     (uri,) = _uris([run])
@@ -333,7 +334,7 @@ def _uris(runs: Sequence[str | Run]) -> list[str]:
 
 
 def _opens(runs: Sequence[str | Run]) -> Callable[[str], Store]:
-    """Return a function that opens a URI in the store of its `Run`, else by the environment."""
+    """Return a function that opens the store of a URI, and reuses the stores of ``runs``."""
     stores = {run.uri: run.store for run in runs if isinstance(run, Run)}
     return lambda uri: stores.get(uri) or open_store(uri)
 
@@ -355,7 +356,7 @@ def _config(
     benchmarks: str | Sequence[str | Mapping[str, Any]] | None,
     settings: Mapping[str, Any],
 ) -> RunConfig:
-    """Return the config that is asked for. Raises `UserError`: it is not valid."""
+    """Build a `RunConfig` from the arguments of `evaluate`. Raises `UserError`: it is not valid."""
     source: str | Mapping[str, Any] | None
     if isinstance(config, RunConfig):
         source = config.model_dump(mode="json", exclude_unset=True)

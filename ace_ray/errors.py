@@ -1,23 +1,23 @@
-"""Errors, by who has to act.
+"""Errors of ace_ray, by the place that handles them.
 
-Every failure belongs to one of three boundaries and is recorded there once:
+Every failure has one of three kinds and is recorded once:
 
-- the **user** asked for something that cannot be done: `UserError`, one line, exit code 2;
-- one **row** could not be evaluated: `RowError`, stored as that row's status, the others go on;
-- an **engine** is gone: `EngineDead`, its worker process ends so that Ray retries its rows.
+- The **user** requested something that is not possible: `UserError`, one line, exit code 2.
+- One **row** could not be evaluated: `RowError`. It becomes the row's status; other rows continue.
+- An **engine** has ended: `EngineDead`. Its worker process exits, so that Ray retries its rows.
 
-Anything else is a defect of ace_ray and keeps its traceback.
+Any other exception is a defect of ace_ray and keeps its traceback.
 """
 
 from __future__ import annotations
 
 from ace_ray.util.sanitizing import printed
 
-# Exit codes of a run: all rows have a verdict; it would fail again; the same command continues.
+# Exit codes of a run: all rows have a verdict; a retry would fail too; a retry continues the run.
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
 
 
-# Maximum characters of an error's line, which may quote text from outside.
+# Maximum characters of an error message, which may quote text from users or models.
 LONGEST = 4_000
 
 
@@ -25,9 +25,9 @@ class UserError(Exception):
     """A user's mistake, printed as one line ``where: what; fix``.
 
     Args:
-        what: what is wrong, naming the offending value.
-        where: the config key, file and line, or object it was found in.
-        fix: what to write or do instead.
+        what: the problem, including the invalid value.
+        where: the config key, file and line, or object that has the problem.
+        fix: the text to write or the action to take instead.
     """
 
     exit_code = 2
@@ -44,14 +44,14 @@ class UserError(Exception):
 
 
 def first_line(error: object, otherwise: str | None = None) -> str:
-    """Return the first line of ``str(error)`` that is not blank, else ``otherwise``, by default the
-    name of the class."""
+    """Return the first line of ``str(error)`` that is not blank. If there is none, return
+    ``otherwise``, or by default the name of the class."""
     default = type(error).__name__ if otherwise is None else otherwise
     return next((line for line in str(error).splitlines() if line.strip()), default)
 
 
 class RowError(Exception):
-    """One row could not be evaluated. The row is stored with ``status``."""
+    """One row could not be evaluated. Its stored status is ``status``."""
 
     status = "infra_error"
 
@@ -69,7 +69,7 @@ class PromptRefused(RowError):
 
 
 class RequestFailed(RowError):
-    """The engine failed on this request and goes on with others."""
+    """The engine failed on this request, but can serve other requests."""
 
 
 class EngineDead(Exception):
@@ -81,17 +81,17 @@ class EngineNotStarted(Exception):
 
 
 class EpisodeStalled(RowError):
-    """Another part than the candidate used up an episode's time."""
+    """An episode timed out for a reason other than the candidate."""
 
 
 class SandboxLost(RowError):
-    """The sandbox of an episode crashed repeatedly, or cannot be opened."""
+    """The sandbox of an episode crashed repeatedly, or could not be opened."""
 
 
 class RunFailed(Exception):
-    """The run ended before its rows were evaluated. One line; details are in Ray's logs.
+    """The run failed before all rows were evaluated. Details are in Ray's logs.
 
-    ``resumable``: the same command may get further later. ``again``: it may get further at once.
+    ``resumable``: the same command may succeed later. ``again``: it may succeed if run at once.
     """
 
     def __init__(self, line: str, *, resumable: bool = False, again: bool = False) -> None:

@@ -15,9 +15,9 @@ RULE_SETS = ("official", "strict")
 Messages = Sequence[Mapping[str, Any]]
 # Tools that are offered, in OpenAI's form. None means that the request cannot offer tools.
 Tools = Messages | None
-# Maximum characters of a raw answer, stored beside the parsed one.
+# Maximum characters of a raw answer that is stored with the parsed answer.
 RAW_CHARS = 262_144
-# The metric of a graded verdict: its share in 0..1.
+# Name of the metric of a graded verdict: the share that is right, in 0..1.
 SCORE = "score"
 
 
@@ -39,10 +39,10 @@ class Entry:
     """One benchmark item, immutable.
 
     ``data`` is the published question row, which a model may see. ``gold`` is the answer, which
-    never reaches a model. ``group`` ties entries that are judged together (turns of one dialogue);
-    it equals ``id`` for all others. ``prompt`` is a text or messages, if the benchmark makes the
-    prompt of nothing else. `Benchmark.dataset` adds a missing benchmark, category (the benchmark's
-    name), language and group.
+    never reaches a model. Entries that are judged together (the turns of a dialogue) have the same
+    ``group``; otherwise it equals ``id``. ``prompt`` is a string or a list of messages, or None if
+    the benchmark overrides `Benchmark.prompt`. `Benchmark.dataset` fills in a missing benchmark,
+    category (the benchmark's name) and group.
     """
 
     benchmark: str = ""
@@ -71,9 +71,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling parameters, greedy by default. The seeds of rows come from ``seed``.
+    """Sampling parameters, greedy by default. The seeds of rows are derived from ``seed``.
 
-    ``schema`` is the text of a JSON schema for the answer (`following`), or "".
+    ``schema`` is a JSON schema for the answer, as a string (see `following`), or "".
     """
 
     temperature: float = 0.0
@@ -91,21 +91,21 @@ class Sampling:
     schema: str = ""
 
     def for_sample(self, sample: int) -> Sampling:
-        """Return the sampling of the ``sample``-th repetition, with a seed of its own."""
+        """Return the sampling of repetition ``sample``, which has the seed ``seed + sample``."""
         return replace(self, seed=self.seed + sample)
 
     def for_row(self, sample: int, *key: str) -> Sampling:
-        """Return `for_sample` with a seed of its own for the row ``key``.
+        """Return the sampling of repetition ``sample`` with a separate seed for the row ``key``.
 
-        An engine draws the same noise for the same seed. With one seed for all rows, many answers
-        begin alike, and rows are not independent. Greedy sampling draws nothing."""
+        An engine draws the same random numbers for the same seed. With one seed for all rows, many
+        answers begin alike, and rows are not independent. Greedy sampling needs no seed."""
         drawn = self.for_sample(sample)
         if not self.temperature:
             return drawn
         return replace(drawn, seed=int(digest(drawn.seed, *key)[:8], 16) >> 1)
 
     def identity(self) -> dict[str, Any]:
-        """Return `as_json`, marked if rows have their own seeds (`for_row`)."""
+        """Return `as_json`, with a mark if each row has a separate seed (`for_row`)."""
         return {**self.as_json(), **({"seeds": "by row"} if self.temperature else {})}
 
     def following(self, schema: Mapping[str, Any] | None) -> Sampling:
@@ -114,8 +114,8 @@ class Sampling:
         return replace(self, schema="" if schema is None else json.dumps(schema))
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON values for identities. Newer keys are left out at their defaults, so that the
-        ids of runs that do not use them stay the same."""
+        """Return JSON values for identities. Newer keys with default values are left out, so that
+        they do not change the ids of runs without these keys."""
         changed = {
             field.name: value
             for field in fields(self)
@@ -129,9 +129,9 @@ _ALWAYS = frozenset({"temperature", "top_p", "top_k", "max_tokens", "seed", "sto
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call as a tool parser read it. ``arguments`` is unchecked JSON text of the model.
+    """A tool call, as a tool parser read it. ``arguments`` is the model's JSON text, not checked.
 
-    ``id`` comes from an endpoint, or from the rare model that writes ids."""
+    ``id`` is "" unless an endpoint or the model itself assigned an id, which few models do."""
 
     name: str
     arguments: str
@@ -142,8 +142,8 @@ class ToolCall:
 class ToolAnswer:
     """An answer to messages with tools, as a tool parser read it.
 
-    ``content`` is the text beside the calls. ``error`` is the class of an exception in the parser.
-    Such an answer counts as one without calls.
+    ``content`` is the text outside the calls. ``error`` is the class name of an exception in the
+    parser. Then the answer counts as one without calls.
     """
 
     content: str
@@ -153,10 +153,10 @@ class ToolAnswer:
 
 @dataclass(frozen=True, slots=True)
 class EndpointFacts:
-    """Facts on an endpoint's answer beside its content.
+    """Facts on an endpoint's answer, without its content.
 
-    ``has_usage`` is False if the endpoint reported no tokens. ``attempts`` counts the requests for
-    the answer. ``waited_s`` is the time for the rate limit and for pauses between attempts.
+    ``has_usage`` is False if the endpoint did not report token counts. ``attempts`` counts the
+    requests for the answer. ``waited_s`` is the time spent on rate limits and between attempts.
     """
 
     model: str = ""
@@ -182,9 +182,9 @@ class EndpointFacts:
 
 @dataclass(slots=True)
 class Completion:
-    """One answer of a model. ``text`` is the answer without its reasoning, with the text of tool
-    calls. ``tools`` is the parsed answer, or None if no tools were offered. ``raw`` is the whole
-    output if it differs from ``text`` (`bounded_raw`)."""
+    """One answer of a model. ``text`` is the output without reasoning; it includes the text of tool
+    calls. ``tools`` is the parsed answer, or None if no tools were offered. ``raw`` is the complete
+    output if it differs from ``text``, shortened by `bounded_raw`."""
 
     text: str
     reasoning: str = ""
@@ -200,19 +200,19 @@ class Completion:
     tools: ToolAnswer | None = None
     raw: str = ""
     endpoint: EndpointFacts | None = None
-    """None if an engine of the run answered."""
+    """Facts on the endpoint's answer; None if an engine of the run answered."""
     token_ids: Sequence[int] | None = None
-    """Tokens of the whole output as the engine drew them; None if they are unknown."""
+    """Token ids of the complete output, as sampled by the engine; None if they are unknown."""
 
 
 def bounded_raw(raw: str, text: str) -> str:
-    """Return the part of ``raw`` that is stored: "" if it equals ``text``, else at most its end."""
+    """Return "" if ``raw`` equals ``text``, else the last `RAW_CHARS` characters of ``raw``."""
     return "" if raw == text else raw[-RAW_CHARS:]
 
 
 @dataclass(slots=True)
 class Episode:
-    """Everything that happened on one entry for one sample."""
+    """The record of one sample of one entry: messages, tokens, times, end state."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     output: str = ""
@@ -226,21 +226,20 @@ class Episode:
     state: Any = None
     """Benchmark-specific end state of an interactive episode (JSON values), else None."""
     tools: list[dict[str, Any]] | None = None
-    """All tools that were offered through the model's own template, each once, in OpenAI's form;
-    None if the prompt holds them. A tool that came after the first answer has ``since_answer``: the
-    number of the answer that it was first offered for, from 1."""
+    """All tools that were offered through the model's chat template, each once, in OpenAI's form;
+    None if the prompt contains them. A tool that was added after the first answer has a key
+    ``since_answer``: the number (from 1) of the first answer for which it was offered."""
     endpoint: dict[str, Any] | None = None
-    """Sum of the facts on an endpoint's answers (`EndpointFacts.as_json`): names with their numbers
-    of calls, and counts, or None if no call reported one. The token counts above cover the calls
-    with usage."""
+    """Sum of `EndpointFacts.as_json` over an endpoint's answers; None without an endpoint. A count
+    is None if no call reported it. The token counts above cover the calls that reported usage."""
     output_token_ids: list[Sequence[int] | None] = field(default_factory=list)
-    """Token ids of each answer of the candidate, without the calls of a shared preparation."""
+    """Token ids of each answer of the candidate, without answers in a shared preparation."""
 
     def record(self, completion: Completion) -> None:
-        """Append a completion as the assistant's message and `count` it.
+        """Append a completion as an assistant message, and `count` it.
 
-        An answer to tools is stored in OpenAI's form, with the model's own ``text`` beside it.
-        ``reasoning`` and ``raw`` are stored if they hold more than the answer.
+        If tools were offered, the message has OpenAI's form, and ``text`` is the model's output.
+        ``reasoning`` and ``raw`` are stored unless they are empty.
         """
         self.messages.append(assistant_message(completion))
         self.output = completion.text
@@ -279,7 +278,7 @@ class Episode:
 
 
 def added(before: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the sum of two `EndpointFacts.as_json`."""
+    """Return the sum of two values of `EndpointFacts.as_json`."""
     if before is None:
         return more
     total = dict(before)
@@ -321,9 +320,9 @@ def assistant_message(completion: Completion) -> dict[str, Any]:
 class Verdict:
     """A checker's judgement of an episode under one rule set.
 
-    ``error_type`` is "" if valid. ``error`` gives the reason in one sentence. ``metrics`` holds
+    ``error_type`` is "" if valid. ``error`` gives the reason in one sentence. ``metrics`` contains
     further numbers of the row in 0..1, such as process accuracy. The metric ``score`` is the share
-    of an answer that may be partly right (`graded`).
+    of an answer that is right, for benchmarks in which answers can be partly right (`graded`).
     """
 
     valid: bool
@@ -333,7 +332,8 @@ class Verdict:
 
     @classmethod
     def graded(cls, score: float, error_type: str = "", error: str = "") -> Verdict:
-        """Return a verdict with a share; only 1 is valid. Raises `ValueError`: not in 0..1."""
+        """Return the verdict on a partly right answer. ``score`` is the share that is right. Only a
+        ``score`` of 1 is valid. Raises `ValueError`: ``score`` is not in 0..1."""
         if not 0 <= score <= 1:
             raise ValueError(f"the score {score} is not between 0 and 1")
         if score == 1:
@@ -342,5 +342,5 @@ class Verdict:
 
     @property
     def score(self) -> float:
-        """Return the weight of the answer in an accuracy, 0..1."""
+        """Return the answer's contribution to an accuracy, in 0..1."""
         return self.metrics.get(SCORE, float(self.valid))

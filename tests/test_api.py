@@ -56,7 +56,7 @@ def test_a_run_is_opened_and_its_rows_are_read(made: Any) -> None:
     chinese = {**rows[1], "language": "zh", "row_id": "f" * 32}
     write_parts(store, "00000000000002-aa", pa.Table.from_pylist([chinese], schema=ROWS))
     run = ace_ray.Run.open(str(folder))
-    with pytest.raises(ace_ray.UserError, match=r"2 rows are called so: acebench, .*language="):
+    with pytest.raises(ace_ray.UserError, match=r"matches 2 rows: acebench, .*language="):
         run.episode(chinese["id"])
     assert run.episode(chinese["id"], language="zh").row_id == "f" * 32
 

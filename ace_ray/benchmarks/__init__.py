@@ -1,1 +1,1 @@
-"""Benchmarks: one folder each, each a class (`ace_ray.benchmarks.base`)."""
+"""Benchmarks. Each has a folder with a subclass of `ace_ray.benchmarks.base.Benchmark`."""

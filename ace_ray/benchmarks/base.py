@@ -1,9 +1,9 @@
 """The base class of benchmarks.
 
-A benchmark is a class in plain Python and asyncio, without Ray, vLLM or a store. It gives the
-entries (`Benchmark.entries`) and judges the answers (`Benchmark.check`). The rest has defaults: one
-model call per entry, accuracy by category, group and language. A package adds a benchmark through
-the entry-point group ``ace_ray.benchmarks``, a config through a local file
+A benchmark is a class in plain Python and asyncio, without Ray, vLLM or a store. It must return
+entries (`Benchmark.entries`) and judge answers (`Benchmark.check`). By default each entry is one
+model call, and accuracy is computed by category, group and language. A package adds a benchmark
+through the entry-point group ``ace_ray.benchmarks``. A config can also name a class in a local file
 (`ace_ray.benchmarks.registry`).
 """
 
@@ -40,24 +40,24 @@ Say = Callable[[str], None]
 
 
 class Benchmark(ABC):
-    """One benchmark; an object of the class is configured by a section of a run's config."""
+    """A benchmark, configured by one section of a run's config."""
 
     name: ClassVar[str] = ""
     """Name in configs, columns, file names and run ids."""
     source: ClassVar[str] = ""
     """``FILE:CLASS`` of a class in a local file; the registry sets it."""
     rule_sets: ClassVar[tuple[str, ...]] = ("correct",)
-    """Names of the rule sets. The first is the headline. Each has columns of its own."""
+    """Names of the rule sets, the headline first. Each rule set has its own result columns."""
     Options: ClassVar[type[Section]] = Section
     """The keys of the benchmark's section of the config."""
     groups: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """Group -> categories, in print order. Categories are printed in the order they have here."""
+    """Categories by group. Groups and categories are printed in this order."""
 
     choices: ClassVar[Mapping[str, Mapping[str, Sequence[str]]]] = {}
-    """Options that choose entries, such as ``categories``, and the names that each takes. A group
-    maps to its members, any other name to nothing."""
+    """Options that select entries, such as ``categories``, and the names that each option accepts.
+    The name of a group maps to its members; any other name maps to an empty sequence."""
 
-    # On the class, so that a benchmark with an ``__init__`` of its own need not know of them.
+    # Defaults on the class: a benchmark that overrides ``__init__`` need not set these attributes.
     options: Any = None
     _dataset: list[Entry] | None = None
 
@@ -66,18 +66,18 @@ class Benchmark(ABC):
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """Make the benchmark from a section of the config. Raises `UserError` for a wrong key or
-        value."""
+        """Make the benchmark from a section of the config. Raises `UserError`: a key or value is
+        invalid."""
         where = f"benchmarks.{cls.name}"
         return cls(validated(cls.Options, options, where=where, beside=SECTION_KEYS))
 
     def __getstate__(self) -> dict[str, Any]:
-        # Entries travel once, as a table of their own.
+        # Ray receives the entries separately, once, as a table.
         return self.__dict__ | {"_dataset": None}
 
     replay_reasoning: ClassVar[str] = "none"
-    """Reasoning of earlier answers that upstream's own handlers show the model again: ``none``,
-    ``tool_steps`` (of the steps since the last user message) or ``all``."""
+    """Earlier answers that upstream's handlers send to the model with their reasoning: ``none``,
+    ``tool_steps`` (answers after the last user message) or ``all``."""
 
     # Entries and verdicts.
 
@@ -87,36 +87,37 @@ class Benchmark(ABC):
 
     @abstractmethod
     def check(self, entry: Entry, episode: Episode) -> Verdict | Mapping[str, Verdict]:
-        """Return the verdict, or one for each of `rule_sets`. Stateless: depends on nothing but its
-        arguments. The output may be hostile. An exception leaves the row without a verdict."""
+        """Return the verdict on an episode, or a verdict for each of `rule_sets`. It must depend on
+        the arguments only. The output may be hostile. If `check` raises, the row has no verdict."""
 
     def unread(self, entry: Entry, episode: Episode) -> Answers:
         """Return the answers in which `check` finds no call. They are searched for calls in other
         formats (docs/results.md). Stateless, like `check`."""
         return ()
 
-    # How an entry is put to the model.
+    # Prompts and episodes.
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
-        """Return the messages that open the entry's episode; preflight uses them too."""
+        """Return the first messages of the entry's episode. Preflight uses them too."""
         if isinstance(entry.prompt, str):
             return [{"role": "user", "content": entry.prompt}]
         return [dict(message) for message in entry.prompt]
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
-        """Return the tools for the model's own template, in OpenAI's form; None for no tools."""
+        """Return the tools for the model's chat template, in OpenAI's form, or None."""
         return None
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
-        """Return the entry's episode, usually ``context.episode``; by default one model call.
+        """Run the entry's episode, by default one model call. Return ``context.episode``.
 
-        Raises `RowError` for a failure that is not the candidate's, and never catches one."""
+        Raises `RowError` for a failure that the candidate did not cause. Do not catch `RowError`.
+        """
         await context.answer(*(context.opening or self.opening(entry)))
         return context.episode
 
     def interactive(self, entry: Entry) -> bool:
-        """Tell whether the episode makes more than one model call. By default: if the class
-        overrides `run`."""
+        """Tell whether the episode makes more than one model call. By default, this is true if the
+        class overrides `run`."""
         return type(self).run is not Benchmark.run
 
     @property
@@ -127,35 +128,35 @@ class Benchmark(ABC):
     # Identity.
 
     def identity(self) -> Mapping[str, Any]:
-        """Return everything that can move a score besides model and sampling, as JSON values.
+        """Return all settings that can change a score, except model and sampling, as JSON values.
 
-        The value of ``protocol`` decides a row's content besides entry and prompt, and enters every
-        row id. The value of ``episodes`` enters the ids of interactive rows."""
+        Every row id is computed from ``protocol``, among other values. The ids of interactive rows
+        are also computed from ``episodes``."""
         protocol = {key: value for key, value in self.resolved().items() if key != "data"}
         if texts := self.texts():
             protocol["texts_sha256"] = digest(texts)
         return {"data_sha256": data_hash(self.dataset()), "protocol": protocol}
 
     def texts(self) -> Mapping[str, str]:
-        """Return the texts that `run` sends and `prompt` does not show, by name."""
+        """Return the fixed texts that `run` sends and that `prompt` does not contain, by name."""
         return {}
 
     def resolved(self) -> dict[str, Any]:
-        """Return the benchmark's section of the config with nothing left open, without the name.
+        """Return the benchmark's section of the config, complete but without the name.
 
-        Defaults are filled in; data and files are pinned by version or absolute path. These JSON
-        values make the same benchmark again, from any folder."""
+        Defaults are filled in; data and files are pinned by version or absolute path. In any
+        working directory, these JSON values configure the same benchmark."""
         options: dict[str, Any] = self.options.model_dump(mode="json") if self.options else {}
         return options
 
-    def ready(self, *, named: bool) -> None:  # noqa: B027 - most have nothing to look at
-        """Check that episodes and checks have what they need. Raises `UserError`.
+    def ready(self, *, named: bool) -> None:  # noqa: B027 - most benchmarks check nothing
+        """Check that everything that `run` and `check` need is available. Raises `UserError`.
 
-        Called before episodes and checks, never by a command that only reads a run.
+        Commands that only read a run do not call it.
 
         Args:
-            named: whether the user named the benchmark's data in this command. Data that only a
-                stored run names is read, and no code in it is run unless the benchmark knows it.
+            named: whether the user named the benchmark's data in this command. If only a stored run
+                names the data, code in the data is not executed unless the benchmark knows it.
         """
 
     # Interactive episodes.
@@ -168,82 +169,82 @@ class Benchmark(ABC):
     """Roles with cached answers that several rows use. Their seeds are the same in every row."""
 
     def role_sampling(self, role: str) -> Sampling:
-        """Return the sampling of the model in ``role`` unless the config sets another."""
+        """Return the default sampling of the model in ``role``. The config can override it."""
         return Sampling()
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
-        """Return a short chat of the shape that the model in ``role`` receives, for preflight."""
+        """Return a short chat in the form that the model in ``role`` receives, for preflight."""
         return [{"role": "user", "content": "x"}]
 
     def role_tools(self, role: str) -> list[dict[str, Any]] | None:
-        """Return the tools that the model in ``role`` is offered, in OpenAI's form, or None. A
-        model of this run that is offered tools needs a tool parser."""
+        """Return the tools that are offered to the model in ``role``, in OpenAI's form, or None.
+        If the run serves this model itself, the model then needs a tool parser."""
         return None
 
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
-        """Return a short chat with a message of every kind that the entry's episode may send, for
-        preflight."""
+        """Return a short chat with every kind of message that the entry's episode may send.
+        Preflight checks it with the chat template."""
         return self.prompt(entry)
 
     refused_fix: ClassVar[str] = "use a model whose template takes system and user messages"
-    """Fix in the error about a chat template that refuses the messages."""
+    """Suggested fix in the error for a chat template that refuses the messages."""
 
     without_native: ClassVar[str] = ""
     """Config line that puts tools into the prompt, if the benchmark has one."""
 
     def scenario(self, entry: Entry) -> Scenario:
-        """Open a fresh sandbox for an interactive entry. Called where the sandbox lives."""
+        """Open a new sandbox for an interactive entry. Called in the process of the sandbox."""
         raise NotImplementedError(f"{self.name} has no sandbox")
 
     def preparation(self, entry: Entry) -> str:
-        """Return the name of the preparation that an interactive entry needs; "" for none. It
-        happens once for all entries with that name. Their episodes run on one worker and end
-        together."""
+        """Return the name of the preparation that an interactive entry needs, or "".
+
+        Entries with the same name share one preparation, and their episodes share one worker."""
         return ""
 
     async def prepare(self, entry: Entry, context: EpisodeContext) -> Any:
-        """Run the preparation of ``entry``, and return the value of ``prepared`` in contexts.
+        """Run the preparation of ``entry``. Return the value for `EpisodeContext.prepared`.
 
-        It runs again wherever such entries run again. Its tokens count for the first episode."""
+        If entries run again, it runs again too. Its tokens are counted in the first episode."""
         raise NotImplementedError(f"{self.name} prepares nothing")
 
     def service(self) -> Service | None:
-        """Return the object that one process holds for all episodes, such as a cache, or None. It
-        is made in that process, beside the driver, which makes one first. Raises `UserError`."""
+        """Return the object that one process owns for all episodes, such as a cache, or None.
+        The driver calls this first, to find errors, and then that process. Raises `UserError`."""
         return None
 
     # The numbers of a run.
 
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         """Return the benchmark's part of ``summary.json``: `statistics` and the printed `tables`.
-        An optional ``comparable`` says in one sentence which numbers these compare with."""
+        An optional ``comparable`` names, in one sentence, published numbers to compare with."""
         summary = self.statistics(rows, max_unscored)
         return {**summary, **self.tables(summary)}
 
     def files(
         self, rows: Callable[[], Iterable[Mapping[str, Any]]], summary: Mapping[str, Any]
     ) -> Iterator[tuple[str, bytes]]:
-        """Yield files of the benchmark, (path, content), whenever a run is summarized.
+        """Yield (path, content) of the files that the benchmark adds to a summarized run.
 
-        ``rows`` reads the stored rows (columns of docs/results.md), each once and without repeats;
-        ``summary`` is the summary of the whole run. The files land under ``files/<benchmark>/``. A
-        path that begins with ``results/tools/`` stays as it is, below the run."""
+        ``rows`` reads the stored rows (columns of docs/results.md) without repeats. ``summary`` is
+        the summary of the run, with all benchmarks. Paths are relative to ``files/<benchmark>/``. A
+        path that begins with ``results/tools/`` is relative to the run's folder."""
         return iter(())
 
-    # Reports. All of it belongs to the class and needs no data: rows hold the verdicts.
+    # Reports. These class methods need no data, since rows contain the verdicts.
 
     @classmethod
     def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         """Compute accuracies, aggregates and error distributions (JSON values, docs/results.md).
 
-        ``max_unscored``: maximum share of rows without a verdict for which an aggregate is given.
+        ``max_unscored``: maximum share of rows without a verdict at which aggregates are computed.
         """
         return statistics.statistics(rows, cls.rule_sets, cls.groups, max_unscored)
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `statistics` for people: ``table`` {"header", "lines"}, and optional
-        ``further_tables``, each with a "title" too."""
+        """Return the tables to print: ``table`` with "header" and "lines", and optionally
+        ``further_tables``, a list of such tables that also have a "title"."""
         made: dict[str, Any] = {"table": statistics.table(summary, cls.rule_sets)}
         if further := statistics.sample_tables(summary["categories"], cls.rule_sets):
             made["further_tables"] = further
@@ -251,8 +252,8 @@ class Benchmark(ABC):
 
     @classmethod
     def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
-        """Return the scores of a whole run, from its `statistics`, with the same names for every
-        run. The first is the headline, shown wherever there is room for one score."""
+        """Return the scores of a run, computed from its `statistics`. All runs have the same score
+        names. The first score is the headline, shown where only one score fits."""
         return statistics.scores(summary, rules, cls.groups)
 
     @classmethod
@@ -262,8 +263,8 @@ class Benchmark(ABC):
 
     @classmethod
     def task(cls, row: ResultRow) -> str:
-        """Return the key of the row's task. Rows of one task are not independent evidence. At least
-        the rows of one dialogue share a key, as they do by default."""
+        """Return the key of the row's task. Rows with the same key are not independent evidence.
+        The rows of a dialogue must share a key. By default only they do."""
         return own_task(row)
 
     @classmethod
@@ -287,7 +288,7 @@ class Benchmark(ABC):
     def has_paper(cls) -> bool:
         return cls.paper.__func__ is not Benchmark.paper.__func__  # type: ignore[attr-defined]
 
-    # Commands. A benchmark offers the ones it overrides.
+    # Commands. A benchmark offers the commands whose methods it overrides.
 
     @classmethod
     def import_data(cls, path: Path | None, say: Say) -> None:
@@ -297,16 +298,16 @@ class Benchmark(ABC):
 
     @classmethod
     def pull_data(cls, url: str | None, sha256: str | None, say: Say) -> None:
-        """``data pull``: download data, check and import it. Raises `UserError`."""
+        """``data pull``: download data, check it and import it. Raises `UserError`."""
         raise _offers_none(cls, "data pull")
 
     def gold(self, entry: Entry) -> Gold | None:
-        """``data check``: return an entry's gold answer and a mangled one, or None."""
+        """``data check``: return an entry's gold answer and a mangled copy of it, or None."""
         return None
 
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:
-        """``data check``: tell whether every gold answer is valid, and no mangled one.
+        """``data check``: tell whether all gold answers are valid and all mangled ones invalid.
         Raises `UserError`."""
         if cls.gold is Benchmark.gold:
             raise _offers_none(cls, "data check")
@@ -321,11 +322,11 @@ class Benchmark(ABC):
         return benchmark
 
     def output_entries(self) -> Entries:
-        """``score``: return the entries that outputs made elsewhere may answer."""
+        """``score``: return the entries that external outputs may answer."""
         return Entries.among(self.dataset())
 
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output | Unscored]:
-        """``score``: read outputs that were made elsewhere as episodes; by default JSON lines.
+        """``score``: read external outputs from the file ``path``, by default JSON lines.
 
         Raises `UserError` naming file and line."""
         return each_once(read_json_lines(path, entries), path)
@@ -333,8 +334,8 @@ class Benchmark(ABC):
     # Called by the pipeline.
 
     def dataset(self) -> list[Entry]:
-        """Return `entries`, completed and checked once. Raises `UserError` if two share an id, if
-        one is not JSON or lacks a prompt, or if `entries` fails."""
+        """Return `entries`, completed and checked once. Raises `UserError` if two entries share an
+        id, if an entry is not JSON or has no prompt, or if `entries` raises."""
         if self._dataset is None:
             with own_code(type(self), "entries"):
                 entries = completed(self.name, self.entries())
@@ -349,15 +350,16 @@ class Benchmark(ABC):
         return self._dataset
 
     def opening(self, entry: Entry) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
-        """Return `prompt` and `tools`, checked. Raises `UserError` if they are wrong, or fail."""
+        """Return the values of `prompt` and `tools`, checked. Raises `UserError` if a value is
+        invalid or one of the two methods raises."""
         with own_code(type(self), f"the prompt of entry {entry.id!r}"):
             messages, tools = self.prompt(entry), self.tools(entry)
         check_opening(messages, tools, f"benchmark {self.name}, entry {entry.id!r}")
         return messages, tools
 
     def verdicts(self, entry: Entry, episode: Episode) -> dict[str, Verdict]:
-        """Return the verdict of every rule set. Raises the exceptions of `check`, and `ValueError`
-        if its verdicts do not fit `rule_sets`."""
+        """Return the verdict of each rule set on ``episode``. Raises the exceptions of `check`, and
+        `ValueError` if `check` returns invalid verdicts, or not one for each rule set."""
         return verdicts_of(self.check(entry, episode), self.rule_sets)
 
 

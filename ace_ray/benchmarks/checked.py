@@ -1,6 +1,6 @@
-"""Check the values that a benchmark's own code gives, where they come from.
+"""Check the values that a benchmark's code returns.
 
-A mistake in the class is one line before anything starts, or one row without a verdict.
+A mistake in the class is a one-line error before the run starts, or one row without a verdict.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ace_ray.util.sanitizing import well_formed
 
 @contextmanager
 def own_code(benchmark: type[Any], member: str) -> Iterator[None]:
-    """Turn an exception of the code of the class ``benchmark`` into a `UserError` that says where.
+    """Convert an exception in the benchmark's code to a `UserError` that names file and line.
 
-    A defect of a benchmark of this package keeps its traceback."""
+    ``member`` names the code. Exceptions in benchmarks of this package keep their traceback."""
     try:
         yield
     except UserError:
@@ -44,16 +44,16 @@ def own_code(benchmark: type[Any], member: str) -> Iterator[None]:
 
 
 def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
-    """Return the entries of the benchmark ``name`` with the fields that it may leave out.
+    """Return the entries of the benchmark ``name``; fill in fields that a benchmark may leave out.
 
-    Raises `UserError` if two share an id, or if one would not be the same in another process."""
+    Raises `UserError`: two entries share an id, or an entry is not valid JSON data."""
     entries: dict[tuple[str, str, str], Entry] = {}
     for entry in given:
         if not isinstance(entry, Entry):
             raise UserError(
-                f"entries gives a {type(entry).__name__}",
+                f"entries returned a {type(entry).__name__}",
                 where=f"benchmark {name}",
-                fix="give objects of ace_ray.types.Entry",
+                fix="return objects of ace_ray.types.Entry",
             )
         where = f"benchmark {name}, entry {entry.id!r}"
         entry = _complete(entry, name)
@@ -62,7 +62,7 @@ def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
             raise UserError(
                 "two entries share the language, category and id",
                 where=where,
-                fix="give each an id of its own",
+                fix="give each entry a unique id",
             )
         _check_json(entry, where)
         entries[entry.key] = entry
@@ -88,7 +88,7 @@ def _check_names(entry: Entry, where: str) -> None:
 
 
 def _check_json(entry: Entry, where: str) -> None:
-    """Raise `UserError` unless workers and checkers, which read JSON, get what the driver has."""
+    """Raise `UserError` if the entry changes when it is sent to other processes as JSON."""
     for key in ("data", "gold", "prompt"):
         value = getattr(entry, key)
         if value is None or isinstance(value, str):
@@ -96,7 +96,7 @@ def _check_json(entry: Entry, where: str) -> None:
         try:
             text = json.dumps(value, allow_nan=False)
             same = json.loads(text) == value
-            what = "" if same else "it would turn tuples into lists, or keys into texts"
+            what = "" if same else "tuples would become lists, or keys would become strings"
             canonical_json(value)  # sorts keys
         except (TypeError, ValueError, RecursionError) as error:
             what = first_line(error)
@@ -104,23 +104,23 @@ def _check_json(entry: Entry, where: str) -> None:
             raise UserError(
                 f"its {key} is not JSON: {what}",
                 where=where,
-                fix="make it of texts, finite numbers, lists, and mappings from texts",
+                fix="use only strings, finite numbers, lists, and mappings with string keys",
             )
 
 
 def check_opening(messages: Any, tools: Any, where: str) -> None:
-    """Raise `UserError` unless these are valid opening messages and tools of an episode."""
+    """Raise `UserError` unless ``messages`` and ``tools`` are valid at the start of an episode."""
     if not _are_mappings(messages) or not messages or not all("role" in m for m in messages):
         raise UserError(
-            "its prompt is no list of messages",
+            "its prompt is not a list of messages",
             where=where,
-            fix='give a text, or messages such as {"role": "user", "content": ...}',
+            fix='return a string, or messages such as {"role": "user", "content": ...}',
         )
     if tools is not None and not (_are_mappings(tools) and all(_names(tool) for tool in tools)):
         raise UserError(
-            "its tools are no list of tools in OpenAI's form",
+            "its tools are not a list of tools in OpenAI's form",
             where=where,
-            fix='give each as {"type": "function", "function": {"name": ...}}, or None for none',
+            fix='return None, or tools such as {"type": "function", "function": {"name": ...}}',
         )
     try:
         canonical_json([messages, tools])
@@ -143,36 +143,36 @@ _EMPTY = Episode()
 
 
 def check_episode(episode: Any) -> None:
-    """Raise `TypeError` unless ``run`` gave an episode that can be stored."""
+    """Raise `TypeError` unless ``episode``, the result of `Benchmark.run`, can be stored."""
     if not isinstance(episode, Episode):
-        raise TypeError(f"run gives a {type(episode).__name__} in place of an Episode")
+        raise TypeError(f"run returned a {type(episode).__name__} instead of an Episode")
     for field in fields(Episode):
         value, expected = getattr(episode, field.name), getattr(_EMPTY, field.name)
         kinds = (int, float) if isinstance(expected, float) else type(expected)
         if expected is not None and not isinstance(value, kinds):
             raise TypeError(f"the episode's {field.name} is a {type(value).__name__}")
     if not all(isinstance(message, dict) for message in episode.messages):
-        raise TypeError("the episode's messages are no mappings")
+        raise TypeError("the episode's messages are not mappings")
 
 
 def verdicts_of(given: Any, rule_sets: Sequence[str]) -> dict[str, Verdict]:
-    """Return the verdict of every rule set from the value that ``check`` gave.
+    """Return the verdict of each rule set from ``given``, the result of `Benchmark.check`.
 
     Raises `ValueError` if a verdict is missing or not valid."""
     if isinstance(given, Verdict) and len(rule_sets) == 1:
         given = {rule_sets[0]: given}
     if not isinstance(given, Mapping) or set(given) != set(rule_sets):
-        raise ValueError(f"check gives no verdict for each of {', '.join(rule_sets)}")
+        raise ValueError(f"check must return a verdict for each of {', '.join(rule_sets)}")
     return {rules: _verdict(given[rules]) for rules in rule_sets}
 
 
 def _verdict(verdict: Any) -> Verdict:
     if not isinstance(verdict, Verdict):
-        raise ValueError(f"check gives a {type(verdict).__name__} in place of a Verdict")
+        raise ValueError(f"check returned a {type(verdict).__name__} instead of a Verdict")
     if not isinstance(verdict.valid, bool):
         raise ValueError(f"valid is {verdict.valid!a:.80}, not True or False")
     if not isinstance(verdict.error_type, str) or not isinstance(verdict.error, str):
-        raise ValueError("error_type and error are no texts")
+        raise ValueError("error_type and error are not strings")
     if verdict.metrics:
         _check_metrics(verdict)
     if verdict.valid or verdict.error_type:

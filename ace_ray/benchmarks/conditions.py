@@ -1,7 +1,7 @@
-"""Which runs compare: those that differ in the model only.
+"""Decide which runs are comparable: runs that differ only in the model.
 
-The conditions of a run are all that can move a score besides the candidate: data, prompts,
-protocol, sampling, user simulator, the entries that were evaluated.
+The conditions of a run are everything except the candidate that can change a score: data, prompts,
+protocol, sampling, user simulator and the evaluated entries.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ _Run = TypeVar("_Run", bound=Labelled)
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "", *, depth: int = 9) -> dict[str, str]:
-    """Dotted key -> canonical JSON of the value, mappings taken apart, lists kept whole.
+    """Return the leaves of ``tree`` as canonical JSON by dotted key. Lists are leaves.
 
-    ``depth``: how many levels are taken apart at most.
-    """
+    ``depth``: maximum number of levels; mappings below them are leaves, too."""
     flat: dict[str, str] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping) and value and depth > 1:
@@ -40,24 +39,23 @@ def flattened(tree: Mapping[str, Any], prefix: str = "", *, depth: int = 9) -> d
 
 
 def differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
-    """Yield a line per condition in which ``runs`` differ, and per part of equal candidates.
+    """Yield a line for each difference between runs, in conditions or in equally named candidates.
 
-    Each says the values, and which runs have them.
-    """
+    Each line names the values, and the runs with each value."""
     yield from difference_lines("not comparable", runs, lambda run: run.conditions)
     yield from self_played(runs)
     yield from candidate_differences(runs)
 
 
 def candidate_differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
-    """Yield a line per part in which runs of equally named models are not the same candidate."""
+    """Yield a line per part in which the candidates of runs with equal model names differ."""
     for model in dict.fromkeys(run.model for run in runs):
         same = [run for run in runs if run.model == model]
         yield from difference_lines("not the same candidate", same, lambda run: run.candidate)
 
 
 def self_played(runs: Sequence[ReportedRun]) -> Iterator[str]:
-    """Yield a line per role that several candidates play themselves, each its own way."""
+    """Yield a line per role that several candidates play themselves, if these candidates differ."""
     for role in dict.fromkeys(role for run in runs for role in run.plays):
         players = [run for run in runs if role in run.plays]
         if len({canonical_json(run.candidate) for run in players}) > 1:
@@ -68,7 +66,7 @@ def self_played(runs: Sequence[ReportedRun]) -> Iterator[str]:
 def difference_lines(
     word: str, runs: Sequence[_Run], facts: Callable[[_Run], Mapping[str, str]]
 ) -> Iterator[str]:
-    """Yield ``word: key is VALUE in RUNS; ...`` for each key of ``facts`` in which runs differ."""
+    """Yield ``word: key is VALUE in RUNS; ...`` for each key whose value in ``facts`` differs."""
     for key in dict.fromkeys(key for run in runs for key in facts(run)):
         holders: dict[str, list[str]] = {}
         for run in runs:
@@ -81,17 +79,16 @@ def difference_lines(
 
 
 def comparable_sets(runs: Sequence[ReportedRun]) -> list[int]:
-    """Return for each run the number, from 1, of the set of runs that it compares with."""
+    """Return the number, from 1, of each run's set. Runs of one set are comparable."""
     numbers: dict[str, int] = {}
     return [numbers.setdefault(canonical_json(run.conditions), len(numbers) + 1) for run in runs]
 
 
 def marked(runs: Sequence[ReportedRun]) -> tuple[list[str], list[str]]:
-    """Return the runs' labels with their marks, and a line for each mark that needs one.
+    """Return the labels of runs with marks, and a legend of the marks.
 
-    ``*`` marks an incomplete run, ``(limited)`` a sample of the benchmark, ``[2]`` the set of
-    comparable runs where there are several.
-    """
+    ``*`` marks an incomplete run, and ``(limited)`` a run on a sample of the benchmark. ``[2]`` is
+    the number of the run's set of comparable runs, shown if there are several sets."""
     sets = comparable_sets(runs)
     several = len(set(sets)) > 1
     labels = [

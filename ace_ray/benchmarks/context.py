@@ -1,7 +1,7 @@
 """The context of an episode: models, a sandbox, a service, a deadline.
 
-`EpisodeContext` asks models, records messages and tokens, and decides when an episode ends and
-whether the candidate is the reason. A benchmark decides which messages go to which model::
+`EpisodeContext` calls models and records messages and tokens. It decides when an episode ends, and
+whether the candidate is the reason. The benchmark chooses the messages for each model::
 
     context.say("user", question)
     async with context.sandbox() as session:
@@ -32,8 +32,8 @@ _KEYS = ("role", "content", "name", "tool_call_id")
 
 
 class Model(Protocol):
-    """A chat model. Raises `RowError` when this request cannot be answered, `EngineDead` when no
-    request can be any more."""
+    """A chat model. Raises `RowError` if it cannot answer this request, and `EngineDead` if it
+    cannot answer any further request."""
 
     async def chat(
         self,
@@ -47,8 +47,8 @@ class Model(Protocol):
 class RoleModel:
     """A model in a role of an episode, with its sampling.
 
-    ``identity`` holds everything about it that can move a score (JSON values, for the row).
-    ``on_answer`` is called with every answer."""
+    ``identity`` contains everything about the model that can change a score, as JSON values that
+    are stored with the row. ``on_answer`` is called with every answer."""
 
     model: Model
     sampling: Sampling
@@ -62,10 +62,10 @@ class RoleModel:
         tools: Sequence[Mapping[str, Any]] | None = None,
         schema: Mapping[str, Any] | None = None,
     ) -> Completion:
-        """Return the model's answer, sampled as ``sampling`` says. Raises as `Model`.
+        """Return the model's answer. ``sampling`` replaces the role's sampling. Raises as `Model`.
 
-        ``schema`` is a JSON schema that constrains the answer if the engine supports it. The answer
-        still has to be parsed like any other: `Completion.schema_refused` says why it is free.
+        ``schema`` is a JSON schema for the answer. If the engine does not support it, the answer is
+        not constrained, and `Completion.schema_refused` gives the reason. So always check answers.
         """
         drawn = sampling or self.sampling
         if schema is not None:
@@ -80,21 +80,20 @@ class Service(Protocol):
     """An object that all episodes of a run share and one process owns, such as a cache."""
 
     def open(self) -> None:
-        """Open it in that process before any engine starts. Raises `UserError` if another run has
-        it open."""
+        """Open the service, in its process, before any engine starts. Raises `UserError` if another
+        run has it open."""
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method; arguments and answer are plain values. Raises `RowError` for a row that
-        cannot go on."""
+        """Call ``method``. Arguments and result are plain values. Raises `RowError` if the row
+        cannot continue."""
 
 
 class Truncated(Exception):
-    """The episode cannot go on and is scored as it stands.
+    """The episode cannot continue; it is scored in its present state.
 
-    ``reason`` says why: "context" (the candidate's context is full), "deadline", or a limit of the
-    benchmark's own. `EpisodeContext.ask` returns it; a loop whose asking is nested deeply raises
-    it, up to where the episode ends.
-    """
+    ``reason`` is "context" (the candidate's context is full), "deadline", or the name of a limit of
+    the benchmark. `EpisodeContext.ask` returns a `Truncated`. A benchmark may raise it in a nested
+    function and catch it where the episode ends."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -103,23 +102,23 @@ class Truncated(Exception):
 
 @dataclass
 class EpisodeContext:
-    """The means of one episode, and its record so far (``episode``).
+    """The models and tools of one episode, and its record so far (``episode``).
 
     Attributes:
         candidate: the model under evaluation.
         roles: the other models, by the names of `Benchmark.roles`.
-        open_sandbox: opens the entry's `Benchmark.scenario`; see `sandbox`.
-        deadline: a time of the event loop's clock at which the episode ends by itself; None: never.
-        works: tells whether the candidate's engine still works.
-        prepared: the value of `Benchmark.prepare` for the entry.
-        token_logprobs: the candidate's logprob of each token of a text as the answer to messages;
-            raises as `Model.chat` does.
-        service: calls `Benchmark.service`, by method and arguments.
-        attempt: the tries of the row, from 1.
+        open_sandbox: opens the sandbox of `Benchmark.scenario` for the entry; see `sandbox`.
+        deadline: the end of the episode, in seconds of the event loop's clock; None: no deadline.
+        works: returns whether the candidate's engine passes a health check.
+        prepared: the value that `Benchmark.prepare` returned for the entry.
+        token_logprobs: takes messages and an answer; returns the candidate's logprob of each token
+            of the answer. Raises as `Model.chat` does.
+        service: calls a method of `Benchmark.service`; takes the method's name and arguments.
+        attempt: the number of the row's attempt, from 1.
         opening: the value of `Benchmark.opening` from the plan; None without a plan.
-        replay_reasoning: earlier answers that the candidate is shown with their reasoning:
-            ``none``, the ``tool_steps`` since the last user message, or ``all``.
-        episode: the stored record. A context that `dataclasses.replace` makes has a new one.
+        replay_reasoning: earlier answers that are sent to the candidate with their reasoning:
+            ``none``, ``tool_steps`` (answers after the last user message) or ``all``.
+        episode: the record to store. `dataclasses.replace` gives the new context an empty record.
     """
 
     candidate: RoleModel
@@ -135,20 +134,19 @@ class EpisodeContext:
     opening: tuple[list[dict[str, Any]], list[dict[str, Any]] | None] | None = None
     episode: Episode = field(default_factory=Episode, init=False)
     _begun: bool = field(default=False, init=False, repr=False)
-    """True once a model has answered. Before that there is nothing to score."""
+    """True if a model has answered. Before the first answer there is nothing to score."""
 
     def say(self, role: str, content: str) -> None:
-        """Record a message that the candidate is shown."""
+        """Record a message that is sent to the candidate with the next `ask`."""
         self.episode.messages.append({"role": role, "content": content})
 
     async def answer(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None
     ) -> Completion:
-        """Return the only answer of an episode with a single model call; record both.
+        """Return the answer of an episode with a single model call; record messages and answer.
 
-        Raises as `Model`. Only the timeout of the row limits it: without an answer there is nothing
-        to score, so such an episode needs no deadline.
-        """
+        Raises as `Model`. The episode's deadline does not apply, only the row's timeout: without an
+        answer there is nothing to score."""
         self.episode.messages = [dict(message) for message in messages]
         self.episode.offer(tools)
         completion = await self.candidate.ask(messages, tools=tools)
@@ -166,21 +164,20 @@ class EpisodeContext:
         """Return the candidate's next answer, and record it with its tokens and seconds.
 
         Args:
-            messages: what is sent, in place of the recorded messages.
-            tools: offered through the model's own template, in OpenAI's form; the answer then has
-                ``tools``, and calls in the recorded messages have ids.
-            sampling: in place of the candidate's.
-            record: whether the answer becomes a message; tokens are recorded in any case.
+            messages: the messages to send in place of the recorded messages.
+            tools: tools for the model's chat template, in OpenAI's form. If they are given, the
+                answer has ``tools``, and calls in the recorded messages have ids.
+            sampling: replaces the candidate's sampling.
+            record: whether the answer is added to the messages. Tokens are always recorded.
 
         Returns:
-            `Truncated` at the deadline and if the context is full: the episode ends here.
+            The answer, or `Truncated` at the deadline or if the context is full: end the episode.
 
         Raises:
             PromptTooLong: the prompt does not fit, and no model has answered yet.
-            EpisodeStalled: at the deadline the candidate has not answered, or its engine fails a
-                health check, which says nothing about the candidate.
-            RowError, EngineDead: as `Model`.
-        """
+            EpisodeStalled: at the deadline, the candidate has never answered, or its engine failed
+                a health check. Then the row is not scored.
+            RowError, EngineDead: as `Model`."""
         recorded = self.episode.messages
         self.episode.offer(tools)
         sent = messages
@@ -213,20 +210,20 @@ class EpisodeContext:
         tools: Sequence[Mapping[str, Any]] | None = None,
         sampling: Sampling | None = None,
     ) -> Completion:
-        """Return the answer of the model in ``role``; nothing of it is recorded.
+        """Return the answer of the model in ``role``. Nothing is recorded.
 
         Args:
-            role: one that `Benchmark.roles` names; offered tools if `Benchmark.role_tools` has any.
-            messages: what is sent.
-            schema: as of `RoleModel.ask`.
-            tools: as in `ask`, but the caller numbers the calls that it keeps (`number_calls`).
-            sampling: in place of the role's own, which has the seed of the row.
+            role: a role that `Benchmark.roles` names.
+            messages: the messages to send.
+            schema: a JSON schema for the answer, as in `RoleModel.ask`.
+            tools: tools to offer, which `Benchmark.role_tools` declares. The caller numbers the
+                calls in answers that it keeps (`number_calls`).
+            sampling: replaces the role's sampling, which has the seed of the row.
 
         Raises:
-            RowError: it gave none before the deadline (`EpisodeStalled`), or failed. That says
-                nothing about the candidate.
-            EngineDead: as `Model`.
-        """
+            RowError: the model failed, or did not answer before the deadline (`EpisodeStalled`).
+                Then the row is not scored.
+            EngineDead: as `Model`."""
         who = f"the {_TITLES.get(role, role)}"
         try:
             work = self.roles[role].ask(messages, sampling, tools, schema)
@@ -239,11 +236,10 @@ class EpisodeContext:
         return completion
 
     async def wait_for(self, who: str, work: Callable[[], Awaitable[_T]]) -> _T | Truncated:
-        """Return the value of ``work``, such as a request to a service called ``who``.
+        """Await ``work``, such as a request to a service, and return its value. ``who`` names it.
 
-        Returns `Truncated` if the deadline has passed before. Raises `EpisodeStalled` if it passes
-        meanwhile, or as `ask` does.
-        """
+        Returns `Truncated` if the deadline has already passed. Raises `EpisodeStalled` if it passes
+        during ``work``, or as `ask` does."""
         left_s = self.left_s
         if left_s is not None and left_s <= 0:
             return await self._late()
@@ -253,8 +249,8 @@ class EpisodeContext:
             raise _stalled(who) from None
 
     async def execute(self, session: Session, calls: Sequence[ToolCall]) -> list[Observation]:
-        """Run the calls of the last recorded answer in order; record and return what each
-        returned."""
+        """Run ``calls``, the calls of the last recorded answer, in order. Record and return their
+        results."""
         observations = []
         for call in calls:
             try:
@@ -279,13 +275,14 @@ class EpisodeContext:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until the deadline, below 0 after it; None without one."""
+        """Return the seconds until the deadline, which are negative after it. Return None if there
+        is no deadline."""
         return None if self.deadline is None else self.deadline - asyncio.get_running_loop().time()
 
     async def _late(self) -> Truncated:
-        """Return `Truncated`, or raise `EpisodeStalled`: the deadline has passed.
+        """Return `Truncated` or raise `EpisodeStalled` after the deadline has passed.
 
-        There is something to score only if the candidate has answered, on an engine that works."""
+        The row can be scored only if the candidate has answered and its engine works."""
         if not self.episode.model_calls:
             raise _stalled("the candidate")
         if self.works is not None and not await self.works():
@@ -300,15 +297,15 @@ def _stalled(who: str) -> EpisodeStalled:
 
 
 def call_id(number: int) -> str:
-    """Return an id of nine characters: some templates insist on that."""
+    """Return a call id of nine characters, which some chat templates require."""
     return f"call{number % 100_000:05d}"
 
 
 def number_calls(message: Message, before: Sequence[Message]) -> None:
-    """Give each call of a recorded ``message`` an id of its own.
+    """Give each call of a recorded ``message`` a unique id.
 
-    Ids from an endpoint stay, unless a call ``before`` has the same: some endpoints count anew in
-    every answer."""
+    An id from an endpoint is kept, unless a call in the messages ``before`` has the same id: some
+    endpoints start numbering again in every answer."""
     earlier = [call for one in before for call in one.get("tool_calls", ())]
     taken = {call.get("id") for call in earlier}
     for number, call in enumerate(message.get("tool_calls", ()), start=len(earlier)):
@@ -318,7 +315,7 @@ def number_calls(message: Message, before: Sequence[Message]) -> None:
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """Parse a tool call's arguments. Raises `ValueError` for a text that is not a JSON object."""
+    """Parse a tool call's arguments. Raises `ValueError`: ``text`` is not a JSON object."""
     try:
         value = json.loads(text)
     except RecursionError:
@@ -334,11 +331,11 @@ def as_sent(
     *,
     reasoning: str = "none",
 ) -> list[dict[str, Any]]:
-    """Return recorded messages in the form that chat templates take.
+    """Return recorded messages in the form that chat templates require.
 
-    The arguments of calls become objects, empty if ``arguments`` raises `ValueError`. Calls without
-    an id are numbered within their message. ``reasoning`` says which answers are sent with their
-    reasoning (`EpisodeContext.replay_reasoning`)."""
+    ``arguments`` parses the arguments of calls; if it raises `ValueError`, they become {}. Calls
+    without an id are numbered within their message. ``reasoning`` selects the answers that are sent
+    with their reasoning, like `EpisodeContext.replay_reasoning`."""
     chat = []
     asked = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=0)
     for at, message in enumerate(messages):
@@ -368,9 +365,9 @@ def _function(call: Message, arguments: Callable[[str], dict[str, Any]]) -> dict
 
 
 def tool_results(message: Message, results: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the results of the calls of the assistant's ``message``, one message per call.
+    """Return the tool messages with ``results``, one per call of the assistant's ``message``.
 
-    Values that are not texts are written as JSON."""
+    Results that are not strings are converted to JSON."""
     return [
         {
             "role": "tool",

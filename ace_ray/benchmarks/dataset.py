@@ -1,7 +1,7 @@
-"""A benchmark's data: located, imported into the cache, read, joined, checked and hashed.
+"""Find a benchmark's data, import it into the cache, and read, join, check and hash it.
 
-Files that others wrote are read within bounds, and must be plain files. A version in the cache
-lands whole, and is named by its content.
+External files must be plain files, and only a limited number of bytes is read. An import creates a
+version in the cache atomically, named by the hash of its content.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from ace_ray.util.local_files import path_of, without_bom
 DATA_LIMIT_BYTES = 64 << 20
 SOURCE_LIMIT_BYTES = 2 << 20
 
-# Contents by path relative to the version's folder.
+# Contents of files, by path relative to the version's folder.
 Files = Mapping[str, bytes]
 Row = dict[str, Any]
-# By id: where the row stands (file:line) and the row without its id.
+# Rows by id: the row's place (file:line), and the row without its id.
 Rows = dict[str, tuple[str, Row]]
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -40,10 +40,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 def locate(
     name: str, benchmark: str, *, mini: Path, get_data: str, check: Callable[[Path], object]
 ) -> Path:
-    """Find the folder that a config's ``data:`` names: ``mini``, ``imported`` (the only import),
-    ``imported:<version>``, or the path of a folder, which ``check`` judges.
+    """Find the folder that a config's ``data:`` names: ``mini``, ``imported`` (if there is one
+    import), ``imported:<version>``, or the path of a folder, on which ``check`` is called.
 
-    ``get_data`` says how to get data. Raises `UserError`."""
+    ``get_data`` describes, for errors, how to get data. Raises `UserError`."""
     if name == "mini":
         return mini
     if place := imported(name, benchmark, get_data):
@@ -54,8 +54,8 @@ def locate(
 
 
 def folder_of(name: str, words: Sequence[str], get_data: str) -> Path:
-    """Return ``name`` as the path of a folder. Raises `UserError`: ``data:`` names neither a folder
-    nor one of ``words``, the last of which is "imported"."""
+    """Return ``name`` as the path of a folder. Raises `UserError`: it is not a folder. The error
+    suggests ``words``, other valid names; the last word is "imported"."""
     folder = path_of(name, "data")
     if not name or not folder.is_dir():
         raise UserError(
@@ -67,9 +67,9 @@ def folder_of(name: str, words: Sequence[str], get_data: str) -> Path:
 
 
 def imported(name: str, benchmark: str, get_data: str) -> Path | None:
-    """Return the folder of the import ``name``, None if it names something else.
+    """Return the folder of the import ``name``; None if ``name`` does not name an import.
 
-    Raises `UserError` without an import, without that version, or for several without a version."""
+    Raises `UserError`: no such import exists, or several exist and ``name`` has no version."""
     kind, _, version = name.partition(":")
     if kind != "imported":
         return None
@@ -87,7 +87,7 @@ def imported(name: str, benchmark: str, get_data: str) -> Path | None:
 
 
 def pinned(data: str, folder: Path) -> str:
-    """Return the option that finds ``folder`` again from anywhere: ``data`` itself if mini."""
+    """Return a value of ``data:`` that names ``folder`` in any working directory."""
     if data.partition(":")[0] == "imported":
         return f"imported:{folder.name}"
     return data if data == "mini" else str(folder.absolute())
@@ -99,7 +99,7 @@ def imports_folder(benchmark: str, cache: Path | None = None) -> Path:
 
 
 def not_writable(cache: Path, error: OSError) -> UserError:
-    """Return the error of a cache folder that cannot be written."""
+    """Return the error for a cache folder that cannot be written."""
     return UserError(
         f"cannot be written ({error.strerror})",
         where=str(cache),
@@ -116,11 +116,11 @@ def keep(
     say: Callable[[str], object],
     **facts: Any,
 ) -> Path:
-    """Keep ``files`` as a version in the cache, and say so; returns the version's folder.
+    """Store ``files`` as a version in the cache, report it to ``say``, and return its folder.
 
-    ``manifest.json`` beside them holds ``facts``, the hashes and the version, which is the first
-    twelve digits of `files_hash`. The same content again changes nothing. ``counted`` says how much
-    it is. Raises `UserError`, leaving nothing behind.
+    The version is the first twelve digits of `files_hash`. The folder also gets a ``manifest.json``
+    with ``facts``, the hashes and the version. If the version exists, nothing changes. ``counted``
+    describes the amount of data. Raises `UserError`; then nothing is stored.
     """
     home, content = imports_folder(benchmark, cache), files_hash(files)
     target = home / content[:12]
@@ -154,24 +154,24 @@ def manifest_value(folder: Path, key: str) -> Any:
 
 
 def data_hash(entries: Iterable[Entry]) -> str:
-    """Compute the SHA-256 (hex) of the entries' contents, gold included, in any order."""
+    """Compute the SHA-256 (hex) of entries with gold answers. Their order does not matter."""
     return digest(sorted(entry.content_hash() for entry in entries))
 
 
 def files_hash(files: Files) -> str:
-    """Compute the SHA-256 (hex) of names and contents of files."""
+    """Compute the SHA-256 (hex) of the names and contents of files."""
     return digest(sorted(_sha256s(files).items()))
 
 
 def rows_by_id(raw: bytes, path: str | Path) -> Rows:
-    """Read the rows of a JSON-lines file ``path``. Each has a text as id, used once.
+    """Read the rows of a JSON-lines file, of which ``raw`` is the content. Ids must be unique.
 
     Raises `UserError` naming the line."""
     rows: Rows = {}
     for where, row in json_lines(raw, path):
         row_id = row.pop("id", None)
         if not isinstance(row_id, str) or not row_id:
-            raise UserError('"id" is missing or not a text', where=where)
+            raise UserError('"id" is missing or not a string', where=where)
         if row_id in rows:
             raise UserError(f"id {row_id!r} is already used in {rows[row_id][0]}", where=where)
         rows[row_id] = (where, row)
@@ -196,13 +196,13 @@ def check_joined(
 
 
 class Part(BaseModel):
-    """An object of upstream's files; further keys are ignored."""
+    """Base class for objects in upstream's files. Unknown keys are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
 def shaped(model: type[_Model], tree: Any, where: str | Path, fix: str = "") -> _Model:
-    """Return ``tree`` as an object of ``model``. Raises `UserError` naming the wrong key."""
+    """Validate ``tree`` as a ``model`` object. Raises `UserError` naming the invalid key."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:
@@ -210,22 +210,21 @@ def shaped(model: type[_Model], tree: Any, where: str | Path, fix: str = "") -> 
 
 
 def first_problem(error: ValidationError) -> str:
-    """Return the key at which an object is wrong, and how."""
+    """Return the first invalid key of an object, and the problem."""
     first = error.errors(include_input=False, include_url=False)[0]
     what = "is no object" if first["type"] == "model_type" else str(first["msg"]).lower()
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), what)))
 
 
 def is_texts(value: Any) -> bool:
-    """Tell whether ``value`` is a list of texts."""
+    """Tell whether ``value`` is a list of strings."""
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
     """Return the bytes of a text file, without a byte order mark.
 
-    Raises `UserError` when the file is missing, not a plain file, too large, or in UTF-16.
-    """
+    Raises `UserError`: the file is missing, not a plain file, too large, or marked as UTF-16."""
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):
@@ -242,9 +241,9 @@ def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
 
 
 def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
-    """Read the bytes of ``root/relative``; nothing below ``root`` may be a symbolic link.
+    """Read the bytes of ``root/relative``. No part of ``relative`` may be a symbolic link.
 
-    A checkout from elsewhere could otherwise pull any file of this machine into the cache.
+    Otherwise a downloaded checkout could copy any file of this machine into the cache.
     """
     path = root
     for part in relative.split("/"):
@@ -257,7 +256,7 @@ def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) 
 
 
 def json_value(raw: bytes, where: str | Path, fix: str = "") -> Any:
-    """Parse all of a file or line ``where`` as one JSON value. Raises `UserError`."""
+    """Parse ``raw``, the content of a file or line, as one JSON value. Raises `UserError`."""
     try:
         # Models emit lone surrogates, and some writers do not escape them.
         return json.loads(raw.decode("utf-8", "surrogatepass"), object_pairs_hook=_unique)
@@ -269,7 +268,7 @@ def json_value(raw: bytes, where: str | Path, fix: str = "") -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object. Raises `ValueError` if a key appears twice: one value would be lost."""
+    """Build an object. Raises `ValueError` if a key appears twice, since a value would be lost."""
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
@@ -278,16 +277,17 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def json_lines(lines: bytes | Iterable[bytes], path: str | Path) -> Iterator[tuple[str, Row]]:
-    """Yield (file:line, object) of each line of ``path``. Blank lines may stand at the end only."""
+    """Yield (``file:line``, object) for each line of ``path``. Raises `UserError`, also for a blank
+    line that is not at the end."""
     if isinstance(lines, bytes):
         if not lines.strip():
             raise UserError("is empty", where=str(path))
-        # bytes are split at \n: str.splitlines would also cut at U+2028 inside a text
+        # Split bytes at \n: str.splitlines would also split at U+2028 inside a string.
         lines = lines.split(b"\n")
     blank = ""
     for number, line in enumerate(lines, start=1):
         where, fix = f"{path}:{number}", "write one JSON object per line"
-        # files that were joined have a mark in the middle
+        # Concatenated files can have a byte order mark in the middle.
         line = without_bom(line, where)
         if not line.strip():
             blank = blank or where
@@ -314,7 +314,7 @@ def python_source(root: Path, relative: str, fix: str = "") -> ast.Module:
 
 
 def assigned_text(tree: ast.Module, name: str) -> str | None:
-    """Return the text that a module assigns to ``name`` as a constant, or None."""
+    """Return the constant string that a module assigns to ``name``, or None."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             named = any(isinstance(to, ast.Name) and to.id == name for to in node.targets)
@@ -324,18 +324,18 @@ def assigned_text(tree: ast.Module, name: str) -> str | None:
 
 
 def python_tree(raw: bytes) -> ast.Module:
-    """Parse Python source that is not ours. Raises ValueError with one line."""
+    """Parse untrusted Python source. Raises `ValueError` with a message of one line."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its odd escapes are not our user's business
+            warnings.simplefilter("ignore")  # users cannot fix invalid escapes in this source
             return ast.parse(raw.decode("utf-8"))
-    # what hostile source makes ast raise, besides plain syntax errors
+    # ast raises these for hostile source, in addition to syntax errors.
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise ValueError(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
 
 
 def _land(files: Files, manifest: Mapping[str, Any], target: Path) -> bool:
-    """Write a version; False when another process was first."""
+    """Write a version. Return False if another process has written it first."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".import-", dir=target.parent) as scratch:
         folder = Path(scratch) / target.name

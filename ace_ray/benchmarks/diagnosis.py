@@ -1,15 +1,14 @@
-"""Find what hides the ability of a model in the rows of a run.
+"""Find reasons, other than wrong answers, for low scores in the rows of a run.
 
-A model that writes its calls in another format than was asked for, or than the run's tool parser
-reads, is wrong everywhere. So the readers of `ace_ray.parsing.known` search the answers of a row
-again in which the run read no call (`second_reading`). Calls that they find never count for a
-verdict.
+If a model writes calls in a format that the run's tool parser does not read, every answer is wrong.
+So `second_reading` searches the answers in which the run found no call, with the readers of
+`ace_ray.parsing.known`. Calls that these readers find do not change verdicts.
 
-`Diagnosis` counts three things over the rows of one benchmark: answers that hold calls which the
-run did not read, answers that were cut (``finish_reason`` is ``length``), and reasoning that never
-ended. One of them is a finding if it holds for at least `MIN_ROWS` rows and `MIN_SHARE` of the
-scored rows, or `MIN_CATEGORY_SHARE` of the scored rows of a category. Accuracies are plain means
-over rows, not the aggregates of the benchmark.
+`Diagnosis` counts three kinds of rows of one benchmark: rows with unread calls, rows whose answer
+was cut off (``finish_reason`` is ``length``), and rows whose reasoning never ended. A kind is a
+finding if it has at least `MIN_ROWS` rows and `MIN_SHARE` of the scored rows. Within one category,
+the minimum share is `MIN_CATEGORY_SHARE`. Accuracies are plain means over rows, not the benchmark's
+aggregates.
 """
 
 from __future__ import annotations
@@ -23,16 +22,15 @@ from ace_ray.benchmarks.results import ResultRow, SecondReading, Where
 from ace_ray.parsing.known import known_calls
 from ace_ray.types import Entry, Episode
 
-# For each answer in which no call was read, the texts that may hold one (`texts_of`).
+# The texts that may contain a call (`texts_of`), for each answer in which no call was found.
 Answers = Sequence[Sequence[str]]
 _END_OF_REASONING = "</think>"
 
 
 def second_reading(benchmark: Any, entry: Entry, episode: Episode) -> SecondReading | None:
-    """Return what the readers find in an episode's answers without calls; None for nothing.
+    """Search an episode's answers without calls (`Benchmark.unread`) for calls in known formats.
 
-    ``benchmark`` is a `Benchmark`, whose ``unread`` gives these answers.
-    """
+    ``benchmark`` is a `Benchmark`. Returns None if no calls are found."""
     answers = benchmark.unread(entry, episode)
     where: Where = "answer"
     readers = _readers(answers)
@@ -46,16 +44,16 @@ def second_reading(benchmark: Any, entry: Entry, episode: Episode) -> SecondRead
 
 
 def _readers(answers: Answers) -> list[str]:
-    """Return for each answer that holds calls the reader that finds them."""
+    """Return the name of the reader that finds calls, for each answer with calls."""
     found = (next(filter(None, map(known_calls, texts)), None) for texts in answers)
     return [calls.reader for calls in found if calls is not None]
 
 
 def texts_of(message: Mapping[str, Any]) -> list[str]:
-    """Return the texts that an assistant's stored message may hold calls in.
+    """Return the texts of an assistant's stored message that may contain calls.
 
-    These are the answer, what stands beside calls, and what the model wrote before anything was
-    taken out of it, without its reasoning."""
+    These are the answer, the content outside the parsed calls, and the raw output without its
+    reasoning."""
     texts = [message.get("text"), message.get("content")]
     if isinstance(raw := message.get("raw"), str):
         _, ended, rest = raw.rpartition(_END_OF_REASONING)
@@ -68,7 +66,7 @@ def texts_of(message: Mapping[str, Any]) -> list[str]:
 
 
 def answer_texts(episode: Episode, *first: str) -> list[str]:
-    """Return the texts of an episode with a single answer, ``first`` before those in messages."""
+    """Return ``first``, and then the texts of the last message of an episode with one answer."""
     last = episode.messages[-1] if episode.messages else {}
     stored = texts_of(last) if last.get("role") == "assistant" else []
     return list(dict.fromkeys([*(text for text in first if text), *stored]))
@@ -76,7 +74,7 @@ def answer_texts(episode: Episode, *first: str) -> list[str]:
 
 MIN_ROWS = 5
 MIN_SHARE = 0.05
-# Larger, since there are many categories: one of them often has 5 %.
+# Larger than `MIN_SHARE`: among many categories, one often has 5 % by chance.
 MIN_CATEGORY_SHARE = 0.1
 _NAMED_CATEGORIES = 3
 
@@ -115,7 +113,7 @@ def _percent(share: float | None) -> str:
 class _Tally:
     rows: int = 0
     sums: dict[str, float] = field(default_factory=dict)
-    """By rule set, the sum of the rows' scores."""
+    """Sum of the rows' scores, by rule set."""
     categories: Counter[str] = field(default_factory=Counter)
 
     def add(self, category: str, scores: Mapping[str, float]) -> None:
@@ -126,7 +124,7 @@ class _Tally:
 
 
 class Diagnosis:
-    """Counts rows of one benchmark; keeps no row."""
+    """Counters over the rows of one benchmark. The rows are not kept."""
 
     def __init__(self) -> None:
         self._all = _Tally()
@@ -138,7 +136,7 @@ class Diagnosis:
         }
 
     def through(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
-        """Count each of ``rows`` as it passes."""
+        """Count and yield each of ``rows``."""
         for row in rows:
             self.add(row)
             yield row
@@ -157,11 +155,11 @@ class Diagnosis:
             self._kinds["reasoning_never_ended"].add(row.category, scores)
 
     def findings(self) -> list[dict[str, Any]]:
-        """Return the findings, unread calls first: JSON values, see docs/results.md.
+        """Return the findings as JSON values, unread calls first (docs/results.md).
 
-        ``rows`` of ``of`` scored rows have it. ``accuracy`` counts all scored rows by rule set,
-        ``others`` the rows without it. ``categories`` name the categories with many of the rows, if
-        the benchmark as a whole has few. ``text`` says it in a few sentences."""
+        A finding concerns ``rows`` of the ``of`` scored rows. ``accuracy`` is the accuracy of all
+        scored rows by rule set, ``others`` the accuracy of other rows. ``categories`` lists the
+        categories with many such rows, if the benchmark has few. ``text`` describes the finding."""
         every = self._all
         accuracy = {rules: total / every.rows for rules, total in every.sums.items()}
         findings = []
@@ -189,7 +187,8 @@ class Diagnosis:
         return findings
 
     def _of_categories(self, tally: _Tally) -> dict[str, dict[str, int]]:
-        """Return those that hold many rows, most first; none where the benchmark itself does."""
+        """Return the categories with many rows of ``tally``, most rows first. Return none if the
+        benchmark as a whole has many."""
         if _are_many(tally.rows, self._all.rows, MIN_SHARE):
             return {}
         return {

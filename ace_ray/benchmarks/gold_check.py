@@ -1,4 +1,4 @@
-"""``ace-ray data check``: does every gold answer pass the checks, and no mangled one?"""
+"""Run ``ace-ray data check``: all gold answers must be valid, and all mangled ones invalid."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ class Gold:
 
     Attributes:
         right: an episode with the gold answer.
-        mangled: an episode that lacks a part of it.
-        may_fail: the published answer contradicts itself, so that it need not pass.
-        mangled_may_pass: the entry may ask for nothing, so that a mangled answer may pass.
-        required: rule sets that have to be right; empty: all. The others are counted.
+        mangled: an episode with the gold answer in which a part is missing.
+        may_fail: whether the gold answer need not be valid, because it contradicts itself.
+        mangled_may_pass: whether the mangled answer may be valid, because the entry may not require
+            any call.
+        required: rule sets to check; empty: all. Verdicts under other rule sets are only counted.
     """
 
     right: Episode
@@ -37,8 +38,7 @@ def check_gold(benchmark: Any, say: Callable[[str], object]) -> bool:
     A surprise is a gold answer that fails or a mangled one that passes, unless its `Gold` allows
     it. ``say`` receives a line for each category, lines for the first surprises, and the totals.
 
-    Return whether there is no surprise. Raises what `Benchmark.dataset` raises.
-    """
+    Return whether there is no surprise. Raises what `Benchmark.dataset` raises."""
     counts: dict[str, Counter[str]] = {}
     surprises: list[str] = []
     for entry in benchmark.dataset():

@@ -1,4 +1,4 @@
-"""The headline of a run and the scores beside it, the same wherever they are shown."""
+"""Compute the headline and the other scores of a run, for every place that shows them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.results import Score
 
-# Categories that a line names before it counts the rest.
+# Maximum number of categories that a line names. The others are only counted.
 FEW = 2
 
 
 def scores_of(
     benchmark: type[Benchmark], summary: Mapping[str, Any], *, headline: bool, partial: bool = False
 ) -> dict[str, list[Score]]:
-    """Return the scores of the benchmark's part of a summary, by rule set.
+    """Return the scores by rule set, computed from the benchmark's part of a summary.
 
-    Estimates are left out unless ``headline``: too many rows lack a verdict. With ``partial`` all
-    estimates are partial: the run evaluated named entries only.
-    """
+    If ``headline`` is false, too many rows lack a verdict, and scores have no estimates. If
+    ``partial`` is true, the run evaluated only named entries, and all estimates are partial."""
     found = {}
     for rules in benchmark.rule_sets:
         with own_code(benchmark, "scores"):
@@ -40,14 +39,14 @@ def scores_of(
 def with_scores(
     benchmark: type[Benchmark], summary: Mapping[str, Any], *, headline: bool, partial: bool = False
 ) -> dict[str, Any]:
-    """Return the benchmark's part of a summary with its ``scores`` (docs/results.md)."""
+    """Add ``scores`` to the benchmark's part of a summary (docs/results.md)."""
     found = scores_of(benchmark, summary, headline=headline, partial=partial)
     return {**summary, "scores": {r: [one.as_json() for one in s] for r, s in found.items()}}
 
 
 def titles(scores: Sequence[Score]) -> list[str]:
-    """Return the titles of columns of ``scores``. The headline, and scores with another formula,
-    have the name of their formula."""
+    """Return a column title for each score. The titles of the headline, and of scores with another
+    formula than the headline, include the formula."""
     return [
         f"{one.name} ({one.formula})" if not i or one.formula != scores[0].formula else one.name
         for i, one in enumerate(scores)
@@ -55,7 +54,8 @@ def titles(scores: Sequence[Score]) -> list[str]:
 
 
 def partial_notes(scores: Sequence[Score]) -> list[str]:
-    """Return a line per partial score on the categories that it lacks, each category once."""
+    """Return a line for each partial score with the categories that it lacks. A score is left out
+    if earlier lines name all its categories."""
     notes: list[str] = []
     told: set[str] = set()
     for title, one in zip(titles(scores), scores, strict=True):
@@ -66,7 +66,7 @@ def partial_notes(scores: Sequence[Score]) -> list[str]:
 
 
 def few(names: Iterable[str], most: int = FEW) -> str:
-    """Return the first names, and how many more there are."""
+    """Join the first ``most`` names, followed by the number of the others."""
     names = list(names)
     if len(names) <= most + 1:
         return ", ".join(names)

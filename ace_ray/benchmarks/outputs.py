@@ -1,7 +1,7 @@
-"""Outputs that were made elsewhere, as the episodes that a run would have stored.
+"""Read external outputs, and convert them to the episodes that a run would have stored.
 
-All formats share JSON lines, the keys that name an entry, and the errors. Lines are read one by
-one; only a digest of their keys is kept. Nothing of an output is executed.
+All formats use this module for JSON lines, for the keys of entries, and for errors. Lines are read
+one at a time, and only a digest of their keys is kept. Outputs are never executed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ MAX_LINE_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One output made elsewhere, as the episode that a run would have stored, and the entry it
-    answers. ``sample`` keeps its JSON type: 0 is not "0"; 0 where the format has none."""
+    """An external output: its entry, and the episode that a run would have stored.
+
+    ``sample`` keeps its JSON type, so 0 is not "0". It is 0 if the format has no samples."""
 
     entry: Entry
     sample: int | str
@@ -34,8 +35,8 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """One output without a verdict, and the reason. ``where`` names its place in the input.
-    ``entry`` is None if the output cannot have a row of its own."""
+    """An output that gets no verdict, and the reason. ``where`` is its place in the input.
+    ``entry`` is None if no row can be stored for the output."""
 
     where: str
     reason: str
@@ -45,12 +46,12 @@ class Unscored:
 
 # The place of an output (``file:line``), and the output.
 Placed = tuple[str, Output]
-# Makes an episode from an entry, a row that answers it and the row's place; raises `UserError`.
+# Builds an episode from an entry, the row that answers it, and the row's place. Raises `UserError`.
 ToEpisode = Callable[[Entry, Row, str], Episode]
 
 
 class Entries:
-    """The entries that outputs may answer, loaded one category at a time as they are asked for."""
+    """The entries that outputs may answer. Each category is loaded at its first use."""
 
     def __init__(
         self,
@@ -61,19 +62,19 @@ class Entries:
         load_others: Callable[[str, str], Iterable[Entry]] = lambda *_: (),
         searched: Sequence[str] | None = None,
     ) -> None:
-        """``load`` takes a language and a category; it may raise `UserError`. ``load_others`` gives
-        further entries of a category, which are declared only if an output answers them.
-        ``searched`` are the categories that are searched for a row without one, by default all."""
+        """``load`` takes a language and a category, and may raise `UserError`. ``load_others``
+        returns further entries of a category, which are declared only if an output answers them.
+        Rows without a category are searched in the categories ``searched``, by default all."""
         self.languages, self.categories = languages, categories
         self._searched = categories if searched is None else searched
         self._load, self._load_others = load, load_others
-        # Remark about outputs, for people -> how many outputs it is about.
+        # Remarks to print, and the number of outputs that each concerns.
         self.remarks: Counter[str] = Counter()
         self._loaded: dict[tuple[str, str], dict[str, Entry]] = {}
 
     @classmethod
     def among(cls, entries: Iterable[Entry]) -> Entries:
-        """Offer these entries and no others."""
+        """Return an `Entries` with exactly these entries."""
         groups: dict[tuple[str, str], list[Entry]] = {}
         for entry in entries:
             groups.setdefault((entry.language, entry.category), []).append(entry)
@@ -84,7 +85,7 @@ class Entries:
         )
 
     def of(self, language: str, category: str) -> Mapping[str, Entry]:
-        """Return the entries by id. Raises `UserError` if the data lacks the category."""
+        """Return a category's entries by id. Raises `UserError`: the data lacks the category."""
         key = (language, category)
         if key not in self._loaded:
             self._loaded[key] = {entry.id: entry for entry in self._load(language, category)}
@@ -100,9 +101,9 @@ class Entries:
         return own.get(entry_id)
 
     def find(self, entry_id: str, where: str, *, language: str = "", category: str = "") -> Entry:
-        """Return the entry with this id; language and category may stay open if the id is unique.
+        """Return the entry with this id. Language and category may be empty if the id is unique.
 
-        Raises `UserError` naming ``where``, with the nearest known id."""
+        Raises `UserError` naming ``where`` and the most similar known id."""
         if not language and len(self.languages) == 1:
             language = self.languages[0]
         if language:
@@ -127,7 +128,7 @@ class Entries:
         return entries[0]
 
     def answered_by(self, row: Row, where: str) -> Entry:
-        """Return the entry that a row names by ``id``, ``language`` and ``category``."""
+        """Return the entry of ``row``, by its keys ``id``, ``language`` and ``category``."""
         keys = {key: text_of(row, key, where) for key in ("language", "category") if key in row}
         return self.find(text_of(row, "id", where), where, **keys)
 
@@ -139,12 +140,11 @@ def _group(entry: Entry) -> str:
 def read_json_lines(
     path: Path, entries: Entries, episode: ToEpisode | None = None
 ) -> Iterator[Placed]:
-    """Yield the outputs of a JSON-lines file, in order: ``{"id", "output"}`` on each line, further
-    ``category`` and ``language`` if the id alone does not name the entry, and ``sample``.
+    """Yield the outputs of a JSON-lines file in order, with their places.
 
-    Raises `UserError` naming file and line for a line that is not a JSON object, a key that is
-    missing or of a wrong type, an unknown language, category or id. ``episode`` makes the episode
-    of a row; `episode_of_text` by default."""
+    Each line is an object with ``id`` and ``output``, and optionally ``sample``. It also needs
+    ``category`` and ``language`` if the id is not unique. ``episode`` builds the episode of a row,
+    by default `episode_of_text`. Raises `UserError` naming file and line."""
     made = episode or episode_of_text
     for where, row in read_rows(path):
         entry = entries.answered_by(row, where)
@@ -152,15 +152,15 @@ def read_json_lines(
 
 
 def episode_of_text(entry: Entry, row: Row, where: str) -> Episode:
-    """Make the episode of a single answer in words: ``output``, a text or null for no answer."""
+    """Build an episode with one answer: the row's ``output``, a string, or null for no answer."""
     text = value_of(row, "output", where)
     if text is not None and not isinstance(text, str):
-        raise UserError(f"the output is {shown(text)}, not a text or null", where=where)
+        raise UserError(f"the output is {shown(text)}, not a string or null", where=where)
     return single_answer(text or "")
 
 
 def single_answer(text: str) -> Episode:
-    """Make an episode of which only the answer is known."""
+    """Build an episode that contains only the answer ``text``."""
     answer = {"role": "assistant", "content": text}
     return Episode(messages=[answer], output=text, model_calls=1)
 
@@ -168,7 +168,7 @@ def single_answer(text: str) -> Episode:
 def each_once(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
     """Yield the outputs of ``placed``.
 
-    Raises `UserError` for an entry and sample that come twice, and without any output."""
+    Raises `UserError`: an entry and sample appear twice, or there is no output."""
     seen: set[bytes] = set()
     for where, output in placed:
         entry, sample = output.entry, output.sample
@@ -182,13 +182,13 @@ def each_once(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
         seen.add(digest)
         yield output
     if not seen:
-        raise UserError("holds no outputs", where=str(path))
+        raise UserError("contains no outputs", where=str(path))
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """Yield (``file:line``, object) of each line. Blank lines may stand at the end only.
+    """Yield (``file:line``, object) for each line of a file. Blank lines are allowed at the end.
 
-    Raises `UserError`, also for a path that is not a plain file."""
+    Raises `UserError`, also if ``path`` is not a plain file."""
     try:
         if path.exists() and not path.is_file():
             raise UserError("is not a plain file", where=str(path))
@@ -209,7 +209,7 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
 def sample_of(row: Row, where: str) -> int | str:
     sample = row.get("sample", 0)
     if type(sample) not in (int, str):
-        what = f'"sample" is {shown(sample)}, not an integer or a text'
+        what = f'"sample" is {shown(sample)}, not an integer or a string'
         raise UserError(what, where=where)
     checked: int | str = sample
     return checked
@@ -224,12 +224,12 @@ def value_of(row: Row, key: str, where: str) -> Any:
 def text_of(row: Row, key: str, where: str) -> str:
     value = value_of(row, key, where)
     if not isinstance(value, str):
-        raise UserError(f'"{key}" is {shown(value)}, not a text', where=where)
+        raise UserError(f'"{key}" is {shown(value)}, not a string', where=where)
     return value
 
 
 def require_known(kind: str, name: str, known: Collection[str], where: str) -> None:
-    """Raise `UserError` with the nearest known name if ``name`` is not known."""
+    """Raise `UserError` with the most similar known name if ``name`` is not known."""
     if name in known:
         return
     near = closest_of(name, known, 0.0)
@@ -238,7 +238,7 @@ def require_known(kind: str, name: str, known: Collection[str], where: str) -> N
 
 
 def shown(value: Any) -> str:
-    """Return a value for a message: ASCII, and cut."""
+    """Return ``value`` as ASCII text for a message, shortened to 80 characters."""
     try:
         text = ascii(value)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Benchmarks by name: built-in ones, ones of installed packages, and classes in local files."""
+"""Find benchmarks by name: built-in, in an installed package, or a class in a local file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ace_ray.config.suggestions import closest_of
 from ace_ray.errors import UserError
 from ace_ray.util.local_files import path_of
 
-# The entry-point group; a point leads to a subclass of `Benchmark`.
+# The entry-point group. Each entry point names a subclass of `Benchmark`.
 GROUP = "ace_ray.benchmarks"
-# A checkout shipped with `ray job submit --working-dir` has no installed metadata.
+# Not entry points: a checkout sent by `ray job submit --working-dir` has no installed metadata.
 BUILT_IN = {
     "acebench": "ace_ray.benchmarks.acebench.benchmark:ACEBench",
     "bfcl": "ace_ray.benchmarks.bfcl.benchmark:BFCL",
@@ -54,9 +54,9 @@ def make_benchmark(name: str, options: Mapping[str, Any]) -> Benchmark:
 
 
 def benchmark_class(name: str) -> type[Benchmark]:
-    """Return the class that ``name`` names. A name ``./file.py:Class`` runs that file.
+    """Return the class of the benchmark ``name``. For ``./file.py:Class``, the file is executed.
 
-    Raises `UserError`: an unknown name, a file that does not import, a class that lacks something.
+    Raises `UserError`: an unknown name, a file that cannot be imported, or an incomplete class.
     """
     offered = _offered()
     if local := _LOCAL.fullmatch(name):
@@ -91,15 +91,15 @@ def benchmark_class(name: str) -> type[Benchmark]:
 
 
 def known_class(name: str) -> type[Benchmark] | None:
-    """Return the class of an installed benchmark; None for any other. Runs no local file."""
+    """Return the class of an installed benchmark, or None. Does not execute a local file."""
     return benchmark_class(name) if name in _offered() else None
 
 
 def recorded_class(
     name: str, rule_sets: tuple[str, ...], groups: Mapping[str, Sequence[str]]
 ) -> type[Benchmark]:
-    """Return the class of an installed benchmark with these rule sets, else a class with the
-    defaults of `Benchmark`, for members that need no data. Runs no local file."""
+    """Return the class of the installed benchmark ``name`` if it has these rule sets. Otherwise
+    return a class with the defaults of `Benchmark`. Does not execute a local file."""
     known = known_class(name)
     if known is not None and known.rule_sets == rule_sets:
         return known
@@ -125,7 +125,7 @@ def local_parts(name: str) -> tuple[Path, str]:
 
 
 def code_hash(benchmark: type[Benchmark]) -> str:
-    """Return the SHA-256 (hex) of the local file that holds a class; "" for an installed one."""
+    """Return the SHA-256 (hex) of the local file of a class, or "" for an installed benchmark."""
     _, prefix, sha256 = benchmark.__module__.partition(MODULE)
     return sha256 if prefix else ""
 
@@ -144,7 +144,7 @@ def _from_file(path: str, attribute: str, name: str) -> Any:
             where="benchmarks",
             fix="name an existing file, ./FILE.py:CLASS",
         ) from error
-    # By content: an edited file is another module, and one that was read is not run again.
+    # The name contains the hash, so an edited file is a new module. A known file is not run again.
     module_name = MODULE + hashlib.sha256(content).hexdigest()
     module = sys.modules.get(module_name)
     if module is None:
@@ -171,7 +171,7 @@ def _checked(cls: Any, name: str) -> type[Benchmark]:
     """Return ``cls`` if it is a complete benchmark class. Raises `UserError`."""
     fix = "see docs/adding-a-benchmark.md"
     if not isinstance(cls, type) or not issubclass(cls, Benchmark):
-        raise UserError(f"{name} is no subclass of Benchmark", where="benchmarks", fix=fix)
+        raise UserError(f"{name} is not a subclass of Benchmark", where="benchmarks", fix=fix)
     if lacking := sorted(cls.__abstractmethods__):
         raise UserError(f"{name} lacks {' and '.join(lacking)}", where="benchmarks", fix=fix)
     if not isinstance(cls.name, str) or not _NAME.fullmatch(cls.name):
@@ -186,7 +186,7 @@ def _checked(cls: Any, name: str) -> type[Benchmark]:
 
 
 def _wrong_shape(cls: type[Benchmark]) -> str:
-    """Say which member of a class has the wrong shape; "" for none."""
+    """Describe the first member of a class that has a wrong type or value; "" if there is none."""
     rules: Any = cls.rule_sets
     if (
         not isinstance(rules, tuple)
@@ -200,7 +200,7 @@ def _wrong_shape(cls: type[Benchmark]) -> str:
     if taken := sorted({*rules} & _TAKEN):
         return f"a rule set cannot be called {taken[0]!r}: files have a key of that name"
     if not isinstance(cls.Options, type) or not issubclass(cls.Options, Section):
-        return "Options is no subclass of ace_ray.config.schema.Section"
+        return "Options is not a subclass of ace_ray.config.schema.Section"
     if taken := sorted(cls.Options.model_fields.keys() & SECTION_KEYS):
         return f"Options has a key {taken[0]!r}, which the section of every benchmark has"
     groups: Any = cls.groups
@@ -211,13 +211,13 @@ def _wrong_shape(cls: type[Benchmark]) -> str:
         and all(isinstance(member, str) for member in members)
         for group, members in groups.items()
     ):
-        return "groups is no mapping of names to lists of categories"
+        return "groups is not a mapping of names to lists of categories"
     if ALL_ROWS in groups:
         return f"a group cannot be called {ALL_ROWS!r}: that is all rows"
     for member, awaited in (("entries", False), ("check", False), ("run", True)):
         code = getattr(cls, member)
         if not callable(code) or iscoroutinefunction(code) != awaited:
-            return f"{member} is no method, {'async def' if awaited else 'def'} {member}(self, ...)"
+            return f"{member} must be {'async def' if awaited else 'def'} {member}(self, ...)"
     return ""
 
 

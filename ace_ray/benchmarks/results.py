@@ -1,7 +1,7 @@
-"""Records of results: rows as summaries see them, estimates, scores, tables, figures, a run.
+"""Records of results: rows, estimates, scores, tables, figures, reported runs.
 
-Nothing here needs a benchmark's data: rows hold the verdicts. `ace_ray.reports` reads runs, prints
-and draws; the benchmarks compute the numbers (`ace_ray.benchmarks.base.Benchmark`).
+They do not need a benchmark's data, since rows contain the verdicts. Benchmarks compute the numbers
+(`ace_ray.benchmarks.base.Benchmark`). `ace_ray.reports` reads runs and shows the numbers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ _MOST_ANSWERS = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class SecondReading:
-    """The reader that finds calls in most of a row's answers, where they are (in the answer, or in
-    reasoning that never ended), and the number of answers that hold calls."""
+    """Calls that the run did not read (`ace_ray.benchmarks.diagnosis`). ``reader`` found most of
+    them. ``where`` is "answer", or "reasoning" if the reasoning never ended. ``answers`` is the
+    number of the row's answers with such calls."""
 
     reader: str
     where: Where
@@ -31,22 +32,22 @@ class SecondReading:
 
     @classmethod
     def of_json(cls, value: Any) -> SecondReading:
-        """Read what `as_json` gave. Raises `ValueError`."""
+        """Build the object from the parsed value of `as_json`. Raises `ValueError`."""
         if not isinstance(value, dict):
-            raise ValueError("is no object")
+            raise ValueError("is not an object")
         reader, where, answers = (value.get(key) for key in ("reader", "where", "answers"))
         if not isinstance(reader, str) or not 0 < len(reader) <= 40 or not reader.isidentifier():
-            raise ValueError("names no reader")
+            raise ValueError("has an invalid reader")
         if where not in ("answer", "reasoning"):
-            raise ValueError("names no place")
+            raise ValueError("has an invalid place")
         if type(answers) is not int or not 0 < answers <= _MOST_ANSWERS:
-            raise ValueError("counts no answers")
+            raise ValueError("has an invalid number of answers")
         return cls(reader, where, answers)
 
 
 @dataclass(slots=True, repr=False)
 class ResultRow:
-    """The fields of a stored row that summaries read: keys, status, verdicts by rule set, usage."""
+    """The fields of a stored row that a summary needs: keys, status, verdicts, usage."""
 
     row_id: str
     benchmark: str
@@ -57,20 +58,20 @@ class ResultRow:
     sample: int
     status: str
     repeat: int = 0
-    """1 for a row that was generated again to measure how two identical runs differ."""
+    """1 for a row that was generated again, to measure how much two identical runs differ."""
     error_class: str | None = None
     error: str | None = None
-    """The reason why the row has no verdict."""
+    """Reason why the row has no verdict."""
     prompt_tokens: int | None = 0
     completion_tokens: int | None = 0
-    """None where an endpoint did not report it."""
+    """Token counts are None if an endpoint did not report them."""
     model_calls: int = 0
     generation_s: float = 0.0
     duration_s: float = 0.0
     reasoning_truncated: bool = False
     finish_reason: str = ""
     endpoint: dict[str, Any] | None = None
-    """`ace_ray.storage.rows.endpoint_of`."""
+    """Facts on an endpoint's answers, from `ace_ray.storage.rows.endpoint_of`."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     second_reading: SecondReading | None = None
 
@@ -81,9 +82,9 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A share in 0..1 with its 95 % interval, over ``n`` judged entries or dialogues.
+    """A share in 0..1 with its 95 % interval, computed from ``n`` judged entries or dialogues.
 
-    ``partial``: some of the categories are missing."""
+    ``partial`` is true if categories are missing."""
 
     value: float
     interval: tuple[float, float]
@@ -93,10 +94,10 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A number over a whole run, by the formula of that name.
+    """A score of a run. ``formula`` is the name of its formula.
 
-    ``missing`` are categories of the formula that the run lacks. Then ``estimate`` is partial, the
-    mean of the others, or None."""
+    ``missing`` lists the categories of the formula that the run lacks. If there are any,
+    ``estimate`` is None, or partial: the mean of the other categories."""
 
     name: str
     formula: str
@@ -105,7 +106,7 @@ class Score:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The score's identity among the scores of a benchmark."""
+        """Return a key that is unique among the scores of a benchmark."""
         return self.name, self.formula
 
     @classmethod
@@ -118,7 +119,7 @@ class Score:
         return cls(tree["name"], tree["formula"], estimate, tuple(tree["missing"]))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the score as in ``summary.json`` (docs/results.md)."""
+        """Return the score in the form of ``summary.json`` (docs/results.md)."""
         found = self.estimate
         return {
             "name": self.name,
@@ -134,7 +135,7 @@ class Score:
 def score_of(
     cell: Mapping[str, Any], name: str, formula: str, n: int, missing: Sequence[str]
 ) -> Score:
-    """Make the score of a cell ``{"value", "interval", "partial": {"value", "interval"}}``."""
+    """Build a score from a ``cell`` ``{"value", "interval", "partial": {"value", "interval"}}``."""
     whole = cell if cell["value"] is not None else cell.get("partial")
     estimate = None
     if whole is not None:
@@ -143,13 +144,13 @@ def score_of(
     return Score(name, formula, estimate, tuple(missing))
 
 
-# A cell: text, a count, a share, or None for what the runs do not hold (printed as N/A).
+# A table cell: text, a count, a share, or None for a value that the runs lack (printed as N/A).
 Value = str | int | Estimate | None
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``name`` is the stem of its files; each line has as many cells as ``header``."""
+    """A table. ``name`` is the stem of its file names. Lines have as many cells as ``header``."""
 
     name: str
     title: str
@@ -160,10 +161,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class CategoryResult:
-    """One number of one category of a run, under every rule set.
+    """One measure of one category of a run, under every rule set.
 
-    ``measure`` names the number (``accuracy``, ``process accuracy``). ``declared`` and ``scored``
-    count rows. ``shares`` has every rule set; None if too many rows are not scored.
+    ``measure`` is its name (``accuracy``, ``process accuracy``). ``declared`` and ``scored`` are
+    numbers of rows. ``shares`` has a value for each rule set, None if too few rows are scored.
     """
 
     language: str
@@ -176,7 +177,8 @@ class CategoryResult:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Panel -> series -> (x, share) points, by x: billions of parameters, or a training step."""
+    """A figure. ``panels`` maps panels to series, and series to (x, share) points sorted by x. x is
+    billions of parameters, or a training step (``axis``)."""
 
     name: str
     title: str
@@ -186,7 +188,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """Counterparts of a paper's tables and figures; ``notes`` say what could not be drawn."""
+    """Counterparts of a paper's tables and figures. ``notes`` name figures that are missing."""
 
     tables: Sequence[Table]
     figures: Sequence[Curves]
@@ -195,18 +197,17 @@ class Paper:
 
 @dataclass(frozen=True, slots=True)
 class ReportedRun:
-    """One benchmark of one run.
+    """The results of one benchmark in one run.
 
-    ``label`` is unique in a report, ``model`` the candidate's short name. ``candidate`` holds the
-    model's revision and the way it is served and asked, ``conditions`` everything else that can
-    move a score (both dotted key -> JSON, `ace_ray.benchmarks.conditions`), ``identity`` the
-    benchmark's part of it.
-    ``parameters`` is the model's size where the manifest names one. ``summary`` comes from
-    `Benchmark.statistics`. ``plays`` are the roles of episodes that the candidate plays itself.
-    ``headline`` is false if more rows than allowed lack a verdict, and
-    ``incomplete`` says which rows are missing, "" for none. ``step`` is the training step of a
-    checkpoint. ``limited`` is true when the run declares a part of the entries, and
-    ``partial`` when it evaluated named entries only.
+    ``label`` is unique in a report. ``model`` is the candidate's short name. ``candidate`` has the
+    model's revision and how it is served and prompted. ``conditions`` has everything else that can
+    change a score. Both map dotted keys to JSON (`ace_ray.benchmarks.conditions`). ``identity`` is
+    the benchmark's part of the conditions. ``parameters`` is the model's size, if the manifest has
+    it. ``summary`` comes from `Benchmark.statistics`. ``plays`` lists the roles that the candidate
+    plays itself. ``headline`` is false if more rows than allowed lack a verdict. ``incomplete``
+    describes the missing rows; it is "" if there are none. ``step`` is the training step of a
+    checkpoint. ``limited`` is true if the run declares only a part of the entries, and ``partial``
+    if it evaluated only named entries.
     """
 
     label: str
@@ -225,5 +226,5 @@ class ReportedRun:
 
 
 def own_task(row: ResultRow) -> str:
-    """Return the key of an entry, or dialogue, that shares its task with no other."""
+    """Return the task key of a row if each entry or dialogue is a separate task."""
     return f"{row.language}/{row.category}/{row.group}"

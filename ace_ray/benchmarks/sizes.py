@@ -1,4 +1,4 @@
-"""Size and family of a model, from the manifest or its name, and curves over sizes."""
+"""Find the size and family of a model in the manifest or its name; build curves over sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ace_ray.benchmarks.conditions import comparable_sets
 from ace_ray.benchmarks.results import Curves, Estimate, ReportedRun
 
-# 7B, 1.5b, 135M, 8x7B; not the 5B of 1.5B, nor the A3B of 30B-A3B.
+# Matches 7B, 1.5b, 135M and 8x7B, but not the 5B in 1.5B or the A3B in 30B-A3B.
 _SIZE = re.compile(
     r"(?<![A-Za-z0-9.])(?:(\d{1,3})x)?(\d{1,4}(?:\.\d{1,3})?)([BbMm])(?![A-Za-z0-9])"
 )
@@ -24,9 +24,9 @@ class Size:
 
 
 def size_of(run: ReportedRun) -> Size | None:
-    """Return the manifest's number of parameters, else the size in the model's name, else None.
+    """Return a model's size: from the manifest, else from the model's name, else None.
 
-    None for a checkpoint: all steps of a training have one size."""
+    It is None for a checkpoint, since all checkpoints of a training have the same size."""
     if run.step is not None:
         return None
     if run.parameters is not None:
@@ -41,9 +41,10 @@ def curves_by_size(
     name: str,
     title: str,
 ) -> Curves | None:
-    """Draw a curve per family in each panel (title to a run's figure); None below two known sizes.
+    """Build a figure with one curve per model family in each panel; None below two known sizes.
 
-    Runs that do not compare never share a curve, nor do complete and incomplete ones."""
+    ``panels`` maps the title of a panel to a function that returns a run's value. Runs that are not
+    comparable are on different curves. So are complete and incomplete runs."""
     sized = [
         (run, size.billions, number)
         for run, number in zip(runs, comparable_sets(runs), strict=True)
@@ -64,9 +65,9 @@ def curves_by_size(
 
 
 def parameters_named(name: str) -> int | None:
-    """Return the number of parameters that a model's name or size label states, or None.
+    """Return the number of parameters that a model's name or size label contains, or None.
 
-    A mixture named 8x7B counts 56: its experts share layers, so it is smaller than that."""
+    A mixture named 8x7B counts as 56 billion. It is smaller, since its experts share layers."""
     match = _SIZE.search(name)
     if match is None:
         return None
@@ -75,5 +76,5 @@ def parameters_named(name: str) -> int | None:
 
 
 def without_size(name: str) -> str:
-    """Return the name without its size: models of one family make one curve."""
+    """Return a model's name without its size, which is the name of its family."""
     return re.sub(r"([-_ ])[-_ ]+", r"\1", _SIZE.sub("", name, count=1)).strip("-_ ")

@@ -1,16 +1,16 @@
-"""Default numbers of a benchmark: shares by category, group and language.
+"""Default statistics of a benchmark: accuracies by category, group and language.
 
-Keys (``docs/results.md`` explains them)::
+Keys (explained in ``docs/results.md``)::
 
     counts           {"declared", "scored", "unscored", "status": {status: rows}}
     totals           {"prompt_tokens", "completion_tokens", "generation_s"}
     rules            {rule set: STATS} over all rows
-    categories       {category: counts + {rule set: STATS}}, its languages together
-    groups           {group: {rule set: STATS}}, groups of which every category has rows
+    categories       {category: counts + {rule set: STATS}}, over all its languages
+    groups           {group: {rule set: STATS}}, only groups whose categories all have rows
     languages        {language: counts + {"rules": {rule set: STATS}, "categories": as above}}
-    complete         whether every category has no more unscored rows than allowed
-    incomplete       one line per category that has more: what and how many
-    max_unscored     the allowed share of unscored rows of a category
+    complete         whether no category has more unscored rows than allowed
+    incomplete       one line for each category with more unscored rows: their number and reasons
+    max_unscored     maximum share of unscored rows of a category
 
     STATS            {"accuracy", "interval", "n", "errors", with several samples "samples"}
 """
@@ -26,18 +26,18 @@ from ace_ray.benchmarks.tally import Tally, accuracies, counts, lacks, totals
 from ace_ray.util.stats import wilson
 
 Groups = Mapping[str, Sequence[str]]
-# Name of the score of all rows, beside the scores of groups.
+# Name of the score over all rows. Groups have scores, too.
 ALL_ROWS = "Accuracy"
-# The formula in which every judged entry counts the same.
+# Name of the formula that weights all judged entries equally.
 POOLED = "pooled"
 
 
 def statistics(
     rows: Iterable[ResultRow], rule_sets: Sequence[str], groups: Groups, max_unscored: float
 ) -> dict[str, Any]:
-    """Compute the statistics in one pass over ``rows``, each (id, sample) once.
+    """Compute the statistics in one pass over ``rows``, without repeated rows.
 
-    ``groups``: name -> categories."""
+    ``groups``: categories by the name of the group."""
     tallies: dict[tuple[str, str], Tally] = {}
     for row in rows:
         key = (row.language, row.category)
@@ -80,7 +80,7 @@ def statistics(
 
 
 def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any]:
-    """Make the printed table: a line per category, group and language, and one for all."""
+    """Return the table to print: a line per category, group and language, and one for all rows."""
     lines = [_line(name, stats, rule_sets) for name, stats in summary["categories"].items()]
     lines += [_line(name, stats, rule_sets) for name, stats in summary["groups"].items()]
     if len(summary["languages"]) > 1:
@@ -96,12 +96,11 @@ def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any
 def sample_tables(
     categories: Mapping[str, Mapping[str, Any]], rule_sets: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Make the printed table of pass@k and pass^k; no table without several samples.
+    """Return the table of pass@k and pass^k to print; an empty list without several samples.
 
-    ``categories`` is ``{category: {rule set: STATS}}``.
-
-    A line for each k of 1, 2, 4 and the fewest samples: side by side, their intervals would fit no
-    terminal. The summary holds further k.
+    ``categories`` is ``{category: {rule set: STATS}}``. The table has lines for k = 1, 2, 4 and the
+    smallest number of samples of an entry. Columns for each k would be too wide for a terminal. The
+    summary contains further values of k.
     """
     lines = []
     for name, stats in categories.items():
@@ -120,7 +119,7 @@ def sample_tables(
 
 
 def scores(summary: Mapping[str, Any], rules: str, groups: Groups) -> list[Score]:
-    """Return the accuracy of all rows, and of each complete group."""
+    """Return the score of all rows, and the score of each group."""
     present = summary["categories"]
     named = dict.fromkeys(category for members in groups.values() for category in members)
     missing = [category for category in named if category not in present]
@@ -142,7 +141,7 @@ def scores(summary: Mapping[str, Any], rules: str, groups: Groups) -> list[Score
 
 
 def pooled(categories: Iterable[Mapping[str, Any]]) -> Score:
-    """Return the accuracy over ``{"accuracy", "n"}`` of categories, weighted by entries."""
+    """Return the mean accuracy of ``categories``, ``{"accuracy", "n"}`` each, weighted by ``n``."""
     judged = [stats for stats in categories if stats["n"]]
     n = sum(stats["n"] for stats in judged)
     if not n:
@@ -175,7 +174,7 @@ def categories(run: ReportedRun, rule_sets: Sequence[str]) -> list[CategoryResul
 
 
 def estimate(stats: Mapping[str, Any] | None, key: str = "accuracy") -> Estimate | None:
-    """Return the share ``key`` of a summary's block with its interval, or None."""
+    """Return the share ``key`` of the STATS ``stats`` with its interval, or None."""
     if stats is None or stats[key] is None:
         return None
     low, high = stats["interval"]
@@ -202,7 +201,8 @@ def _rules(tallies: Sequence[Tally], rule_sets: Sequence[str]) -> dict[str, Any]
 
 
 def _place(key: tuple[str, str], groups: Groups) -> tuple[Any, ...]:
-    """By language, and by category as the groups name them, the others by name."""
+    """Return a sort key: first the language, then the category. Categories of ``groups`` are first,
+    in the order of the groups. The others are sorted by name."""
     named = [category for members in groups.values() for category in members]
     language, category = key
     return (language, named.index(category) if category in named else len(named), category)

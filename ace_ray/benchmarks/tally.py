@@ -1,7 +1,8 @@
-"""Counters of the verdicts of one category: rows, judged rows, scores.
+"""Count the rows, judged rows and scores of one category.
 
-The unit of judgement is the row, or the dialogue of the rows of a group: valid when all its turns
-are. Only counters are kept (per entry, and per dialogue and sample), never rows.
+The unit of an accuracy is an entry. If rows are turns of dialogues, the unit is a dialogue, which
+is valid if all its turns are valid. Only counters are kept (per entry, and per dialogue and
+sample), never rows.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from ace_ray.types import STATUSES, Verdict
 from ace_ray.util.stats import pass_at_k, pass_hat_k, wilson
 
 _COSTS = ("prompt_tokens", "completion_tokens", "generation_s")
-# Per judged entry or dialogue: how many samples were judged, and the sum of their scores, which is
-# how many of them were valid where scores are right or wrong.
+# For each judged entry or dialogue: the number of judged samples, and the sum of their scores. If
+# scores are 0 or 1, the sum is the number of valid samples.
 Units = list[tuple[int, float]]
 
 
 class Tally:
-    """Counters of one category in one language under each of ``rule_sets``; ``multi_turn`` says
-    that its rows are turns of dialogues."""
+    """Counters of one category in one language, under each of ``rule_sets``. If ``multi_turn`` is
+    true, its rows are turns of dialogues."""
 
     def __init__(
         self, category: str, rule_sets: Sequence[str], *, multi_turn: bool = False
@@ -32,9 +33,9 @@ class Tally:
         self.multi_turn = multi_turn
         self.status: Counter[str] = Counter()
         self.errors: dict[str, Counter[str]] = {rule: Counter() for rule in rule_sets}
-        # Sum and count of the rows' process accuracies, of those that have one.
+        # Sum and number of the process accuracies of rows that have one.
         self.process = {rule: [0.0, 0] for rule in rule_sets}
-        # The rule sets under which a row's score is neither 0 nor 1.
+        # Rule sets under which the score of any row is neither 0 nor 1.
         self.graded: set[str] = set()
         self.prompt_tokens = self.completion_tokens = 0
         self.generation_s = 0.0
@@ -72,12 +73,13 @@ class Tally:
         return self.status["scored"]
 
     def turns(self, rule: str) -> Units:
-        """Per row, dialogues or not."""
+        """Return the units with each entry as a unit, even if entries are turns of dialogues."""
         place = 2 + self.rule_sets.index(rule)
         return [(int(entry[1]), entry[place]) for entry in self._entries.values() if entry[1]]
 
     def units(self, rule: str) -> Units:
-        """Per entry, or per dialogue, of which only those with every turn scored are judged."""
+        """Return the units: entries, or dialogues. A dialogue's sample is judged if all its turns
+        are scored."""
         if not self.multi_turn:
             return self.turns(rule)
         units: Units = []
@@ -88,12 +90,12 @@ class Tally:
         return units
 
     def shares(self, rule: str) -> list[list[float]]:
-        """Per judged dialogue: the fraction of valid turns of each of its samples."""
+        """Return the shares of valid turns: per judged dialogue, a list with one per sample."""
         judged = (self._judged(group, rule) for group in self._dialogues)
         return [[valid / turns for valid, turns in samples] for samples in judged if samples]
 
     def dialogues_declared(self) -> int:
-        """Dialogues times samples, whether or not all their turns were scored."""
+        """Return the number of samples of dialogues, including samples that are not judged."""
         return sum(
             max(len(self._dialogues.get(group, ())), *(int(self._entries[i][0]) for i in ids))
             for group, ids in self._turns.items()
@@ -111,20 +113,20 @@ class Tally:
         return score
 
     def _judged(self, group: str, rule: str) -> list[tuple[float, int]]:
-        """(valid turns, turns) of each sample of the dialogue whose turns were all scored."""
+        """Return (valid turns, turns) for each sample of a dialogue whose turns are all scored."""
         turns, place = len(self._turns[group]), 1 + self.rule_sets.index(rule)
         states = self._dialogues[group].values()
         return [(state[place], turns) for state in states if state[0] == turns]
 
 
 def totals(tallies: Sequence[Tally]) -> dict[str, Any]:
-    """Return the sums of tokens and seconds; None if one is not known for all rows."""
+    """Return the sums of tokens and seconds. A sum is None if a row's value is unknown."""
     costs = {cost: [getattr(tally, cost) for tally in tallies] for cost in _COSTS}
     return {cost: None if None in every else sum(every) for cost, every in costs.items()}
 
 
 def counts(tallies: Sequence[Tally]) -> dict[str, Any]:
-    """Return the number of rows declared, scored, not scored, and in each status."""
+    """Return the numbers of declared, scored and unscored rows, and of rows with each status."""
     status = {name: sum(tally.status[name] for tally in tallies) for name in STATUSES}
     declared = sum(status.values())
     scored = status["scored"]
@@ -132,7 +134,7 @@ def counts(tallies: Sequence[Tally]) -> dict[str, Any]:
 
 
 def lacks(name: str, tally: Tally) -> str:
-    """Say in one line how many rows of the category ``name`` lack a verdict, and why."""
+    """Describe in one line how many rows of the category ``name`` lack a verdict, and why."""
     reasons = ", ".join(
         f"{tally.status[status]} {status}"
         for status in STATUSES
@@ -143,7 +145,7 @@ def lacks(name: str, tally: Tally) -> str:
 
 
 def errors(tallies: Sequence[Tally], rule: str) -> dict[str, dict[str, float]]:
-    """Return rows and their share of all invalid rows by error type, most frequent first."""
+    """Return the number and share of invalid rows by error type, most frequent type first."""
     total: Counter[str] = Counter()
     for tally in tallies:
         total.update(tally.errors[rule])
@@ -191,12 +193,12 @@ def _named(name: str, value: float | None, interval: Any) -> dict[str, Any]:
 
 
 def _samples(units: Units, *, graded: bool) -> dict[str, Any]:
-    """Compute means over entries (dialogues) with equal weights: of the share of right samples, and
-    of pass@k and pass^k for k up to the fewest samples of any entry.
+    """Compute the mean score, pass@k and pass^k, as means over entries (or dialogues) with equal
+    weights. k is at most the smallest number of samples of any entry.
 
-    All averaged values lie in 0..1, so their variance is at most the variance of right and wrong
-    answers with the same mean. So the Wilson interval over the entries is conservative. ``graded``
-    scores have no k: pass@k and pass^k are defined for right and wrong answers only."""
+    All averaged values are in 0..1, so values 0 and 1 with the same mean have the largest variance.
+    So the Wilson interval over the entries is conservative. pass@k and pass^k are left out for
+    ``graded`` scores, since they are defined only for right and wrong answers."""
     fewest, most = min(n for n, _ in units), max(n for n, _ in units)
     mean = sum(c / n for n, c in units) / len(units)
     stats: dict[str, Any] = {"min": fewest, "max": most, "mean": mean}
@@ -214,6 +216,6 @@ _EVERY_K = 32
 
 
 def _ks(fewest: int) -> list[int]:
-    """Return every k up to `_EVERY_K`, then powers of two, and ``fewest``; none is above it."""
+    """Return each k up to `_EVERY_K`, then powers of two, and ``fewest``, which is the maximum."""
     powers = (1 << i for i in range(fewest.bit_length()))
     return sorted({*range(1, min(fewest, _EVERY_K) + 1), *powers, fewest})

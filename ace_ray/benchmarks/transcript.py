@@ -1,6 +1,6 @@
-"""The steps of an episode in one shape, for display and export.
+"""Convert the messages of an episode into steps, for display and export.
 
-Messages come from stored rows, perhaps of a stranger's run: nothing here trusts their shape.
+Messages come from stored rows, perhaps of an unknown author, so their shape is not trusted.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from ace_ray.util.sanitizing import one_line
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call of a message. ``arguments`` is JSON, or as the model wrote it; ``observation``
-    what came back, None where the call was not run; ``error`` the kind of its failure."""
+    """A tool call of a message. ``arguments`` is JSON, or the text that the model wrote.
+    ``observation`` is the result, None if the call was not run. ``error`` is the kind of failure.
+    """
 
     name: str
     arguments: str = ""
@@ -26,9 +27,9 @@ class Call:
 
 @dataclass(slots=True, repr=False)
 class Step:
-    """One message. ``role``: system, user, assistant or tool; a tool's answer is with its call,
-    where there is one. ``written``: all that a model wrote, where that is more than ``text`` and
-    ``calls``; ``facts``: what is known of a message besides, such as its seconds."""
+    """One message. ``role`` is system, user, assistant or tool. The result of a call is stored in
+    its `Call`, if there is one. ``written`` is the model's complete output if it differs from
+    ``text``. ``facts`` has further facts, such as the duration in seconds."""
 
     role: str
     text: str = ""
@@ -38,15 +39,15 @@ class Step:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """Return one line: a message may be megabytes."""
+        """Return one short line, since a message may have megabytes."""
         calls = f", {len(self.calls)} calls" if self.calls else ""
         return f"<Step {one_line(self.role, 20)}: {one_line(self.text, 80)!r}{calls}>"
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that the model was offered. ``schema``: of its parameters, any JSON value; ``since``:
-    the number of the answer that it was first offered for, from 1."""
+    """A tool that was offered to the model. ``schema`` is the schema of its parameters, any JSON
+    value. ``since`` is the number, from 1, of the first answer for which it was offered."""
 
     name: str
     description: str = ""
@@ -55,7 +56,8 @@ class Tool:
 
 
 def tools_of(value: Any) -> list[Tool] | None:
-    """Read the tools in `Episode.tools`, None without any. The value is not trusted."""
+    """Read the tools in ``value``, which is `Episode.tools`; None if it is not a list. The value is
+    not trusted."""
     return [_tool(one) for one in value] if isinstance(value, list) else None
 
 
@@ -73,9 +75,9 @@ def _tool(value: Any) -> Tool:
 
 
 def of_messages(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
-    """Read the steps of messages in OpenAI's form."""
+    """Return the steps of ``messages``, which have OpenAI's form."""
     steps: list[Step] = []
-    # The calls of the last assistant's message without an answer: id -> place.
+    # Calls of the last assistant message that have no result yet: call id -> index.
     waiting: dict[str, int] = {}
     for message in messages:
         role = text_of(message.get("role"))
@@ -91,7 +93,7 @@ def of_messages(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
                 Call(text_of(function.get("name")), text_of(function.get("arguments")))
             )
             waiting.setdefault(text_of(call.get("id")) or f"#{number}", number)
-        # The calls are in `text` as the model wrote them; `raw` has its reasoning, too.
+        # `text` contains the calls as the model wrote them; `raw` contains its reasoning, too.
         written = text_of(message.get("raw") or message.get("text"))
         if written != step.text:
             step.written = written
@@ -102,12 +104,12 @@ def of_messages(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
 
 
 def _answer(step: Step, message: Mapping[str, Any], waiting: dict[str, int]) -> None:
-    """Put a tool's ``message`` beside the call of ``step`` that it answers; beside a call of its
-    own if the calls are in the text."""
+    """Store the content of a tool ``message`` in the call of ``step`` that it answers. If ``step``
+    has no such call, as when calls are part of the text, add a call."""
     content = text_of(message.get("content"))
     place = waiting.pop(text_of(message.get("tool_call_id")), None)
     if place is None and waiting:
-        place = waiting.pop(next(iter(waiting)))  # the first that waits
+        place = waiting.pop(next(iter(waiting)))  # the first call without a result
     if place is None:
         step.calls.append(Call(text_of(message.get("name")), observation=content))
     else:
@@ -120,7 +122,7 @@ def _listed(value: Any) -> list[Mapping[str, Any]]:
 
 
 def text_of(value: Any) -> str:
-    """Return a text as it is, "" for None, the texts of content parts, other values as JSON."""
+    """Convert a message field to a string: "" for None, joined texts of content parts, or JSON."""
     if value is None:
         return ""
     if isinstance(value, str):

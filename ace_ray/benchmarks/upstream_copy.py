@@ -1,7 +1,4 @@
-"""A user's copy of an upstream package: located by its name in a config, read within bounds.
-
-Nothing of it is imported.
-"""
+"""Find and read a user's copy of an upstream package, without importing the package."""
 
 from __future__ import annotations
 
@@ -23,21 +20,21 @@ from ace_ray.benchmarks.dataset import (
 )
 from ace_ray.errors import UserError
 
-# Version of a folder without metadata whose data differ from the known version's.
+# Version of a folder without metadata, if its data differ from the known version.
 UNKNOWN = "unknown"
 _METADATA_LIMIT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A published package.
+    """A published package that contains a benchmark's data.
 
     Attributes:
-        benchmark: the benchmark of its data.
-        distribution: its name in a package index.
-        package: the folder that is imported.
-        version: the known version.
-        mark: a folder below ``package`` by which a copy is recognised.
+        benchmark: the name of the benchmark.
+        distribution: the name in a package index.
+        package: the name of the import package, which is also the name of its folder.
+        version: the supported version.
+        mark: a folder inside ``package`` that identifies a copy.
         mini: the folder of the mini set, or None.
     """
 
@@ -62,10 +59,10 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamCopy:
-    """A folder with a copy of the package. Picklable, and cheap to make.
+    """A folder with a copy of the package. Benchmarks subclass it. Objects can be pickled.
 
-    ``name`` finds it again from any folder; ``root`` is the package folder.
-    ``version`` is upstream's, "mini", or `UNKNOWN`. A benchmark subclasses it.
+    ``name`` is a value for `locate` that works in any working directory. ``root`` is the package's
+    folder. ``version`` is a version of upstream, "mini" or `UNKNOWN`.
     """
 
     name: str
@@ -75,15 +72,15 @@ class UpstreamCopy:
     upstream: ClassVar[Upstream]
 
     def is_known(self) -> bool:
-        """Tell whether its data equal the known version's. Called only without metadata."""
+        """Tell whether the copy's data equal the data of the known version."""
         raise NotImplementedError
 
     @classmethod
     def locate(cls, spec: str) -> Self:
-        """Find the copy that a config's ``data:`` names: ``mini``, ``installed``, ``imported`` (the
-        only import), ``imported:<version>``, or a folder that is or holds the package.
+        """Find the copy that a config's ``data:`` names: ``mini``, ``installed``, ``imported`` (if
+        there is one import), ``imported:<version>``, or the package's folder or its parent.
 
-        Raises `UserError` without such a copy, or for another version than the known one."""
+        Raises `UserError`: there is no such copy, or its version is not the known version."""
         upstream = cls.upstream
         if spec == "mini" and upstream.mini is not None:
             return cls("mini", upstream.mini, "mini")
@@ -114,12 +111,12 @@ class UpstreamCopy:
         counted: Callable[[Mapping[str, int]], str],
         say: Callable[[str], object],
     ) -> Path:
-        """Put the files ``names`` of the copy at ``path`` (by default the installed one) into the
-        cache, and return the version's folder.
+        """Import the files ``names`` of the copy at ``path`` (by default the installed copy) into
+        the cache. Return the folder of the imported version.
 
-        ``count`` reads the copy as a run does, so that a broken one is found now, and returns its
-        rows by category; ``counted`` words them. The same content again changes nothing. Raises
-        `UserError`, leaving nothing behind."""
+        ``count`` reads the copy as a run does, so that a damaged copy is found now. It returns the
+        number of rows by category, which ``counted`` converts to text. Repeated imports of the same
+        content change nothing. Raises `UserError`; then nothing is imported."""
         copy = cls.locate("installed" if path is None else str(path))
         files = {name: copy.read(name) for name in names}
         rows = count(copy)
@@ -146,22 +143,22 @@ class UpstreamCopy:
         """Read the file at ``path``, relative to the package. Raises `UserError`."""
         if not (self.root / path).exists():
             raise UserError("no such file", where=self.where(path), fix=self.upstream.get_data)
-        if self.name == "installed":  # installers may link, and this code could be imported anyway
+        if self.name == "installed":  # links are allowed: users trust installed packages
             return read_bounded(self.root / path)
         return read_inside(self.root, path)
 
     def has(self, path: str) -> bool:
-        """Tell whether there is such a file."""
+        """Tell whether the copy has the file ``path``."""
         return (self.root / path).is_file()
 
     def where(self, path: str) -> str:
-        """Return the name of the file in errors."""
+        """Return the name of the file ``path`` for error messages."""
         return str(self.root / path)
 
     @classmethod
     def _installed(cls) -> Self:
         upstream = cls.upstream
-        # A top-level name, so this runs nothing of the package.
+        # For a top-level name, find_spec does not run code of the package.
         spec = importlib.util.find_spec(upstream.package)
         folders = list(spec.submodule_search_locations or ()) if spec else []
         if not folders:

@@ -18,10 +18,10 @@ def cli() -> None:
 
 
 def echo_result(line: str) -> None:
-    """Print a result, which may hold text from outside."""
+    """Print a result, without control characters and secrets."""
     click.echo(printed(line))
 
 
 def is_own_process() -> bool:
-    """Return whether `main` called the command. Tests and notebooks call `cli` directly."""
+    """Return whether `main` runs the command. Tests and notebooks call `cli` directly."""
     return bool(click.get_current_context().obj)

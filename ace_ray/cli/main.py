@@ -1,7 +1,7 @@
 """The ``ace-ray`` command. Each subcommand is a few lines that call the package.
 
-Exit codes: 0 complete; 1 failed; 2 a user's mistake (one line, no traceback); 75 incomplete, so run
-the same command again. Commands import heavy modules themselves.
+Exit codes: 0 complete; 1 failed; 2 a user's mistake (one line, no traceback); 75 incomplete, run
+the same command again. Commands import slow modules in their functions.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ __all__ = ["cli", "main"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command. A `UserError` becomes one line and exit code 2.
+    """Run a command. For a `UserError`, print one line and exit with code 2.
 
-    ``arguments`` replace those of the command line.
-    """
+    ``arguments`` replace the arguments of the command line."""
     try:
         code = cli(
             arguments,
@@ -48,7 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 @cli.group()
 def data() -> None:
-    """Benchmark data: import, pull, check. A benchmark says what it offers."""
+    """Import, pull and check benchmark data. Each benchmark offers some of these commands."""
 
 
 @data.command("import")
@@ -60,7 +59,7 @@ def data() -> None:
 def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None:
     """Import data into the cache.
 
-    PATH is what the benchmark's page says: a checkout of its repository, or a folder.
+    PATH is a checkout of the benchmark's repository, or a folder; see the benchmark's page.
     """
     from ace_ray.benchmarks.registry import benchmark_class
 
@@ -89,7 +88,7 @@ def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
 @click.argument("benchmark")
 @click.option("--data", "folder", required=True, help="Data folder, mini, or imported[:VERSION].")
 def data_check(benchmark: str, folder: str) -> None:
-    """Put every gold answer, and a wrong copy of it, through all rule sets."""
+    """Check every gold answer, and a wrong copy of it, under all rule sets."""
     from ace_ray.benchmarks.registry import benchmark_class
 
     sys.exit(0 if benchmark_class(benchmark).check_data(folder, echo_result) else 1)

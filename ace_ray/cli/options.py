@@ -11,7 +11,7 @@ from ace_ray.util import log
 
 
 def _log_options() -> list[click.Option]:
-    """Return the log options. ``ace-ray`` and all commands have them, so they stand anywhere."""
+    """Return the log options. ``ace-ray`` and each command have them, so their position is free."""
     return [
         click.Option(
             ["--log-level"],
@@ -37,7 +37,7 @@ class Command(click.Command):
         self.params += _log_options()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # Name variables after options. click names them after parameters.
+        # Name environment variables after options. By default click uses the parameter names.
         for option in self.params:
             if isinstance(option, click.Option) and ctx.auto_envvar_prefix:
                 name = option.opts[0].lstrip("-").replace("-", "_")
@@ -106,7 +106,7 @@ REGION = click.option("--region", help="S3 region. Default: from the environment
 
 
 def placed(command: Any) -> Any:
-    """Add the options of the S3 service to ``command``, which gets ``opens`` in their place."""
+    """Add S3 options to ``command``. The command gets ``opens`` (see `opener`) in place of them."""
 
     @ENDPOINT_URL
     @REGION
@@ -118,7 +118,7 @@ def placed(command: Any) -> Any:
 
 
 def opener(endpoint_url: str | None, region: str | None) -> Any:
-    """Return a function that opens URIs at the S3 service that the command names."""
+    """Return a function that opens a URI as a store, with the S3 options of the command."""
     from ace_ray.config.schema import StoreConfig, refuse_secrets, validated
     from ace_ray.storage.object_store import open_store
 

@@ -221,7 +221,7 @@ def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
 def gate(
     policy: str, run: str, against: str | None, as_json: bool, junit: str | None, opens: Any
 ) -> None:
-    """Decide by a POLICY file whether a run is good enough: GO, NO-GO or INCONCLUSIVE.
+    """Decide with a POLICY file whether a run is good enough: GO, NO-GO or INCONCLUSIVE.
 
     Exit codes: 0 GO, 3 NO-GO, 4 INCONCLUSIVE, 75 incomplete run.
     """
@@ -255,8 +255,8 @@ def gate(
 def reread(run: str, opens: Any, **options: Any) -> None:
     """Read a run's stored answers again with another parser or another vLLM, without an engine.
 
-    Writes a run (reread-...) that report, compare, show and view take. Rows that read differently
-    are checked again; episodes that would have gone another way have no verdict.
+    Writes a run (reread-...) for report, compare, show and view. Answers that are read differently
+    are checked again. A row has no verdict if its episode would have continued differently.
     """
     from ace_ray.pipeline.reread import reread as read_again
     from ace_ray.reports.explain import print_reread

@@ -23,13 +23,13 @@ from ace_ray.util import log
 
 
 def _values(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of a config that options set: output, limit, benchmarks, ids."""
+    """Return the config keys that options set: output, limit, benchmarks, ids."""
     listed = {key: list(v) if isinstance(v, tuple) else v for key, v in options.items()}
     return {key: value for key, value in listed.items() if value not in (None, [])}
 
 
 def _of_model(model: str | None) -> tuple[str, ...]:
-    """Return ``--model`` as an override, quoted, since a name may look like a number."""
+    """Return ``--model`` as an override. It is quoted, since a name may look like a number."""
     return () if model is None else (f"model.source={json.dumps(model)}",)
 
 
@@ -76,9 +76,8 @@ def run_evaluate(
 ) -> int:
     """Run ``ace-ray evaluate`` and return the exit code.
 
-    ``own_process`` means that this process does nothing else, so that the driver may be its child
-    (`ace_ray.pipeline.health.signals`).
-    """
+    If ``own_process`` is true, this process does nothing else. Then the driver may run in a child
+    process (`ace_ray.pipeline.health.signals`)."""
     _check_config(config, model, benchmarks)
     asked = (*_of_model(model), *overrides, *(["early.stop=false"] if complete else []))
     values = _values({"benchmarks": benchmarks, **options})
@@ -96,7 +95,8 @@ def _show_plan(config: str | None, overrides: tuple[str, ...], values: dict[str,
 
 
 def _print_checks(lines: Iterable[Any], verdicts: tuple[str, str]) -> int:
-    """Print lines of `ace_ray.pipeline.doctor` after a verdict, good or bad; return the code."""
+    """Print ``lines`` of `ace_ray.pipeline.doctor`; return the exit code. ``verdicts`` are the
+    prefixes of lines without and with a problem."""
     failed = False
     for line in lines:
         failed |= line.problem
@@ -186,7 +186,7 @@ def run_sweep(
     tell_ledger(sweep, code)
     if sweep.has_results:
         try:
-            # Tables are text, so JSON output has none.
+            # Tables are text, so they are not part of JSON output.
             shown = Console(quiet=True) if log.is_json() else console
             make_report(
                 [sweep.uri], paper=False, out=None, rules=None, console=shown, store=sweep.store
@@ -280,14 +280,14 @@ def submit(
     follow: bool,
     **options: Any,
 ) -> None:
-    """Send a config to a Ray cluster as a job, and follow it; ends with the job's exit code."""
+    """Send a config to a Ray cluster as a job, and print its log. Exits with the job's code."""
     from ace_ray.pipeline.submit import make_submission
     from ace_ray.pipeline.submit import submit as send
 
     if job == "sweep":
         from ace_ray.sweep.config import load_sweep
 
-        # Find mistakes here and not on the cluster.
+        # Report mistakes here, before the job starts on the cluster.
         load_sweep(config, overrides, _values(options))
     submission = make_submission(job, config, overrides=overrides, values=_values(options))
     if dry_run:
@@ -299,7 +299,7 @@ def submit(
     def told(text: str, nl: bool = True) -> None:
         if nl:
             say(text.strip("\n"))
-        else:  # of the job's log
+        else:  # text of the job's log
             click.echo(text, nl=False)
 
     sys.exit(send(submission, address=address, follow=follow, say=told))
@@ -335,7 +335,7 @@ def judge_check(
     overrides: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Measure how far a judge agrees with people. LABELS has one judged answer per line."""
+    """Measure how well a judge agrees with people. LABELS has one judged answer per line."""
     asked: dict[str, Any] = {
         "name": "stabletoolbench_judge",
         "labels": str(labels.absolute()),

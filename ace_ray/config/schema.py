@@ -1,6 +1,6 @@
-"""The config of a run: its models, and the reading of YAML files and ``--set`` overrides.
+"""Define the config of a run, and read it from YAML files and ``--set`` overrides.
 
-A stored config (``run.json`` -> ``config``) runs again unchanged.
+The stored config of a run (key ``config`` of ``run.json``) is also a valid config.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def cache_root() -> Path:
-    """Return the folder of downloads, imports and converted models: ``ACE_RAY_CACHE``, else
-    ``~/.cache/ace_ray``."""
+    """Return the folder for downloads, imports and converted models: ``ACE_RAY_CACHE``, or by
+    default ``~/.cache/ace_ray``."""
     set_root = os.environ.get("ACE_RAY_CACHE")
     return path_of(set_root, "ACE_RAY_CACHE") if set_root else Path.home() / ".cache" / "ace_ray"
 
@@ -49,16 +49,16 @@ class Section(BaseModel):
     )
 
 
-# Backend of a run of outputs that were made elsewhere.
+# Backend of a run that consists of external outputs.
 EXTERNAL: Literal["external"] = "external"
-# Backend of a run with a candidate behind an endpoint.
+# Backend of a run whose candidate is served by an endpoint.
 ENDPOINT: Literal["endpoint"] = "endpoint"
 
 CountOrAuto = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 
 class WorkerRange(Section):
-    """Minimum and maximum of engine workers on a cluster whose nodes come and go."""
+    """Minimum and maximum number of engine workers, on a cluster where nodes join and leave."""
 
     min: int = Field(
         1, ge=1, description="minimum number of workers; with fewer the run does not start"
@@ -236,24 +236,24 @@ class SamplingConfig(Section):
         values: dict[str, Any] = serialize(self)
         if self.is_complete:
             return values
-        # Our default as a named value would override the model's value.
+        # Leave out our defaults: when the config is read again, they would override the model's.
         return {name: value for name, value in values.items() if name in self.model_fields_set}
 
     @property
     def is_complete(self) -> bool:
-        """Return whether all values are known without the model's own."""
+        """Return whether no value has to be taken from the model."""
         drawn = type(self).model_fields.keys() - {"defaults"}
         return self.defaults is None or drawn <= self.model_fields_set
 
     def completed(self, own: Mapping[str, Any], *, where: str) -> SamplingConfig:
-        """Return a copy with the model's ``own`` values for unnamed keys, and our defaults for the
-        rest. Raises `UserError` at ``where``, the file of the model's values."""
+        """Return a copy in which ``own``, the model's values, replace keys that the config does not
+        set. Other keys get our defaults. Raises `UserError` at ``where``, the file of ``own``."""
         ours = {name: field.get_default(call_default_factory=True) for name, field in _drawn()}
         named = {name: getattr(self, name) for name in self.model_fields_set}
         return validated(SamplingConfig, {**ours, **own, **named}, where=where)
 
     def sampling(self) -> Sampling:
-        """Return the values. Raises `ValueError`: the model's own are missing (`is_complete`)."""
+        """Return the values as `Sampling`. Raises `ValueError`: `is_complete` is false."""
         if not self.is_complete:
             raise ValueError("sampling: model is not resolved")
         values: dict[str, Any] = {name: getattr(self, name) for name, _ in _drawn()}
@@ -278,7 +278,7 @@ Ids = Annotated[
 
 
 class _WithOptions(BaseModel):
-    """A section with keys that another part of the program checks."""
+    """A section with further keys (``options``), which other code checks."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -288,7 +288,7 @@ class _WithOptions(BaseModel):
 
 
 class BenchmarkConfig(_WithOptions):
-    """A benchmark by name. The benchmark checks the other keys."""
+    """A benchmark's section of the config. The benchmark checks its ``options``."""
 
     name: str = Field(
         description="name of an installed benchmark, or of a class in a local file (FILE.py:CLASS)"
@@ -306,12 +306,12 @@ class BenchmarkConfig(_WithOptions):
     )
 
 
-# Keys of every section of ``benchmarks``, beside the benchmark's own keys.
+# Keys that every section of ``benchmarks`` accepts, in addition to the benchmark's options.
 SECTION_KEYS = tuple(BenchmarkConfig.model_fields)
 
 
 class PublishConfig(_WithOptions):
-    """A tracker by name. The tracker checks the other keys."""
+    """A tracker's section of the config. The tracker checks its ``options``."""
 
     to: str = Field(
         min_length=1, description="name of the tracker: tensorboard, trackio, wandb or mlflow"
@@ -319,7 +319,7 @@ class PublishConfig(_WithOptions):
 
 
 class EarlyConfig(Section):
-    """Early decision of a comparison, before all rows are in (docs/early.md)."""
+    """Decision of a comparison before all rows are evaluated (docs/early.md)."""
 
     against: str | None = Field(
         None,
@@ -469,8 +469,9 @@ class RunConfig(Section):
 
     @property
     def template_kwargs(self) -> dict[str, Any]:
-        """Return the variables of the candidate's chat template. An effort switches thinking on or
-        off unless the config does, as in vLLM (`ChatCompletionRequest.build_chat_params`)."""
+        """Return the variables for the candidate's chat template. ``reasoning_effort`` also sets
+        ``enable_thinking``, unless the config sets it. vLLM has the same rule
+        (`ChatCompletionRequest.build_chat_params`)."""
         effort, asked = self.sampling.reasoning_effort, self.model.chat_template_kwargs
         if effort is None:
             return dict(asked)
@@ -483,7 +484,7 @@ class RunConfig(Section):
             return value
         try:
             return WorkerRange.model_validate(value)
-        except ValidationError as error:  # one line in place of one for each type
+        except ValidationError as error:  # replaces one message per type of the union
             raise ValueError("{min: A, max: B} with 1 <= A <= B") from error
 
     @field_validator("benchmarks", mode="before")
@@ -498,7 +499,7 @@ def _sections(benchmarks: Any) -> Any:
     return [{"name": item} if isinstance(item, str) else item for item in benchmarks]
 
 
-# Place of a config without a file, in errors.
+# Name, in errors, of a config that was not read from a file.
 COMMAND_LINE = "command line"
 SHIPPED = Path(__file__).parents[1] / "configs"
 
@@ -506,17 +507,17 @@ SHIPPED = Path(__file__).parents[1] / "configs"
 def load_config(
     path: str | None, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
 ) -> RunConfig:
-    """Read a YAML config (or the ``run.json`` of a run), apply overrides, validate.
+    """Read a YAML config (or the ``run.json`` of a run), apply overrides, and validate the result.
 
     Args:
         path: the file, the name of a shipped config, or None.
-        overrides: ``a.b=c`` items, whose values are YAML.
+        overrides: items ``a.b=c``, whose values are YAML.
         values: top-level keys that override all others. ``limit`` and ``ids`` also override the
-            keys of the file's benchmarks. Names in ``benchmarks`` mean the file's sections of that
-            name, if there are any.
+            keys of the file's benchmarks. A name in ``benchmarks`` selects the file's section with
+            this name, if there is one.
 
     Raises:
-        UserError: unreadable file, bad YAML, unknown key (with the nearest known one), bad value.
+        UserError: the file is not readable YAML, or a key or value is not valid.
     """
     return run_config(read_tree(path, overrides, values), where=path or COMMAND_LINE)
 
@@ -526,18 +527,18 @@ def read_tree(
     overrides: Sequence[str] = (),
     values: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the mapping that `load_config` validates: a file's or a given one, with overrides and
-    ``values`` applied.
+    """Return the mapping that `load_config` validates. ``source`` is a file, the name of a shipped
+    config, or a mapping, to which ``overrides`` and ``values`` are applied.
 
-    Raises `UserError`: unreadable file, bad YAML, an override that leads nowhere.
+    Raises `UserError`: the file is not readable YAML, or an override has no place in the mapping.
     """
     if isinstance(source, Mapping):
         tree: dict[str, Any] = copy.deepcopy(dict(source))
     else:
         tree = {} if source is None else _file_tree(source)
     values = dict(values or {})
-    # Expand short forms before the overrides: benchmarks.0.data=... must reach a benchmark that is
-    # only named, and sampling.max_tokens=... must reach `sampling: model`.
+    # Expand short forms first, so that overrides can change keys of a benchmark that is only a
+    # name, and of `sampling: model`.
     if "benchmarks" in tree:
         tree["benchmarks"] = _sections(tree["benchmarks"])
     if tree.get("sampling") == "model":
@@ -587,7 +588,9 @@ def shipped_configs() -> list[str]:
 
 
 def refuse_secrets(tree: Any, why: str) -> None:
-    """Raise `UserError` if ``tree`` holds a secret. The error does not repeat the secret."""
+    """Raise `UserError` if ``tree`` contains a secret. The error does not contain the secret.
+
+    ``why`` completes the error: the reason why secrets are not allowed."""
     for key, what in secrets_in(tree):
         raise UserError(
             f"{what}, and {why}",
@@ -614,7 +617,7 @@ def config_text(path: str, fix: str = "name an existing file") -> str:
 
 
 def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
-    """Return ``tree`` as a validated config. ``where`` names it in errors. Raises `UserError`."""
+    """Validate ``tree`` as a config. ``where`` is its name in errors. Raises `UserError`."""
     model = tree.get("model")
     if isinstance(model, Mapping) and model.get("endpoint") is not None:
         tree = {"backend": ENDPOINT, **tree}
@@ -692,8 +695,8 @@ def _override(tree: dict[str, Any], item: str) -> None:
 def validated(
     model: type[M], tree: Mapping[str, Any], *, where: str, beside: Sequence[str] = ()
 ) -> M:
-    """Build ``model`` from ``tree``. Raises `UserError` for all unknown keys or the first other
-    problem. ``beside`` has further keys of the section, for suggestions."""
+    """Validate ``tree`` as a ``model``. Raises `UserError` for all unknown keys, or for the first
+    other problem. ``beside`` lists further keys of the section, for suggestions in errors."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:

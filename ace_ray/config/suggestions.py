@@ -1,4 +1,4 @@
-"""Error messages for a config section, with suggestions for unknown keys and names."""
+"""Build error messages for a config section, with suggestions for unknown keys and names."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pydantic import BaseModel, ValidationError
 from ace_ray.errors import UserError
 from ace_ray.util import vllm_source
 
-# Dotted path of a section -> its keys; "" is the top level.
+# Keys of sections by the dotted path of the section; "" is the top level.
 Sections = Mapping[str, Sequence[str]]
-# Maximum characters of a name that are compared.
+# Maximum number of characters of a name that are compared.
 _LONGEST = 200
 # Minimum similarity of a suggested name (difflib).
 _LIKE = 0.5
@@ -35,11 +35,10 @@ def mistake(
     run: type[BaseModel],
     beside: Sequence[str] = (),
 ) -> UserError:
-    """Build the error for a section that ``model`` refused: all unknown keys, or the first problem.
+    """Build the error for an invalid section, about all its unknown keys or its first problem.
 
-    ``run`` is the model of a run's config, where misplaced keys may belong. ``beside`` has further
-    keys of the same section.
-    """
+    ``model`` is the pydantic model of the section. ``run`` is the model of a run's config, to which
+    a misplaced key may belong. ``beside`` lists further keys of the section."""
     problems = error.errors(include_url=False, include_context=False)
     unknown = [tuple(p["loc"]) for p in problems if p["type"] == "extra_forbidden"]
     if unknown:
@@ -47,10 +46,10 @@ def mistake(
     first = problems[0]
     path = _path(model, first["loc"])
     if first["type"] == "missing":
-        # Not by ``path``, which ends at a union.
+        # Do not use ``path``, which ends at a union.
         lacking = ".".join(str(part) for part in first["loc"])
         return UserError(f"{lacking!r} is missing", where=where, fix="add it")
-    # A value of a union has one problem for each member.
+    # pydantic reports one problem for each member of a union.
     same = [p["msg"] for p in problems if _path(model, p["loc"]) == path]
     rule = " or ".join(dict.fromkeys(map(_plain, same)))
     key, value = ".".join(path), _short(first["input"])
@@ -69,7 +68,7 @@ def _unknown(
     fixes = {}
     for loc in places:
         path, last = _path(model, loc), str(loc[-1])
-        if path[-1] != last:  # in a section of a union
+        if path[-1] != last:  # the section is a member of a union
             name, fix = ".".join([*path, last]), "correct it or leave it out"
         else:
             name, own = ".".join(path), _keys(model, path[:-1])
@@ -80,7 +79,7 @@ def _unknown(
 
 
 def together(fixes: Mapping[Any, str]) -> str:
-    """Join the suggestions for all unknown keys in one line."""
+    """Join the suggestions for all unknown keys into one line."""
     if len(fixes) == 1:
         return next(iter(fixes.values()))
     lines = []
@@ -93,7 +92,7 @@ def together(fixes: Mapping[Any, str]) -> str:
 
 
 def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]]:
-    """Return the sections of ``model`` and their keys. Keys of ``engine`` are vLLM's names."""
+    """Return the sections of ``model`` and their keys. The keys of ``engine`` come from vLLM."""
     found = {prefix.rstrip("."): [field.alias or n for n, field in model.model_fields.items()]}
     for name, field in model.model_fields.items():
         inner = _section(field.annotation)
@@ -105,10 +104,9 @@ def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]
 
 
 def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | None = None) -> str:
-    """Return the suggestion for an unknown ``key`` of a section with the keys ``own``.
+    """Return a suggestion for an unknown ``key`` of a section whose keys are ``own``.
 
-    ``but`` is the path of that section in ``elsewhere``.
-    """
+    If ``elsewhere`` contains the section itself, ``but`` is its path there."""
     for path, keys in elsewhere.items():
         if key in keys and path != but:
             place = f"under {path!r}" if path else "at the top level"
@@ -119,20 +117,20 @@ def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | Non
 
 
 def closest_of(key: str, known: Iterable[str], cutoff: float) -> str | None:
-    """Return the known name that is most similar to ``key`` in any case, or None."""
+    """Return the known name that is most similar to ``key``, ignoring case, or None."""
     plain = {_folded(name): name for name in sorted(known)}
     near = difflib.get_close_matches(_folded(key), plain, n=1, cutoff=cutoff)
     return plain[near[0]] if near else None
 
 
 def _folded(name: str) -> str:
-    """Return the form in which names are compared: ``Multi-turn`` equals ``multi_turn``."""
+    """Normalize a name for comparisons: ``Multi-turn`` and ``multi_turn`` are equal."""
     return name[:_LONGEST].casefold().replace("-", "_").replace(" ", "_")
 
 
 def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
-    """Return the suggestion for ``name``: the nearest known name, else ``otherwise``, by default
-    all known names."""
+    """Return a suggestion for ``name``: the most similar known name. If there is none, return
+    ``otherwise``, by default the list of known names."""
     known = list(known)
     near = closest_of(name, known, _LIKE) if isinstance(name, str) else None
     return f"did you mean {near!r}?" if near else otherwise or f"known: {', '.join(known)}"
@@ -147,13 +145,13 @@ def check_names(names: Iterable[str], known: Collection[str], *, what: str, wher
 
 
 def _plain(rule: str) -> str:
-    """Turn pydantic's sentence into the end of our message."""
+    """Convert pydantic's message to the end of our message."""
     rule = re.sub(r"^\w+ should ", "", rule.replace("Value error, ", "It should be ", 1))
     return re.sub(r"a valid dictionary or instance of \w+", "a mapping", rule)
 
 
 def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """Return ``loc`` without the tags that pydantic adds for members of a union."""
+    """Return ``loc`` without the tags that pydantic adds for the members of a union."""
     path: list[str] = []
     node: type[BaseModel] | None = model
     for part in loc:
@@ -172,7 +170,7 @@ def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
-    """Return the model of ``annotation``, which may also allow None."""
+    """Return the pydantic model of ``annotation``, which may also allow None."""
     kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else [annotation]
     kinds = [kind for kind in kinds if kind is not NoneType]
     only = kinds[0] if len(kinds) == 1 else None
@@ -180,7 +178,7 @@ def _section(annotation: Any) -> type[BaseModel] | None:
 
 
 def _item(annotation: Any) -> type[BaseModel] | None:
-    """Return the model of a list's items."""
+    """Return the pydantic model of a list's items."""
     return _section(*get_args(annotation)) if get_origin(annotation) is list else None
 
 

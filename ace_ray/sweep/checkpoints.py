@@ -1,5 +1,4 @@
-"""Checkpoints in a folder or under an S3 prefix: which there are, which are whole, and which come
-while a sweep watches."""
+"""Find checkpoints in a folder or under an S3 prefix, check them, and watch for new ones."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint folder. ``state`` changes with any of its files; ``lacks`` names a missing part,
-    "" for none."""
+    """A checkpoint folder. ``state`` is a hash of its list of files. ``lacks`` names a missing
+    part; it is "" for a complete checkpoint."""
 
     name: str
     step: int
@@ -42,19 +41,20 @@ def find_checkpoints(
     known: Collection[str] = (),
     invalid: dict[str, str] | None = None,
 ) -> list[Checkpoint]:
-    """Return the checkpoints that ``options`` choose, by step, whole or not.
+    """Return the checkpoints that ``options`` select, sorted by step, complete or not.
 
     Args:
-        seen: steps of earlier looks; the steps of this look are added. ``every`` counts all of
-            them, so that a trainer may delete old checkpoints.
-        known: sources that go on when another folder has the same step.
-        invalid: receives folders without a step of their own, source -> why, in place of an error.
+        seen: steps found by earlier calls; this call adds its steps. ``every`` counts all these
+            steps, so that a trainer may delete old checkpoints.
+        known: sources that remain valid if another folder has the same step.
+        invalid: receives folders without a unique step, and the reasons. If it is None, an error is
+            raised for such a folder.
 
     Raises:
-        UserError: nothing matches (not while watching), a name without a number, or two folders of
-            one step.
+        UserError: no folder matches (unless the sweep watches), a name has no number, or two
+            folders have the same step.
     """
-    assert options.checkpoints is not None  # only sweeps over checkpoints come here
+    assert options.checkpoints is not None  # not called for other sweeps
     root = options.checkpoints.rstrip("/")
     folder = open_store(root, endpoint_url=store.endpoint_url, region=store.region)
     files: dict[str, list[Object]] = {}
@@ -109,7 +109,9 @@ def find_checkpoints(
 def chosen(
     checkpoints: Sequence[Checkpoint], options: SweepOptions, seen: Collection[int] = ()
 ) -> list[Checkpoint]:
-    """Apply ``from`` and ``to``, then ``every`` to all steps ever seen."""
+    """Return the checkpoints between ``from`` and ``to``, of which ``every`` selects each n-th.
+
+    ``every`` counts the steps of ``seen``, too."""
     low = options.from_step if options.from_step is not None else 0
     high = options.to_step if options.to_step is not None else float("inf")
     all_steps = {*seen, *(checkpoint.step for checkpoint in checkpoints)}
@@ -130,7 +132,7 @@ def _checkpoint(
 
 
 def _lacks(folder: Store, name: str, names: set[str]) -> str:
-    """Name a part that the checkpoint lacks; "" for none."""
+    """Return an error message about a missing part of the checkpoint, or ""."""
     if ADAPTER_CONFIG in names and "config.json" not in names:
         return "" if ADAPTER_WEIGHTS in names else f"{ADAPTER_WEIGHTS} is missing"
     if "config.json" not in names:
@@ -151,14 +153,14 @@ LEAST_POLL_S, MOST_POLL_S = 1.0, 30.0
 
 
 class Settling:
-    """Tells which checkpoints have not changed for ``settle_s``: a trainer may still write one."""
+    """Finds checkpoints that no trainer is writing: they have not changed for ``settle_s``."""
 
     def __init__(self, settle_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self._settle_s, self._now = settle_s, now
         self._seen: dict[str, tuple[str, float]] = {}
 
     def look(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
-        """Return the whole checkpoints that have settled, by the looks so far."""
+        """Record the states of ``checkpoints``. Return those that are complete and have settled."""
         now = self._now()
         for checkpoint in checkpoints:
             state, since = self._seen.get(checkpoint.source, ("", now))
@@ -167,16 +169,16 @@ class Settling:
         return [c for c in checkpoints if not c.lacks and self.has_settled(c)]
 
     def has_settled(self, checkpoint: Checkpoint) -> bool:
-        """Return whether the checkpoint has not changed for ``settle_s``, whole or not."""
+        """Return whether the checkpoint, complete or not, has not changed for ``settle_s``."""
         state, since = self._seen.get(checkpoint.source, ("", math.inf))
         return state == checkpoint.state and self._now() - since >= self._settle_s
 
 
 class Watching:
-    """Watches a folder until the stop file is there.
+    """Watches a folder for checkpoints until the stop file exists.
 
-    Checkpoints that are there by then get time to settle: the last checkpoint and the stop file
-    often come together."""
+    Checkpoints that exist at that time may still settle: a trainer often writes the last checkpoint
+    and the stop file together."""
 
     def __init__(
         self,
@@ -185,29 +187,28 @@ class Watching:
         now: Callable[[], float] = time.monotonic,
         seen: set[int] | None = None,
     ) -> None:
-        """Take ``seen`` as `find_checkpoints` does."""
+        """Start the watch. ``seen`` is an argument of `find_checkpoints`."""
         self._options, self._store, self._now = options, store, now
         self._seen = set() if seen is None else seen
         self._stop_file = _StopFile(options.stop_file, store) if options.stop_file else None
-        # Sources of checkpoints; None before the first look, which raises for an invalid folder.
-        # Later looks only note it in `invalid`.
+        # Sources of checkpoints; None before the first call of `look`, which raises an error for an
+        # invalid folder. Later calls only add the folder to `invalid`.
         self._known: set[str] | None = None
-        # Folders of the last look without a step of their own: source -> why.
+        # Folders without a unique step in the last call of `look`, and the reasons.
         self.invalid: dict[str, str] = {}
         self._settling = Settling(options.settle_s, now)
         self._taken: dict[str, str] = {}
-        # Deadline of the last checkpoints to settle; None while the watch goes on.
+        # Deadline for the last checkpoints to settle; None before the stop file exists.
         self._until: float | None = None
-        # Sources that were there when the watch had to end; later ones are ignored.
+        # Sources that existed when the stop file appeared; later sources are ignored.
         self._last: set[str] | None = None
         self._open: list[Checkpoint] = []
-        # Whether the last look failed, so that it is unknown what there is.
+        # Whether the last call of `look` could not list the folder.
         self.failed = False
 
     def look(self) -> list[Checkpoint]:
-        """Return the whole, settled checkpoints that were not taken in their present state.
-
-        Raises `UserError`: the folder cannot be read now."""
+        """List the folder. Return complete, settled checkpoints that are new or have changed since
+        `take`. Raises `UserError`: the folder cannot be read now."""
         invalid: dict[str, str] | None = None if self._known is None else {}
         sources = self._known or set()
         try:
@@ -232,17 +233,17 @@ class Watching:
         return [checkpoint for checkpoint in settled if not self._is_taken(checkpoint)]
 
     def take(self, checkpoint: Checkpoint) -> None:
-        """Note ``checkpoint`` as taken, until it changes."""
+        """Mark ``checkpoint`` as taken. The mark ends when the checkpoint changes."""
         self._taken[checkpoint.source] = checkpoint.state
 
     @property
     def poll_s(self) -> float:
-        """Seconds between two looks: half of the time to settle, within bounds."""
+        """Return the seconds between two calls of `look`: half of ``settle_s``, within bounds."""
         return min(max(LEAST_POLL_S, self._options.settle_s / 2), MOST_POLL_S)
 
     @property
     def wait_s(self) -> float:
-        """Seconds until the next look; 0 when the watch is over."""
+        """Return the seconds until the next call of `look`, or 0 if the watch has ended."""
         if self._until is None:
             return self.poll_s
         if not (self.failed or self.unfinished() or self.left()):
@@ -250,15 +251,15 @@ class Watching:
         return max(0.0, min(self.poll_s, self._until - self._now()))
 
     def unfinished(self) -> list[Checkpoint]:
-        """Return the checkpoints of the last look that may still be written."""
+        """Return checkpoints that have not settled and may still be written."""
         return [c for c in self._open if not self._settling.has_settled(c)]
 
     def torn(self) -> list[Checkpoint]:
-        """Return the checkpoints of the last look that lack a part and have settled."""
+        """Return checkpoints that have settled but are not complete."""
         return [c for c in self._open if c.lacks and self._settling.has_settled(c)]
 
     def left(self) -> list[Checkpoint]:
-        """Return the whole, settled checkpoints of the last look that were not taken."""
+        """Return complete, settled checkpoints that were not taken."""
         whole = [c for c in self._open if not c.lacks and self._settling.has_settled(c)]
         return [checkpoint for checkpoint in whole if not self._is_taken(checkpoint)]
 
@@ -271,7 +272,7 @@ class Watching:
 
 
 class _StopFile:
-    """A stop file on a disk or on S3. Raises `UserError`: an impossible place."""
+    """A stop file on a disk or on S3. Raises `UserError`: ``path`` is not a valid path or URI."""
 
     def __init__(self, path: str, store: StoreConfig) -> None:
         self._path = Path(path)
@@ -279,7 +280,7 @@ class _StopFile:
         if "://" in path:
             folder, _, self._name = path.rpartition("/")
             self._store = open_store(
-                # For a file at the top of a bucket, "s3:/" is left, which would be a folder.
+                # For s3://FILE without a bucket, folder is "s3:/", a local path; "s3://" raises.
                 folder if "://" in folder else "s3://",
                 endpoint_url=store.endpoint_url,
                 region=store.region,

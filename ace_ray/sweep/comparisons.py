@@ -1,7 +1,7 @@
-"""Comparisons of a sweep: each run's reference, its share of the alpha, and the runs to complete.
+"""Manage the comparisons of a sweep: each run's reference and alpha, and the runs to complete.
 
-``early.json`` in the sweep's folder keeps the shares. Shares computed from the present number of
-runs would differ from call to call, and add up to more than the sweep's alpha.
+The shares of the sweep's alpha are stored in ``early.json`` in the sweep's folder. If each call
+computed them from the current number of runs, their sum could exceed the sweep's alpha.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ace_ray.util import log
 from ace_ray.util.safe_loading import Unbounded, json_tree
 
 EARLY = "early.json"
-# Share of the alpha for all comparisons of the first call.
+# Share of the sweep's alpha for all comparisons of the first call.
 FIRST_BATCH = 0.9
 
 
 class Share(BaseModel):
-    """The reference and the alpha of a run. ``against`` is a run's folder; None: the run is itself
-    the reference."""
+    """The reference and the alpha of a run. ``against`` is the folder of the reference, or None for
+    a run that is itself the reference."""
 
     model_config = ConfigDict(allow_inf_nan=False)
     against: str | None
@@ -42,21 +42,21 @@ class Shares(BaseModel):
     model_config = ConfigDict(allow_inf_nan=False)
     schema_version: Literal[1] = 1
     shares: dict[str, Share] = Field(default_factory=dict)
-    """By run id."""
+    """Shares by run id."""
     batches: int = 0
-    """Number of calls, or looks of a watch, that added comparisons."""
+    """Number of times that comparisons were added."""
     comparisons: int = 0
 
     def give(
         self, config: EarlyConfig, run_ids: Sequence[str], store: Store, *, watched: bool
     ) -> bool:
-        """Give a share to each of ``run_ids``, in the order of training, that has none. Return
-        whether there were any.
+        """Give a share to each of ``run_ids`` (in training order) that has none. Return whether
+        there were any.
 
-        Each share is a part of the alpha that is left. So all add up to no more than the alpha, in
-        any order of calls and watches. The comparisons of a first call share 0.9 of the alpha
-        equally. The comparisons of the b-th call after it share 6 / (pi b)^2 of the rest. A sweep
-        that watches gives the k-th comparison 6 / (pi k)^2 of the alpha."""
+        Each share is a part of the remaining alpha, so the sum of all shares cannot exceed the
+        alpha. Comparisons of the first call share 0.9 of the alpha equally. Comparisons of the b-th
+        later call share 6 / (pi b)^2 of the rest. In a sweep that watches, the k-th comparison gets
+        6 / (pi k)^2 of the alpha."""
         new = [run_id for run_id in run_ids if run_id not in self.shares]
         against = {run_id: self._against(config, run_ids, run_id, store) for run_id in new}
         compared = [run_id for run_id in new if against[run_id] is not None]
@@ -85,14 +85,14 @@ class Shares(BaseModel):
         place = run_ids.index(run_id)
         if config.against == "previous":
             return store.child(run_ids[place - 1]).root if place else None
-        # The baseline stays the first run of all calls, even when its checkpoint is gone.
+        # The baseline remains the first run of all calls, even if its checkpoint was deleted.
         first = next((name for name, one in self.shares.items() if one.against is None), run_ids[0])
         return None if run_id == first else store.child(first).root
 
 
 def _of_the_rest(k: int) -> float:
-    """Return the k-th of the weights 6 / (pi j)^2 divided by the sum of the weights from the k-th
-    on. All weights add up to 1."""
+    """Return 6 / (pi k)^2, divided by the sum of 6 / (pi j)^2 over all j >= k. The sum over all
+    j >= 1 is 1."""
     weights = [6 / (math.pi * j) ** 2 for j in range(1, k + 1)]
     return weights[-1] / (1 - sum(weights[:-1]))
 
@@ -113,13 +113,13 @@ def read_shares(store: Store) -> Shares:
 
 
 class Comparisons:
-    """The comparisons of the sweep in ``store``; it has some only with `early` in its config."""
+    """The comparisons of the sweep in ``store``. There are none without `early` in its config."""
 
     def __init__(self, any_run: RunConfig, store: Store, say: Callable[[str], None]) -> None:
         """Read the stored shares. Raises `UserError`: they are damaged."""
         self._early, self._store_options = any_run.early, any_run.store
         self._store, self._say = store, say
-        # Ids of the runs that go on after their decision.
+        # Ids of the runs that continue after their comparison is decided.
         self._completing: set[str] = set()
         self._shares = Shares()
         self.read()
@@ -130,15 +130,15 @@ class Comparisons:
             self._shares = read_shares(self._store)
 
     def check_reference(self) -> None:
-        """Raise `UserError` when `early.against` names a folder that is not a run."""
+        """Raise `UserError` if `early.against` names a folder that is not a run."""
         against = self._early.against if self._early else None
         if against not in (None, "previous", "baseline"):
             where = self._store_options
             read_manifest(open_store(against, endpoint_url=where.endpoint_url, region=where.region))
 
     def give_shares(self, runs: Sequence[SweepRun], *, watched: bool, keep: bool) -> None:
-        """Give a share of the alpha to each of ``runs``, in the order of training, that has none;
-        store them with ``keep``. Raises `UserError`: the store is away."""
+        """Give a share of the alpha to each of ``runs`` (in training order) that has none; if
+        ``keep``, store the shares. Raises `UserError`: the store is not available."""
         if self._early is None:
             return
         run_ids = [run.run_id for run in runs]
@@ -146,7 +146,7 @@ class Comparisons:
             self._store.put(EARLY, as_json(self._shares.model_dump(mode="json")))
 
     def early_of(self, run: SweepRun) -> dict[str, Any] | None:
-        """Return the section ``early`` of a run's config: its reference and its alpha."""
+        """Return the section ``early`` for a run's config, with its reference and alpha."""
         assert run.plan is not None
         early = run.plan.config.early
         if early is None:
@@ -160,16 +160,16 @@ class Comparisons:
         }
 
     def awaits(self, lane: Lane, others: Sequence[Lane]) -> bool:
-        """Return whether a run of ``lane`` is compared with a run of ``others``, which has to begin
-        first."""
+        """Return whether a run of ``lane`` is compared with a run of ``others``, whose lane has to
+        start first."""
         theirs = {run.run_id for other in others if other is not lane for run in other.runs}
         shares = (self._shares.shares.get(run.run_id) for run in lane.runs)
         against = {share.against for share in shares if share is not None and share.against}
         return any(uri.rstrip("/").rsplit("/", 1)[-1] in theirs for uri in against)
 
     def look_again(self, run: SweepRun) -> None:
-        """Look once more at a run that ended undecided: its reference may have ended later, in
-        another lane, or have been completed since."""
+        """Update the comparison of a run that ended undecided. Its reference may have got more rows
+        since then, in another lane or call."""
         early = self.early_of(run)
         if early is None or early["against"] is None or run.plan is None:
             return
@@ -186,12 +186,12 @@ class Comparisons:
     # Runs to complete
 
     def is_whole(self, run: SweepRun) -> bool:
-        """Return whether all rows of ``run`` are to be evaluated, decided or not."""
+        """Return whether all rows of ``run`` must be evaluated, even after a decision."""
         return run.run_id in self._completing
 
     def complete(self, labels: Sequence[str], runs: Sequence[SweepRun]) -> None:
-        """Complete the ``runs`` with these labels; "all" means every run. Raises `UserError`: a
-        label is unknown."""
+        """Mark the ``runs`` with these labels as runs to complete; "all" selects every run. Raises
+        `UserError`: a label is unknown."""
         by_label = {run.label: run.run_id for run in runs}
         if unknown := [label for label in labels if label != "all" and label not in by_label]:
             raise UserError(

@@ -1,6 +1,6 @@
-"""Config of a sweep: a run's config without its model, and the models to evaluate.
+"""The config of a sweep: the config of a run without its model, and the models to evaluate.
 
-The sweep's folder keeps the config in ``sweep.json``.
+It is stored in ``sweep.json`` in the sweep's folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ace_ray.util.safe_loading import json_tree
 
 
 class SweepModel(Section):
-    """One model of a sweep. The sweep's own keys are the defaults."""
+    """One model of a sweep. The keys of the sweep are the defaults."""
 
     source: str | None = Field(
         None,
@@ -116,10 +116,10 @@ class SweepOptions(Section):
 SWEEP = "sweep.json"
 
 _WHICH = ("every", "from", "to", "watch", "stop_file")
-# Options that may change between two calls of one sweep: its models, and how they run.
+# Options that may change between two calls of a sweep, like those in `_WHICH`.
 _HOW = ("settle_s", "price_per_hour", "swap")
 
-# Keys of its runs that may change, too.
+# Keys of its runs that may also change.
 _RUN_HOW = (
     "workers", "worker_cpus", "concurrency", "rows_per_block",
     "rows_per_part", "max_attempts", "stall_s", "start_timeout_s", "store_patience_s", "grace_s",
@@ -136,12 +136,12 @@ _OF_CHECKPOINTS = (
 class SweepConfig:
     options: SweepOptions
     run: Mapping[str, Any]
-    """Keys of a `RunConfig` without ``model.source``, validated with a model only."""
+    """Keys of a `RunConfig`. They are validated later, together with a model's source."""
     where: str
 
     @property
     def base(self) -> str | None:
-        """``model.source``: the base of all adapters."""
+        """Return the sweep's ``model.source``: the base model of all adapters."""
         model = self.run.get("model")
         return model.get("source") if isinstance(model, Mapping) else None
 
@@ -151,7 +151,8 @@ class SweepConfig:
         return output
 
     def run_of(self, model: SweepModel, output: str) -> RunConfig:
-        """Return the config of one model's run; the sweep publishes it. Raises `UserError`."""
+        """Return the config of one model's run, without ``publish``: the sweep publishes its runs.
+        Raises `UserError`."""
         return self._run_of(model, output).model_copy(update={"publish": []})
 
     def _run_of(self, model: SweepModel, output: str) -> RunConfig:
@@ -172,7 +173,7 @@ class SweepConfig:
 
     @property
     def any_run(self) -> RunConfig:
-        """The config of one run, for the keys that all runs share. Raises `UserError`."""
+        """Return the config of one run, to read keys that all runs share. Raises `UserError`."""
         return self._run_of([*self.options.models, SweepModel(source="any")][0], self.output)
 
     def _with(self, key: str, own: Mapping[str, Any]) -> Any:
@@ -184,9 +185,9 @@ class SweepConfig:
 def load_sweep(
     path: str, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
 ) -> SweepConfig:
-    """Read a sweep's YAML file (arguments as of `ace_ray.config.schema.load_config`).
+    """Read a sweep's YAML file. The arguments are those of `ace_ray.config.schema.load_config`.
 
-    Raises `UserError`: as for a run's config, a key that belongs to neither, or no model at all."""
+    Raises `UserError`: an invalid key or value, or no model."""
     tree = read_tree(path, overrides, values)
     mine = {field.alias or name: name for name, field in SweepOptions.model_fields.items()}
     theirs = set(RunConfig.model_fields)
@@ -209,7 +210,7 @@ def load_sweep(
     _check_sense(options, path)
     sweep = SweepConfig(options, run, path)
     _check_base(sweep)
-    if sweep.any_run.worker_range:  # its other mistakes belong to this file, too
+    if sweep.any_run.worker_range:  # `any_run` also raises for other invalid keys of runs
         raise UserError(
             "elastic workers are not supported in sweeps",
             where=path,
@@ -219,7 +220,7 @@ def load_sweep(
 
 
 def _check_sense(options: SweepOptions, where: str) -> None:
-    """Raise `UserError` for options without effect."""
+    """Raise `UserError` for options that have no effect."""
     for name in _OF_CHECKPOINTS if options.checkpoints is None else ():
         field = SweepOptions.model_fields[name]
         if getattr(options, name) != field.default:
@@ -236,7 +237,7 @@ def _check_sense(options: SweepOptions, where: str) -> None:
 
 
 def _check_base(sweep: SweepConfig) -> None:
-    """Raise `UserError` when a model has no source, or the sweep a base without adapters."""
+    """Raise `UserError` if a model has no source, or a base model is set without adapters."""
     models = sweep.options.models
     section = sweep.run.get("model")
     behind = isinstance(section, Mapping) and section.get("endpoint") is not None
@@ -265,7 +266,7 @@ def _check_base(sweep: SweepConfig) -> None:
 
 
 def sweep_id_of(config: SweepConfig) -> str:
-    """Return the config's own id, or one derived from its content."""
+    """Return the ``sweep_id`` of the config, or an id derived from its content."""
     options = config.options
     if options.sweep_id:
         return options.sweep_id
@@ -278,7 +279,7 @@ def sweep_id_of(config: SweepConfig) -> str:
 
 
 def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
-    """Claim the folder for this sweep. Raises `UserError`: it holds another sweep."""
+    """Write ``sweep.json`` unless it exists. Raises `UserError`: the folder has another sweep."""
     raw = store.get(SWEEP)
     mine = _identity(config)
     if raw is not None:
@@ -312,7 +313,7 @@ def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
 
 
 def _identity(config: SweepConfig) -> dict[str, Any]:
-    """Return the keys that identify a sweep: all but `_WHICH`, `_HOW` and `_RUN_HOW`."""
+    """Return the keys that identify a sweep: all except `_WHICH`, `_HOW` and `_RUN_HOW`."""
     options = config.options.model_dump(mode="json", by_alias=True)
     own = {k: v for k, v in options.items() if k not in (*_WHICH, *_HOW, "sweep_id")}
     run = {k: v for k, v in config.run.items() if k not in _RUN_HOW}

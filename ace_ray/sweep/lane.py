@@ -1,15 +1,15 @@
-"""A lane: the process that evaluates runs on one set of engines, and the sweep's handle of it.
+"""A lane: a process that evaluates runs on one set of engines, and the sweep's handle to it.
 
-``python -m ace_ray.sweep.lane SPEC`` is a process of its own: lanes run side by side, and the end
-of one does not end the sweep. Ray, for one, ends a driver whose raylet is gone.
+``python -m ace_ray.sweep.lane SPEC`` is a separate process, so lanes run in parallel, and the
+sweep survives the crash of a lane. For example, Ray ends a driver whose raylet has crashed.
 
 SPEC is a JSON file:
 
 - ``runs``: ``run_id`` and resolved ``config`` of each run;
-- ``events``: the file that receives a JSON line for each run;
-- ``parent``: a process id; the lane dies with that process;
-- ``shared``: the lane joins a cluster, which was large enough when the sweep began;
-- ``gpus``: GPUs of this lane and of the running ones, each number on one node of the cluster.
+- ``events``: the file to which the lane writes JSON lines about its runs;
+- ``parent``: a process id; the lane is killed when this process ends;
+- ``shared``: whether the lane joins a cluster, which was large enough when the sweep began;
+- ``gpus``: GPUs that this lane and the running lanes need; each number must fit on one node.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def main() -> int:
 
 
 def _passes(error: Exception, *, shared: bool) -> bool:
-    """Return whether what ended the lane is not a fault of its runs: the store is away, or the
-    cluster, which is ``shared``, has become too small since the sweep checked the sizes."""
+    """Return whether ``error``, which ended the lane, may be temporary: the store is not available,
+    or a ``shared`` cluster has become too small since the sweep checked the sizes."""
     passing = (Unreachable, TooSmall) if shared else Unreachable
     return isinstance(error, passing) or isinstance(error.__cause__, passing)
 
@@ -72,13 +72,13 @@ def _passes(error: Exception, *, shared: bool) -> bool:
 def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()) -> int:
     """Evaluate the runs of ``specs`` on one set of engines and return the exit code.
 
-    Each run writes a JSON line to ``events``: ``run_id``, and the exit ``code`` of a run, or why
-    its weights are ``broken``, why the lane ``failed``, or why it has to run ``later``. Raises what
-    `Session.run` raises.
+    Each run that ends adds a JSON line to ``events``, with its ``run_id`` and its exit ``code``, or
+    with ``broken``, the reason why its weights cannot be loaded. `main` adds ``failed`` or
+    ``later``. Raises the errors of `Session.run`.
     """
 
     def concluded(run: OpenRun) -> None:
-        assert run.ended is not None  # `Session` calls this after the end
+        assert run.ended is not None  # `Session` calls this function after the run has ended
         code, summary = run.ended
         line = f"{run.plan.run_id}: {summary['scored']} of {summary['declared']} rows scored"
         say(log.Line(line, event="end", run_id=run.plan.run_id, code=code))
@@ -127,8 +127,8 @@ def _tell(events: Path, run_id: str, **what: Any) -> None:
 
 
 class LaneProcess:
-    """A running lane. ``devices`` are the GPUs that it may see; None: the cluster assigns them,
-    and ``room`` has the rest of the spec."""
+    """A running lane. ``devices`` are the GPUs that it may use; None: the cluster assigns GPUs, or
+    there are none. ``room`` has the keys ``shared`` and ``gpus`` of the lane's spec."""
 
     def __init__(
         self,
@@ -139,9 +139,9 @@ class LaneProcess:
         say: Callable[[str], None] | None,
         room: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Start the lane. ``say`` receives its lines; None: they go to the terminal."""
+        """Start the lane. ``say`` receives its output lines; None: they go to the terminal."""
         self.lane, self.devices = lane, devices
-        # The lane has received a signal.
+        # True after the lane has received a signal.
         self.stopping = False
         self._folder = tempfile.TemporaryDirectory(prefix="ace_ray-lane-")
         self._events = Path(self._folder.name, "events.jsonl")
@@ -158,7 +158,7 @@ class LaneProcess:
             stderr=subprocess.STDOUT if say else None,
             text=True,
             errors="replace",
-            # The sweep passes Ctrl-C on, once.
+            # The terminal's Ctrl-C does not reach the lane; the sweep sends it once.
             start_new_session=True,
         )
         self._listener: threading.Thread | None = None
@@ -168,11 +168,11 @@ class LaneProcess:
 
     @property
     def code(self) -> int | None:
-        """The exit code; None while it runs."""
+        """Return the exit code, or None while the lane runs."""
         return self._process.poll()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the end of the lane, at most ``seconds``."""
+        """Wait until the lane ends, at most ``seconds``."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -184,7 +184,7 @@ class LaneProcess:
             self._process.send_signal(number)
 
     def events(self) -> list[dict[str, Any]]:
-        """Return the events of the lane so far."""
+        """Return the events that the lane has written so far."""
         try:
             lines = self._events.read_text(encoding="utf-8").splitlines(keepends=True)
         except FileNotFoundError:
@@ -192,9 +192,9 @@ class LaneProcess:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def close(self) -> None:
-        """Remove the files of a lane that has ended, and pass its last lines on."""
+        """Pass on the last output lines of a lane that has ended, and remove its files."""
         if self._listener is not None:
-            # A timeout: a process that the lane left behind may keep the pipe open.
+            # With a timeout, since a remaining child process of the lane may keep the pipe open.
             self._listener.join(timeout=5)
         self._folder.cleanup()
 
@@ -206,7 +206,9 @@ class LaneProcess:
 
 @contextmanager
 def signals_to(ask: Callable[[int], None]) -> Iterator[None]:
-    """Send SIGINT and SIGTERM to ``ask`` in this context, from the main thread."""
+    """Call ``ask`` with the number of each SIGINT and SIGTERM in this context.
+
+    Has no effect outside the main thread."""
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):

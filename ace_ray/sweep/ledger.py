@@ -1,4 +1,4 @@
-"""State and cost of each run of a sweep: ``ledger.json``."""
+"""Read and write ``ledger.json``: state and cost of each run of a sweep."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ace_ray.util.safe_loading import json_object
 LEDGER = "ledger.json"
 
 State = Literal["complete", "decided", "incomplete", "failed", "refused", "pending"]
-# Name of a folder in the sweep's folder; "" for none. Ledgers may come from anywhere.
+# Name of a run's folder in the sweep's folder, or "". It is checked: ledgers are not trusted.
 RunId = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
@@ -42,7 +42,7 @@ class CostRecord:
     state: State = "pending"
     note: str = ""
     engine: str = ""
-    """How the engine got the weights: fresh, swapped, restarted."""
+    """How the engine loaded the weights: fresh, swapped or restarted."""
     device: str = "cpu"
     devices: Amount = 0.0
     parameters: Annotated[int, Field(ge=1)] | None = None
@@ -52,7 +52,7 @@ class CostRecord:
     tokens: dict[str, Count | None] = field(default_factory=dict)
     cost: Amount | None = None
     per_1000: dict[str, Amount | None] = field(default_factory=dict)
-    """``device_s`` and ``cost`` of 1,000 entries."""
+    """``device_s`` and ``cost`` per 1,000 scored rows."""
 
 
 class _Ledger(BaseModel):
@@ -63,7 +63,7 @@ class _Ledger(BaseModel):
 
 
 def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> CostRecord:
-    """Return the line of ``run``, from its summary in the sweep's ``store`` if it has one."""
+    """Build the ledger line of ``run`` from its summary in the sweep's ``store``, if it exists."""
     line = CostRecord(run.label, run.step, run.source, run.run_id, parameters=run.parameters)
     if run.plan is None:
         line.state = "refused" if run.refused else "pending"
@@ -94,7 +94,7 @@ def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> Co
 
 
 def _summary(store: Store) -> Summary | None:
-    """Read the run's summary; None when it is missing or damaged: the run makes it again."""
+    """Read the run's summary. Return None if it is missing or damaged; the run writes it again."""
     try:
         summary = read_summary(store)
     except Unreachable:
@@ -106,14 +106,14 @@ def _summary(store: Store) -> Summary | None:
 
 
 def write_ledger(store: Store, lines: Sequence[CostRecord], steps: Collection[int] = ()) -> None:
-    """Write the ledger. ``steps`` are all steps ever seen: later calls count ``every`` by them."""
+    """Write the ledger. Later calls need ``steps``, all steps seen so far, for ``every``."""
     tree = {"schema_version": 1, "runs": [asdict(line) for line in lines], "steps": sorted(steps)}
     store.put(LEDGER, as_json(tree))
 
 
 def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
-    """Read the lines and the steps of an earlier call. A missing or damaged ledger counts as empty:
-    it is made again from the runs."""
+    """Read the ledger lines and the steps of earlier calls. A missing or damaged ledger counts as
+    empty, since it is built again from the runs."""
     content = store.get(LEDGER)
     if content is None:
         return [], set()
@@ -148,8 +148,8 @@ def _ledger_of(content: bytes, where: str) -> _Ledger:
 def with_earlier(
     before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store
 ) -> list[CostRecord]:
-    """Return the lines of ``now`` and the `still_valid` lines of an earlier ledger. A checkpoint
-    that was damaged after its evaluation keeps its result."""
+    """Return the ledger lines of ``now`` and the `still_valid` lines of ``before``. For a
+    checkpoint that was damaged after its evaluation, the earlier line replaces the new one."""
     earlier = still_valid(before, now, store)
     places = {(line.step, line.source) for line in earlier}
     return [
@@ -160,10 +160,10 @@ def with_earlier(
 def still_valid(
     before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store
 ) -> list[CostRecord]:
-    """Return the earlier lines of finished runs that this call does not have: their checkpoint is
-    gone, or other checkpoints were asked for."""
+    """Return the lines of ``before`` for finished runs that are not in ``now``: the checkpoint was
+    deleted, or this call selects other checkpoints."""
     run_ids = {line.run_id for line in now} | {""}
-    # A checkpoint that has changed is another run, which replaces the earlier one.
+    # A changed checkpoint has a new run, which replaces its earlier run.
     planned = {(line.step, line.source) for line in now if line.run_id}
     return [
         line

@@ -1,4 +1,4 @@
-"""Find the machine or cluster of a sweep, and pack its runs into lanes, the longest first."""
+"""Find the machine or cluster of a sweep, and pack its runs into lanes, longest lane first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ace_ray.sweep.runs import SweepRun
 
 START_S = 90.0
 SWAP_S = 5.0
-# FLOPS of one GPU and of the cores of one CPU engine in batched generation, for estimates.
+# Assumed FLOPS of one GPU, and of one engine on CPUs, during batched generation.
 GPU_FLOPS, CPU_FLOPS = 1e14, 2e11
 
 
@@ -26,27 +26,26 @@ GUESS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Machine:
-    """Resources of a sweep. ``gpus`` 0: engines run on CPUs, ``slots`` at a time."""
+    """Resources of a sweep. If ``gpus`` is 0, engines run on CPUs, at most ``slots`` at a time."""
 
     gpus: int
     slots: int = 1
     shared: bool = False
-    """The GPUs are a cluster's, and Ray assigns them."""
+    """True for a cluster, where Ray assigns the GPUs."""
     nodes: tuple[Mapping[str, float], ...] = field(default=(), compare=False)
-    """Nodes of the cluster when the sweep began, or this machine; empty: sizes are not checked."""
+    """Resources of each node when the sweep began; empty: `check_sizes` does not check nodes."""
 
 
 def find_machine(cpus: float) -> Machine:
-    """Count the GPUs of the cluster, or of this machine without one.
+    """Find the resources of the running cluster, or of this machine if there is no cluster.
 
-    ``cpus`` are the CPUs of one lane on a cluster without GPUs. Raises `UserError`: the cluster
-    cannot be joined.
-    """
+    ``cpus`` is the number of CPUs that one lane needs on a cluster without GPUs. Raises
+    `UserError`: the cluster cannot be joined."""
     if connection.running_cluster() == "local":
         gpus = _local_gpus()
-        # All CPUs: a lane's Ray may count more than this process may use, never more than these.
+        # Count all CPUs of the machine. A lane's Ray may count more CPUs than this process may use.
         node = {"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}
-        return Machine(gpus, nodes=(node,))  # without GPUs one engine takes all cores
+        return Machine(gpus, nodes=(node,))  # without GPUs, one engine uses all cores
     connection.connect()
     try:
         import ray
@@ -61,19 +60,19 @@ def find_machine(cpus: float) -> Machine:
 
 
 def device_names(devices: Sequence[int]) -> str:
-    """Return ``CUDA_VISIBLE_DEVICES`` for some of the GPUs that this process may see."""
+    """Return a ``CUDA_VISIBLE_DEVICES`` value for ``devices``, indices of this process's GPUs."""
     visible = _visible()
     return ",".join(str(device) if visible is None else visible[device] for device in devices)
 
 
 def _visible() -> list[str] | None:
-    """Return the GPUs of ``CUDA_VISIBLE_DEVICES``; None for all."""
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` lists; None if it is not set."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     return None if named is None else [name.strip() for name in named.split(",") if name.strip()]
 
 
 def _local_gpus() -> int:
-    """Count the GPUs that this process may see."""
+    """Count the GPUs that this process may use."""
     visible = _visible()
     if visible is not None:
         return 0 if visible[:1] == ["-1"] else len(visible)
@@ -87,22 +86,22 @@ def _local_gpus() -> int:
 
 @dataclass(frozen=True)
 class Lane:
-    """Runs that one set of engines holds one after another. ``gpus`` counts the GPUs of the engines
-    and of the served models beside them."""
+    """Runs that one set of engines evaluates one after another. ``gpus`` is the number of GPUs of
+    the engines and of the served models."""
 
     runs: tuple[SweepRun, ...]
     gpus: int
 
     @property
     def engines(self) -> int:
-        """Number of engines that fit its GPUs; 1 without GPUs."""
+        """Return the number of engines that fit on the lane's GPUs; 1 without GPUs."""
         first = self.runs[0]
         return max(1, (self.gpus - first.server_gpus) // max(1, first.gpus))
 
     @property
     def on_nodes(self) -> list[int]:
-        """GPUs that have to lie on one node, one number for each engine. Servers count as single
-        GPUs, since their sizes are not known here."""
+        """Return, for each engine, the number of GPUs that must be on one node. Servers count as
+        single GPUs, since their sizes are not known here."""
         first = self.runs[0]
         if not self.gpus:
             return []
@@ -110,12 +109,12 @@ class Lane:
 
     @property
     def seconds(self) -> float:
-        """Estimated duration."""
+        """Return the estimated duration of the lane."""
         return START_S + SWAP_S * (len(self.runs) - 1) + sum(map(self._generation, self.runs))
 
     @property
     def lock_keys(self) -> frozenset[str]:
-        """Locks of its runs; lanes with a common lock run one after another."""
+        """Return the locks of all its runs. Lanes with a common lock run one after another."""
         return frozenset[str]().union(*(run.lock_keys for run in self.runs))
 
     def _generation(self, run: SweepRun) -> float:
@@ -127,7 +126,7 @@ class Lane:
 
 
 def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
-    """Raise `UserError` for a model whose engines and servers cannot fit the nodes."""
+    """Raise `UserError` if the engines and servers of a run do not fit on the nodes."""
     for run in runs:
         where = f"{run.label} ({run.source})"
         if machine.gpus and run.least_gpus > machine.gpus:
@@ -146,7 +145,8 @@ def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
 
 
 def _alone(run: SweepRun, machine: Machine) -> Resources | None:
-    """Fit ``run`` alone onto the nodes; None when they are not known. Raises `TooSmall`."""
+    """Compute the resources of ``run`` if it runs alone; None if nodes are unknown. Raises
+    `TooSmall`."""
     if run.plan is None or not machine.nodes:
         return None
     return fit(
@@ -159,13 +159,13 @@ def _alone(run: SweepRun, machine: Machine) -> Resources | None:
 
 
 def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lane]:
-    """Pack runs into lanes, the longest first. Runs of a swap group share an engine unless ``swap``
-    is off; a group gets as many lanes side by side as the machine holds."""
+    """Pack runs into lanes, sorted from longest to shortest. Runs of a swap group share engines
+    unless ``swap`` is false. A group gets several lanes according to its share of the work."""
     groups: dict[str, list[SweepRun]] = {}
     for number, run in enumerate(runs):
         alone = not (swap and run.swap_group)
         groups.setdefault(f"{number}" if alone else run.swap_group, []).append(run)
-    # GPUs of a lane; a tensor parallel size means nothing on CPUs.
+    # GPUs of a lane. On CPUs, the tensor parallel size has no effect.
     each = {key: group[0].least_gpus if machine.gpus else 0 for key, group in groups.items()}
     work = {key: Lane(tuple(group), each[key]).seconds for key, group in groups.items()}
     total = sum(work.values())
@@ -175,27 +175,27 @@ def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lan
         room = machine.gpus // gpus if gpus else machine.slots
         wide = max(1, min(len(group), round(room * share)))
         if gpus and group[0].gpus and group[0].workers is None:
-            # With few models on many GPUs a lane gets more than one engine.
+            # With few models on many GPUs, a lane gets several engines.
             more = round(machine.gpus * share) // wide - gpus
             gpus += max(0, more) // group[0].gpus * group[0].gpus
         for part in range(wide):
-            # Keep neighbours in training together.
+            # Keep runs that are adjacent in training in the same lane.
             low, high = part * len(group) // wide, (part + 1) * len(group) // wide
             packed.append(Lane(tuple(group[low:high]), gpus))
     return sorted(packed, key=lambda lane: -lane.seconds)
 
 
 def resolved(run: SweepRun, lane: Lane, machine: Machine) -> dict[str, Any]:
-    """Return the config that the lane's process reads.
+    """Return the config of ``run`` for the lane's process.
 
-    On a cluster a lane gets its number of workers, so that it leaves GPUs to other lanes. Elsewhere
-    it sees only its own GPUs and counts them itself."""
+    On a cluster, it sets the number of workers, so that other lanes have GPUs too. On one machine,
+    the process can use only the lane's GPUs, and counts them itself."""
     assert run.plan is not None  # only planned runs are in lanes
     config: RunConfig = run.plan.config
     if config.workers == "auto" and machine.shared and 0 < lane.gpus < machine.gpus:
         workers = min(lane.engines, len(run.plan.rows))
         if alone := _alone(run, machine):
-            # The free GPUs may be spread so that the last engines fit no node.
+            # The free GPUs may be on different nodes, so that fewer engines fit.
             workers = min(workers, alone.workers)
         config = config.model_copy(update={"workers": workers})
     return config.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""Plan the runs of a sweep: one per model, each an ordinary run in the sweep's folder."""
+"""Plan the runs of a sweep. Each model has one run, an ordinary run in the sweep's folder."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ _UNIMPORTANT = ("_name_or_path", "transformers_version", "use_cache")
 
 @dataclass(frozen=True)
 class SweepRun:
-    """A run of a sweep. Without a ``plan``, ``refused`` says why the model cannot be evaluated, or
-    ``awaited`` why it cannot yet."""
+    """A run of a sweep. If it has no ``plan``, ``refused`` is the reason why the model cannot be
+    evaluated, or ``awaited`` the reason why it cannot be evaluated yet."""
 
     label: str
     step: int | None
@@ -61,14 +61,14 @@ class SweepRun:
     refused: str = ""
     awaited: str = ""
     swap_group: str = ""
-    """Equal for models between which a live engine can swap weights; "" for none."""
+    """Key shared by models whose weights a live engine can swap; "" if it cannot swap them."""
     gpus: int = 1
     """GPUs of one engine on a machine with GPUs; 0 for a model behind an endpoint."""
     workers: int | None = None
-    """Number of engines by the config; None: as many as fit."""
+    """Number of engines in the config; None: as many as fit."""
     server_gpus: int = 0
     server_cpus: float = 0.0
-    """CPUs of all served models beside the engines."""
+    """CPUs of all served models, without the engines."""
     servers: tuple[tuple[float, int], ...] = ()
     """(CPUs, GPUs) of each served model."""
     parameters: int | None = None
@@ -81,26 +81,27 @@ class SweepRun:
 
     @property
     def least_gpus(self) -> int:
-        """Minimum GPUs on a machine with GPUs."""
+        """Return the minimum number of GPUs, on a machine with GPUs."""
         return (self.workers or 1) * self.gpus + self.server_gpus
 
     @property
     def lock_keys(self) -> frozenset[str]:
-        """Locks; runs with a common lock run one after another. An endpoint has the rate limits of
-        one run."""
+        """Return the run's locks: the endpoint's host. Runs with a common lock run one after
+        another, since a rate limit is for one run."""
         return frozenset([self.endpoint] if self.endpoint else [])
 
     @property
     def cpus(self) -> float:
-        """Minimum CPUs on a machine without GPUs: checkers, writer and sandboxes take one."""
+        """Return the minimum number of CPUs on a machine without GPUs. Checkers, the writer and
+        sandboxes need one CPU together."""
         if self.plan is None:
             return 0.0
         return (self.workers or 1) * worker_cpus(self.plan.config) + 1.0 + self.server_cpus
 
     @property
     def tokens(self) -> int:
-        """Estimated tokens through the engine: four characters of a prompt make one, and an answer
-        takes a quarter of ``max_tokens``."""
+        """Estimate the tokens of prompts and answers: one token per four characters of a prompt,
+        and a quarter of ``max_tokens`` per answer."""
         if self.plan is None:
             return 0
         rows, answer = self.plan.rows, self.plan.config.sampling.max_tokens / 4
@@ -109,20 +110,20 @@ class SweepRun:
 
 
 def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun:
-    """Plan the run of one listed model. Raises `UserError`."""
+    """Plan the run of a model that the config lists. Raises `UserError`."""
     plan = plan_run(sweep.run_of(model, output))
     source = model.adapter or plan.model.source
     return _planned(SweepRun(model.label or plan.model.name, None, source), plan)
 
 
 def unplanned(checkpoint: Checkpoint, *, refused: str = "", awaited: str = "") -> SweepRun:
-    """Return a run without a plan: the checkpoint cannot be evaluated, or not yet."""
+    """Return a run without a plan, for a checkpoint that cannot be evaluated, or not yet."""
     label = f"step {checkpoint.step}"
     return SweepRun(label, checkpoint.step, checkpoint.source, refused=refused, awaited=awaited)
 
 
 def plan_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> Plan:
-    """Plan the run of a checkpoint. Raises `UserError`: it cannot be evaluated as asked."""
+    """Plan the run of a checkpoint. Raises `UserError`: the config does not fit the checkpoint."""
     model = SweepModel(source=checkpoint.source)
     if sweep.base is not None:
         model = SweepModel(adapter=checkpoint.source)
@@ -130,8 +131,8 @@ def plan_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) 
 
 
 def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepRun:
-    """Plan the run of one checkpoint; a refused run when the checkpoint is not whole. Raises
-    `UserError`: the store is away."""
+    """Plan the run of a checkpoint. Return a refused run if it is incomplete or cannot be
+    evaluated. Raises `UserError`: the store is not available."""
     if checkpoint.lacks:
         return unplanned(checkpoint, refused=f"the checkpoint is incomplete: {checkpoint.lacks}")
     try:
@@ -144,7 +145,7 @@ def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -
 
 
 def check_distinct(runs: Sequence[SweepRun]) -> None:
-    """Raise `UserError` when two models have the same run id: a copy, or one listed twice."""
+    """Raise `UserError` if two models have the same run id: copies, or a model listed twice."""
     seen: dict[str, SweepRun] = {}
     for run in runs:
         if run.plan is None:
@@ -164,8 +165,8 @@ def in_order(runs: Iterable[SweepRun]) -> list[SweepRun]:
 
 
 def is_finished(store: Store, plan: Plan, *, whole: bool = False) -> bool:
-    """Return whether the sweep's ``store`` holds this run complete. A decided run counts, too,
-    unless it is to be ``whole``."""
+    """Return whether the run of ``plan`` in the sweep's ``store`` is complete. A run that stopped
+    early also counts as complete, unless ``whole`` is true."""
     folder = store.child(plan.run_id)
     early = plan.config.early
     decided = early is not None and early.stop and not whole and is_decided(folder)
@@ -199,8 +200,8 @@ def _planned(run: SweepRun, plan: Plan) -> SweepRun:
 
 
 def _swap_group(plan: Plan) -> str:
-    """Hash what has to be equal to swap weights: architecture, tokenizer, tensor layout and engine
-    arguments; for adapters, the base. "" when weights cannot be swapped."""
+    """Hash everything that must be equal to swap weights: architecture, tokenizer, tensor layout
+    and engine arguments, or the base of adapters. Return "" if weights cannot be swapped."""
     if plan.model.adapter is not None:
         told = plan.config.model.model_dump(
             exclude={"source", "revision", "adapter", "adapter_revision"}
@@ -226,8 +227,8 @@ def _text(path: Path) -> str | None:
 
 
 def _layout(model: ModelRef) -> Mapping[str, Any] | None:
-    """Return type and shape of each tensor; {} when they cannot be read. None for weights on S3:
-    the engine compares them when it loads them."""
+    """Return type and shape of each tensor; {} if they cannot be read. Return None for weights on
+    S3, which the engine checks when it loads them."""
     if model.kind != "folder":
         return None
     tensors = tensors_of(Path(model.location))

@@ -1,4 +1,4 @@
-"""Print a sweep in the terminal: its plan before, its ledger afterwards."""
+"""Print the plan of a sweep before it runs, and its ledger afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ace_ray.util.sanitizing import print_line, printed
 
 
 def print_plan(sweep: Sweep, console: Console) -> None:
-    """Print lanes, estimated device hours, and the object prefix."""
+    """Print the lanes of a sweep with estimated device hours, and where results are stored."""
     lanes = sweep.lanes()
     table = Table("lane", "models", title=sweep.sweep_id)
     for column in ("GPUs", "takes", "device hours"):
@@ -59,7 +59,7 @@ def print_plan(sweep: Sweep, console: Console) -> None:
 
 
 def tell_ledger(sweep: Sweep, code: int) -> None:
-    """Print the ledger of a sweep, or a JSON line with its records."""
+    """Print the ledger of a sweep: a table, or one JSON line if the log format is JSON."""
     if not log.is_json():
         print_ledger(sweep, Console())
         return
@@ -68,7 +68,7 @@ def tell_ledger(sweep: Sweep, code: int) -> None:
 
 
 def print_ledger(sweep: Sweep, console: Console) -> None:
-    """Print one line per run: its state, and its engines' time by state."""
+    """Print one line per run, with its state and the time of its engines by state."""
     table = Table("model", "state", "engine", title=sweep.sweep_id)
     for column in ("scored", "load s", "warm-up s", "generation s", "tool s", "idle s", "tokens"):
         table.add_column(column, justify="right")
@@ -94,5 +94,5 @@ def _shortened(labels: list[str]) -> str:
 
 
 def _wide(console: Console) -> Console:
-    # A log does not wrap: give the table its full width.
+    # Lines of a log file are not wrapped, so the table gets its full width.
     return console if console.is_terminal else Console(file=console.file, width=140)

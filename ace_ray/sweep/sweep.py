@@ -1,4 +1,4 @@
-"""Run ``ace-ray sweep``: many models, each an ordinary run in the sweep's folder."""
+"""Run ``ace-ray sweep``: evaluate many models, each as an ordinary run in the sweep's folder."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from ace_ray.sweep.runs import (
 from ace_ray.util import log
 
 LOOK_S = 1.0
-# Time after the grace period in which stopped lanes may end by themselves.
+# Time after the grace period before stopped lanes are killed.
 END_S = 60.0
 # Backoff after a failed access to the store.
 AGAIN_S = 10.0
 # Backoff of a lane whose cluster was too small, or whose store was away.
 LATER_S = 60.0
-# Attempts at a run whose process ends before the run is whole.
+# Maximum attempts at a run that does not become complete.
 LANE_ATTEMPTS = 3
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class StoreAway(Exception):
 
 
 class Sweep:
-    """One call of a sweep. Raises `UserError`: it cannot start as asked; nothing was written."""
+    """One call of a sweep. Raises `UserError`: it cannot start, and nothing was written."""
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class Sweep:
         *,
         preview: bool = False,
     ) -> None:
-        """Plan the runs of the models and checkpoints that are there.
+        """Plan the runs of the listed models and of the checkpoints that exist now.
 
-        ``complete``: labels of runs to evaluate whole; "all" means every run. ``preview``: plan a
-        watched folder's checkpoints without waiting until they settle."""
+        ``complete``: labels of runs to evaluate without early stopping; "all" selects every run.
+        ``preview``: plan the checkpoints of a watched folder even if they have not settled."""
         check_lasting(config.output)
         self._config, self._options, self._say = config, config.options, say
-        # The config of one run, for the keys that all runs share.
+        # The config of one run, to read keys that all runs share.
         self.any_run = any_run = config.any_run
         check_publishers(any_run.publish)
         self.sweep_id = sweep_id_of(config)
@@ -90,17 +90,17 @@ class Sweep:
         self._failed: dict[str, str] = {}
         self._alone: set[str] = set()
         self._attempts: Counter[str] = Counter()
-        # Run id -> why each attempt has to be repeated later.
+        # Reasons why attempts must be repeated later, by run id.
         self._later: dict[str, list[str]] = {}
-        # Time of the next attempt at these runs.
+        # Time of the next attempt at the runs in `_later`.
         self._not_before = 0.0
         self._running: list[LaneProcess] = []
-        # Time of the last look for checkpoints.
+        # Time of the last search for checkpoints.
         self._looked_at = 0.0
         self._stop = False
-        # Time at which stopped lanes are killed.
+        # Time at which lanes are killed after a stop signal.
         self._stop_by = 0.0
-        # Lines of the ledger, as it was last written.
+        # Lines of the ledger that was written last.
         self.cost_records: list[CostRecord] = []
         self._noted: Callable[[], None] = lambda: None
         if self._options.checkpoints is not None:
@@ -124,22 +124,20 @@ class Sweep:
 
     @property
     def has_results(self) -> bool:
-        """Return whether a run is complete or decided."""
+        """Return whether any run is complete or decided."""
         return any(line.state in ("complete", "decided") for line in self.cost_records)
 
     def run(self, noted: Callable[[], None] = lambda: None) -> int:
         """Evaluate all models; return the exit code. ``noted`` is called after each write of the
-        ledger while lanes go on; it has to return at once and not to raise.
+        ledger while lanes run. It must return at once and must not raise an error.
 
-        Raises `UserError` when the folder holds another sweep, or another process is at work on
-        this one.
-        """
+        Raises `UserError`: the folder has another sweep, or another process runs this sweep."""
         self._noted = noted
         self.store.check_writable()
         self._lease = Lease.acquire(self.store, self._say)
         try:
             claim(self.store, self._config, self.sweep_id)
-            self.comparisons.read()  # another call may have given shares meanwhile
+            self.comparisons.read()  # another call may have added shares since then
             self._give_shares(keep=True)
             with signals_to(self._ask_to_stop):
                 try:
@@ -151,7 +149,7 @@ class Sweep:
             self._lease.release()
 
     def _evaluate(self) -> int:
-        """Evaluate, watch, and look again at comparisons. Raises `StoreAway` and `LeaseLost`."""
+        """Evaluate all runs, watch, and update comparisons. Raises `StoreAway` and `LeaseLost`."""
         try:
             self._work_through()
             while self._watch():
@@ -164,7 +162,8 @@ class Sweep:
         return self._patiently(self._write_ledger)
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        """Return what ``ask`` returns; retry during an outage of the store. Raises `StoreAway`."""
+        """Call ``ask`` and return its result. Retry while the store is not available, at most
+        ``store_patience_s``. Raises `StoreAway`."""
         until = time.monotonic() + self.any_run.store_patience_s
         while True:
             try:
@@ -178,8 +177,8 @@ class Sweep:
     # Runs
 
     def _take_first(self, *, preview: bool) -> None:
-        """Plan the checkpoints that are there. Raises `UserError` when the folder is empty, or
-        when no checkpoint fits the config."""
+        """Plan the checkpoints that exist now. Raises `UserError`: the folder is empty, or the
+        config fits no checkpoint."""
         there = find_checkpoints(self._options, self.any_run.store, self._steps)
         settled = there if self._watching is None or preview else self._watching.look()
         for checkpoint in settled:
@@ -199,14 +198,13 @@ class Sweep:
     def _check_with(self, checkpoints: Sequence[Checkpoint]) -> None:
         """Raise `UserError` if the config fits none of ``checkpoints``, which are complete.
 
-        An error about a file of the checkpoint does not count: it may still be written.
-        """
+        Errors about a file of a checkpoint are ignored, since a trainer may be writing it."""
         mistakes = []
         for checkpoint in checkpoints:
             try:
                 plan = plan_of_checkpoint(self._config, checkpoint, self.uri)
                 if self._watching is not None:
-                    # A context that is too short for all prompts would refuse every checkpoint.
+                    # Every checkpoint would be refused if the context were too short for a prompt.
                     check_chat(plan)
             except Unreachable:
                 raise
@@ -219,7 +217,7 @@ class Sweep:
                 raise mistake
 
     def _invalid(self) -> list[SweepRun]:
-        """Return refused runs for the folders of the watch without a step of their own."""
+        """Return a refused run for each watched folder without a unique step."""
         invalid = self._watching.invalid if self._watching is not None else {}
         return [
             SweepRun(source.rsplit("/", 1)[-1], None, source, refused=why)
@@ -237,13 +235,13 @@ class Sweep:
         return run
 
     def _put(self, run: SweepRun) -> None:
-        """Add ``run`` in place of the checkpoint's earlier run. A listed model of the same folder
-        stays: it has its own engine arguments."""
+        """Add ``run``, which replaces an earlier run of the same checkpoint. A listed model of the
+        same folder is kept, since it has its own engine arguments."""
         others = [old for old in self.runs if old.step is None or old.source != run.source]
         self.runs = [*others, run]
 
     def _watch(self) -> bool:
-        """Wait for new checkpoints; False when it is time to end."""
+        """Wait for new checkpoints. Return False if the watch or the sweep has ended."""
         if self._watching is None:
             return False
         self._say(f"watching {self._options.checkpoints} for new checkpoints")
@@ -257,13 +255,13 @@ class Sweep:
         return False
 
     def _pause(self, seconds: float) -> None:
-        """Sleep for ``seconds``, or until the sweep is to stop: a signal does not end a sleep."""
+        """Sleep for ``seconds``, or until a signal stops the sweep (signals do not end a sleep)."""
         until = time.monotonic() + seconds
         while not self._stop and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, LOOK_S))
 
     def _take_new(self, watching: Watching) -> bool:
-        """Take new checkpoints; return whether one can be evaluated."""
+        """Plan the runs of new checkpoints. Return whether any of them can be evaluated."""
         fine = False
         self._looked_at = time.monotonic()
         before = watching.invalid
@@ -287,13 +285,13 @@ class Sweep:
                 self._give_shares(keep=True)
                 fine |= run.plan is not None
             except UserError as error:
-                # At the start this is an error; now other runs go on.
+                # At the start of the sweep, this is an error. Now the other runs continue.
                 self.runs[-1] = unplanned(checkpoint, refused=str(error))
                 self._say(log.warning(f"{run.label}: refused: {error}"))
         return fine
 
     def _end_watch(self, watching: Watching) -> None:
-        """End the watch, and leave unsettled checkpoints to the next call."""
+        """End the watch. Checkpoints that are still being written are left to the next call."""
         for checkpoint in watching.torn():
             self._take(checkpoint)
         for checkpoint in watching.unfinished():
@@ -309,24 +307,25 @@ class Sweep:
             self._say(log.warning("the last checkpoints could not be listed; run sweep again"))
 
     def _is_pending(self, run: SweepRun) -> bool:
-        """Return whether ``run`` is to be evaluated. Raises `UserError`: the store is away."""
+        """Return whether ``run`` must still be evaluated. Raises `UserError`: the store is not
+        available."""
         if run.plan is None or run.run_id in self._failed:
             return False
         return not is_finished(self.store, run.plan, whole=self.comparisons.is_whole(run))
 
     def _in_order(self) -> list[SweepRun]:
-        """Return the planned runs, in the order of training."""
+        """Return the planned runs in training order."""
         return in_order(run for run in self.runs if run.plan)
 
     def _give_shares(self, *, keep: bool) -> None:
-        """Give new runs their share of the alpha. Raises `UserError`: the store is away."""
+        """Give new runs a share of the alpha. Raises `UserError`: the store is not available."""
         watched = self._watching is not None
         self.comparisons.give_shares(self._in_order(), watched=watched, keep=keep)
 
     # Lanes
 
     def _work_through(self) -> None:
-        """Evaluate the pending runs, and those that come meanwhile."""
+        """Evaluate the pending runs, and runs of checkpoints that appear in the meantime."""
         self._later.clear()
         waiting = self._patiently(self.lanes)
         while self._running or (waiting and not self._stop):
@@ -336,11 +335,11 @@ class Sweep:
                 self._note_ledger()
                 waiting = self._again(waiting)
             if self._has_come():
-                # Pack waiting runs again: a swap group that came one by one can share an engine.
+                # Pack waiting runs again, since new runs may share an engine with them.
                 waiting = self._again([])
 
     def _has_come(self) -> bool:
-        """Look for new checkpoints each ``poll_s``; return whether there are any."""
+        """Search for new checkpoints if ``poll_s`` has passed; return whether there are any."""
         watching = self._watching
         if watching is None or self._stop:
             return False
@@ -349,7 +348,7 @@ class Sweep:
         return self._take_new(watching)
 
     def _end_lanes(self) -> None:
-        """Stop the lanes and wait for their end; no lane outlives the sweep."""
+        """Stop the lanes and wait until they have ended."""
         if self._running and not self._stop:
             self._ask_to_stop(signal.SIGTERM)
         while self._running:
@@ -363,7 +362,8 @@ class Sweep:
         return find_machine(max(cpus))
 
     def _lanes(self, runs: Sequence[SweepRun]) -> list[Lane]:
-        """Pack ``runs`` into lanes; a reference's lane comes before those compared with it."""
+        """Pack ``runs`` into lanes. The lane of a reference comes before the lanes of runs that are
+        compared with it."""
         ordered = [
             replace(run, swap_group="") if run.run_id in self._alone else run
             for run in in_order(runs)
@@ -378,8 +378,8 @@ class Sweep:
         return made
 
     def _start(self, waiting: list[Lane]) -> None:
-        """Start the first lanes that fit the free GPUs. Of lanes that await each other, the first
-        one starts as soon as all running lanes have ended."""
+        """Start waiting lanes, in order, that fit on the free GPUs. A lane that has to wait for
+        another lane (`Comparisons.awaits`) starts only if no lane is running."""
         for lane in list(waiting):
             if self._stop or self._is_early(lane) or not (devices := self._free(lane)):
                 continue
@@ -404,15 +404,15 @@ class Sweep:
             process = LaneProcess(lane, parts, shown, say=say, room=self._room(lane))
             self._running.append(process)
             if self._stop and not process.stopping:
-                process.signal(signal.SIGTERM)  # the signal came while the lane began
+                process.signal(signal.SIGTERM)  # the sweep was stopped while the lane started
 
     def _pass_on(self, name: str, line: str) -> None:
-        """Print a lane's line. The lane has already applied the log level."""
+        """Print an output line of a lane, which has already applied the log level."""
         self._say(log.error(f"[{name}] {line}"))
 
     def _free(self, lane: Lane) -> list[int]:
-        """Return the GPUs for ``lane``; [-1] for any, [] when too few are free or a running lane
-        holds one of its locks."""
+        """Return the GPUs for ``lane``, or [] if it cannot start: too few GPUs are free, or a
+        running lane has one of its locks. -1 means that no particular GPU is assigned."""
         if any(lane.lock_keys & process.lane.lock_keys for process in self._running):
             return []
         if not self.machine.gpus:
@@ -429,12 +429,13 @@ class Sweep:
         return free[: lane.gpus]
 
     def _is_early(self, lane: Lane) -> bool:
-        """Return whether the backoff of ``lane`` has not ended."""
+        """Return whether ``lane`` must still wait for its next attempt."""
         tried = any(run.run_id in self._later for run in lane.runs)
         return tried and time.monotonic() < self._not_before
 
     def _room(self, lane: Lane) -> dict[str, Any]:
-        """Return the GPUs that the cluster needs while ``lane`` runs, too, for its spec."""
+        """Return the keys ``shared`` and ``gpus`` of the lane's spec. ``gpus`` are the GPUs that
+        the cluster needs for ``lane`` and the running lanes together."""
         lanes_now = [*(process.lane for process in self._running), lane]
         gpus: list[int] = []
         if not self.machine.shared:  # a lane sees only its own GPUs
@@ -445,7 +446,7 @@ class Sweep:
         return {"shared": True, "gpus": gpus}
 
     def _wait(self) -> None:
-        """Wait `LOOK_S` at most for a lane to end; kill the lanes when their time is over."""
+        """Wait at most `LOOK_S` for a lane to end. Kill lanes that did not stop in time."""
         if self._running:
             self._running[0].wait(LOOK_S)
         else:
@@ -455,7 +456,7 @@ class Sweep:
                 process.signal(signal.SIGKILL)
 
     def _gather(self) -> bool:
-        """Settle the runs of lanes that have ended; return whether any has."""
+        """Settle the runs of lanes that have ended. Return whether any lane has ended."""
         ended = [process for process in self._running if process.code is not None]
         for process in ended:
             self._running.remove(process)
@@ -466,18 +467,19 @@ class Sweep:
         return bool(ended)
 
     def _settle_runs(self, process: LaneProcess) -> None:
-        """Settle the runs of a lane that has ended, by its events."""
+        """Settle the runs of a lane that has ended, according to its events."""
         done = {event["run_id"]: event for event in process.events()}
         runs = process.lane.runs
-        # A lane evaluates one run after another: the first one without an event was at work.
+        # A lane evaluates one run after another, so it was evaluating the first without an event.
         last = next((run for run in runs if run.run_id not in done), None)
         for run in runs:
             if run is last or run.run_id in done:
                 self._settle(run, done.get(run.run_id, {}), alone=len(runs) == 1)
 
     def _settle(self, run: SweepRun, event: dict[str, Any], *, alone: bool) -> None:
-        """Decide whether a run has failed or runs again, after the end of the lane that it was
-        in."""
+        """Decide whether ``run`` has failed or must run again, after its lane has ended.
+
+        ``event`` is the run's event; ``alone`` tells whether the lane had no other run."""
         if self._stop or event.get("code") == COMPLETE:
             return
         if not self._patiently(lambda: self._is_pending(run)):
@@ -492,12 +494,12 @@ class Sweep:
         if "broken" in event or ("failed" in event and alone):
             self._failed[run.run_id] = event.get("broken") or event["failed"]
         elif "failed" in event:
-            self._alone.add(run.run_id)  # each run by itself shows which one fails
+            self._alone.add(run.run_id)  # one run per lane shows which run fails
             return
         else:
             self._attempts[run.run_id] += 1
             if "code" not in event and not alone:
-                self._alone.add(run.run_id)  # it may have ended the lane
+                self._alone.add(run.run_id)  # this run may have crashed the lane
                 return
             if self._attempts[run.run_id] < LANE_ATTEMPTS:
                 return
@@ -505,7 +507,7 @@ class Sweep:
         self._say(log.error(f"{run.label}: {self._failed[run.run_id]}", event="run_failed"))
 
     def _again(self, waiting: list[Lane]) -> list[Lane]:
-        """Return ``waiting`` and lanes of the other pending runs."""
+        """Return the lanes ``waiting``, and lanes of pending runs that are in no lane."""
         taken = {run.run_id for lane in waiting for run in lane.runs}
         taken |= {run.run_id for process in self._running for run in process.lane.runs}
         most = LANE_ATTEMPTS
@@ -515,7 +517,7 @@ class Sweep:
         return waiting + (self._lanes(pending) if pending else [])
 
     def _ask_to_stop(self, number: int) -> None:
-        """Pass a signal on to the lanes: the first one drains them, a second one ends them."""
+        """Send signal ``number`` to the lanes. The first signal drains them, a second ends them."""
         if not self._stop:
             self._stop_by = time.monotonic() + self.any_run.grace_s + END_S
         self._stop = True
@@ -525,7 +527,7 @@ class Sweep:
     # Ledger
 
     def _note_ledger(self) -> None:
-        """Write the ledger while lanes run; an outage of the store is only a warning."""
+        """Write the ledger while lanes run. If the store is not available, only print a warning."""
         try:
             self._write_ledger()
         except UserError as error:
@@ -542,9 +544,9 @@ class Sweep:
             if line.state == "decided" and self.comparisons.is_whole(run):
                 line.state, line.note = (
                     "incomplete",
-                    "rows are pending: it was chosen to be completed",
+                    "rows are pending: --complete selected this run",
                 )
-            # Another process may have completed it.
+            # Another process may have completed the run.
             if (
                 run.run_id in self._failed
                 and run.plan

@@ -1,4 +1,4 @@
-"""Paths of files that a user named, and the encoding of their text."""
+"""Check the paths of files that a user named, and the encoding of their text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ace_ray.errors import UserError
 
 
 def path_of(text: str | Path, where: str) -> Path:
-    """Return the path of the file or folder ``text``, which need not exist, with ``~`` expanded.
-    Raises `UserError` at ``where``: it cannot be a path, or may not be read."""
+    """Return ``text`` as a path, with ``~`` expanded. The file or folder need not exist.
+    Raises `UserError` at ``where``: ``text`` is not a valid path, or cannot be read."""
     path = Path(text)
     try:
         path = path.expanduser()
@@ -22,7 +22,7 @@ def path_of(text: str | Path, where: str) -> Path:
         return path
     except PermissionError:
         readable = False
-    # RuntimeError: unknown user. OSError: long name, link to itself. ValueError: NUL.
+    # RuntimeError: unknown user. OSError: name too long, or loop of links. ValueError: NUL.
     except (RuntimeError, OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise UserError(
@@ -35,7 +35,7 @@ def path_of(text: str | Path, where: str) -> Path:
     return path
 
 
-# UTF-32 comes first: its little-endian mark begins with the mark of UTF-16.
+# UTF-32 must be first: its little-endian mark begins with the mark of UTF-16.
 _OTHER_MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
@@ -48,8 +48,7 @@ def without_bom(content: bytes, where: str | Path) -> bytes:
     """Return the UTF-8 text ``content`` without a byte order mark at its start.
 
     Windows editors write this mark, and Python reads it as a character. Raises `UserError` at
-    ``where`` for the mark of another encoding.
-    """
+    ``where``: the text has the mark of another encoding."""
     for mark, encoding in _OTHER_MARKS.items():
         if content.startswith(mark):
             raise UserError(

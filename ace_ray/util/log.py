@@ -1,8 +1,8 @@
-"""Log lines of commands, as text or as JSON.
+"""Write the log lines of commands, as text or as JSON.
 
-Text lines go to the caller's console. JSON lines go to stderr, one object a line, so that stdout
-holds only results. Level and format are environment variables, so that child processes and the
-actors of a local Ray use them too. They are also the variables of the options of ``ace-ray``.
+Text lines go to the caller's console. JSON lines go to stderr, one object per line, so that stdout
+contains only results. Level and format are environment variables, so that child processes and the
+actors of a local Ray use them too. The options of ``ace-ray`` have the same variables.
 """
 
 from __future__ import annotations
@@ -31,15 +31,13 @@ LONGEST = 8_000
 Say = Callable[[str], None]
 
 _log = logging.getLogger("ace_ray")
-# Fields of every line of this process, such as the run id.
+# Fields that are added to every line of this process, such as the run id.
 _known: dict[str, Any] = {}
 
 
 class Line(str):
-    """A line with its level, and with fields that only JSON shows. The default level is info.
-
-    The field ``traceback`` is shown in text lines too.
-    """
+    """A log line with a level (by default info) and fields. Only JSON lines show the fields, except
+    ``traceback``, which text lines show too."""
 
     level: int
     fields: Mapping[str, Any]
@@ -63,7 +61,7 @@ def error(text: str, **fields: Any) -> Line:
 
 
 def configure(level: str | None = None, form: str | None = None) -> None:
-    """Set level and format of this process and its child processes. None changes nothing."""
+    """Set level and format for this process and its child processes. None keeps a value."""
     for name, value in ((_LEVEL, level), (_FORMAT, form)):
         if value is not None:
             os.environ[name] = value
@@ -72,7 +70,7 @@ def configure(level: str | None = None, form: str | None = None) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables that processes on other machines need to log in the same way."""
+    """Return the environment variables for processes on other machines, so that they log alike."""
     return {name: os.environ[name] for name in (_LEVEL, _FORMAT) if name in os.environ}
 
 
@@ -102,7 +100,7 @@ def say(line: str) -> None:
 
 
 def fail(*texts: str) -> None:
-    """Log on stderr why the command ends, at level debug with the traceback."""
+    """Log on stderr why the command fails. At level debug, also log the traceback."""
     prefix = "" if is_json() else "ace-ray: "
     shown = sys.exc_info()[1] is not None and is_shown(logging.DEBUG)
     trace = traceback.format_exc() if shown else ""
@@ -116,7 +114,7 @@ def complain(text: str, **fields: Any) -> None:
 
 
 def caution(text: str) -> None:
-    """Log a warning on stderr, since stdout may hold results."""
+    """Log a warning on stderr, since stdout may contain results."""
     say_on(Console(stderr=True))(warning(text))
 
 
@@ -133,7 +131,7 @@ def known(**fields: Any) -> Iterator[None]:
 
 
 def result(text: str, *, level: str = "info", **fields: Any) -> None:
-    """Print a result at any level: ``text`` on stdout, or a JSON line with ``fields``."""
+    """Print a result on stdout at any log level: ``text``, or a JSON line with ``fields``."""
     if is_json():
         now = datetime.now(UTC).timestamp()
         text = _json(now, level, _log.name, text, fields)
@@ -155,14 +153,14 @@ class _Door(logging.Handler):
                 sys.stderr.write(line + "\n")
                 sys.stderr.flush()
                 return
-            # Records of a module's own logger go to stderr, as in Python.
+            # Records that do not come from `say` go to stderr, as Python does by default.
             own = Console(stderr=not hasattr(record, "console"))
             console = getattr(record, "console", None) or own
             print_line(console, record.getMessage())
             for line in _clean_trace(fields.get("traceback", "")).splitlines():
                 print_line(console, line)
             console.file.flush()
-        except Exception:  # noqa: BLE001 - a line that cannot be written ends no run
+        except Exception:  # noqa: BLE001 - a line that cannot be written must not end a run
             self.handleError(record)
 
 
@@ -183,7 +181,7 @@ def _json(at: float, level: str, logger: str, message: str, fields: Mapping[str,
 
 
 def _clean(value: Any) -> Any:
-    """Return a field as JSON, without secrets and control characters."""
+    """Return a field as a JSON value, without secrets and control characters."""
     if isinstance(value, Mapping):
         return {printed(str(key)): _clean(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -194,7 +192,7 @@ def _clean(value: Any) -> Any:
 
 
 def _clean_trace(text: str) -> str:
-    """Return the end of a traceback, which names the exception."""
+    """Return the last `LONGEST` characters of a traceback, which contain the exception."""
     return "\n".join(map(printed, text.rstrip().splitlines()))[-LONGEST:]
 
 
@@ -203,13 +201,13 @@ def _level() -> int:
 
 
 def _open() -> None:
-    """Add the handler, unless the calling program has handlers on the logger ``ace_ray``."""
+    """Add our handler, unless the calling program has added handlers to the logger ``ace_ray``."""
     if not _log.handlers:
         _log.addHandler(_Door())
         _log.propagate = False
         _log.setLevel(_level())
     root = logging.getLogger()
     if is_json() and not any(isinstance(handler, _Door) for handler in root.handlers):
-        # Python would print warnings of other packages as text.
+        # Otherwise Python prints warnings of other packages as text.
         root.addHandler(_Door())
         logging.captureWarnings(True)

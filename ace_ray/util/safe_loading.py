@@ -1,6 +1,6 @@
-"""Read foreign JSON within bounds of size, depth and number of values, and the user's YAML.
+"""Read untrusted JSON with limits on size, depth and number of values, and read the user's YAML.
 
-The values returned are plain: finite numbers, valid Unicode, no reference cycles.
+Returned values are plain: numbers are finite, strings are valid Unicode, and nothing is cyclic.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ MOST_VALUES = 1_000_000
 MOST_DEPTH = 64
 MOST_ROW_BYTES = 256 << 20
 MOST_ROW_VALUES = 2_000_000
-# Maximum depth of JSON in a row. Pages are laid out by recursive functions.
+# Maximum depth of JSON in a row, since recursive functions build the pages that show it.
 MOST_ROW_DEPTH = 200
-# Maximum characters shown of one text, and of all texts of one JSON value.
+# Maximum characters that are shown of one string, and of all strings in one JSON value.
 SHOWN_CHARS = 1 << 20
-# Maximum values shown of one JSON value. Each is a line or a card of a page.
+# Maximum values that are shown of one JSON value. Each is a line or a card of a page.
 SHOWN_VALUES = 20_000
 _MOST_INTEGER = 1 << 64
 
 
 class Unbounded(ValueError):
-    """The content is not valid within the bounds. The message gives the reason in a few words."""
+    """The content is not valid, or exceeds a limit. The message is the reason in a few words."""
 
 
 def json_tree(content: bytes | str) -> Any:
-    """Return the value of a JSON text. Lone surrogates become U+FFFD. Raises `Unbounded`."""
+    """Parse ``content`` as JSON. Lone surrogates become U+FFFD. Raises `Unbounded`."""
     return plain(json_within(content, MOST_BYTES, MOST_VALUES, _no_constant), finite=True)
 
 
@@ -47,12 +47,12 @@ def json_within(
     most_values: int,
     parse_constant: Callable[[str], Any] | None = None,
 ) -> Any:
-    """Parse a JSON text of at most ``most_bytes`` and ``most_values``. Raises `Unbounded`."""
+    """Parse JSON of at most ``most_bytes`` bytes and ``most_values`` values. Raises `Unbounded`."""
     if len(content) > most_bytes:
         raise Unbounded(f"is larger than {_size(most_bytes)}")
     try:
         text = content if isinstance(content, str) else content.decode("utf-8", "surrogatepass")
-        # Each value but the first follows one of these characters.
+        # Each value except the first follows one of these characters.
         if len(text) > most_values and sum(map(text.count, ",[{")) > most_values:
             raise Unbounded(f"has more than {most_values} values")
         return json.loads(text.removeprefix("\ufeff"), parse_constant=parse_constant)
@@ -65,17 +65,17 @@ def json_within(
 
 
 def json_of_row(text: str | None) -> Any:
-    """Return the value of a JSON column of a row, unchanged: a model may have written any number
-    and lone surrogates. Raises `Unbounded`."""
+    """Parse a JSON column of a row. Numbers and lone surrogates are not changed, since a model may
+    have written them. Raises `Unbounded`."""
     if not isinstance(text, str):
-        raise Unbounded("is not a text")
+        raise Unbounded("is not a string")
     tree = json_within(text, MOST_ROW_BYTES, MOST_ROW_VALUES)
     check_depth(tree, MOST_ROW_DEPTH)
     return tree
 
 
 def json_object(content: bytes | str, where: str) -> dict[str, Any]:
-    """Return the JSON object of the file ``where``. Raises `UserError`."""
+    """Parse the content of the file ``where`` as a JSON object. Raises `UserError`."""
     fix = "name an intact run"
     try:
         tree = json_tree(content)
@@ -87,22 +87,22 @@ def json_object(content: bytes | str, where: str) -> dict[str, Any]:
 
 
 def yaml_tree(text: str) -> Any:
-    """Return the value of a YAML or JSON text. Raises `Unbounded`."""
+    """Parse ``text`` as YAML or JSON. Raises `Unbounded`."""
     if text.lstrip()[:1] == "{":
         try:
             return json_tree(text)
         except Unbounded:
-            pass  # a YAML mapping may begin with a brace; YAML's error is better
+            pass  # a YAML mapping may begin with a brace, too; errors of YAML are better
     try:
-        # Fields check that numbers are finite, and name the key.
+        # Infinite numbers are allowed here. The fields of a config check them and name the key.
         return plain(yaml.load(text, _Loader), finite=False)
     except Unbounded:
         raise
     except RecursionError as error:
         raise Unbounded(_DEEP) from error
-    # ValueError, OverflowError: a text in the form of a date or number, out of range. TypeError,
-    # AttributeError: an unhashable key, or a tag on a value of another type. LookupError: a tag on
-    # a text without such a value.
+    # ValueError, OverflowError: a date or number is out of range. TypeError, AttributeError: a key
+    # cannot be hashed, or a tag does not fit the type of its value. LookupError: a tag does not fit
+    # its text.
     except (
         *(yaml.YAMLError, ValueError, OverflowError, TypeError, AttributeError, LookupError),
     ) as error:
@@ -120,8 +120,8 @@ def _place(error: Exception) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's loader, which also refuses a mapping that names a key twice. PyYAML takes the last
-    value silently."""
+    """A YAML loader that refuses a mapping with duplicate keys. PyYAML's loader silently uses the
+    last value."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -138,7 +138,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
-    """Return a parsed ``value`` as plain JSON values. Raises `Unbounded`."""
+    """Convert a parsed ``value`` to plain JSON values. Raises `Unbounded`."""
     if depth > MOST_DEPTH:
         raise Unbounded(_DEEP)
     if isinstance(value, str):
@@ -176,8 +176,8 @@ def check_depth(value: Any, most: int) -> None:
 
 
 def shortened(value: Any, chars: int = SHOWN_CHARS, values: int = SHOWN_VALUES) -> Any:
-    """Return the part of the JSON value ``value`` that is shown: at most ``values`` values and
-    ``chars`` characters, and `SHOWN_CHARS` of one text. Texts mark what is left out."""
+    """Shorten the JSON value ``value``, to show it: to ``values`` values and ``chars`` characters,
+    and to `SHOWN_CHARS` per string. Notes state the number of omitted characters and values."""
     return _Room(values, chars).part_of(value)
 
 
@@ -235,23 +235,22 @@ _DEEP = f"is nested deeper than {MOST_DEPTH} levels"
 
 # Placeholder for an unknown time in formats that require one.
 UNKNOWN_TIME = datetime(1980, 1, 1, tzinfo=UTC)
-# The earliest and the latest exported time. Readers of other tools overflow beyond them.
+# The earliest and the latest exported time. Other tools cannot read times outside this range.
 _TIMES = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC))
 
 
 def bounded_time(value: object, after_s: float = 0.0) -> datetime:
     """Return ``value``, a time or its ISO 8601 text, plus ``after_s`` seconds, in UTC.
 
-    Times before 1970 and after 2999 become the nearest of these. ``after_s`` is at most ten years.
-    An invalid time becomes `UNKNOWN_TIME`.
-    """
+    Times before 1970 or after 2999 become the limits of this range. ``after_s`` counts up to ten
+    years. An invalid ``value`` counts as `UNKNOWN_TIME`."""
     first, last = _TIMES
     try:
         began = datetime.fromisoformat(value[:64]) if isinstance(value, str) else value
         if not isinstance(began, datetime):
             began = UNKNOWN_TIME
         began = began.replace(tzinfo=began.tzinfo or UTC)
-        # Compare before converting: the conversion overflows at the ends of the calendar.
+        # Apply the limits first: at the ends of the calendar, a conversion to UTC overflows.
         began = min(max(began, first), last).astimezone(UTC)
     except ValueError:
         began = UNKNOWN_TIME

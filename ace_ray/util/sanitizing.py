@@ -1,4 +1,4 @@
-"""Make text from outside harmless for a terminal, a page or a spreadsheet."""
+"""Make text from models and users safe for a terminal, a page or a spreadsheet."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _FORMULA = ("=", "+", "-", "@", "\t")
 
 
 def well_formed(text: str) -> str:
-    """Return ``text`` as valid Unicode: lone surrogates, which models write as escapes and UTF-8
-    cannot hold, become U+FFFD."""
+    """Replace lone surrogates by U+FFFD, so that ``text`` can be encoded as UTF-8. Models write
+    lone surrogates as JSON escapes."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -33,11 +33,10 @@ def well_formed(text: str) -> str:
 
 
 def cleaned(text: str, longest: int = 2_000) -> str:
-    """Return ``text`` with line breaks and tabs, without escape sequences and control characters.
+    """Return ``text`` without escape sequences and control characters, except line breaks and tabs.
 
-    Characters that are invisible or reorder text become escapes, ``\\u202e``. The result has
-    at most ``longest`` characters and a note on how many of ``text`` are left out.
-    """
+    Characters that are invisible or reorder text become escapes like ``\\u202e``. The result has
+    at most ``longest`` characters, followed by a note with the number of omitted characters."""
     kept = _ESCAPES.sub("", text[:longest]).replace("\r\n", "\n")
     left_out = max(0, len(text) - longest)
     # Most texts are printable; this check runs in C.
@@ -50,23 +49,24 @@ def cleaned(text: str, longest: int = 2_000) -> str:
 
 
 def one_line(text: str, longest: int = 200) -> str:
-    """Return `cleaned` text on one line."""
+    """Return the `cleaned` text on one line, with single spaces."""
     return " ".join(cleaned(text, longest).split())
 
 
 def printed(text: str, longest: int = 8_000) -> str:
-    """Return a line for a terminal or a log without control characters and secrets. Blanks stay."""
-    # Remove escape sequences first: the end of one may hide where a secret begins.
+    """Return a line for a terminal or a log, without control characters and secrets. Spaces are
+    kept."""
+    # Remove escape sequences first: a sequence before a secret could hide its beginning.
     return cleaned(masked(_ESCAPES.sub("", text)), longest).replace("\n", " ").replace("\t", " ")
 
 
 def print_line(console: Console, line: str) -> None:
-    """Print a line that may hold text from outside."""
+    """Print a line that may contain text from models or users (`printed`)."""
     console.print(printed(line), highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def spreadsheet(text: str) -> str:
-    """Return ``text`` as a CSV cell. A leading quote keeps spreadsheets from reading a formula."""
+    """Return ``text`` as a CSV cell. If it looks like a formula, it gets a leading quote."""
     shown = cleaned(text, _LONGEST_CELL)
     return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
 

@@ -1,7 +1,7 @@
-"""Find secrets, which are refused in a config and masked in a text.
+"""Find secrets, to refuse them in a config and to mask them in a text.
 
-A secret belongs in the environment or in the platform's credential chain. Names are matched by a
-few words, values by the formats of providers' keys.
+Secrets belong in the environment or in the platform's credential chain. A name is secret if it
+contains certain words. A value is secret if it has the format of a provider's keys.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _SECRET = re.compile(
     r"|(access|api|auth|bot|deploy|github|gitlab|hf|hub|refresh|security|session|slack|user)_?token\Z"
     r"|\A(token|key)\Z|_key\Z"
 )
-# Names of places where a secret is, and keys that are not secrets.
+# Names of places that contain a secret (such as a file), and of keys that are not secret.
 _NO_SECRET = re.compile(
     r"_(env|file|name|path|variable)\Z"
     r"|(answer|cache|first|foreign|group|index|partition|primary|public|row|sort)_?key\Z"
 )
-# Maximum words of a name. A longer name is a text, such as a prompt.
+# Maximum number of words of a name. A longer name is other text, such as a prompt.
 MOST_WORDS = 8
 
 # Matched only at the beginning of a word.
@@ -41,7 +41,7 @@ _SHAPES = re.compile(
     r"|(?:[Bb]earer|[Bb]asic) (?!realm)[A-Za-z0-9+/._~-]{12,4000}=*)"
     r"|-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
 )
-# A password may hold characters that end a host elsewhere in an address.
+# A password may contain characters that would end the host in another part of a URL.
 _USER = re.compile(
     r"(?<=[A-Za-z0-9]://)"
     r"(?:[^/?#\s@]{1,1000}@|[^/?#\s@:]{0,100}:(?!\d{1,5}(?:[/?#\s]|\Z))[^\s@]{1,100}@)"
@@ -59,7 +59,7 @@ _OF_QUERIES = frozenset({"auth", "code", "key", "sig", "signature", "token", "xa
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a value of this name is likely a secret (``openai_api_key``, ``apiKey``)."""
+    """Return whether a value with this name is probably secret (``openai_api_key``, ``apiKey``)."""
     words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:200]).lower())
     plain = "_".join(words).removesuffix("_id")
     if len(words) > MOST_WORDS or _NO_SECRET.search(plain):
@@ -68,7 +68,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def secrets_in(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (key, description) of everything in the JSON ``node`` that looks like a secret."""
+    """Yield (key, description) for each value in the JSON ``node`` that looks like a secret."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             name = str(key)
@@ -92,7 +92,7 @@ def secrets_in(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
 
 
 def masked(text: str) -> str:
-    """Return ``text`` with everything masked that looks like a secret."""
+    """Return ``text`` with all parts masked that look like a secret."""
     text = _USER.sub(f"{MASK}@", text)
     text = _QUERY.sub(_masked_query, text)
     text = _HEADER.sub(rf"\1\2{MASK}", text)
@@ -110,8 +110,8 @@ def _masked_query(match: re.Match[str]) -> str:
 
 
 def _masked_value(match: re.Match[str]) -> str:
-    """Mask the value if the name is a secret's. Words behind a colon, and behind a bare ``key`` or
-    ``token``, are prose: ``the key: see below``, ``KEY=VALUE``."""
+    """Mask the value if its name is secret. Do not mask a word after a colon, or after a bare name
+    ``key`` or ``token``, as in ``the key: see below`` or ``KEY=VALUE``."""
     name, between, value = match.groups()
     name = name.rpartition(".")[2]
     if value.lower() in _NO_VALUES or not is_secret_name(name):

@@ -1,4 +1,4 @@
-"""Statistics of reported accuracies: intervals, pass@k and pass^k."""
+"""Compute statistics of accuracies: intervals, pass@k and pass^k."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ Z95 = 1.959963984540054
 def wilson(successes: float, n: int) -> Interval | None:
     """Return the 95 % Wilson score interval of ``successes / n`` within 0..1; None if ``n`` is 0.
 
-    ``successes`` may be fractional. With several samples per entry, ``n`` is the number of entries
-    and each adds its mean, since samples of one entry are not independent.
-    """
+    ``successes`` may be fractional. Samples of one entry are not independent. So with several
+    samples per entry, ``n`` is the number of entries, and ``successes`` the sum of their means."""
     if not 0 <= successes <= n:
         raise ValueError(f"{successes} successes of {n}")
     if n == 0:
@@ -24,17 +23,16 @@ def wilson(successes: float, n: int) -> Interval | None:
     share, z2 = successes / n, Z95 * Z95
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z95 * sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    # Rounding must not put the observed share outside its own interval.
+    # Rounding must not move the observed share out of the interval.
     return max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share))
 
 
 def weighted_interval(parts: Iterable[tuple[float, float, Interval]]) -> Interval:
     """Return the 95 % interval of ``sum(weight * value)`` over ``(weight, value, interval)`` parts.
 
-    The squared distances of the parts' limits from their values add up (MOVER, Zou and Donner
-    2008). So a mean of Wilson intervals keeps their shape near 0 and 1, where a variance would
-    vanish. Weights are not negative, and parts are independent.
-    """
+    The squared distances between the parts' values and limits are added (MOVER, Zou and Donner
+    2008). Unlike a normal approximation, this gives no empty interval if all values are 0 or 1.
+    Weights must not be negative, and parts must be independent."""
     total = below = above = 0.0
     for weight, value, (low, high) in parts:
         total += weight * value
@@ -46,8 +44,8 @@ def weighted_interval(parts: Iterable[tuple[float, float, Interval]]) -> Interva
 def mean_of_present(
     parts: Iterable[tuple[float, float | None, Sequence[float] | None]],
 ) -> tuple[float, Interval] | None:
-    """Return the weighted mean of the ``(weight, value, interval)`` parts with a value, and its
-    95 % interval. None if no part has a value and a weight."""
+    """Return the weighted mean of the ``(weight, value, interval)`` parts that have a value, and
+    its 95 % interval. Return None if their total weight is 0."""
     present = [(w, v, (i[0], i[1])) for w, v, i in parts if v is not None and i is not None]
     total = sum(weight for weight, _, _ in present)
     if not total:
@@ -57,10 +55,10 @@ def mean_of_present(
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Return the chance that at least one of ``k`` samples is right, given ``c`` right of ``n``.
+    """Return pass@k, the probability that at least one of ``k`` samples is right.
 
-    This is the unbiased share of k-subsets of the n samples with a right one (Chen et al. 2021).
-    """
+    ``c`` of ``n`` samples were right. The estimate is unbiased: the share of subsets of k samples
+    that contain a right one (Chen et al. 2021)."""
     if not 0 <= c <= n or not 1 <= k <= n:
         raise ValueError(f"pass@{k} of {c} right among {n} samples")
     every = comb(n, k)
@@ -68,11 +66,10 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float:
-    """Return pass^k, the chance that all ``k`` samples are right, given ``c`` right of ``n``.
+    """Return pass^k, the probability that all of ``k`` samples are right.
 
-    This is the unbiased share of k-subsets of the n samples with only right ones (tau-bench, Yao et
-    al. 2024, https://arxiv.org/pdf/2406.12045).
-    """
+    ``c`` of ``n`` samples were right. The estimate is unbiased: the share of subsets of k samples
+    that are all right (tau-bench, Yao et al. 2024, https://arxiv.org/pdf/2406.12045)."""
     if not 0 <= c <= n or not 1 <= k <= n:
         raise ValueError(f"pass^{k} of {c} right among {n} samples")
     return comb(c, k) / comb(n, k)

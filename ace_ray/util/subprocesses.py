@@ -1,4 +1,4 @@
-"""Child Python processes: their commands, confinement and end."""
+"""Start Python child processes, confine them, and end them with their parent."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 
 import ace_ray
 
-# Audit events that are allowed in a confined process. No event that opens, connects, starts or
-# imports something is among them. The hook and the kernel's limits are the only bound: untrusted
-# code may reach any object of the process.
+# Audit events that are allowed in a confined process. They do not include events that open files,
+# connect, start processes or import modules. Only the audit hook and the kernel's limits confine
+# untrusted code, which can access any object of the process.
 _EVENTS = frozenset(
     (
         *("builtins.id", "code.__new__", "compile", "exec", "marshal.loads"),
@@ -24,28 +24,27 @@ _EVENTS = frozenset(
     )
 )
 
-# A script that runs without site packages, so it is never imported.
+# Script of the watchdog, which runs without site packages and is never imported.
 _WATCHDOG = str(Path(__file__).with_name("watchdog.py"))
-# The watchdog of this process. Nothing waits for it.
+# The watchdogs of this process. No code waits for their end.
 _watchdogs: list[subprocess.Popen[bytes]] = []
 
-# True while `set_limit` runs, which alone may set limits in a confined process.
+# True while `set_limit` runs. Other code must not set limits in a confined process.
 _limiting = False
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs ``module`` as a program, in `module_environment`.
+    """Return the command that runs ``module`` as a program. Run it with `module_environment`.
 
-    ``-m`` without ``-P`` imports from the current folder first, which may be a downloaded one.
-    """
+    Without ``-P``, ``-m`` would import modules from the current folder, which may be untrusted."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def module_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return ``base`` with a PYTHONPATH that holds this package in any working directory."""
+    """Return ``base`` with a PYTHONPATH that finds this package from any working directory."""
     named = [os.path.abspath(one) for one in base.get("PYTHONPATH", "").split(os.pathsep) if one]
     root = str(Path(ace_ray.__file__).parents[1])
-    # Site packages are on the path already, behind the standard library.
+    # Site packages are already on the path, after the standard library.
     if root not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *named}:
         named.append(root)
     environment = {key: value for key, value in base.items() if key != "PYTHONPATH"}
@@ -53,9 +52,9 @@ def module_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def confine() -> None:
-    """Forbid this process to open files, sockets and processes and to dump core. Irrevocable.
+    """Forbid this process to open files or sockets, start processes or dump core. Irrevocable.
 
-    The kernel's limits enforce it. The audit hook raises a clearer error before them."""
+    Limits of the kernel enforce it. An audit hook raises a clearer error first."""
     for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC):
         resource.setrlimit(kind, (0, 0))
 
@@ -77,19 +76,18 @@ def set_limit(kind: int, soft: int, hard: int) -> None:
 
 
 def end_with_this_process() -> None:
-    """Make all processes that this one starts from now on end with it, also after SIGKILL.
+    """Ensure that later child processes of this process end when it ends, even after SIGKILL.
 
-    This process becomes the leader of a process group, which a `watchdog` ends. Call it once, and
-    not in a process that a terminal's Ctrl-C must reach.
-    """
-    if os.getpgrp() != os.getpid():  # a session leader leads its group, and may not call setpgid
+    This process becomes the leader of a process group, which the script ``watchdog.py`` ends. Call
+    this function once, and not in a process that must receive Ctrl-C from a terminal."""
+    if os.getpgrp() != os.getpid():  # a session leader leads its group and cannot call setpgid
         os.setpgid(0, 0)
-    # Only the kernel may close the sink, when this process has ended.
+    # The sink must stay open until this process ends; then the kernel closes it.
     source, sink = os.pipe()
     held = [sink]
 
     def let_go() -> None:
-        # Close it once: later its number may belong to another file in a grandchild.
+        # Close it only once: in a grandchild, its number may belong to another file.
         while held:
             os.close(held.pop())
 

@@ -1,4 +1,4 @@
-"""Read vLLM's own source without importing it: an import takes 5-20 s of CPU."""
+"""Read the source of vLLM without importing it, since an import takes 5-20 s of CPU."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def folder() -> Path | None:
 
 
 def parsed(path: str) -> ast.Module:
-    """Return the parsed file ``path`` of vLLM, empty if it cannot be read: another vLLM may lack
-    it."""
+    """Parse the file ``path`` of vLLM. Return an empty module if it cannot be read: some versions
+    of vLLM do not have the file."""
     vllm = folder()
     try:
         return ast.parse((vllm / path).read_text(encoding="utf-8") if vllm else "")
@@ -37,11 +37,11 @@ def engine_arguments() -> list[str]:
 
 
 def architectures() -> set[str]:
-    """Return the architectures that vLLM has models of; empty if they cannot be read."""
+    """Return the model architectures that vLLM supports; empty if they cannot be read."""
     names: set[str] = set()
     for node in parsed("model_executor/models/registry.py").body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
-            # Tables of models that vLLM has dropped hold texts, not tuples.
+            # In tables of models that vLLM no longer supports, values are strings, not tuples.
             pairs = zip(node.value.keys, node.value.values, strict=True)
             found = [key for key, value in pairs if isinstance(value, ast.Tuple)]
             names |= {str(key.value) for key in found if isinstance(key, ast.Constant)}
@@ -49,7 +49,7 @@ def architectures() -> set[str]:
 
 
 def quantizations() -> set[str]:
-    """Return the quantization methods that vLLM loads; empty if they cannot be read."""
+    """Return the quantization methods that vLLM supports; empty if they cannot be read."""
     for node in parsed("model_executor/layers/quantization/__init__.py").body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "QuantizationMethods":
             leaves = ast.walk(node)

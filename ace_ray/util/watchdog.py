@@ -1,18 +1,18 @@
-"""End a process group when its leader has ended, for whatever reason.
+"""End a process group after its leader has ended, for any reason.
 
-    the process, leader of a group -> watchdog -> watchdog
-                                   -> its children, and theirs
+    leader of the process group -> watchdog -> watchdog
+                                -> other children and their descendants
 
-Stdin is a pipe. Only the leader holds its other end. There are two watchdogs, since Ray kills the
-children of a worker that exits, and not the grandchildren. Where Ray kills grandchildren too, it
-kills the whole group.
+Stdin is a pipe whose other end is open only in the leader. There are two watchdogs, because Ray
+kills the children of a worker that exits, but not its grandchildren. If Ray kills grandchildren,
+too, it kills the whole group.
 
-A watchdog is a member of the group that it ends. So no other group can get the group's number while
-the watchdog runs. The group also holds processes that were forked a moment ago. A mark in the
-environment would not find all of them: vLLM's processes set their titles, which overwrites the
-environment that `/proc` shows.
+A watchdog is a member of the group that it ends, so the group's number is not reused while the
+watchdog runs. A group also includes processes that were forked a moment ago. A variable in the
+environment would not identify all processes: vLLM's processes set their titles, which overwrites
+the environment that `/proc` shows.
 
-The watchdog runs without site packages and imports little, since it lives as long as an engine.
+The watchdog runs without site packages and imports little, to save memory.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import os
 import signal
 import time
 
-# Time for multiprocessing's resource trackers to remove shared memory of ended processes.
+# Time for multiprocessing's resource trackers to remove the shared memory of ended processes.
 TRACKERS_S = 10.0
 _TRACKER = b"multiprocessing.resource_tracker"
 _POLL_S = 0.02
 
 
 def wait() -> None:
-    """Return at the end of stdin. Only SIGKILL ends this process earlier."""
+    """Wait until stdin is closed. Ignore SIGHUP, SIGINT and SIGTERM."""
     for asked in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(asked, signal.SIG_IGN)
     while os.read(0, 1):
@@ -36,8 +36,8 @@ def wait() -> None:
 
 
 def end_group() -> None:
-    """Kill this process's group and itself. Resource trackers come last: they end by themselves
-    when the processes that use them have ended."""
+    """Kill this process's group, and then this process. Resource trackers are killed last: they
+    usually exit when the processes that use them have ended."""
     try:
         until = time.monotonic() + TRACKERS_S
         while _end_others() and time.monotonic() < until:
@@ -47,10 +47,11 @@ def end_group() -> None:
 
 
 def _end_others() -> bool:
-    """Kill the others of the group except trackers. Return whether others or trackers ran."""
+    """Kill the other processes of the group except resource trackers. Return whether any other
+    process, including trackers, was running."""
     mine, found = _command("self"), False
     for name in os.listdir("/proc"):
-        # A zombie has an empty command. The other watchdog has the same one as this.
+        # A zombie has an empty command. The other watchdog has the same command as this process.
         if not name.isdigit() or (command := _command(name)) in (b"", mine):
             continue
         try:
@@ -58,8 +59,8 @@ def _end_others() -> bool:
         except ProcessLookupError:
             continue
         try:
-            # The number may belong to a new process by now. The pidfd still means the old one, so
-            # nothing else is killed.
+            # The process may have ended, and its number may belong to a new process. The pidfd
+            # still refers to the old process, so no other process is killed.
             if os.getpgid(int(name)) == os.getpgrp():
                 found = True
                 if _TRACKER not in command:

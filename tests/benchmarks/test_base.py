@@ -91,7 +91,7 @@ def test_two_members_are_a_whole_benchmark(write: Write) -> None:
     [
         ("import no_such_package", "No module named 'no_such_package'"),
         ("raise SystemExit(3)", "SystemExit"),
-        ("Mine = 1", "no subclass of Benchmark"),
+        ("Mine = 1", "not a subclass of Benchmark"),
         ("", "has no Mine"),
     ],
 )
@@ -109,10 +109,10 @@ def test_a_file_without_a_class_is_refused(tmp_path: Path, text: str, line: str)
         ("name = 'acebench'", "which an installed benchmark has"),
         ("rule_sets = ('A',)", "rule_sets is"),
         ("rule_sets = ('right', 'id')", "a rule set cannot be called 'id'"),
-        ("class Options(BaseModel): pass", "Options is no subclass"),
-        ("groups = {'Group': 'a'}", "groups is no mapping"),
+        ("class Options(BaseModel): pass", "Options is not a subclass"),
+        ("groups = {'Group': 'a'}", "groups is not a mapping"),
         ("groups = {'Accuracy': ['a']}", "a group cannot be called 'Accuracy'"),
-        ("def run(self, entry, context): return 1", "run is no method, async def run"),
+        ("def run(self, entry, context): return 1", "run must be async def run"),
     ],
 )
 def test_a_class_of_the_wrong_shape_is_refused(write: Write, member: str, line: str) -> None:
@@ -127,10 +127,10 @@ def test_a_class_of_the_wrong_shape_is_refused(write: Write, member: str, line: 
         ("Entry(id='a')", "has no prompt"),
         ("Entry(id='\\ud800', prompt='?')", "its id is"),
         ("Entry(prompt='?')", "its id is ''"),
-        ("{'id': 'a'}", "entries gives a dict"),
-        ("Entry(id='a', prompt='?', gold=(1, 2))", "its gold is not JSON: it would turn tuples"),
+        ("{'id': 'a'}", "entries returned a dict"),
+        ("Entry(id='a', prompt='?', gold=(1, 2))", "its gold is not JSON: tuples would become"),
         ("Entry(id='a', prompt='?', data={'x': float('nan')})", "its data is not JSON"),
-        ("Entry(id='a', prompt=[{'content': 'x'}])", "its prompt is no list of messages"),
+        ("Entry(id='a', prompt=[{'content': 'x'}])", "its prompt is not a list of messages"),
     ],
 )
 def test_entries_that_cannot_be_stored_are_refused(write: Write, entries: str, line: str) -> None:
@@ -143,8 +143,8 @@ def test_entries_that_cannot_be_stored_are_refused(write: Write, entries: str, l
     [
         ("def entries(self): return {}['x']", "entries fails with KeyError: 'x' (mine.py:8)"),
         ("def __init__(self, options): {}['x']", "the constructor fails with KeyError"),
-        ("def prompt(self, entry): return '?'", "its prompt is no list of messages"),
-        ("def tools(self, entry): return {'f': 1}", "its tools are no list of tools"),
+        ("def prompt(self, entry): return '?'", "its prompt is not a list of messages"),
+        ("def tools(self, entry): return {'f': 1}", "its tools are not a list of tools"),
         ("def texts(self): return {'a': {1}}", "identity fails with TypeError"),
         ("def ready(self, *, named): {}['x']", "ready fails with KeyError"),
         ("def roles(self): return {'user': 'other'}", "'other' is not a role"),
@@ -190,10 +190,10 @@ def judge(verdict: Any) -> Verdict:
 @pytest.mark.parametrize(
     ("verdict", "line"),
     [
-        (True, "check gives"),
-        ({"other": Verdict(True)}, "check gives no verdict for each of correct"),
+        (True, "check must return a verdict"),
+        ({"other": Verdict(True)}, "check must return a verdict for each of correct"),
         (Verdict(1), "valid is 1"),  # type: ignore[arg-type]
-        (Verdict(False, None), "no texts"),  # type: ignore[arg-type]
+        (Verdict(False, None), "are not strings"),  # type: ignore[arg-type]
         (Verdict(False, metrics={"score": float("nan")}), "the metric 'score' is nan"),
         (Verdict(True, metrics={"score": 0.3}), "a valid answer has the score 0.3"),
     ],

@@ -63,9 +63,9 @@ def test_an_id_names_its_entry_where_it_is_the_only_one(tmp_path: Path) -> None:
         ({"id": "3"}, "\"language\" is missing: '3' is an id of en/sums, zh/sums"),
         ({"id": "22"}, "unknown id: '22'; the nearest known one is '2'"),
         ({"id": "2", "category": "sum"}, "unknown category: 'sum'; the nearest known one is"),
-        ({"id": "2", "language": None}, '"language" is None, not a text'),
-        ({"id": "2", "sample": [1]}, '"sample" is [1], not an integer or a text'),
-        ({"id": "2", "output": {}}, "the output is {}, not a text or null"),
+        ({"id": "2", "language": None}, '"language" is None, not a string'),
+        ({"id": "2", "sample": [1]}, '"sample" is [1], not an integer or a string'),
+        ({"id": "2", "output": {}}, "the output is {}, not a string or null"),
         ({"id": "2", "sample": 0}, "id '2' (en/sums) with sample 0 was given before"),
     ],
 )
@@ -83,14 +83,14 @@ def test_a_wrong_line_is_refused_with_its_place(
 def test_files_without_outputs_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     for rows, message in (
-        ([], "holds no outputs"),
+        ([], "contains no outputs"),
         ([{"id": "2"}], '"output" is missing'),
         ([{"output": ""}], '"id" is missing'),
     ):
         with pytest.raises(UserError, match=message):
             outputs(write(path, rows))
     path.write_text('{"id": ' + "[" * 700 + "]" * 700 + "}")
-    with pytest.raises(UserError, match=r"not a text|nested too deeply"):
+    with pytest.raises(UserError, match=r"not a string|nested too deeply"):
         outputs(path)
     with pytest.raises(UserError, match="is not a plain file"):
         outputs(tmp_path)

@@ -189,7 +189,7 @@ def test_sources_without_outputs_are_refused(tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
 
     refused(tmp_path / "none.jsonl", "no such file")
-    refused(write(tmp_path / "empty.jsonl", []), "holds no outputs")
+    refused(write(tmp_path / "empty.jsonl", []), "contains no outputs")
     refused(tmp_path, "contains no data_<category>_result.json")
     (tmp_path / "text.jsonl").write_text("{not json")
     refused(tmp_path / "text.jsonl", "not valid JSON")

@@ -69,7 +69,7 @@ def test_a_bad_line_is_named_and_blank_lines_are_fine_at_the_end(tmp_path):
     for line, message in (
         (b"", "the line is blank"),
         (b'{"id": "r_1"', "is not valid JSON"),
-        (b'{"id": 7}', '"id" is missing or not a text'),
+        (b'{"id": 7}', '"id" is missing or not a string'),
         (lines[0], "_0' is already used in .*:1"),
         (b"[" * 100_000, "nested too deeply"),
     ):

@@ -307,7 +307,7 @@ def test_wrong_rows_are_refused(tmp_path: Path) -> None:
         (good, "with sample 0 was given before"),
     ]:
         refused(write(path, [good, row]), message, f"{path}:2")
-    refused(write(path, []).parent, "holds no outputs", str(path.parent))
+    refused(write(path, []).parent, "contains no outputs", str(path.parent))
 
 
 def test_wrong_folders_are_refused(tmp_path: Path) -> None:
