@@ -18,7 +18,7 @@ class Observation:
 
     ``error`` is "" or the kind of the error. ``unknown_tool``: the tool is not declared.
     ``bad_arguments``: missing, unknown or mistyped arguments; the tool did not run. ``failed``: the
-    tool raised an exception, as the faulty original tool does that it reproduces.
+    tool raised an exception, like the faulty original that it reproduces.
     """
 
     value: Any
