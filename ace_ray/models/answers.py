@@ -1,7 +1,6 @@
 """Parse answers into reasoning, content and calls with vLLM's `Parser`, as its server does.
 
-Parsers read untrusted text. If a parser raises or logs an error, the answer counts as one without
-calls.
+Parsers read untrusted text. If a parser raises or logs an error, the answer has no calls.
 """
 
 from __future__ import annotations
@@ -287,7 +286,7 @@ class AnswerReader:
         template_kwargs: dict[str, Any],
         error: Exception,
     ) -> Reading:
-        """Return the reading of an answer whose parser failed. Reasoning is separated if possible."""
+        """Return the reading of an answer whose parser failed, without reasoning if possible."""
         rest: str | None = text
         if len(text) > REASONING_CHARS:
             split = split_think(text)

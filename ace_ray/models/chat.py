@@ -30,8 +30,7 @@ _PROBE_FUNCTION = {
 class Chat:
     """Renders messages with the model's chat template, in Jinja's sandbox.
 
-    ``template_kwargs`` are extra variables. ``date`` is used by templates that print a date; None:
-    today's date.
+    ``template_kwargs`` are extra variables. ``date`` is for templates that print one; None: today.
     """
 
     def __init__(

@@ -288,7 +288,7 @@ def weight_bytes(folder: Path) -> int:
 
 
 def index_of(raw: bytes) -> dict[str, str]:
-    """Return the file name of each tensor in an index. Raises `ValueError`: ``raw`` is no index."""
+    """Return the file name of each tensor in the index ``raw``. Raises `ValueError`: malformed."""
     try:
         places = json_within(raw, _INDEX_BYTES, _MOST_VALUES)["weight_map"]
         index: dict[str, str] = dict(places.items())
