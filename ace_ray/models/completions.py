@@ -249,7 +249,7 @@ def _ending(reason: Any) -> str:
 
 
 def _content(content: Any) -> tuple[str | None, Reasoning | None]:
-    """Return the text and the reasoning in a message's content; None for a missing one."""
+    """Return the text and the reasoning in a message's content. Each may be None."""
     if content is None or isinstance(content, str):
         return content, None
     if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):

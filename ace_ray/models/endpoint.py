@@ -55,7 +55,7 @@ class Filtered(EndpointRefused):
 class _Failed(Exception):
     """An attempt failed, and a retry may succeed.
 
-    ``down``: whether the server seems to be down. It is not if it requests a pause.
+    ``down``: the server seems to be down. False for a server that requests a pause.
     """
 
     def __init__(self, cause: str, *, down: bool = True, retry_after_s: float = 0.0) -> None:

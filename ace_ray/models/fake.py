@@ -35,7 +35,7 @@ class FakeCall(Section):
 
 
 class Slow(Section):
-    """A ``share`` of rows that take ``times`` the mean delay, as answers up to a token limit do."""
+    """A ``share`` of rows that take ``times`` the mean delay, like answers at a token limit."""
 
     share: float = Field(ge=0, le=1)
     times: float = Field(ge=1)
