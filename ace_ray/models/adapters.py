@@ -47,8 +47,8 @@ def with_adapter(
     endpoint_url: str | None = None,
     region: str | None = None,
 ) -> ModelRef:
-    """Return ``base`` with the adapter ``source``, pinned. Raises `UserError`: the adapter is not
-    available, or vLLM does not support its kind."""
+    """Return a copy of ``base`` with the pinned adapter ``source``. Raises `UserError`: the adapter
+    is not available, or vLLM does not support its kind."""
     ref = resolve(source, revision, endpoint_url=endpoint_url, region=region, adapter=True)
     config = _config(tokenizer_folder(ref))
     name = config.get("base_model_name_or_path")
@@ -56,7 +56,7 @@ def with_adapter(
 
 
 def engine_args(models: Sequence[ModelRef], engine: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``engine`` plus LoRA arguments for ``models``, of which one is active at a time."""
+    """Return ``engine`` plus the LoRA arguments for serving ``models``, one adapter at a time."""
     ranks = [model.adapter.rank for model in models if model.adapter]
     if not ranks:
         return dict(engine)
@@ -65,8 +65,8 @@ def engine_args(models: Sequence[ModelRef], engine: Mapping[str, Any]) -> dict[s
 
 
 def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
-    """Raise `UserError` if LoRA arguments have no adapter, or do not fit the adapter. ``model`` is
-    None before its source is resolved."""
+    """Raise `UserError` if ``engine`` has LoRA arguments that do not fit the adapter of ``model``,
+    or has them without an adapter. ``model`` is None before its source is resolved."""
     for name, value in engine.items():
         if "lora" in name and value and model is not None and model.adapter is None:
             raise UserError(
@@ -94,8 +94,8 @@ def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
 def check_weights(folder: Path, base: Path) -> bool:
     """Return whether all modules of the adapter in ``folder`` are in the model in ``base``.
 
-    If False, an engine must show whether vLLM finds the modules, since vLLM silently ignores
-    modules that it does not find. Only bases in safetensors are checked. Raises `UserError`: names
+    If the result is False, only an engine can show whether vLLM finds the modules, since vLLM
+    silently ignores missing ones. Only bases in safetensors are checked. Raises `UserError`: names
     or shapes show that the adapter belongs to another base.
     """
     tensors, of_base = tensors_of(folder), tensors_of(base)
@@ -142,8 +142,8 @@ def _of_another(folder: Path, why: str) -> UserError:
 
 
 def check_template(model: ModelRef, template: str | None = None) -> None:
-    """Raise `UserError` if the adapter has its own chat template, which vLLM would ignore. It must
-    equal ``template``, by default the template of the base."""
+    """Raise `UserError` if the chat template of the adapter, which vLLM would ignore, differs from
+    ``template``. By default ``template`` is the template of the base."""
     assert model.adapter is not None  # callers pass a model with an adapter
     base = _template(tokenizer_folder(model)) if template is None else template.strip()
     own = _template(tokenizer_folder(model.adapter.ref))

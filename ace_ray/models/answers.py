@@ -250,8 +250,8 @@ class AnswerReader:
         return Reading(shown[-1], reasoning, False, tools)
 
     def _bounded(self, parser: Any, text: str) -> list[str]:
-        """Raise `TooLong` for a text that is too long, and make the tool parser of ``parser`` do
-        so too. Returns a list that will contain the input of the tool parser."""
+        """Raise `TooLong` if ``text`` is too long, and make the tool parser of ``parser`` raise it
+        for a long input. Returns a list to which the tool parser's input will be added."""
         from vllm.parser.abstract_parser import DelegatingParser
 
         given: list[str] = []
@@ -286,7 +286,7 @@ class AnswerReader:
         template_kwargs: dict[str, Any],
         error: Exception,
     ) -> Reading:
-        """Return the reading of an answer whose parser failed, without reasoning if possible."""
+        """Return the reading after a parser error, with the reasoning separated if possible."""
         rest: str | None = text
         if len(text) > REASONING_CHARS:
             split = split_think(text)

@@ -34,7 +34,7 @@ _locks: dict[Path, int] = {}
 
 
 class NoRoom(UserError):
-    """The disk is full. The model has no error, and may fit later."""
+    """The disk is full. The model itself is correct, and may fit later."""
 
 
 def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -> None:
@@ -142,7 +142,7 @@ def _use_file(folder: Path) -> int:
 
 
 def _by_age(cache: Path) -> list[Path]:
-    """Return the folders from S3, complete or partial, least recently used first."""
+    """Return the downloaded folders, complete or partial, least recently used first."""
     # Folders that contain only a tokenizer are small, and are not locked.
     folders = [p for p in cache.glob(_FETCHED) if p.is_dir() and "-tokenizer" not in p.name]
     return sorted(folders, key=_taken_at)
@@ -161,7 +161,7 @@ def _folder_of(path: Path) -> Path:
 
 
 def _remove(path: Path) -> None:
-    """Remove a folder from S3, unless a process is creating or using it."""
+    """Remove a downloaded folder, unless a process is creating or using it."""
     folder = _folder_of(path)
     try:
         with FileLock(f"{folder}.lock", timeout=0):

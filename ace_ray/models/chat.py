@@ -1,4 +1,4 @@
-"""Chat template and tokenizer of a model: messages -> prompt text -> token ids."""
+"""Render messages as prompt text with a model's chat template, and tokenize the text."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Chat:
         template: str | None = None,
         date: str | None = None,
     ) -> Chat:
-        """Load the tokenizer and the template of a model folder. ``template`` replaces the latter.
+        """Load the tokenizer of a model folder, and its chat template unless ``template`` is given.
 
         Raises `UserError`: the folder has no template or tokenizer."""
         try:
@@ -166,7 +166,7 @@ class Chat:
         fix: str = "use a model with a tool-calling template, or write mode: prompt",
     ) -> None:
         """Raise `UserError` if the template does not render tools or, for ``episodes``, their
-        results. ``where`` and ``fix`` are used in the error."""
+        results. ``where`` and ``fix`` are parts of the error."""
         if not self.supports_tools:
             problem = "the model's chat template ignores tools"
         elif episodes and not self.supports_results:
@@ -176,7 +176,7 @@ class Chat:
         raise UserError(problem, where=where, fix=fix)
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a prompt, whose special tokens are already in ``text``."""
+        """Return the token ids of a rendered prompt, which already contains the special tokens."""
         ids: list[int] = self.tokenizer.encode(well_formed(text), add_special_tokens=False)
         return ids
 

@@ -34,7 +34,7 @@ _INDEX_BYTES = 64 << 20
 _MOST_VALUES = 1_000_000
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
-# Maximum bytes of a pointer, by git-lfs's specification.
+# Maximum bytes of a git-lfs pointer, from its specification.
 _POINTER_BYTES = 1024
 
 # Maximum bytes of a zip archive's end record, with the longest comment.
@@ -45,7 +45,7 @@ _WEIGHTS = (".safetensors", ".bin", ".pt")
 _TEXTS = (".json", ".jinja", ".model", ".txt", ".tiktoken")
 _AGAIN = "save or copy the checkpoint again"
 
-# Prefixes of files of a trainer, which have the same extensions as weights.
+# Prefixes of a trainer's other files, which have the same extensions as weights.
 _BESIDES = ("optimizer", "scheduler", "scaler", "rng_state", "training_args")
 
 _PART = re.compile(r"(.+-)(\d+)(-of-(\d+)\.(?:safetensors|bin))")
@@ -64,7 +64,7 @@ class Tensor:
 
 
 class _Files:
-    """The files of a checkpoint, in a local folder or under a prefix of a store."""
+    """The files of a checkpoint, in a local folder or under an S3 prefix."""
 
     def __init__(self, where: Path | S3Store) -> None:
         self.where = where
@@ -181,7 +181,7 @@ def _refuse_pointer(file: BinaryIO, place: str) -> None:
 
 
 def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
-    """Return the weight files that vLLM loads. Raises `UserError` if one or all are missing."""
+    """Return the weight files that vLLM loads. Raises `UserError` if any of them is missing."""
     if index:
         return sorted(set(index.values()))
     if ADAPTER_CONFIG in files.names and "config.json" not in files.names:
@@ -203,8 +203,8 @@ def _safetensors(names: Iterable[str]) -> list[str]:
 
 
 def _torn_pickle(files: _Files, name: str) -> str:
-    """Return the reason why ``name`` is not a complete torch file, or "". A bare pickle, the format
-    of older versions, is only checked at its beginning."""
+    """Return why ``name`` is not a complete torch file; "" if it is complete. A bare pickle, the
+    format of older versions, is only checked at its beginning."""
     with files.open(name) as file:
         begins = file.read(4)
         if not begins:
@@ -216,9 +216,9 @@ def _torn_pickle(files: _Files, name: str) -> str:
 
 
 def lacking(names: Collection[str]) -> str:
-    """Return a message that names a missing weight file, or "", for a checkpoint without an index.
+    """Return which weight file of a checkpoint without an index is missing; "" if none is missing.
 
-    Trainers write the index last. Until then, the names of the parts contain their number."""
+    Trainers write the index last. Until then, the parts' names show how many parts there are."""
     weights = weight_names(names)
     if not weights:
         return "the folder contains no weights (*.safetensors)"
@@ -237,7 +237,7 @@ def weight_names(names: Collection[str]) -> list[str]:
 
 
 def same_layout(one: Path, other: Path) -> str:
-    """Return the reason why weights in ``other`` cannot replace the weights in ``one``, or ""."""
+    """Return why the weights in ``other`` cannot replace the weights in ``one``; "" if they can."""
     a, b = tensors_of(one), tensors_of(other)
     if not a or not b:
         return "weights can be swapped only from safetensors files"
@@ -288,7 +288,7 @@ def weight_bytes(folder: Path) -> int:
 
 
 def index_of(raw: bytes) -> dict[str, str]:
-    """Return the file name of each tensor in the index ``raw``. Raises `ValueError`: malformed."""
+    """Return the file name of each tensor in an index. Raises `ValueError` if it is malformed."""
     try:
         places = json_within(raw, _INDEX_BYTES, _MOST_VALUES)["weight_map"]
         index: dict[str, str] = dict(places.items())
@@ -314,7 +314,7 @@ def _index(files: _Files, name: str) -> dict[str, str]:
 
 @contextmanager
 def _reading(files: _Files, name: str, wrong: str) -> Iterator[None]:
-    """Context that converts errors in reading the file ``name`` to a `UserError`: ``wrong: ...``.
+    """Context that converts errors in reading the file ``name`` to a `UserError` about ``wrong``.
 
     Raises `Unreachable` if a store has listed the file, but does not return it now."""
     try:

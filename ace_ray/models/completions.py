@@ -32,7 +32,7 @@ MAX_CALLS = 1024
 # Maximum answers whose server-specific reasoning a client remembers.
 MAX_REPLAYED = 1024
 MAX_TOKENS_COUNTED = 1 << 31
-# Keys of a request that limit the tokens of an answer. Servers accept one or the other.
+# Keys of a request that limit the tokens of an answer. A server may accept only one of them.
 LIMITS = ("max_tokens", "max_completion_tokens")
 CALLED = ("tool_calls", "function_call")
 # Finish reasons for an answer that reached its token limit.
@@ -67,7 +67,7 @@ _NAMES = ("reasoning_content", "reasoning", _DETAILS)
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Reasoning that a server returned. Key ``name`` and ``value`` send it back unchanged."""
+    """Reasoning that a server returned. ``name`` and ``value``: key and value to send back."""
 
     text: str
     name: str
@@ -94,7 +94,7 @@ class Replay:
         self._forms: dict[str, tuple[str, Any]] = {}
 
     def remember(self, reasoning: Reasoning, completion: Completion) -> None:
-        """Store the key, and a structured value, of the ``reasoning`` in ``completion``."""
+        """Store how the ``reasoning`` of ``completion`` is sent back."""
         if isinstance(reasoning.value, str):
             self._name = reasoning.name
             return
@@ -162,7 +162,7 @@ def request_body(
         tree |= {key: value for key, value in further if tools or key not in _WITH_TOOLS}
         tree = {key: value for key, value in tree.items() if value is not None}
     if most is not None:
-        # The config may use the other key in `LIMITS`.
+        # The config may have set either key in `LIMITS`.
         limits = {key: tree[key] for key in LIMITS if isinstance(tree.get(key), int)}
         tree |= {key: min(value, most) for key, value in limits.items()}
     # Models produce lone surrogates, which are invalid UTF-8. Servers reject even their escapes.
@@ -181,7 +181,7 @@ def _sent(message: Mapping[str, Any], replay: Replay | None) -> dict[str, Any]:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call with its arguments as text, as the protocol requires."""
+    """Return a call with its arguments as JSON text, as the protocol requires."""
     function = dict(call["function"])
     if not isinstance(function["arguments"], str):
         function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)

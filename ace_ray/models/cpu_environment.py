@@ -1,4 +1,4 @@
-"""Set environment variables for cores and memory of vLLM's processes without a GPU.
+"""Choose environment variables for the cores and memory of vLLM's processes without a GPU.
 
 A process reads the variables when it starts or loads a library, so they are for child processes.
 They do not affect engines on a GPU.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-# Spins of a waiting thread. Values of 10,000 and 30,000 were measured.
+# Spins of a waiting thread, between the measured values 10,000 and 30,000.
 SPINS = 20_000
 
 
@@ -48,6 +48,6 @@ def kept_memory() -> dict[str, str]:
 
 
 def cpu_environment() -> dict[str, str]:
-    """Return all variables. A value that the user has set is kept."""
+    """Return all variables of this module. A value that the user has set is kept."""
     ours = all_cores() | short_spins() | kept_memory()
     return {name: os.environ.get(name, value) for name, value in ours.items()}

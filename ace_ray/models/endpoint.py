@@ -268,7 +268,7 @@ class EndpointModel(Client):
 
 
 def _room(refusal: str) -> int:
-    """Compute the tokens left for an answer from a server's refusal; 0 if it has no numbers."""
+    """Compute the tokens left for an answer from numbers in a server's refusal; 0 if unknown."""
     context = re.search(r"maximum context length is (\d{1,9}) tokens", refusal)
     prompt = re.search(r"\b(\d{1,9}) (?:tokens? )?(?:in the messages|input tokens)", refusal)
     return int(context[1]) - int(prompt[1]) if context and prompt else 0

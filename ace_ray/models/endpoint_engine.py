@@ -1,4 +1,4 @@
-"""Evaluate a candidate (the evaluated model) behind an endpoint instead of with an engine.
+"""Client of a candidate (the evaluated model) behind an endpoint, in place of an engine.
 
 Weights, chat template and tool parser of the endpoint are unknown. `UNKNOWN` lists such properties,
 and manifests and comparisons contain the list.

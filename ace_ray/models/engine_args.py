@@ -109,9 +109,9 @@ def _string_keys(module: ast.Module) -> set[str]:
 def cluster_engine_args(
     args: Mapping[str, Any], *, on_gpu: bool, seeded: bool, spread: bool = False
 ) -> dict[str, Any]:
-    """Return ``args`` with the arguments that an engine in an actor needs on this kind of cluster.
+    """Return ``args`` plus the arguments that an engine in a Ray actor needs on the cluster.
 
-    ``seeded``: whether requests sample tokens, with seeds. ``spread``: whether the engine spans
+    ``seeded``: whether requests sample tokens with a seed. ``spread``: whether the engine spans
     several nodes.
     """
     args = dict(args)
@@ -119,7 +119,7 @@ def cluster_engine_args(
         return {"distributed_executor_backend": "ray", **args}
     if on_gpu:
         if int(args.get("tensor_parallel_size", 1)) > 1:
-            # A Ray executor inside a Ray actor would ask for the GPUs a second time.
+            # A Ray executor inside a Ray actor would request the GPUs a second time.
             args.setdefault("distributed_executor_backend", "mp")
         return args
     if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:

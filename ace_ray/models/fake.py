@@ -86,7 +86,7 @@ class FakeScript(Section):
     endless: list[str] = Field(
         default_factory=list, description="never answers this text; other texts are answered"
     )
-    # Faults. A value names a marker file, and the fault occurs once; with "" it occurs every time.
+    # Faults, which occur once if the value names a marker file, and every time if it is "":
     fail_once: Marked = Field(default_factory=dict, description="raise RuntimeError")
     hang: Marked = Field(default_factory=dict, description="stop answering all requests")
     die: Marked = Field(default_factory=dict, description="the engine dies")

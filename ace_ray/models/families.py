@@ -112,7 +112,7 @@ class FormatChoice:
     """Format of a model: how chats are rendered and answers are parsed.
 
     Attributes:
-        reasoning_parser: a parser of vLLM; ``auto`` removes ``<think>`` blocks, ``none`` nothing.
+        reasoning_parser: a parser of vLLM, ``auto`` (removes ``<think>`` blocks) or ``none``.
         tool_parser: a parser of vLLM; None: tools cannot be offered.
         chat_template: text of a template that replaces the model's.
         plugins: (name, text) of files with further parsers.
@@ -134,7 +134,7 @@ class FormatChoice:
     @property
     def identity(self) -> dict[str, Any]:
         """JSON values that determine prompts and the parsing of answers, except the variables and
-        the tool parser. Without defaults, so that a new key does not change ids of other runs."""
+        the tool parser. Defaults are omitted, so that a new key does not change existing ids."""
         identity: dict[str, Any] = {"reasoning_parser": self.reasoning_parser}
         if self.chat_template is not None:
             text = self.chat_template.encode()
@@ -223,7 +223,7 @@ def tool_parsers(facts: FamilyFacts) -> list[str]:
 
 
 def reasoning_parser(facts: FamilyFacts) -> str:
-    """Return the reasoning parser of a model whose template starts reasoning or can switch it.
+    """Return the reasoning parser of a model whose template begins reasoning or can turn it off.
 
     For other models return "auto", since some parsers would read a full answer as reasoning."""
     text = "\n".join(facts.templates)
@@ -259,7 +259,7 @@ def reasoning_parser(facts: FamilyFacts) -> str:
 
 
 def of_transformers(architectures: Iterable[str]) -> set[str]:
-    """Return the ``architectures`` in transformers. vLLM can run many of these with its code."""
+    """Return the ``architectures`` that transformers implements. vLLM can run many of them."""
     import transformers
 
     # `getattr` would import the module of a class, and torch.

@@ -29,8 +29,8 @@ class Prompt:
     """A rendered chat, with the data to parse its answer.
 
     Attributes:
-        ids: the tokens.
-        text: the text; "" if the renderer returns tokens only.
+        ids: the tokens of the prompt.
+        text: the text of the prompt; "" if the renderer returns only tokens.
         engine_input: the input of `AsyncLLM.generate`.
         request: the server's request, adjusted for the parser.
         template_kwargs: the effective variables of the template, for the parser.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
-# Maximum wait before the first retry; doubles with each retry.
+# Maximum wait before the first retry. It doubles with each retry.
 BACKOFF_S = 1.0
 MAX_BACKOFF_S = 60.0
 # Maximum pause that a server may request. A longer one fails the row.

@@ -78,7 +78,7 @@ class Probe:
         self._held: Path | None = None
         self._said: Logprobs = ()
         self._proven = proven
-        # References by old and new folder, since the next checkpoint may change.
+        # (old folder, new folder) -> references. Another checkpoint may become the next one.
         self._references: dict[tuple[Path, Path], list[Logprobs] | ProbeFailed] = {}
 
     async def begin(self, folder: Path) -> None:

@@ -1,6 +1,6 @@
 """Convert `Sampling` to vLLM and OpenAI parameters; read a model's generation_config.
 
-Only this module uses vLLM's and OpenAI's names.
+Only this module uses the names that vLLM and OpenAI give to sampling parameters.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ _OWN = (
 def completed(
     config: SamplingConfig, model: ModelRef | None, engine: Mapping[str, Any], *, where: str
 ) -> SamplingConfig:
-    """Return ``config`` with values from generation_config, if it uses the model's defaults.
+    """Complete ``config`` with values from generation_config if it uses the model's defaults.
 
     vLLM's server uses these values by default, but its engine does not. ``model`` is None behind an
     endpoint. ``engine`` may name another folder for the file. Raises `UserError`: the file has no

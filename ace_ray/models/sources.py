@@ -266,7 +266,7 @@ def _package_path(source: str) -> Path:
 
 
 def _content_hash(files: Sequence[Path]) -> str:
-    """Return the SHA-256 of names and contents of ``files``, cached by size and mtime per file."""
+    """Return the SHA-256 of the names and contents of ``files``. Hashes of files are cached."""
     memory = cache_root() / "file-hashes.json"
     try:
         hashes: dict[str, str] = json.loads(memory.read_text())

@@ -62,7 +62,7 @@ _WRAPPERS = (
 
 
 def root_cause(text: str, error: BaseException) -> str:
-    """Return the cause of a failed start on one line, at most `LONGEST` characters, no secrets.
+    """Return the cause of a failed start on one line, cut at `LONGEST`, without secrets.
 
     ``error``: the exception in the parent process. ``text``: the output of all processes.
     """

@@ -22,7 +22,7 @@ MAX_BITS = 100_000
 MAX_SIZE = 100_000
 # Maximum total size of the values in all operations of one text.
 MAX_WORK = 1_000_000
-# Maximum nesting. Upstream's decoders convert deeper operations to text, and fail by recursion.
+# Maximum nesting of an operation. Upstream's decoders fail beyond it (recursion limit).
 MAX_LEVELS = 329
 # Number of characters that count as one unit of size when strings are concatenated.
 _CHARS = 50
@@ -72,7 +72,7 @@ _PYTHON_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, MemoryErr
 
 
 class Refused(Exception):
-    """An operation that is not computed: it could run code, or makes too large a value."""
+    """The operation is not computed, since it could run code or its result is too large."""
 
 
 class Budget:
@@ -126,8 +126,8 @@ def operate(op: type[ast.operator], left: Any, right: Any) -> Any:
 def fold(node: ast.BinOp, budget: Budget) -> Any:
     """Compute a binary operation on literals. Operands are evaluated in Python's order.
 
-    Raises `NotCalls` if Python raises an error. It also does so for a tree deeper than `MAX_LEVELS`
-    and an integer of more than `MAX_DIGITS` digits, which upstream cannot convert to text. Raises
+    Raises `NotCalls` if Python raises an error. Raises it also for a tree deeper than `MAX_LEVELS`
+    or an integer of more than `MAX_DIGITS` digits: upstream cannot convert them to text. Raises
     `Refused` if Python would use the value of a known name, a call, an attribute, a comprehension
     or ``:=``, and if the result is too large.
     """

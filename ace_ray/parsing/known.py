@@ -203,7 +203,7 @@ _LANGUAGE = re.compile(r"[A-Za-z0-9_+-]*+")
 def _of_blocks(text: str, read: Callable[[str], list[Call]]) -> list[Call]:
     calls = []
     for block in text.split("```")[1::2]:  # the last block may lack its end
-        # The first word is a language only if it fills its line or ``[`` or ``{`` follows it.
+        # The first word is a language only if it fills its line, or if ``[`` or ``{`` follows.
         named = _LANGUAGE.match(block)
         first, _, rest = block.partition("\n")
         if named and (first.strip() == named[0] or block[named.end() :].lstrip()[:1] in "[{"):

@@ -28,7 +28,7 @@ MAX_EPISODES = 1024
 CALL_TIMEOUT_S = 90.0
 # Timeout to open an episode, including the start of a new actor and the replay.
 OPEN_TIMEOUT_S = 120.0
-# Maximum attempts of one call, each after the loss of an actor or its state, before the row fails.
+# Maximum attempts of one call if actors crash, hang or lose the episode. Then the row fails.
 MAX_MOVES = 6
 
 Call = tuple[str, Mapping[str, Any]]

@@ -2,7 +2,7 @@
 
 `ace_ray.sandbox.limited` starts the process. Its handler runs untrusted code on untrusted
 arguments. After `confine` the process cannot open files or sockets or start processes. So the
-handler must import all modules before.
+handler must import all its modules first.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class PrivateModules:
     """The modules of the user's copy of a package. Each module is loaded once.
 
     Args:
-        texts: module name, without ``package`` -> source.
+        texts: source of each module, by its name without ``package``.
         place: returns the file name of a module, for errors.
         package: prefix of module names in absolute imports.
         names, stand_ins: other modules that may be imported.
@@ -118,7 +118,7 @@ class PrivateModules:
 
 @cache
 def named_part(name: str, keys: tuple[str, ...]) -> ModuleType:
-    """Return a module with only the attributes ``keys`` of ``name``. Raises `ImportError`."""
+    """Return a copy of module ``name`` with only the attributes ``keys``. Raises `ImportError`."""
     module = importlib.import_module(name)
     return made_module(name, **{key: getattr(module, key) for key in keys})
 

@@ -40,7 +40,7 @@ class Recalling(Protocol):
     """A scenario in which a call may change the answers to earlier calls."""
 
     def shown(self, last: int) -> list[Any]:
-        """Return the current content of the ``last`` most recent answers without errors.
+        """Return the current content of the ``last`` most recent answers that are not errors.
 
         The list is shorter if the scenario has dropped old answers."""
 
