@@ -253,7 +253,7 @@ def _content(content: Any) -> tuple[str | None, Reasoning | None]:
     if content is None or isinstance(content, str):
         return content, None
     if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
-        raise ValueError("content is not a text")
+        raise ValueError("content is not a string")
     texts, thoughts = [], []
     for part in content:
         kind = part.get("type")
@@ -312,7 +312,7 @@ def _tool_call(call: Any) -> ToolCall:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("a value is not a text")
+        raise ValueError("a value is not a string")
     return value
 
 

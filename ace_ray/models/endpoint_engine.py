@@ -67,7 +67,7 @@ class EndpointEngine(EndpointModel):
         return []
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
-        raise RequestFailed("an endpoint gives no logprobs of a text")
+        raise RequestFailed("an endpoint does not return the logprobs of a given text")
 
     async def swap(self, folder: Path) -> None:
         raise ProbeFailed("an endpoint has no weights to swap")
@@ -82,7 +82,7 @@ class EndpointEngine(EndpointModel):
 def endpoint_of(model: ModelConfig) -> CandidateEndpoint:
     """Return the endpoint of the candidate. Raises `ValueError`: the config has no endpoint."""
     if model.endpoint is None:
-        raise ValueError("the candidate is behind no endpoint")
+        raise ValueError("the config has no endpoint for the candidate")
     return model.endpoint
 
 

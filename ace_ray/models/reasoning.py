@@ -62,7 +62,7 @@ def _closes_unopened(text: str) -> bool:
 def may_think(template: str, prompt: str) -> bool:
     """Return whether the answer to ``prompt`` may begin with a block of reasoning.
 
-    A ``template`` for reasoning contains the end tag. Reasoning is off if its block is empty."""
+    A reasoning template contains the end tag. If reasoning is off, the prompt closes the block."""
     return CLOSE in template and not closes_thinking(prompt)
 
 

@@ -175,7 +175,7 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
             "sampling": drawn,
         }
     if model is None:
-        raise ValueError("a role without an endpoint has a resolved model")
+        raise ValueError("a role without an endpoint needs a resolved model")
     identity: dict[str, Any] = {
         "kind": "same" if role == "same" else "served",
         "model": model.source,
@@ -252,7 +252,7 @@ def check_size(name: str, value: Any) -> None:
     """Raise `UserError` unless the engine argument ``name`` has an integer ``value`` >= 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UserError(
-            f"{name!r} is {value!r}, it should be a whole number of at least 1",
+            f"{name!r} is {value!r}, but it must be an integer of at least 1",
             where="engine",
             fix="correct the value",
         )

@@ -93,7 +93,7 @@ def check_budget(
         return
     if parser not in parser_names("reasoning"):  # the engine core does not load plugins
         raise UserError(
-            "thinking_token_budget needs to know where the reasoning is",
+            "thinking_token_budget needs a parser of vLLM that finds the reasoning",
             where=f"{where}.thinking_token_budget",
             fix="name one of vLLM's own parsers for this model in model.reasoning_parser",
         )

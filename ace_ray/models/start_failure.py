@@ -130,7 +130,7 @@ def _is_wrapper(cause: str) -> bool:
 
 
 class OutputCapture:
-    """Context that captures the output of this process and its new children, and passes it on.
+    """Context that captures and still prints the output of this process and its new children.
 
     If an exception ends the context, `text` is the captured output. The output of children goes
     through this process until they end. ``read`` is called with each chunk of captured output,

@@ -126,8 +126,8 @@ def operate(op: type[ast.operator], left: Any, right: Any) -> Any:
 def fold(node: ast.BinOp, budget: Budget) -> Any:
     """Compute a binary operation on literals. Operands are evaluated in Python's order.
 
-    Raises `NotCalls` if Python raises an error. Raises it also for a tree deeper than `MAX_LEVELS`
-    or an integer of more than `MAX_DIGITS` digits: upstream cannot convert them to text. Raises
+    Raises `NotCalls` if Python raises an error, and for a tree deeper than `MAX_LEVELS` or an
+    integer of more than `MAX_DIGITS` digits, which upstream cannot convert to text. Raises
     `Refused` if Python would use the value of a known name, a call, an attribute, a comprehension
     or ``:=``, and if the result is too large.
     """

@@ -77,7 +77,7 @@ def _functionary(text: str, tools: Tools) -> list[Call]:
         if text.startswith("{", at):
             at = _after_blanks(text, _read_value(text, at, values))
         if at < len(text) and not text.startswith("</function>", at):
-            raise NotCalls("a function with something else than an object")
+            raise NotCalls("a function with something other than an object")
         objects += len(values)
         calls.append(_call(begin[1], values[0] if values else {}))
         at = text.find("<function=", at)
@@ -101,7 +101,7 @@ def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
             body = body.partition("</tool_call>")[0]
         before, *parameters = body.split("<parameter=")
         if before.strip():  # perhaps JSON arguments, which would be lost
-            raise NotCalls("a function with something else than parameters")
+            raise NotCalls("a function with something other than parameters")
         args: dict[str, str] = {}
         for parameter in parameters:
             key = _PARAMETER.match(parameter)

@@ -176,14 +176,14 @@ def _negated(operand: ast.expr) -> int | float | complex:
     # Every operator negates: `+5`, `~5` and `-5` are all -5, and `not True` is -1.
     if isinstance(operand, ast.Constant) and isinstance(operand.value, (int, float, complex)):
         return -operand.value
-    raise NotCalls("a sign before something else than a number")
+    raise NotCalls("a sign before something other than a number")
 
 
 def _source(node: ast.expr) -> str:
     try:
         return ast.unparse(node)
     except (ValueError, RecursionError) as error:
-        raise NotCalls(f"{type(error).__name__} in writing a value back") from None
+        raise NotCalls(f"{type(error).__name__} in converting a value to text") from None
 
 
 # A function that parses one JSON value within bounds. It raises `ValueError` for any other text.
