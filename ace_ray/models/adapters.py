@@ -1,4 +1,4 @@
-"""LoRA adapters: check before an engine starts that vLLM can apply an adapter to its base.
+"""Check, before an engine starts, that vLLM can apply a LoRA adapter to its base model.
 
 An adapter is a PEFT folder with ``adapter_config.json`` and ``adapter_model.safetensors``. vLLM
 silently ignores some parts of an adapter, such as a chat template. Adapters with such parts are
@@ -23,7 +23,7 @@ WEIGHTS = "adapter_model.safetensors"
 # Values of vLLM's ``max_lora_rank``.
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
-# Initializations that leave the base unchanged; PiSSA, OLoRA, LoftQ and CorDA change it.
+# Initializations that do not change the base's weights. PiSSA, OLoRA, LoftQ and CorDA change them.
 _PLAIN_INITS = ("gaussian", "eva", "orthogonal", "mica", "lora_ga", "true", "false")
 _NOT_LORA = {
     "use_dora": "is a DoRA adapter",
@@ -47,8 +47,8 @@ def with_adapter(
     endpoint_url: str | None = None,
     region: str | None = None,
 ) -> ModelRef:
-    """Return ``base`` with the pinned adapter ``source``. Raises `UserError`: the adapter is not
-    available, or vLLM does not support its kind."""
+    """Return a copy of ``base`` with the pinned adapter ``source``. Raises `UserError`: the adapter
+    is not available, or vLLM does not support its kind."""
     ref = resolve(source, revision, endpoint_url=endpoint_url, region=region, adapter=True)
     config = _config(tokenizer_folder(ref))
     name = config.get("base_model_name_or_path")
@@ -56,7 +56,7 @@ def with_adapter(
 
 
 def engine_args(models: Sequence[ModelRef], engine: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``engine`` with the LoRA arguments for the adapters of ``models``, one at a time."""
+    """Return ``engine`` plus the LoRA arguments for serving ``models``, one adapter at a time."""
     ranks = [model.adapter.rank for model in models if model.adapter]
     if not ranks:
         return dict(engine)
@@ -65,8 +65,8 @@ def engine_args(models: Sequence[ModelRef], engine: Mapping[str, Any]) -> dict[s
 
 
 def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
-    """Raise `UserError` for LoRA arguments without an adapter, or too small for the adapter.
-    ``model`` is None before it is resolved."""
+    """Raise `UserError` if ``engine`` has LoRA arguments that do not fit the adapter of ``model``,
+    or has them without an adapter. ``model`` is None before its source is resolved."""
     for name, value in engine.items():
         if "lora" in name and value and model is not None and model.adapter is None:
             raise UserError(
@@ -94,9 +94,9 @@ def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
 def check_weights(folder: Path, base: Path) -> bool:
     """Return whether all modules of the adapter in ``folder`` are in the model in ``base``.
 
-    If not, only an engine can show whether vLLM finds the modules; it silently ignores others.
-    Bases in other formats than safetensors are not checked. Raises `UserError`: names or shapes
-    show that the adapter belongs to another base.
+    If the result is False, only an engine can show whether vLLM finds the modules, since vLLM
+    silently ignores missing ones. Only bases in safetensors are checked. Raises `UserError`: names
+    or shapes show that the adapter belongs to another base.
     """
     tensors, of_base = tensors_of(folder), tensors_of(base)
     if not tensors:
@@ -120,14 +120,14 @@ def check_weights(folder: Path, base: Path) -> bool:
                 folder, f"{name} has the shape {tensor.shape}, but {module} has {target.shape}"
             )
     lacking = [module for module, there in modules.items() if not there]
-    # Some families are stored under other names than in memory. Then no module is found at all.
+    # Some model families use other names in files than in memory. Then no module is found.
     if lacking and len(lacking) < len(modules):
         raise _of_another(folder, f"{lacking[0]} is missing")
     return bool(modules) and not lacking
 
 
 def check_where_local(model: ModelRef) -> None:
-    """Call `check_weights` if both are local folders. Else each engine checks them."""
+    """Call `check_weights` if model and adapter are local folders. Else each engine does so."""
     assert model.adapter is not None  # callers pass a model with an adapter
     if model.kind == model.adapter.ref.kind == "folder":
         check_weights(Path(model.adapter.ref.location), Path(model.location))
@@ -142,8 +142,8 @@ def _of_another(folder: Path, why: str) -> UserError:
 
 
 def check_template(model: ModelRef, template: str | None = None) -> None:
-    """Raise `UserError` when the chat template of the adapter differs from ``template``, by default
-    its base's: vLLM would ignore the adapter's template."""
+    """Raise `UserError` if the chat template of the adapter, which vLLM would ignore, differs from
+    ``template``. By default ``template`` is the template of the base."""
     assert model.adapter is not None  # callers pass a model with an adapter
     base = _template(tokenizer_folder(model)) if template is None else template.strip()
     own = _template(tokenizer_folder(model.adapter.ref))
@@ -156,7 +156,7 @@ def check_template(model: ModelRef, template: str | None = None) -> None:
 
 
 def base_differs(model: ModelRef) -> str:
-    """Return a line when the adapter names another base than the model; else "". This is not an
+    """Return a warning if the adapter names another base than ``model``, else "". It is not an
     error, since folders may be renamed."""
     if model.adapter is None or not model.adapter.base:
         return ""
@@ -168,7 +168,7 @@ def base_differs(model: ModelRef) -> str:
 
 
 def content_hash(folder: Path) -> str:
-    """Return the hash of an adapter's configuration and weights, as its name in an engine."""
+    """Return the hash of an adapter's configuration and weights. It names the adapter in vLLM."""
     total = hashlib.sha256()
     for path in (folder / ADAPTER_CONFIG, folder / WEIGHTS):
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Read answers as vLLM's server does: reasoning, content and calls, with its `Parser`.
+"""Parse answers into reasoning, content and calls with vLLM's `Parser`, as its server does.
 
 Parsers read untrusted text. If a parser raises or logs an error, the answer has no calls.
 """
@@ -19,21 +19,21 @@ from ace_ray.errors import UserError
 from ace_ray.models.reasoning import split_think
 from ace_ray.types import ToolAnswer, ToolCall
 
-# Maximum characters for a reasoning parser: 400,000 characters took 2.5 s on a busy core. A longer
-# text is split at ``<think>`` marks.
+# Maximum characters for a reasoning parser (400,000 took 2.5 s on a busy core). A longer text is
+# split at its ``<think>`` tags instead.
 REASONING_CHARS = 524_288
 
 # Maximum characters for a tool parser. Some parsers take quadratic time.
 MAX_CHARS = 65_536
-# Parser -> mark and maximum characters. Regular expressions of these parsers take cubic time once
-# the mark is in the text. With these limits they took at most half a second on a busy core.
+# Parser -> mark and maximum characters. Regular expressions of these parsers take cubic time if the
+# text contains the mark. With these limits they took at most half a second on a busy core.
 MARKED_CHARS = {
     "deepseek_v3": ("<｜tool▁call▁begin｜>", 12_288),
     "deepseek_v31": ("<｜tool▁call▁begin｜>", 12_288),
     "ling3": ("<arg_key>", 4_096),
 }
 
-# Call ids that a model writes itself (Kimi) and its template shows again. Other ids are random.
+# Call ids that the model itself writes (Kimi) and its template renders. Other ids are random.
 _NATIVE_ID = re.compile(r"functions\.[\w.-]{1,200}:\d{1,6}")
 
 
@@ -42,7 +42,7 @@ class TooLong(Exception):
 
 
 class ParserLog(logging.Handler):
-    """Context that captures the logs of parsers, instead of a traceback per bad answer.
+    """Context that captures errors which parsers log, so that tracebacks do not fill our log.
 
     ``error``: class name of the last exception that a parser caught and logged.
     """
@@ -71,8 +71,8 @@ class ParserLog(logging.Handler):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A parsed answer. ``text`` is the answer without its reasoning, with calls as written.
-    ``truncated``: the reasoning did not end."""
+    """A parsed answer. ``text`` is the answer without its reasoning; it contains the calls as the
+    model wrote them. ``truncated``: the reasoning did not end."""
 
     text: str
     reasoning: str = ""
@@ -83,7 +83,7 @@ class Reading:
 def parser_class(
     tokenizer: Any, *, reasoning: str | None, tool: str | None, is_harmony: bool = False
 ) -> Any:
-    """Return vLLM's parser class for these names, as its server composes it; None without names.
+    """Return the class that vLLM's server builds from the named parsers; None without names.
 
     Raises `UserError`: an unknown name, a missing package, or an unsupported tokenizer."""
     from vllm.parser import ParserManager
@@ -129,7 +129,7 @@ def parser_class(
                 is_harmony=is_harmony,
                 tokenizer=tokenizer,
             )
-    # Constructors look for special tokens, and raise RuntimeError and other exceptions.
+    # Constructors require special tokens; without these they raise various exceptions.
     except Exception as error:
         raise UserError(
             f"the parser {both} does not work with this model's tokenizer: "
@@ -140,9 +140,9 @@ def parser_class(
 
 
 def reading_facts(tool: str | None, reasoning: str | None) -> dict[str, Any]:
-    """Return what else than the model decides how answers are decoded and read.
+    """Return the facts, besides the model, that determine how answers are decoded and parsed.
 
-    Strict calling lets vLLM decode calls under a grammar; some parsers ask for it by default.
+    With strict tool calling vLLM decodes calls under a grammar. Some parsers enable it by default.
     """
     import vllm
     from vllm import envs
@@ -169,7 +169,7 @@ def _source_of(name: str | None, made: Any) -> dict[str, str] | None:
     if not name:
         return None
     file = Path(inspect.getsourcefile(made) or "")
-    # The file of a plugin is gone: the run's identity has its hash.
+    # A plugin's file no longer exists, but the run's identity contains its hash.
     content = file.read_bytes() if file.is_file() else b""
     return {
         "name": name,
@@ -179,12 +179,12 @@ def _source_of(name: str | None, made: Any) -> dict[str, str] | None:
 
 
 class AnswerReader:
-    """Reads answers. vLLM's parsers keep state, so each answer gets a new parser.
+    """Parses answers. vLLM's parsers have state, so each answer gets a new parser.
 
     Args:
         made: the class from `parser_class`, or None.
         tool: name of the tool parser, which decides the maximum length.
-        split: whether ``<think>`` blocks are taken out first, for models without a reasoning
+        split: whether ``<think>`` blocks are separated first, for models without a reasoning
             parser.
     """
 
@@ -250,8 +250,8 @@ class AnswerReader:
         return Reading(shown[-1], reasoning, False, tools)
 
     def _bounded(self, parser: Any, text: str) -> list[str]:
-        """Limit the text that ``parser`` reads. Returns a list that collects the input of its tool
-        parser."""
+        """Raise `TooLong` if ``text`` is too long, and make the tool parser of ``parser`` raise it
+        for a long input. Returns a list to which the tool parser's input will be added."""
         from vllm.parser.abstract_parser import DelegatingParser
 
         given: list[str] = []
@@ -286,7 +286,7 @@ class AnswerReader:
         template_kwargs: dict[str, Any],
         error: Exception,
     ) -> Reading:
-        """Return the reading of an answer whose parser failed. The reasoning may still be found."""
+        """Return the reading after a parser error, with the reasoning separated if possible."""
         rest: str | None = text
         if len(text) > REASONING_CHARS:
             split = split_think(text)

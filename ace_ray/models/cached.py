@@ -1,8 +1,8 @@
-"""Model cache of a node: each folder is made once, locked while in use, and removed for space.
+"""Cache models on a node: create each folder once, lock it while in use, remove it for space.
 
-Checkpoints from S3 (``etags-*``) can be fetched again. They are removed, least recently used first,
-when the next checkpoint would nearly fill the disk. A process locks the folders that it uses. The
-locks are files beside the folders, and end with the process.
+Checkpoints from S3 (``etags-*``) can be downloaded again. So they are removed, least recently used
+first, if the next checkpoint would nearly fill the disk. A process locks the folders that it uses.
+The lock files are next to the folders, and the locks end with the process.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _PART = ".part"
 # Errors in a cache of another user or on a read-only mount.
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
-# Folder -> descriptor of the file that holds its lock.
+# Folder -> descriptor of its lock file.
 _locks: dict[Path, int] = {}
 
 
 class NoRoom(UserError):
-    """The disk is full. This is not an error of the model, which may fit later."""
+    """The disk is full. The model itself is correct, and may fit later."""
 
 
 def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -> None:
-    """Call ``make`` if the cached ``folder`` is missing, in one process of this node only.
+    """Create the cached ``folder`` with ``make`` if it is missing, in only one process of the node.
 
     ``locked``: lock the folder for this process until `release`. Raises `UserError`.
     """
@@ -68,14 +68,14 @@ def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -
 def scratch_of(folder: Path) -> Iterator[Path]:
     """Create a scratch folder that becomes ``folder`` at the end, or is removed after an error.
 
-    The umask decides who may read its files."""
+    The umask determines who may read its files."""
     scratch = folder.with_name(folder.name + _PART)
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     try:
         yield scratch
         mode = stat.S_IMODE(scratch.stat().st_mode)
-        # Some libraries and `tempfile` create files that only their user may read.
+        # Some libraries and `tempfile` create files that only their owner may read.
         for path in scratch.rglob("*"):
             if not path.is_symlink():
                 path.chmod(mode if path.is_dir() else mode & 0o666)
@@ -142,8 +142,8 @@ def _use_file(folder: Path) -> int:
 
 
 def _by_age(cache: Path) -> list[Path]:
-    """Return fetched folders and remains of folders, least recently used first."""
-    # Folders with tokenizers only are small, and not locked.
+    """Return the downloaded folders, complete or partial, least recently used first."""
+    # Folders that contain only a tokenizer are small, and are not locked.
     folders = [p for p in cache.glob(_FETCHED) if p.is_dir() and "-tokenizer" not in p.name]
     return sorted(folders, key=_taken_at)
 
@@ -161,7 +161,7 @@ def _folder_of(path: Path) -> Path:
 
 
 def _remove(path: Path) -> None:
-    """Remove a fetched folder, unless it is being made or used."""
+    """Remove a downloaded folder, unless a process is creating or using it."""
     folder = _folder_of(path)
     try:
         with FileLock(f"{folder}.lock", timeout=0):
@@ -173,5 +173,5 @@ def _remove(path: Path) -> None:
                 shutil.rmtree(gone, ignore_errors=True)
             finally:
                 os.close(handle)
-    except OSError:  # it is in use, gone meanwhile, or another user's
+    except OSError:  # it is in use, already removed, or belongs to another user
         return

@@ -1,4 +1,4 @@
-"""Chat template and tokenizer of a model: messages -> prompt text -> token ids."""
+"""Render messages as prompt text with a model's chat template, and tokenize the text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PROBE_FUNCTION = {
 class Chat:
     """Renders messages with the model's chat template, in Jinja's sandbox.
 
-    ``template_kwargs`` are extra variables. ``date`` is for templates that show one; None: today.
+    ``template_kwargs`` are extra variables. ``date`` is for templates that print one; None: today.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Chat:
         template: str | None = None,
         date: str | None = None,
     ) -> Chat:
-        """Load the tokenizer and the template of a model folder; ``template`` replaces its own.
+        """Load the tokenizer of a model folder, and its chat template unless ``template`` is given.
 
         Raises `UserError`: the folder has no template or tokenizer."""
         try:
@@ -61,7 +61,7 @@ class Chat:
                 fix="install an engine flavour: pip install ace-ray[gpu], or see README (CPU)",
             ) from error
         try:
-            # Always passed: without a value transformers asks at the terminal and waits.
+            # Always pass trust_remote_code: otherwise transformers waits for input at the terminal.
             tokenizer = tokenizer_class.from_pretrained(folder, trust_remote_code=trust_remote_code)
         # The Rust tokenizers raise bare Exception on a damaged file.
         except Exception as error:
@@ -99,7 +99,7 @@ class Chat:
         return hashlib.sha256(template.encode()).hexdigest()
 
     def names(self, variable: str) -> bool:
-        """Whether the template uses ``variable``. Templates ignore unknown variables."""
+        """Return whether the template uses ``variable``. Templates ignore unknown variables."""
         templates = self.tokenizer.chat_template
         texts = templates.values() if isinstance(templates, dict) else [templates]
         return any(variable in str(text) for text in texts)
@@ -125,9 +125,9 @@ class Chat:
 
     @cached_property
     def supports_tools(self) -> bool:
-        """Whether the template shows tools: the name of a probe tool is in the prompt.
+        """Whether the template renders tools, so that the name of a probe tool is in the prompt.
 
-        Other templates ignore the variable, and the model would answer without tools.
+        Other templates ignore tools, and the model would not see them.
         """
         try:
             return _PROBE in self.render(
@@ -139,7 +139,7 @@ class Chat:
 
     @cached_property
     def supports_results(self) -> bool:
-        """Whether the template accepts a chat with tool calls, and shows their results."""
+        """Whether the template accepts a chat with tool calls, and renders their results."""
         function = {"name": _PROBE, "arguments": {"key": "x"}}
         call = {"id": "call00000", "type": "function", "function": function}
         result = {"role": "tool", "name": _PROBE, "tool_call_id": call["id"], "content": _RESULT}
@@ -165,8 +165,8 @@ class Chat:
         episodes: bool = False,
         fix: str = "use a model with a tool-calling template, or write mode: prompt",
     ) -> None:
-        """Raise `UserError` about the model ``where`` when its template does not show tools, or
-        does not show their results in ``episodes``."""
+        """Raise `UserError` if the template does not render tools or, for ``episodes``, their
+        results. ``where`` and ``fix`` are parts of the error."""
         if not self.supports_tools:
             problem = "the model's chat template ignores tools"
         elif episodes and not self.supports_results:
@@ -176,13 +176,13 @@ class Chat:
         raise UserError(problem, where=where, fix=fix)
 
     def encode(self, text: str) -> list[int]:
-        """Return token ids. The template has already written the special tokens."""
+        """Return the token ids of a rendered prompt, which already contains the special tokens."""
         ids: list[int] = self.tokenizer.encode(well_formed(text), add_special_tokens=False)
         return ids
 
 
 def _as_served(messages: Messages) -> list[dict[str, Any]]:
-    """Convert messages as vLLM's server does for templates that take texts."""
+    """Convert messages as vLLM's server does for templates that take contents as strings."""
     served = []
     for message in messages:
         shown = {key: message[key] for key in ("role", "name", "tool_call_id") if key in message}
@@ -209,8 +209,8 @@ def _with_arguments(function: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tool_as_served(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a tool as vLLM's server does: keys unknown to OpenAI are removed, such as BFCL's
-    description of a result."""
+    """Convert a tool as vLLM's server does: keys that OpenAI does not define are removed, such as
+    BFCL's description of a result."""
     function = tool["function"]
     shown = {key: function.get(key) for key in ("name", "description", "parameters")}
     more = {key: function[key] for key in ("strict", "defer_loading") if key in function}
@@ -226,7 +226,7 @@ def _tokenizer_class(folder: Path) -> Any:
         named = settings["tokenizer_class"]
     except (OSError, ValueError, KeyError, TypeError):
         named = None
-    # AutoTokenizer imports torch: 5-15 s of CPU before a run can start.
+    # AutoTokenizer imports torch, which takes 5-15 s of CPU time before a run can start.
     if named in ("PreTrainedTokenizerFast", "TokenizersBackend") and "auto_map" not in settings:
         return transformers.PreTrainedTokenizerFast
     return transformers.AutoTokenizer

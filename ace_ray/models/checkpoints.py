@@ -1,7 +1,8 @@
-"""Check that checkpoints are complete, and whether two have the same layout.
+"""Check whether a checkpoint is complete, and whether two checkpoints have the same layout.
 
-Safetensors headers are read here: 8 bytes of length, a JSON object of tensors with dtype, shape and
-place, then the data (https://github.com/huggingface/safetensors, "Format").
+A safetensors file begins with the length of its header (8 bytes). The header is a JSON object with
+dtype, shape and position of each tensor; the data follows
+(https://github.com/huggingface/safetensors, "Format").
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _INDEX_BYTES = 64 << 20
 _MOST_VALUES = 1_000_000
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
-# Maximum bytes of a pointer, by git-lfs's specification.
+# Maximum bytes of a git-lfs pointer, from its specification.
 _POINTER_BYTES = 1024
 
 # Maximum bytes of a zip archive's end record, with the longest comment.
@@ -44,7 +45,7 @@ _WEIGHTS = (".safetensors", ".bin", ".pt")
 _TEXTS = (".json", ".jinja", ".model", ".txt", ".tiktoken")
 _AGAIN = "save or copy the checkpoint again"
 
-# Prefixes of trainer files that share the extensions of weights.
+# Prefixes of a trainer's other files, which have the same extensions as weights.
 _BESIDES = ("optimizer", "scheduler", "scaler", "rng_state", "training_args")
 
 _PART = re.compile(r"(.+-)(\d+)(-of-(\d+)\.(?:safetensors|bin))")
@@ -63,7 +64,7 @@ class Tensor:
 
 
 class _Files:
-    """The files of a checkpoint, in a local folder or under a prefix of a store."""
+    """The files of a checkpoint, in a local folder or under an S3 prefix."""
 
     def __init__(self, where: Path | S3Store) -> None:
         self.where = where
@@ -85,7 +86,7 @@ class _Files:
             try:
                 status = path.stat()
             except FileNotFoundError:
-                # A link is broken. Another file has been removed by a trainer since the listing.
+                # Either a broken link, or a file that a trainer has removed since the listing.
                 if path.is_symlink():
                     gone = f"is a link to {os.readlink(path)}, which does not exist"
                     self.broken[path.name] = gone
@@ -103,7 +104,7 @@ class _Files:
         return {*self.sizes, *self.broken}
 
     def place(self, name: str) -> str:
-        """Return the place of the file ``name`` for a message."""
+        """Return the path or URL of the file ``name``, for messages."""
         root = self.where.root if isinstance(self.where, S3Store) else str(self.where)
         return f"{root}/{name}"
 
@@ -180,7 +181,7 @@ def _refuse_pointer(file: BinaryIO, place: str) -> None:
 
 
 def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
-    """Return the weight files that are loaded. Raises `UserError` if any or all are missing."""
+    """Return the weight files that vLLM loads. Raises `UserError` if any of them is missing."""
     if index:
         return sorted(set(index.values()))
     if ADAPTER_CONFIG in files.names and "config.json" not in files.names:
@@ -202,8 +203,8 @@ def _safetensors(names: Iterable[str]) -> list[str]:
 
 
 def _torn_pickle(files: _Files, name: str) -> str:
-    """Return why ``name`` is not a complete file of torch; "" for a complete zip archive. A bare
-    pickle of older versions is only checked at its beginning."""
+    """Return why ``name`` is not a complete torch file; "" if it is complete. A bare pickle, the
+    format of older versions, is only checked at its beginning."""
     with files.open(name) as file:
         begins = file.read(4)
         if not begins:
@@ -215,9 +216,9 @@ def _torn_pickle(files: _Files, name: str) -> str:
 
 
 def lacking(names: Collection[str]) -> str:
-    """Name a missing weight file of a checkpoint without an index; "" if it is complete.
+    """Return which weight file of a checkpoint without an index is missing; "" if none is missing.
 
-    Trainers write the index last. Before that, the names of the parts give their number."""
+    Trainers write the index last. Until then, the parts' names show how many parts there are."""
     weights = weight_names(names)
     if not weights:
         return "the folder contains no weights (*.safetensors)"
@@ -230,7 +231,7 @@ def lacking(names: Collection[str]) -> str:
 
 
 def weight_names(names: Collection[str]) -> list[str]:
-    """Return the names of files of weights among ``names``."""
+    """Return the weight files among ``names``, sorted."""
     weights = [name for name in names if name.endswith(_WEIGHTS)]
     return sorted(name for name in weights if not name.startswith(_BESIDES))
 
@@ -250,9 +251,9 @@ def same_layout(one: Path, other: Path) -> str:
 
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:
-    """Return all tensors of a checkpoint by name; {} if it is not in safetensors.
+    """Return all tensors of a checkpoint by name; {} if it has no safetensors files.
 
-    Raises `UserError`: a shard is missing, torn, or no safetensors file.
+    Raises `UserError`: a shard is missing, truncated, or not a safetensors file.
     """
     tensors: dict[str, Tensor] = {}
     files = _Files(folder)
@@ -275,7 +276,7 @@ def _shards(files: _Files) -> list[str]:
 
 
 def parameters(folder: Path) -> int | None:
-    """Count the parameters; None if the weights are packed or not in safetensors."""
+    """Return the number of parameters; None if the weights are packed or not in safetensors."""
     tensors = tensors_of(folder).values()
     if not tensors or any(tensor.dtype not in _FLOATS for tensor in tensors):
         return None
@@ -287,7 +288,7 @@ def weight_bytes(folder: Path) -> int:
 
 
 def index_of(raw: bytes) -> dict[str, str]:
-    """Read tensor -> file name from an index's content. Raises `ValueError` when it cannot."""
+    """Return the file name of each tensor in an index. Raises `ValueError` if it is malformed."""
     try:
         places = json_within(raw, _INDEX_BYTES, _MOST_VALUES)["weight_map"]
         index: dict[str, str] = dict(places.items())
@@ -295,14 +296,14 @@ def index_of(raw: bytes) -> dict[str, str]:
         raise ValueError(f"weight_map is missing ({error})") from error
     if not index or not all(isinstance(file, str) for file in index.values()):
         raise ValueError("it names no file for a tensor" if index else "it lists no tensors")
-    # A name must not lead out of the folder.
+    # A file name must not refer to a path outside of the folder.
     if odd := [file for file in index.values() if "/" in file or file in ("", ".", "..")]:
         raise ValueError(f"it names the file {odd[0]!r}")
     return index
 
 
 def _index(files: _Files, name: str) -> dict[str, str]:
-    """Read the index ``name``; {} where the file is not there. Raises `UserError`."""
+    """Read the index ``name``; {} if the file does not exist. Raises `UserError`."""
     if name not in files.sizes:
         return {}
     with _reading(files, name, "is not an index of weights"), files.open(name) as file:
@@ -313,9 +314,9 @@ def _index(files: _Files, name: str) -> dict[str, str]:
 
 @contextmanager
 def _reading(files: _Files, name: str, wrong: str) -> Iterator[None]:
-    """Turn exceptions of reading the file ``name`` into a `UserError` that begins with ``wrong``.
+    """Context that converts errors in reading the file ``name`` to a `UserError` about ``wrong``.
 
-    Raises `Unreachable` if a store listed the file but does not return it now."""
+    Raises `Unreachable` if a store has listed the file, but does not return it now."""
     try:
         yield
     except FileNotFoundError as error:
@@ -329,8 +330,8 @@ def _reading(files: _Files, name: str, wrong: str) -> Iterator[None]:
 
 
 def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors in the header of a safetensors file. Raises `UserError`: it is missing, cut
-    off or damaged."""
+    """Yield the tensors in the header of a safetensors file. Raises `UserError`: the file is
+    missing, truncated or damaged."""
     with _reading(files, shard, "cannot be read as weights"), files.open(shard) as file:
         length = int.from_bytes(file.read(8), "little")
         size = files.sizes.get(shard, 0)

@@ -1,7 +1,7 @@
-"""Requests and answers of OpenAI's chat completions.
+"""Build requests and parse answers of OpenAI's chat completions API.
 
-Answers are untrusted: anything but a chat completion raises, and the parts that are kept are
-bounded.
+Answers are untrusted. Anything but a chat completion raises an error, and the size of stored parts
+is limited.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_CALLS = 1024
 # Maximum answers whose server-specific reasoning a client remembers.
 MAX_REPLAYED = 1024
 MAX_TOKENS_COUNTED = 1 << 31
-# Keys of a request that limit the tokens of an answer. Servers accept one or the other.
+# Keys of a request that limit the tokens of an answer. A server may accept only one of them.
 LIMITS = ("max_tokens", "max_completion_tokens")
 CALLED = ("tool_calls", "function_call")
 # Finish reasons for an answer that reached its token limit.
@@ -58,16 +58,16 @@ FILTERED = (
 _WITH_TOOLS = ("tool_choice", "parallel_tool_calls")
 # Finish reasons for an answer that neither the model nor a limit ended.
 _INTERRUPTED = re.compile(r"abort|error|cancel|time_?out|fail|insufficient|interrupt|overload")
-# Keys of a message that every server accepts. Recorded messages have further keys of ours.
+# Keys of a message that every server accepts. Recorded messages also have keys of ace_ray.
 _SENT = ("role", "content", "name", "tool_call_id")
 _DETAILS = "reasoning_details"
-# Keys of separated reasoning in messages of servers.
+# Keys under which servers return reasoning apart from the content.
 _NAMES = ("reasoning_content", "reasoning", _DETAILS)
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Reasoning that a server separated, with the field and value to send it back unchanged."""
+    """Reasoning that a server returned. ``name`` and ``value``: key and value to send back."""
 
     text: str
     name: str
@@ -75,7 +75,7 @@ class Reasoning:
 
 
 class Interrupted(ValueError):
-    """An abort, a filter or an error ended the answer. It says nothing about the model."""
+    """An abort, a filter or an error ended the answer, so it is not the model's own answer."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the answer was interrupted, its finish_reason is {reason!r:.40}")
@@ -83,10 +83,10 @@ class Interrupted(ValueError):
 
 
 class Replay:
-    """Remembers the form in which reasoning goes back to its server.
+    """Remembers how to send the reasoning of earlier answers back to the server.
 
-    Episodes keep reasoning as text. Most servers take the text under the key that they used. For
-    servers with structured reasoning, the forms of the last `MAX_REPLAYED` answers are kept.
+    Episodes store reasoning as text. Most servers accept this text under the key of their answers.
+    If reasoning is structured, its original value is kept for the last `MAX_REPLAYED` answers.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Replay:
         self._forms: dict[str, tuple[str, Any]] = {}
 
     def remember(self, reasoning: Reasoning, completion: Completion) -> None:
-        """Remember the form of the ``reasoning`` of ``completion``."""
+        """Store how the ``reasoning`` of ``completion`` is sent back."""
         if isinstance(reasoning.value, str):
             self._name = reasoning.name
             return
@@ -107,7 +107,7 @@ class Replay:
             del self._forms[next(iter(self._forms))]
 
     def form(self, text: str, message: Mapping[str, Any]) -> tuple[str, Any]:
-        """Return the field and value that send the reasoning ``text`` of ``message`` back."""
+        """Return the key and value for sending back the reasoning ``text`` of ``message``."""
         functions = [call["function"] for call in message.get("tool_calls") or ()]
         key = _answer_key(
             text, message.get("content"), [(one["name"], one["arguments"]) for one in functions]
@@ -116,13 +116,13 @@ class Replay:
 
 
 def _answer_key(reasoning: str, content: Any, calls: Sequence[tuple[str, Any]]) -> str:
-    """Return a key for one answer. Other answers may have the same reasoning."""
+    """Return a hash of the complete answer, since several answers may have the same reasoning."""
     return digest(reasoning, content or "", [(name, _arguments(value)) for name, value in calls])
 
 
 def _arguments(value: Any) -> Any:
-    """Return the arguments of a call, which messages hold as text or parsed; {} for invalid text,
-    as in `ace_ray.models.chat`."""
+    """Parse the arguments of a call if they are JSON text. Invalid text gives {}, as in
+    `ace_ray.models.chat`."""
     if not isinstance(value, str):
         return value
     try:
@@ -144,8 +144,8 @@ def request_body(
 ) -> bytes:
     """Return the body of a request, in UTF-8.
 
-    ``template_kwargs`` are as in vLLM and SGLang. ``replay`` has forms of reasoning to send back;
-    None: reasoning is not sent. ``most``: maximum tokens of the answer; it lowers the limits."""
+    ``template_kwargs`` are template variables, for vLLM and SGLang. ``replay`` converts earlier
+    reasoning; None: reasoning is not sent. ``most`` lowers the maximum tokens of the answer."""
     tree: dict[str, Any] = {
         "model": config.model,
         "messages": [_sent(message, replay) for message in messages],
@@ -162,7 +162,7 @@ def request_body(
         tree |= {key: value for key, value in further if tools or key not in _WITH_TOOLS}
         tree = {key: value for key, value in tree.items() if value is not None}
     if most is not None:
-        # The config may have replaced our key by the other one.
+        # The config may have set either key in `LIMITS`.
         limits = {key: tree[key] for key in LIMITS if isinstance(tree.get(key), int)}
         tree |= {key: min(value, most) for key, value in limits.items()}
     # Models produce lone surrogates, which are invalid UTF-8. Servers reject even their escapes.
@@ -181,7 +181,7 @@ def _sent(message: Mapping[str, Any], replay: Replay | None) -> dict[str, Any]:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call with its arguments as text, as the protocol requires."""
+    """Return a call with its arguments as JSON text, as the protocol requires."""
     function = dict(call["function"])
     if not isinstance(function["arguments"], str):
         function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
@@ -191,7 +191,7 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 def completion_of(
     tree: Any, tools: Tools = None, *, split_reasoning: bool = True
 ) -> tuple[Completion, Reasoning | None]:
-    """Read the first choice of a chat completion, without its seconds and attempts.
+    """Parse the first choice of a chat completion. The caller adds the seconds and attempts.
 
     Raises `ValueError`, `LookupError`, `TypeError` or `RecursionError`: not a chat completion."""
     choice = tree["choices"][0]
@@ -200,7 +200,7 @@ def completion_of(
         raise ValueError("message is not an object")
     text, thought = _content(message.get("content"))
     if not text and isinstance(message.get("refusal"), str):
-        text = message["refusal"] or text  # a refusal is the model's answer
+        text = message["refusal"] or text  # a refusal counts as the model's answer
     reasoning = thought or _separated(message)
     finish = _ending(choice.get("finish_reason"))
     usage = tree.get("usage")
@@ -222,7 +222,7 @@ def completion_of(
     )
     calls = _calls(message) if tools is not None else ()
     if reasoning:
-        # A server that separates reasoning says null, not "", where the answer never began.
+        # A server that separates reasoning sends null, not "", if the answer did not begin.
         began = text is not None or bool(calls)
         completion.reasoning_truncated = not began and completion.finish_reason == "length"
     elif split_reasoning:
@@ -249,11 +249,11 @@ def _ending(reason: Any) -> str:
 
 
 def _content(content: Any) -> tuple[str | None, Reasoning | None]:
-    """Return the text of a message's content, and the reasoning in it with its form."""
+    """Return the text and the reasoning in a message's content. Each may be None."""
     if content is None or isinstance(content, str):
         return content, None
     if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
-        raise ValueError("content is not a text")
+        raise ValueError("content is not a string")
     texts, thoughts = [], []
     for part in content:
         kind = part.get("type")
@@ -273,9 +273,9 @@ def _content(content: Any) -> tuple[str | None, Reasoning | None]:
 
 
 def _separated(message: Mapping[str, Any]) -> Reasoning | None:
-    """Return the reasoning beside a message's content.
+    """Return the reasoning that a message has apart from its content, or None.
 
-    Structured details go first: their server wants them back with their signatures."""
+    Structured details are preferred: the server requires them back with their signatures."""
     details = message.get(_DETAILS)
     if isinstance(details, list) and details:
         parts = [part for part in details if isinstance(part, dict)]
@@ -304,7 +304,7 @@ def _calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
 def _tool_call(call: Any) -> ToolCall:
     function = call["function"]
     name, arguments = _text(function["name"]), function.get("arguments")
-    if isinstance(arguments, dict):  # some servers violate the protocol
+    if isinstance(arguments, dict):  # some servers do not send JSON text
         arguments = json.dumps(arguments, ensure_ascii=False)
     given = call.get("id")
     return ToolCall(name, _text(arguments or ""), _name(given))
@@ -312,7 +312,7 @@ def _tool_call(call: Any) -> ToolCall:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("a value is not a text")
+        raise ValueError("a value is not a string")
     return value
 
 

@@ -1,19 +1,19 @@
-"""Environment variables for vLLM's processes on a machine without a GPU: cores and memory.
+"""Choose environment variables for the cores and memory of vLLM's processes without a GPU.
 
-A process reads them when it starts or loads a library, so they are for child processes. They do not
-affect engines on a GPU.
+A process reads the variables when it starts or loads a library, so they are for child processes.
+They do not affect engines on a GPU.
 """
 
 from __future__ import annotations
 
 import os
 
-# Spins of a waiting thread. Values of 10,000 and 30,000 were measured.
+# Spins of a waiting thread, between the measured values 10,000 and 30,000.
 SPINS = 20_000
 
 
 def all_cores() -> dict[str, str]:
-    """Give an engine all cores of this process.
+    """Return the variable that gives an engine all cores of this process.
 
     vLLM's "auto" reserves a core for its frontend, which halves the speed on 2 cores. The binding
     overrides OMP_NUM_THREADS, which Ray sets to the actor's logical CPUs.
@@ -23,19 +23,19 @@ def all_cores() -> dict[str, str]:
 
 
 def short_spins() -> dict[str, str]:
-    """Let waiting threads of an engine release their cores sooner.
+    """Return the variable that makes waiting threads of an engine release their cores sooner.
 
     By default a thread of OpenMP (libgomp) spins 300,000 times at a barrier, and occupies a core
     that other processes need. With 10,000 or 30,000 spins a pipeline was about 6 % faster on 2
     cores than by default. Bare vLLM, whose frontend is another process, was 9 % faster. With 1,000
     spins both were slower than by default (perf/rounds.csv).
     """
-    # The policy of the user overrides the count.
+    # A wait policy that the user has set takes precedence.
     return {} if "OMP_WAIT_POLICY" in os.environ else {"GOMP_SPINCOUNT": str(SPINS)}
 
 
 def kept_memory() -> dict[str, str]:
-    """Let the allocator of an engine core keep its buffers from one step to the next.
+    """Return variables that make an engine core keep its memory buffers between steps.
 
     By default glibc returns large buffers to the kernel, which zeroes their pages again. A CPU
     engine spent a tenth of its first minute on that.
@@ -48,6 +48,6 @@ def kept_memory() -> dict[str, str]:
 
 
 def cpu_environment() -> dict[str, str]:
-    """Return all variables. Variables of the user are not changed."""
+    """Return all variables of this module. A value that the user has set is kept."""
     ours = all_cores() | short_spins() | kept_memory()
     return {name: os.environ.get(name, value) for name, value in ours.items()}

@@ -1,7 +1,7 @@
-"""A model behind an OpenAI-compatible URL, as a `Model`.
+"""Client of a model behind an OpenAI-compatible URL. It implements `Model`.
 
-It uses aiohttp. The ``openai`` package reads answers of any size into memory, and retries without
-the rate limit and the circuit breaker.
+It uses aiohttp, since the ``openai`` package reads answers of any size into memory, and retries
+without our rate limit and circuit breaker.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ace_ray.types import Completion, Messages, Sampling, Tools
 
 MAX_ANSWER_BYTES = 4 << 20
 MAX_MESSAGE_CHARS = 300
-# Texts of OpenAI and vLLM for a prompt that does not fit.
+# Phrases in errors of OpenAI and vLLM about a prompt that is too long.
 _TOO_LONG = ("context_length_exceeded", "maximum context length", "max_model_len")
 _OF_SCHEMAS = re.compile(r"response[ _-]?format|schema|structured[ _-]?output")
 
@@ -55,7 +55,7 @@ class Filtered(EndpointRefused):
 class _Failed(Exception):
     """An attempt failed, and a retry may succeed.
 
-    ``down``: the server seems to be down. It is false if the server asks for a pause.
+    ``down``: the server seems to be down. False for a server that requests a pause.
     """
 
     def __init__(self, cause: str, *, down: bool = True, retry_after_s: float = 0.0) -> None:
@@ -64,8 +64,8 @@ class _Failed(Exception):
 
 
 class EndpointModel(Client):
-    """Chat over HTTP. One per process and event loop, since its users share the rate limit, the
-    concurrency limit and the circuit breaker.
+    """Sends chat requests over HTTP. Create one per process and event loop, so that all requests
+    share the rate limit, the concurrency limit and the circuit breaker.
 
     ``key`` is read from the environment by default. ``in_cluster``: a server of this run, reached
     without an HTTP proxy. ``split_reasoning``: whether ``<think>`` blocks in an answer are
@@ -96,16 +96,16 @@ class EndpointModel(Client):
         self._slots = asyncio.Semaphore(config.max_concurrency)
         self._pacer = Pacer(config.requests_per_minute)
         self._breaker = Breaker()
-        # Why schemas are not sent: the config, or the endpoint's refusal. "": they are sent.
+        # Reason for not sending schemas (the config, or the endpoint's refusal), or "".
         self._takes_no_schema = ""
         if isinstance(config, CandidateEndpoint) and "response_format" in config.extra_body:
             self._takes_no_schema = f"{where}.extra_body removes response_format"
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
-        """Ask for an answer. Raises `EndpointDown` and `EndpointRefused`. Waits have deadlines.
+        """Request an answer. Raises `EndpointDown`, `EndpointRefused` and `PromptTooLong`.
 
-        If the endpoint refuses a request with a schema, the request is sent again without it. If it
-        refuses the schema itself, later requests are sent without schemas as well.
+        If the endpoint refuses a request with a schema, the request is sent again without schema.
+        If the refusal is about the schema, all later requests are sent without schema, too.
         """
         if not sampling.schema:
             return await self._answer(messages, sampling, tools)
@@ -127,9 +127,9 @@ class EndpointModel(Client):
         return completion
 
     async def _answer(self, messages: Messages, sampling: Sampling, tools: Tools) -> Completion:
-        """Ask, and lower the token limit if the prompt leaves too little room for it.
+        """Request an answer, if necessary with a lower token limit that fits into the context.
 
-        An engine of the run does this by itself, but some servers refuse such requests."""
+        An engine of the run lowers the limit itself, but some servers refuse such requests."""
         body = self._body(messages, sampling, tools)
         try:
             return await self._asked(body, tools)
@@ -251,7 +251,7 @@ class EndpointModel(Client):
         return kind(f"{self._host} rejects the request: {answer}")
 
     def _said(self, raw: bytes) -> str:
-        """Return the message in an error's body on one line, without the key."""
+        """Return the error message in a response body, on one line and without the API key."""
         try:
             tree = json.loads(raw)
         except (ValueError, RecursionError):
@@ -268,7 +268,7 @@ class EndpointModel(Client):
 
 
 def _room(refusal: str) -> int:
-    """Return the tokens left for an answer, from a server's refusal; 0 if it does not say."""
+    """Compute the tokens left for an answer from numbers in a server's refusal; 0 if unknown."""
     context = re.search(r"maximum context length is (\d{1,9}) tokens", refusal)
     prompt = re.search(r"\b(\d{1,9}) (?:tokens? )?(?:in the messages|input tokens)", refusal)
     return int(context[1]) - int(prompt[1]) if context and prompt else 0

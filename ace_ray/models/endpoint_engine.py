@@ -1,7 +1,7 @@
-"""A candidate behind an endpoint, in place of an engine of the run.
+"""Client of a candidate (the evaluated model) behind an endpoint, in place of an engine.
 
-Weights, chat template and tool parser of the endpoint are unknown. `UNKNOWN` lists them, and
-manifests and comparisons repeat the list.
+Weights, chat template and tool parser of the endpoint are unknown. `UNKNOWN` lists such properties,
+and manifests and comparisons contain the list.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WHERE = "model.endpoint"
 UNKNOWN = ("revision", "chat template", "tool parser", "context length", "engine and its arguments")
 # Keys of a request that ``extra_body`` must not set: answers would be read wrongly.
 _OURS = ("model", "messages", "tools", "stream", "n")
-# Keys for schemas, which belong to the benchmark.
+# Keys for the schema of an answer, which only the benchmark sets.
 _OF_SCHEMAS = ("response_format", "schema")
 _QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
 _TOOL = {
@@ -43,7 +43,7 @@ _TOOL = {
 
 
 class EndpointEngine(EndpointModel):
-    """Client of the candidate, one per worker. Raises `UserError` as `EndpointModel`."""
+    """Client of the candidate, one per worker. Raises `UserError` as `EndpointModel` does."""
 
     version = "endpoint"
     max_model_len = None
@@ -60,14 +60,14 @@ class EndpointEngine(EndpointModel):
         self.device = f"endpoint {host_of(endpoint.url)}"
 
     async def alive(self) -> None:
-        """Return at once: this process works. `answering` tells whether the endpoint does. A new
-        process would not help if it does not."""
+        """Return at once, since this process works. If the endpoint does not work (`answering`), a
+        new process would not help."""
 
     def processes(self) -> list[Any]:
         return []
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
-        raise RequestFailed("an endpoint gives no logprobs of a text")
+        raise RequestFailed("an endpoint does not return the logprobs of a given text")
 
     async def swap(self, folder: Path) -> None:
         raise ProbeFailed("an endpoint has no weights to swap")
@@ -80,15 +80,15 @@ class EndpointEngine(EndpointModel):
 
 
 def endpoint_of(model: ModelConfig) -> CandidateEndpoint:
-    """Return the endpoint of a candidate. Raises `ValueError`: it has none."""
+    """Return the endpoint of the candidate. Raises `ValueError`: the config has no endpoint."""
     if model.endpoint is None:
-        raise ValueError("the candidate is behind no endpoint")
+        raise ValueError("the config has no endpoint for the candidate")
     return model.endpoint
 
 
 def endpoint_ref(model: ModelConfig) -> ModelRef:
-    """Return a reference to the candidate's model. Only its name is known. The revision is the name
-    and the host, behind which the model may change silently."""
+    """Return a reference to the candidate's model. Its revision consists of the model's name and
+    the host, since the weights are unknown and may change without notice."""
     endpoint = endpoint_of(model)
     named = f"{endpoint.model} at {host_of(endpoint.url)}"
     return ModelRef(endpoint.model, "endpoint", endpoint.model, named)
@@ -98,7 +98,7 @@ def check_endpoint(config: RunConfig) -> None:
     """Check a candidate behind an endpoint without sending a request.
 
     Raises:
-        UserError: a bad URL, no API key, or a key of the config that only an engine has.
+        UserError: a bad URL, a missing API key, or a config key that only applies to an engine.
     """
     model = config.model
     endpoint = endpoint_of(model)
@@ -155,10 +155,10 @@ def _check_extra(key: str, value: Any) -> None:
 
 
 def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dict[str, Any]:
-    """Ask the candidate a test question, and return facts on its answer for the manifest.
+    """Send the candidate a test question, and return facts about the answer for the manifest.
 
     The facts are JSON values: ``model``, ``fingerprint``, ``usage``, ``finish_reason``, ``text``,
-    and with ``tools`` the number of ``calls``. ``patient``: retry as for a row, else ask once.
+    and with ``tools`` the number of ``calls``. ``patient``: retry as for a row, else do not retry.
     Raises `UserError`: the endpoint refuses the question. `EndpointDown`: it does not answer now.
     """
     model = config.model

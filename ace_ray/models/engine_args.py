@@ -20,7 +20,7 @@ RESERVED = {
     "model": "model.source",
     "revision": "model.revision",
     "tokenizer": "model.source",
-    # A secret would stand in the manifest and in rows.
+    # A secret would be stored in the manifest and in rows.
     "hf_token": "the environment variable HF_TOKEN",
 }
 _DRAWN = {name: name for name in SamplingConfig.model_fields} | {"max_new_tokens": "max_tokens"}
@@ -30,8 +30,8 @@ _LONG = 200
 
 
 def check_engine_args(args: Mapping[str, Any]) -> None:
-    """Raise `UserError` for an argument that vLLM does not know, or that belongs elsewhere. vLLM
-    checks values when an engine starts."""
+    """Raise `UserError` for an argument that vLLM does not have, or that another config key sets.
+    vLLM checks the values of arguments when an engine starts."""
     for name in args:
         if name in RESERVED:
             raise UserError(
@@ -43,7 +43,7 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
 
 
 def _refuse_unknown(args: Mapping[str, Any]) -> None:
-    """Raise `UserError` for arguments that vLLM does not know; not where it cannot be read."""
+    """Raise `UserError` for arguments that vLLM does not have, if its source can be read."""
     fields = vllm_source.engine_arguments()
     if not fields or not (unknown := [name for name in args if name not in fields]):
         return
@@ -95,7 +95,7 @@ def _check_installed() -> None:
 
 
 def _string_keys(module: ast.Module) -> set[str]:
-    """Return the text keys of all dictionaries assigned at the top of the module."""
+    """Return the string keys of all dicts that are assigned at the top level of ``module``."""
     values = [node.value for node in module.body if isinstance(node, ast.Assign | ast.AnnAssign)]
     return {
         key.value
@@ -109,9 +109,9 @@ def _string_keys(module: ast.Module) -> set[str]:
 def cluster_engine_args(
     args: Mapping[str, Any], *, on_gpu: bool, seeded: bool, spread: bool = False
 ) -> dict[str, Any]:
-    """Return ``args`` with the arguments that an engine in an actor needs on this kind of cluster.
+    """Return ``args`` plus the arguments that an engine in a Ray actor needs on the cluster.
 
-    ``seeded``: whether requests sample tokens, with seeds. ``spread``: whether the engine spans
+    ``seeded``: whether requests sample tokens with a seed. ``spread``: whether the engine spans
     several nodes.
     """
     args = dict(args)
@@ -119,7 +119,7 @@ def cluster_engine_args(
         return {"distributed_executor_backend": "ray", **args}
     if on_gpu:
         if int(args.get("tensor_parallel_size", 1)) > 1:
-            # A Ray executor inside a Ray actor would ask for the GPUs a second time.
+            # A Ray executor inside a Ray actor would request the GPUs a second time.
             args.setdefault("distributed_executor_backend", "mp")
         return args
     if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
@@ -127,8 +127,8 @@ def cluster_engine_args(
         args.setdefault("kv_cache_memory_bytes", 1 << 30)
     if seeded:
         # vLLM 0.32 rewinds the generator of a seeded request after each chunk of its prompt. CPU
-        # generators cannot rewind, and the engine crashes. Without chunks, a batch must hold the
-        # longest prompt.
+        # generators cannot be rewound, so the engine would crash. Without chunks, a batch must have
+        # room for the longest prompt.
         args["enable_chunked_prefill"] = False
         batch, longest = args.get("max_num_batched_tokens"), args.get("max_model_len")
         if isinstance(batch, int) and isinstance(longest, int):

@@ -1,6 +1,6 @@
-"""A model without weights, for tests of the pipeline and its faults; never an evaluation.
+"""A fake model without weights, for tests of the pipeline and its failures only.
 
-``backend: fake`` selects it. ``engine`` then holds its script instead of vLLM's arguments.
+``backend: fake`` selects it. ``engine`` then contains its script instead of vLLM's arguments.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ace_ray.types import Completion, Messages, Sampling, ToolAnswer, ToolCall, 
 
 
 class FakeCall(Section):
-    """A tool call of the fake. ``arguments`` is JSON text, valid or not."""
+    """A tool call that the fake model returns. ``arguments`` is JSON text, which may be invalid."""
 
     name: str
     arguments: str = "{}"
 
 
 class Slow(Section):
-    """Rows that take many times the mean. Real answers are bounded by their token limit."""
+    """A ``share`` of rows that take ``times`` the mean delay, like answers at a token limit."""
 
     share: float = Field(ge=0, le=1)
     times: float = Field(ge=1)
@@ -47,14 +47,14 @@ SCRIPT = "fake.json"
 
 
 class Repeat(Section):
-    """A long answer, as a text and its number of repetitions."""
+    """A long answer: ``text`` is repeated ``times`` times."""
 
     text: str
     times: int = Field(ge=0)
 
 
 class FakeScript(Section):
-    """Script of the fake. Keys of the maps are substrings of the last message."""
+    """Script of the fake model. An entry of a map applies if the last message contains its key."""
 
     default: str = "[]"
     replies: dict[str, str] = Field(default_factory=dict)
@@ -86,7 +86,7 @@ class FakeScript(Section):
     endless: list[str] = Field(
         default_factory=list, description="never answers this text; other texts are answered"
     )
-    # Once for the named marker file, every time for an empty name:
+    # Faults, which occur once if the value names a marker file, and every time if it is "":
     fail_once: Marked = Field(default_factory=dict, description="raise RuntimeError")
     hang: Marked = Field(default_factory=dict, description="stop answering all requests")
     die: Marked = Field(default_factory=dict, description="the engine dies")
@@ -96,13 +96,13 @@ class FakeScript(Section):
 
 
 def count_words(messages: Messages, tools: Tools = None) -> int:
-    """Count tokens as the fake does."""
+    """Count the words of a prompt, which are the tokens of the fake model."""
     texts = [message["content"] for message in messages] + [*(tools or ())]
     return sum(len(str(text).split()) for text in texts)
 
 
 class FakeEngine:
-    """Answers from its script; token counts are word counts."""
+    """An engine that answers from its script. Token counts are word counts."""
 
     version = "fake"
     device = "fake"
@@ -117,7 +117,7 @@ class FakeEngine:
         self._works.set()
 
     def _take(self, folder: Path) -> None:
-        """Load a checkpoint: a folder with a `SCRIPT`, which overrides the config's."""
+        """Load a checkpoint: a file `SCRIPT` in ``folder`` overrides the script in the config."""
         own = folder / SCRIPT
         tree = json.loads(own.read_text()) if own.is_file() else {}
         self._script = FakeScript.model_validate({**self._given, **tree})
@@ -159,7 +159,7 @@ class FakeEngine:
         if _told(script.abort, last):
             os.abort()
         if _told(script.freeze, last):
-            # Sent to this thread: else another thread may stop while this one answers.
+            # Sent to this thread, since otherwise it might still answer before it stops.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         if _told(script.die, last):
             raise EngineDead("told to die")
@@ -210,7 +210,7 @@ def _delay_s(script: FakeScript, last: str, seed: int) -> float:
 
 
 def _told(script: Marked, last: str) -> bool:
-    """Whether ``last`` triggers the script; only once if a marker file is named."""
+    """Return whether ``last`` triggers a fault; only once if the script names a marker file."""
     for key, marker in script.items():
         if key in last and not (marker and os.path.exists(marker)):
             if marker:

@@ -1,7 +1,7 @@
-"""Choose vLLM's parsers for a model by the family that its files show.
+"""Choose vLLM's parsers for a model by its family, which the model's files identify.
 
-Marks in the chat template come first, since a fine-tune keeps its architecture but may use another
-format. The architecture and the model type come next. This module does not import vLLM.
+Marks in the chat template take precedence over the architecture and the model type, since a
+fine-tuned model may use another format. This module does not import vLLM.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ _SWITCH = re.compile(r"\b(enable_thinking|thinking)\b")
 
 @dataclass(frozen=True)
 class FamilyFacts:
-    """Facts on a model's family, from its files."""
+    """Facts about a model's family, from its files."""
 
     templates: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
     model_type: str = ""
     tekken: bool = False
-    """Whether the model comes in Mistral's format, which lacks a chat template."""
+    """Whether the model is stored in Mistral's format, which has no chat template."""
     thinks: bool = False
     """Whether a model in Mistral's format has tokens for reasoning."""
 
@@ -112,7 +112,7 @@ class FormatChoice:
     """Format of a model: how chats are rendered and answers are parsed.
 
     Attributes:
-        reasoning_parser: a parser of vLLM; ``auto`` removes ``<think>`` blocks, ``none`` nothing.
+        reasoning_parser: a parser of vLLM, ``auto`` (removes ``<think>`` blocks) or ``none``.
         tool_parser: a parser of vLLM; None: tools cannot be offered.
         chat_template: text of a template that replaces the model's.
         plugins: (name, text) of files with further parsers.
@@ -133,8 +133,8 @@ class FormatChoice:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """JSON values that decide prompts and the parsing of answers, besides the variables and the
-        tool parser. Defaults are left out, so that new keys do not change ids of other runs."""
+        """JSON values that determine prompts and the parsing of answers, except the variables and
+        the tool parser. Defaults are omitted, so that a new key does not change existing ids."""
         identity: dict[str, Any] = {"reasoning_parser": self.reasoning_parser}
         if self.chat_template is not None:
             text = self.chat_template.encode()
@@ -146,14 +146,14 @@ class FormatChoice:
         return identity
 
     def load_plugins(self) -> None:
-        """Register the parsers of the plugin files with vLLM. Raises `UserError`: a file does not
-        load."""
+        """Register the parsers of the plugin files with vLLM. Raises `UserError`: a file cannot be
+        loaded."""
         for name, text in self.plugins:
             load_plugin(name, text)
 
 
 def date_variables(date: str | None) -> dict[str, Any]:
-    """Return the template variable for ``date``; {} for today's date."""
+    """Return the template variable that sets the date to ``date``; {} for None (today's date)."""
     return {"strftime_now": datetime.fromisoformat(date).strftime} if date else {}
 
 
@@ -181,8 +181,8 @@ def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
 
 
 def _in_mistrals_format(folder: Path, tokenizer_mode: str) -> bool:
-    """Decide as vLLM does (``vllm/tokenizers/registry.py``), by ``params.json`` if the weights are
-    not here. A folder with both formats counts as Mistral's."""
+    """Return whether vLLM reads the folder in Mistral's format (``vllm/tokenizers/registry.py``).
+    ``params.json`` decides if the weights are missing. With both formats, Mistral's counts."""
     tokenizers = any(folder.glob("tekken.json")) or any(folder.glob("tokenizer.model.v*"))
     if tokenizer_mode != "auto" or not tokenizers:
         return tokenizers and tokenizer_mode == "mistral"
@@ -191,15 +191,15 @@ def _in_mistrals_format(folder: Path, tokenizer_mode: str) -> bool:
 
 
 def facts_of_model(model: ModelRef, tokenizer_mode: str = "auto") -> FamilyFacts:
-    """Read the facts of a pinned model. A GGUF file is converted first; other weights are not
-    needed. Raises `UserError`: the model cannot be read."""
+    """Read the facts of a pinned model. A GGUF file is converted first; weights in other formats
+    are not needed. Raises `UserError`: the model cannot be read."""
     if model.kind in ("fake", "endpoint"):
         return FamilyFacts()
     return family_facts(tokenizer_folder(model), tokenizer_mode)
 
 
 def tool_parsers(facts: FamilyFacts) -> list[str]:
-    """Return the tool parsers that may fit the model; a single one if it is clear."""
+    """Return the tool parsers that may fit the model. The list has one name if the fit is clear."""
     text = "\n".join(facts.templates)
     hits = list(dict.fromkeys(parser for mark, parser in _TOOL_MARKS if mark in text))
     if facts.tekken:
@@ -223,9 +223,9 @@ def tool_parsers(facts: FamilyFacts) -> list[str]:
 
 
 def reasoning_parser(facts: FamilyFacts) -> str:
-    """Return the reasoning parser of a model whose template opens thinking or has a switch for it.
+    """Return the reasoning parser of a model whose template begins reasoning or can turn it off.
 
-    It is "auto" for other models, since some parsers take a whole answer for reasoning."""
+    For other models return "auto", since some parsers would read a full answer as reasoning."""
     text = "\n".join(facts.templates)
     if facts.tekken:
         return "mistral" if facts.thinks else "auto"
@@ -251,7 +251,7 @@ def reasoning_parser(facts: FamilyFacts) -> str:
         and (switch or bool(re.search(r"<\|im_start\|>assistant(\\n|\n)<think>", text))),
     }
     found = [name for name, hit in hits.items() if hit]
-    # Other families use the marks of these two, and add their own.
+    # Other families use the same marks as these two parsers, and additional ones.
     for common in ("qwen3", "deepseek_r1"):
         if len(found) > 1 and common in found:
             found.remove(common)
@@ -259,16 +259,16 @@ def reasoning_parser(facts: FamilyFacts) -> str:
 
 
 def of_transformers(architectures: Iterable[str]) -> set[str]:
-    """Return the architectures that transformers has. vLLM can run many of them with its code."""
+    """Return the ``architectures`` that transformers implements. vLLM can run many of them."""
     import transformers
 
-    # Not by getattr, which would import its module, and torch.
+    # `getattr` would import the module of a class, and torch.
     return set(dir(transformers)).intersection(architectures)
 
 
 def choose_tool_parser(facts: FamilyFacts, source: str, *, instead: str = "") -> str:
-    """Return the one tool parser of the family. Raises `UserError` that names the candidates and
-    ends with ``instead``."""
+    """Return the only tool parser that fits the model. Raises `UserError` if none or several fit.
+    The error names them, and ends with ``instead``."""
     hits = tool_parsers(facts)
     if len(hits) == 1:
         return hits[0]

@@ -29,8 +29,8 @@ class Prompt:
     """A rendered chat, with the data to parse its answer.
 
     Attributes:
-        ids: the tokens.
-        text: the text; "" if the renderer returns tokens only.
+        ids: the tokens of the prompt.
+        text: the text of the prompt; "" if the renderer returns only tokens.
         engine_input: the input of `AsyncLLM.generate`.
         request: the server's request, adjusted for the parser.
         template_kwargs: the effective variables of the template, for the parser.
@@ -58,7 +58,7 @@ class Prompt:
 
 
 class Format:
-    """The format of one model, from vLLM's ``model_config`` and ``renderer``.
+    """Renders chats and parses answers of one model with vLLM's ``model_config`` and ``renderer``.
 
     Raises `UserError`: a parser is not available."""
 
@@ -104,14 +104,14 @@ class Format:
         if self.is_harmony:  # harmony reads the effort from the request
             self._effort = self._variables.pop("reasoning_effort", None)
         self._with_tools = online(tool)
-        # Without tools a tool parser must not change an answer. Harmony has one parser for both
-        # cases, and its class keeps the settings of its last use.
+        # Without tools a tool parser must not change an answer. Harmony uses one parser for both
+        # cases, since the parser class keeps the settings of its last use.
         self._plain = online(None) if tool and not self.is_harmony else self._with_tools
 
     async def render(self, messages: Messages, tools: Tools = None, *, schema: str = "") -> Prompt:
         """Render a prompt, with ``tools`` in OpenAI's format.
 
-        Some parsers build the grammar of the answer from ``schema``, its JSON schema. Raises
+        ``schema``: JSON schema of the answer, from which some parsers build a grammar. Raises
         `PromptRefused`, `PromptTooLong`, and `RequestFailed` after vLLM's timeout."""
         offered = list(tools) if tools else None
         online, _ = self._with_tools if offered else self._plain
@@ -146,7 +146,7 @@ class Format:
         )
 
     def engine_kwargs(self, prompt: Prompt) -> dict[str, Any]:
-        """Return the further arguments that the server passes to `AsyncLLM.generate`."""
+        """Return the other arguments that vLLM's server passes to `AsyncLLM.generate`."""
         _, reader = self._with_tools if prompt.request.tools else self._plain
         parser = reader.parser(prompt.request, prompt.template_kwargs)
         ended = prompt.request.resolve_reasoning_ended(parser, list(prompt.ids))
@@ -172,7 +172,7 @@ class Format:
         return Reading(reading.text, reading.reasoning, reading.truncated, ToolAnswer(reading.text))
 
     def may_think(self, prompt: Prompt) -> bool:
-        """Whether the answer may begin with reasoning."""
+        """Return whether the answer to ``prompt`` may begin with reasoning."""
         if self.choice.named_reasoning:
             return True
         template = self._template(prompt.request.tools)

@@ -1,8 +1,8 @@
-"""GGUF -> safetensors: ``python -m ace_ray.models.gguf FILE.gguf FOLDER``.
+"""Convert GGUF to safetensors: ``python -m ace_ray.models.gguf FILE.gguf FOLDER``.
 
-vLLM no longer reads GGUF in-tree, and its plugin needs CUDA. So transformers dequantizes a GGUF
-file to bfloat16 in a separate process, and the result is served as an ordinary folder. This takes
-34 s of CPU time for Qwen2.5-Coder-0.5B.
+vLLM itself no longer reads GGUF, and its plugin needs CUDA. So transformers dequantizes a GGUF file
+to bfloat16 in a separate process, and vLLM serves the resulting folder. This takes 34 s of CPU time
+for Qwen2.5-Coder-0.5B.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ace_ray.models.cached import scratch_of
 
 
 def convert(gguf: Path, folder: Path) -> None:
-    """Convert the model in ``gguf`` to a transformers folder with bfloat16 safetensors, tokenizer
-    and chat template. The ``folder`` appears complete or not at all."""
+    """Convert the model in ``gguf`` to a transformers ``folder`` with bfloat16 safetensors,
+    tokenizer and chat template. After an error the folder does not exist."""
     import gguf as package
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    # transformers opens the file for config, weights and tokenizer. Without the cache each time
+    # transformers opens the file for config, weights and tokenizer. Without the cache, each opening
     # takes 10 s of CPU time for a vocabulary of 150,000.
     package.GGUFReader = functools.cache(package.GGUFReader)
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""HTTP requests with limits on time and on the size of answers.
+"""Send HTTP requests with limits on time and on the size of answers.
 
-`Http` is for services that a config names; `endpoint` is for models.
+`Http` is for services that a config names; models use `ace_ray.models.endpoint`.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ class Transport(Protocol):
 
 
 class Client:
-    """An HTTP session, opened by the first request. One per process and event loop; ``close`` it.
+    """An HTTP session. Create one per process and event loop, and `close` it at the end.
 
     Redirects are not followed, since they could send a key to an unknown host. Cookies are not
-    kept. Answers are not decompressed: a few bytes could expand to gigabytes.
+    kept. Answers are not decompressed, since a few bytes could expand to gigabytes.
     """
 
     _session: aiohttp.ClientSession | None = None
 
     async def _sent(self, request: HttpRequest, *, proxy: str | None) -> Reply:
-        """Send a request and return the reply, cut at ``max_bytes``. Raises as aiohttp does."""
+        """Send a request and return the reply, cut at ``max_bytes``. Raises aiohttp's errors."""
         import aiohttp
 
         if self._session is None:
@@ -97,7 +97,7 @@ class Http(Client):
     async def fetch(self, request: HttpRequest) -> Reply:
         """Send a request and return the reply, cut at ``max_bytes``.
 
-        Raises `OSError`, of which `TimeoutError` is a subclass, without a reply."""
+        Raises `OSError` if there is no reply; after a timeout, its subclass `TimeoutError`."""
         import aiohttp
 
         try:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
-# Maximum wait before the first retry; doubles with each retry.
+# Maximum wait before the first retry. It doubles with each retry.
 BACKOFF_S = 1.0
 MAX_BACKOFF_S = 60.0
 # Maximum pause that a server may request. A longer one fails the row.
@@ -31,16 +31,16 @@ class Pacer:
         return turn - now
 
     def hold(self, now: float, seconds: float) -> None:
-        """Give no turn before ``now + seconds``, since the server asked for a pause."""
+        """Delay the next turn to at least ``now + seconds``, since the server requested a pause."""
         self._next = max(self._next, now + seconds)
 
 
 class Breaker:
-    """Circuit breaker: rows do not spend their retries on an endpoint that is down.
+    """Circuit breaker, which avoids retries on an endpoint that is down.
 
-    It opens after ``limit`` consecutive calls that used up their retries, and calls then fail at
-    once. After ``cooldown_s`` calls are on trial, with one attempt each. An answer closes the
-    breaker, a failure opens it again.
+    It opens when ``limit`` consecutive calls have failed after all retries. While it is open, calls
+    fail at once. After ``cooldown_s`` calls are on trial: each has one attempt. An answer closes
+    the breaker, and a failure opens it again.
     """
 
     def __init__(

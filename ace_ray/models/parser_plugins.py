@@ -1,4 +1,4 @@
-"""Plugin files of users with reasoning and tool parsers for vLLM."""
+"""Load the user's plugin files, which contain reasoning and tool parsers for vLLM."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def plugin_sha256(text: str) -> str:
 def load_plugin(name: str, text: str) -> None:
     """Run a plugin file in this process, once, so that it registers its parsers with vLLM.
 
-    Raises `UserError`: the file does not load.
+    Raises `UserError`: the file cannot be imported.
     """
     sha = plugin_sha256(text)
     if sha in _loaded:

@@ -1,14 +1,14 @@
-"""Check with logprobs of fixed texts that an engine has taken new weights.
+"""Check that an engine uses the new weights after a swap, by its logprobs of fixed texts.
 
-A swap may fail without an error: on the CPU, a tied output head kept its old packed weights. The
-first swap of an engine is compared with references, which transformers computes from the old and
-the new weights. There are two tests:
+A swap may fail without an error: on the CPU, a tied output head kept its old packed weights. After
+the first swap of an engine, its logprobs are compared with references, which transformers computes
+from the old and the new weights. There are two tests:
 
-- The distance between engine and reference after the swap is bounded by the distance before it.
-- The engine must have moved from the old reference to the new one. This test also separates
-  neighbours in training, which are closer than two correct implementations.
+- The distance from the reference must not be much larger after the swap than before it.
+- The logprobs must change as much as the references do. This test also detects a failed swap
+  between similar checkpoints, which differ less than two correct implementations.
 
-Each further swap is compared with the checkpoint before: other weights must give other logprobs.
+After each later swap, the logprobs must differ from the earlier ones if the weights differ.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ TEXTS = (
     '{"city": "Lisbon", "guests": 2, "breakfast": true, "price": 118.5}',
 )
 
-# Nats per token by which two correct implementations may differ (bfloat16 on other kernels).
+# Distance of two correct implementations (bfloat16, different kernels), in nats per token.
 FLOOR = 0.05
 
-# Maximum ratio of the distances after and before the swap.
+# Maximum ratio of the distance after the swap to the distance before it.
 SLACK = 3.0
 
-# Allowed share of the way from the old reference to the new one: 0 if no weights were taken, 1 if
-# all were. If rounding moves an engine out of this range, the engine is restarted, which is safe.
+# Allowed range of `way_gone`: 0 if no weights were replaced, 1 if all were. If rounding moves a
+# correct engine out of this range, the engine is restarted, which is safe.
 WAY = (0.75, 1.25)
 
-# Per text, the logprob of each token but the first.
+# For each text, the logprob of each token except the first.
 Logprobs = Sequence[Sequence[float]]
 
 
 class ProbeFailed(Exception):
-    """The engine's logprobs do not fit the new weights."""
+    """The engine's logprobs do not match the new weights."""
 
 
 class CannotTell(ProbeFailed):
@@ -70,7 +70,7 @@ class Probed(Protocol):
 
 
 class Probe:
-    """The probe of one live engine."""
+    """Checks the swaps of one engine."""
 
     def __init__(self, engine: Probed, *, proven: bool = False) -> None:
         """``proven``: skip the comparison of the first swap with references."""
@@ -78,18 +78,18 @@ class Probe:
         self._held: Path | None = None
         self._said: Logprobs = ()
         self._proven = proven
-        # References by old and new folder, since the next checkpoint may change.
+        # (old folder, new folder) -> references. Another checkpoint may become the next one.
         self._references: dict[tuple[Path, Path], list[Logprobs] | ProbeFailed] = {}
 
     async def begin(self, folder: Path) -> None:
-        """Start with a new engine that holds the weights in ``folder``. Raises `ProbeFailed`: its
-        logprobs are not finite."""
+        """Record the logprobs of a new engine with the weights in ``folder``. Raises `ProbeFailed`:
+        they are not finite."""
         self._held, self._said = folder, await self._engine.logprobs()
         if not _is_finite(self._said):
             raise ProbeFailed(_NOT_FINITE)
 
     def prepare(self, held: Path, folder: Path) -> None:
-        """Compute the references of the first swap in advance. Blocks."""
+        """Compute the references for a first swap, from ``held`` to ``folder``. Blocks."""
         if not self._proven and (held, folder) not in self._references:
             try:
                 self._references[held, folder] = self._engine.reference([held, folder])
@@ -97,14 +97,14 @@ class Probe:
                 self._references[held, folder] = error
 
     async def swapped(self, folder: Path) -> dict[str, Any]:
-        """Check an engine after a swap to the weights in ``folder``. Returns the distances.
+        """Check the engine after a swap to the weights in ``folder``. Returns the distances.
 
-        Raises `ProbeFailed`. `prepare` must have been called for the first swap.
+        Raises `ProbeFailed`. Before the first swap, `prepare` must have been called.
         """
         logprobs = await self._engine.logprobs()
         assert self._held is not None  # `begin` comes first
         if not _is_finite(logprobs):
-            raise CannotTell(_NOT_FINITE)  # a new engine shows whether it is the weights
+            raise CannotTell(_NOT_FINITE)  # a new engine will show whether the weights are bad
         facts: dict[str, Any] = {"moved": round(distance(self._said, logprobs), 4)}
         same = logprobs == self._said and weights_hash(folder) == weights_hash(self._held)
         if logprobs == self._said and not same:
@@ -149,10 +149,10 @@ def _is_finite(logprobs: Logprobs) -> bool:
 
 
 def way_gone(before: Logprobs, after: Logprobs, said_old: Logprobs, said_new: Logprobs) -> float:
-    """Return the share of the way from ``before`` to ``after`` that the engine went.
+    """Return how much of the references' change the engine has made: 0 for none, 1 for all of it.
 
-    It is the slope of the engine's changes, token by token, on the changes of the references. NaN
-    if the references are equal."""
+    ``before`` and ``after`` are the references. The result is the slope of a regression of the
+    engine's changes per token on theirs; NaN if the references are equal."""
     expected, seen = _changes(before, after), _changes(said_old, said_new)
     length = sum(change * change for change in expected)
     along = sum(a * b for a, b in zip(expected, seen, strict=True))

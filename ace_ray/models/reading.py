@@ -1,8 +1,8 @@
-"""Read stored answers again with vLLM's parsers, in a process of its own.
+"""Parse stored answers again with vLLM's parsers, in a separate process.
 
-``PYTHON -m ace_ray.models.reading`` reads JSON lines: the settings, then batches of answers. It
-writes a line for each: its versions, then the readings. PYTHON may belong to another environment
-with another vLLM.
+``PYTHON -m ace_ray.models.reading`` reads JSON lines: first the settings, then batches of answers.
+It writes one line for each: first its versions, then the readings of a batch. PYTHON may belong to
+an environment with another version of vLLM.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ace_ray.types import ToolAnswer, ToolCall
 from ace_ray.util.subprocesses import module_command, module_environment
 
 READY = "ace_ray reading "
-# Chat of the prompt whose end, such as an open ``<think>``, stands for the end of every prompt.
+# Chat of a sample prompt. Every prompt is assumed to end like it, e.g. with an open ``<think>``.
 _CHAT = [{"role": "user", "content": "-"}]
 _FIX = "name a Python with vLLM, such as /path/to/venv/bin/python"
 
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """An answer as a row has it: the whole text, and its tokens and the offered tools if known."""
+    """An answer in a row: the complete text; if known, its tokens and the offered tools."""
 
     text: str
     token_ids: Sequence[int] | None = None
@@ -42,15 +42,15 @@ class StoredAnswer:
 
 
 class AnswerParser:
-    """Reads stored answers in a child process. Use as a context.
+    """Context manager that parses stored answers in a child process.
 
     Args:
         folder: model folder with config and tokenizer.
-        choice: parsers and template to read with.
-        earlier: tool parser and reasoning parser of the run.
-        python: interpreter of the child; None: this one.
+        choice: parsers and template to use now.
+        earlier: tool parser and reasoning parser of the stored run.
+        python: interpreter of the child; None: the current interpreter.
 
-    Raises `UserError`: the child has no vLLM, or lacks a parser.
+    Raises `UserError`: the child lacks vLLM or a parser.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ def _reading(tree: Mapping[str, Any]) -> Reading:
 
 
 class _Parser:
-    """Reads answers in the child."""
+    """Parses answers in the child process."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         from vllm.engine.arg_utils import AsyncEngineArgs
@@ -172,7 +172,7 @@ class _Parser:
         return text
 
     def _prompt_of(self, tools: str | None) -> Any:
-        """Return the prompt with ``tools``, a JSON list, in its request."""
+        """Return the sample prompt with ``tools``, a JSON list, in its request."""
         offered = json.loads(tools) if tools else None
         base = self._bases[bool(offered)]
         if not offered:
@@ -201,7 +201,7 @@ def _versions() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Serve one `AnswerParser`."""
+    """Answer the requests of one `AnswerParser`, on stdin and stdout."""
     parser: _Parser | None = None
     for line in sys.stdin:
         message = json.loads(line)

@@ -20,10 +20,10 @@ class Split(NamedTuple):
 def split_think(text: str, *, opened: bool = False) -> Split:
     """Split ``<think>`` blocks at the start of ``text`` from the answer.
 
-    Only leading blocks count, since an argument of an answer may contain the tag. ``opened``: the
-    prompt ended in an open block, as with some chat templates. A closing tag without an opening one
-    also ends reasoning, if it begins or ends its line, or if no ``[`` precedes it. Else it may be
-    in an argument of the answer.
+    Only leading blocks count, since an argument in the answer may contain the tag. ``opened``: the
+    prompt ended with an open block, as some chat templates do. A closing tag without an opening tag
+    also ends reasoning if it begins or ends its line, or if no ``[`` precedes it. Otherwise the tag
+    may be in an argument.
     """
     reasoning: list[str] = []
     rest = text
@@ -60,12 +60,12 @@ def _closes_unopened(text: str) -> bool:
 
 
 def may_think(template: str, prompt: str) -> bool:
-    """Whether the answer to ``prompt`` may begin with a block of reasoning.
+    """Return whether the answer to ``prompt`` may begin with a block of reasoning.
 
-    A ``template`` for reasoning contains the end tag, and renders an empty block when it is off."""
+    A reasoning template contains the end tag. If reasoning is off, the prompt closes the block."""
     return CLOSE in template and not closes_thinking(prompt)
 
 
 def closes_thinking(prompt: str) -> bool:
-    """Whether ``prompt`` ends in a closed block of reasoning, so that the answer follows."""
+    """Return whether ``prompt`` ends with a closed block of reasoning."""
     return prompt.rstrip().endswith(CLOSE)

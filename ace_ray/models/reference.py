@@ -1,7 +1,7 @@
-"""``python -m ace_ray.models.reference FOLDER... < ids.json``: logprobs with transformers.
+"""Compute logprobs with transformers: ``python -m ace_ray.models.reference FOLDER... < ids.json``.
 
-Prints a JSON line per folder: for each list of token ids, the logprob of each token but the first.
-It runs in a separate process, which frees its memory and does not change the engine's threads.
+Prints one JSON line per folder: for each list of token ids, the logprobs of all tokens except the
+first. A separate process frees the memory, and does not change the engine's threads.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ _OF_CANDIDATES = ("chat_template", "plugins", "replay_reasoning", "start_date")
 
 
 def parse_role(value: Any, where: str) -> Role:
-    """Parse a role from the ``value`` of the key ``where``. Raises `UserError`: it is not one."""
+    """Parse the ``value`` of the config key ``where``. Raises `UserError` if it is not a role."""
     if value == "same":
         return "same"
     kinds = ("model", "endpoint")
@@ -160,9 +160,9 @@ def host_of(url: str) -> str:
 
 
 def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dict[str, Any]:
-    """Return the properties of a role that can move a score, as JSON values without secrets.
+    """Return the properties of a role that can change a score, as JSON values without secrets.
 
-    ``model`` is the candidate's for ``same``, the served one for a `ServedRole`, and None for an
+    ``model`` is the candidate for ``same``, the served model for a `ServedRole`, and None for an
     endpoint. ``sampling`` comes from the role or from the benchmark."""
     drawn = sampling.as_json()
     if isinstance(role, EndpointRole):
@@ -175,7 +175,7 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
             "sampling": drawn,
         }
     if model is None:
-        raise ValueError("a role without an endpoint has a resolved model")
+        raise ValueError("a role without an endpoint needs a resolved model")
     identity: dict[str, Any] = {
         "kind": "same" if role == "same" else "served",
         "model": model.source,
@@ -199,9 +199,9 @@ def _path_of(url: str) -> dict[str, str]:
 
 
 def candidate_identity(config: RunConfig, model: ModelRef, choice: FormatChoice) -> dict[str, Any]:
-    """Return the properties of the candidate that can move its answers, besides sampling.
+    """Return the properties of the candidate that can change its answers, except sampling.
 
-    These are JSON values without secrets. ``model`` runs in the engine of ``config``."""
+    They are JSON values without secrets. ``model`` is the resolved model of ``config``."""
     identity = {
         "model": model.source,
         "revision": model.known_revision,
@@ -217,7 +217,7 @@ def candidate_identity(config: RunConfig, model: ModelRef, choice: FormatChoice)
 
 
 def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
-    """Return the properties of an endpoint that can move a score: JSON values without secrets."""
+    """Return the properties of an endpoint that can change a score, as JSON without secrets."""
     return {
         "host": host_of(endpoint.url),
         **_path_of(endpoint.url),
@@ -227,9 +227,9 @@ def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
 
 
 def check_url(url: str, where: str) -> HttpUrl:
-    """Parse the base URL of an endpoint. Raises `UserError` without showing the URL: it is
-    malformed, or may hold a secret."""
-    # Not a pattern of the field: its message would show the URL and a key inside.
+    """Parse the base URL of an endpoint. Raises `UserError` if it is malformed or may contain a
+    secret. The error does not show the URL."""
+    # Not checked by a pattern of the config field: its error would show the URL and a key in it.
     fix = "write the base URL, e.g. https://api.openai.com/v1"
     if "@" in url.partition("//")[2].partition("/")[0] or "?" in url or "#" in url:
         raise UserError(
@@ -249,10 +249,10 @@ def check_url(url: str, where: str) -> HttpUrl:
 
 
 def check_size(name: str, value: Any) -> None:
-    """Raise `UserError` unless the value of an engine argument for the plan is an integer >= 1."""
+    """Raise `UserError` unless the engine argument ``name`` has an integer ``value`` >= 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UserError(
-            f"{name!r} is {value!r}, it should be a whole number of at least 1",
+            f"{name!r} is {value!r}, but it must be an integer of at least 1",
             where="engine",
             fix="correct the value",
         )
@@ -260,7 +260,7 @@ def check_size(name: str, value: Any) -> None:
 
 @contextmanager
 def within(where: str) -> Iterator[None]:
-    """Context in which errors on a key of the candidate name the key of the role."""
+    """Context that puts the role's config key, ``where``, before the key in a `UserError`."""
     try:
         yield
     except UserError as error:

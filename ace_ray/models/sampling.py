@@ -1,6 +1,6 @@
 """Convert `Sampling` to vLLM and OpenAI parameters; read a model's generation_config.
 
-Only this module uses vLLM's and OpenAI's names.
+Only this module uses the names that vLLM and OpenAI give to sampling parameters.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DEFAULT = {field.name: field.default for field in fields(Sampling)}
 def vllm_arguments(sampling: Sampling, room: int) -> dict[str, Any]:
     """Return the arguments of vLLM's ``SamplingParams``. ``room``: tokens left in the context.
 
-    ``reasoning_effort`` is not among them, since it is part of the prompt
+    ``reasoning_effort`` is not included, since it is a variable of the prompt's template
     (`RunConfig.template_kwargs`).
     """
     values: dict[str, Any] = {
@@ -91,16 +91,16 @@ def check_budget(
         return
     if engine.get("reasoning_parser") or engine.get("reasoning_config"):
         return
-    if parser not in parser_names("reasoning"):  # the core does not load plugins
+    if parser not in parser_names("reasoning"):  # the engine core does not load plugins
         raise UserError(
-            "thinking_token_budget needs to know where the reasoning is",
+            "thinking_token_budget needs a parser of vLLM that finds the reasoning",
             where=f"{where}.thinking_token_budget",
             fix="name one of vLLM's own parsers for this model in model.reasoning_parser",
         )
 
 
 def check_sampling(config: SamplingConfig | None, model: ModelConfig, *, where: str) -> None:
-    """Raise `UserError` for a value that is set twice."""
+    """Raise `UserError` if sampling and template variables both set ``reasoning_effort``."""
     if config is None:
         return
     if config.reasoning_effort is not None and "reasoning_effort" in model.chat_template_kwargs:
@@ -126,11 +126,11 @@ _OWN = (
 def completed(
     config: SamplingConfig, model: ModelRef | None, engine: Mapping[str, Any], *, where: str
 ) -> SamplingConfig:
-    """Return ``config`` with the model's own values where it asks for them.
+    """Complete ``config`` with values from generation_config if it uses the model's defaults.
 
     vLLM's server uses these values by default, but its engine does not. ``model`` is None behind an
-    endpoint. ``engine`` may name another folder of the file. Raises `UserError`: the model has no
-    sampling values, or values out of vLLM's ranges."""
+    endpoint. ``engine`` may name another folder for the file. Raises `UserError`: the file has no
+    sampling values, or has values out of vLLM's ranges."""
     if config.is_complete:
         return config
     if model is None or model.kind not in ("hub", "folder", "s3", "gguf"):
@@ -146,12 +146,12 @@ def completed(
             where=where,
             fix="write the values instead of model",
         )
-    # A model that sets only top_p means temperature 1, not greedy decoding.
+    # If the file sets only top_p, the temperature is 1, not 0 (greedy decoding).
     return config.completed({"temperature": 1.0, **own}, where=source)
 
 
 def _named_by(model: ModelRef, engine: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the path of the file, and its values under our names."""
+    """Return the path of generation_config.json, and its values under ace_ray's names."""
     other = engine.get("generation_config", "auto")
     folder = tokenizer_folder(model) if other in (None, "auto", "vllm") else Path(str(other))
     file = folder / FILE

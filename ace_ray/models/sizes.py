@@ -1,4 +1,4 @@
-"""Size of a model, also before its weights are on this machine."""
+"""Determine the size of a model, even before its weights are on this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Size:
 
 
 def size_of(ref: ModelRef) -> Size | None:
-    """Return the size of a model's weights; None if it is unknown before they are fetched. Raises
+    """Return the size of a model's weights; None if it is unknown until they are downloaded. Raises
     `UserError`: a file, folder or prefix cannot be read."""
     if (size := size_here(ref)) is not None or ref.kind in _WITHOUT_FILES:
         return size
@@ -34,7 +34,7 @@ def size_of(ref: ModelRef) -> Size | None:
 
 
 def size_here(ref: ModelRef) -> Size | None:
-    """Return the size of weights on this machine; None if they are not here."""
+    """Return the size of a model's weights; None if they are not on this machine."""
     if ref.kind in _WITHOUT_FILES:
         return None
     folder = tokenizer_folder(ref)
@@ -44,7 +44,7 @@ def size_here(ref: ModelRef) -> Size | None:
 
 
 def _weights(folder: Path, sizes: Mapping[str, int]) -> list[str]:
-    """Return the files that are loaded. A prefix may hold the weights in two formats."""
+    """Return the weight files that vLLM loads. A model may have its weights in two formats."""
     shards = shards_of(folder)
     if shards:
         return shards

@@ -1,8 +1,8 @@
-"""Sources of weights: a string names a model, and a revision pins it.
+"""Find and fetch the weights of a model. A string names its source, and a revision pins it.
 
-`resolve` runs on the driver, without an engine. It finds the kind of the source and its current
-revision (commit or content hash). `materialize` runs on the node of a worker, and makes a local
-folder that vLLM can serve.
+`resolve` runs on the driver, without an engine. It determines the kind of the source and its
+current revision (commit or content hash). `materialize` runs on the node of a worker, and creates
+a local folder that vLLM can serve.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 @dataclass(frozen=True)
 class ModelRef:
-    """A pinned model: ``revision`` changes with the weights or the tokenizer. A model behind an
-    endpoint cannot be pinned; its revision only says what is asked."""
+    """A pinned model: ``revision`` changes if the weights or the tokenizer change. A model behind
+    an endpoint cannot be pinned; its revision consists of the model's name and the host."""
 
     source: str
     kind: Kind
@@ -50,7 +50,7 @@ class ModelRef:
 
     @property
     def known_revision(self) -> str | None:
-        """Revision for manifests; None behind an endpoint."""
+        """Revision for manifests; None for a model behind an endpoint."""
         return None if self.kind == "endpoint" else self.revision
 
     @property
@@ -62,7 +62,7 @@ class ModelRef:
 
     @property
     def label(self) -> str:
-        """Source as the user named it, to tell the rows of several runs apart."""
+        """Source as the user named it, to distinguish the rows of several runs."""
         return self.source + (f"+{self.adapter.ref.source}" if self.adapter else "")
 
 
@@ -72,9 +72,9 @@ class Adapter:
 
     ref: ModelRef
     rank: int
-    """Largest rank of its modules."""
+    """Largest rank in the adapter."""
     base: str
-    """Name of the model that it was trained on; "" if unknown."""
+    """Name of the base model in the adapter's configuration; "" if unknown."""
 
 
 def resolve(
@@ -139,7 +139,7 @@ def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> Mod
                 if (path / ADAPTER_CONFIG).is_file()
                 else f"name {_KINDS[marker]} folder",
             )
-        if weights:  # checked before the hash, which reads all files to the end
+        if weights:  # before the hash, which reads all files completely
             check_whole(path)
         files = sorted(p for p in path.iterdir() if p.suffix in _WEIGHTS and p.is_file())
         return ModelRef(source, "folder", str(path), "sha256:" + _content_hash(files))
@@ -187,14 +187,14 @@ def materialize(ref: ModelRef) -> Path:
 
 
 def release(ref: ModelRef) -> None:
-    """Unlock the folder of `materialize`, so that it may be removed for space."""
+    """Unlock the folder that `materialize` returned, so that it may be removed for space."""
     if ref.kind == "s3":
         cached.release(_cached(ref))
 
 
 def check_unchanged(ref: ModelRef, *, adapter: bool = False) -> None:
-    """Raise `UserError` when the files have changed since ``ref`` was pinned. Hub commits do not
-    change, and files from S3 are compared when they are fetched."""
+    """Raise `UserError` if local files have changed since ``ref`` was pinned. Hub commits do not
+    change, and files from S3 are compared when they are downloaded."""
     if ref.adapter:
         check_unchanged(ref.adapter.ref, adapter=True)
     if ref.kind not in ("folder", "gguf"):
@@ -212,7 +212,7 @@ def _changed(ref: ModelRef) -> UserError:
 
 
 def tokenizer_folder(ref: ModelRef) -> Path:
-    """Return a folder as `materialize` does, without fetching weights over a network."""
+    """Return a local folder with config and tokenizer, without downloading the weights."""
     if ref.kind == "hub":
         return _hub_snapshot(ref, weights=False)
     if ref.kind == "s3" and not _cached(ref).is_dir():
@@ -239,7 +239,7 @@ def _cached(ref: ModelRef) -> Path:
 
 
 def _convert(gguf: Path, folder: Path) -> None:
-    # In a separate process, which frees torch's memory. The driver never imports torch.
+    # A separate process frees torch's memory at its end. The driver never imports torch.
     command = module_command("ace_ray.models.gguf", str(gguf), str(folder))
     done = subprocess.run(
         command, env=module_environment(), capture_output=True, text=True, check=False
@@ -256,7 +256,7 @@ def _convert(gguf: Path, folder: Path) -> None:
 
 def _package_path(source: str) -> Path:
     package, _, inside = source.removeprefix("package:").partition("/")
-    # find_spec does not import a top-level package: nothing of it runs here.
+    # find_spec does not import a top-level package, so its code does not run here.
     spec = importlib.util.find_spec(package) if package.isidentifier() else None
     if spec is None or not spec.submodule_search_locations:
         raise UserError(
@@ -266,7 +266,7 @@ def _package_path(source: str) -> Path:
 
 
 def _content_hash(files: Sequence[Path]) -> str:
-    """Return the SHA-256 of names and contents. Hashes of files are cached by size and mtime."""
+    """Return the SHA-256 of the names and contents of ``files``. Hashes of files are cached."""
     memory = cache_root() / "file-hashes.json"
     try:
         hashes: dict[str, str] = json.loads(memory.read_text())
@@ -281,7 +281,7 @@ def _content_hash(files: Sequence[Path]) -> str:
                 hashes[key] = hashlib.file_digest(stream, "sha256").hexdigest()
             fresh = True
         total.update(f"{file.name}\0{hashes[key]}\n".encode())
-    # The cache only saves time: a read-only one is not an error.
+    # The cache only saves time, so a read-only cache is not an error.
     with suppress(OSError):
         if fresh:
             memory.parent.mkdir(parents=True, exist_ok=True)
@@ -321,7 +321,7 @@ def _listing_hash(objects: Sequence[Object]) -> str:
 def _download_s3(ref: ModelRef, folder: Path, endings: tuple[str, ...]) -> None:
     store = S3Store(ref.location, ref.endpoint_url, ref.region)
     objects = _objects(store)
-    # Checked before fetching, and after it: the files of two versions must not be mixed.
+    # Checked before and after the download, so that files of two versions are not mixed.
     if _listing_hash(objects) != ref.revision:
         raise _changed(ref)
     wanted = [item for item in objects if item.path.endswith(endings)]
@@ -362,7 +362,7 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
         )
     try:
         commit = HfApi().model_info(source, revision=wanted, timeout=20).sha
-    # The hub's HTTP library differs between versions, and so do its errors.
+    # The exceptions depend on the HTTP library of the installed huggingface_hub version.
     except Exception as error:
         raise UserError(
             f"model {source!r} at {wanted!r} was not found: {first_line(error)}",
@@ -381,7 +381,7 @@ def _hub_sizes(ref: ModelRef) -> dict[str, int]:
         info = HfApi().model_info(
             ref.location, revision=ref.revision, files_metadata=True, timeout=20
         )
-    # Errors as in `_resolve_hub`. A size is only used for estimates.
+    # Any exception, as in `_resolve_hub`. A size is only used for estimates.
     except Exception:  # noqa: BLE001
         return {}
     return {file.rfilename: file.size or 0 for file in info.siblings or ()}

@@ -2,7 +2,7 @@
 
 vLLM's engine core and its workers are separate processes. Their parent only gets the error "Engine
 core initialization failed. See root cause above". The cause is a traceback in the output of the
-other processes. Each of its lines has a prefix, and errors that follow from it come after it.
+other processes. Each line of the traceback has a prefix. Later errors may result from the cause.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from types import TracebackType
 
 from ace_ray.util.sanitizing import printed
 
-# Maximum bytes of output that are kept, from its end.
+# Maximum bytes of output that are kept. Older output is dropped.
 MOST_BYTES = 1 << 20
 # Maximum wait for remaining output after a start, since the log's pipe may be full.
 DRAIN_S = 5.0
@@ -44,7 +44,7 @@ _MILD = re.compile(r" (?:DEBUG|INFO|WARNING) ")
 _ERROR = re.compile(r"[A-Za-z_][\w.]{0,200}(?:Error|Exception|Interrupt|Exit)(?::|\Z)")
 _PYDANTIC = re.compile(r"(?:Value|Assertion) error, (.*?)(?: \[type=|\Z)")
 _CODE = re.compile(r"'(\w{1,80})': (-?\d{1,5})")
-# Texts in errors that only report an error of another process.
+# Texts of errors that only report an error in another process.
 _WRAPPERS = (
     "See root cause above",
     "See stack trace",
@@ -62,7 +62,7 @@ _WRAPPERS = (
 
 
 def root_cause(text: str, error: BaseException) -> str:
-    """Return the cause of a failed start: one line, bounded and without secrets.
+    """Return the cause of a failed start on one line, cut at `LONGEST`, without secrets.
 
     ``error``: the exception in the parent process. ``text``: the output of all processes.
     """
@@ -76,15 +76,15 @@ def root_cause(text: str, error: BaseException) -> str:
 
 
 def first_error(text: str) -> str:
-    """Return the first error in ``text`` that does not follow from another one; "" without errors.
+    """Return the first error in ``text`` that is not the result of another error, or "".
 
-    Errors of workers go first. The result is one line."""
+    Errors of workers take precedence. The result is one line."""
     lines = [_parted(line) for line in _COLOURS.sub("", text).splitlines()]
     found: dict[str, list[str]] = {}
     for at, (process, head, line) in enumerate(lines):
         causes = found.setdefault(process, [])
         if line.startswith(_BETWEEN) and causes:
-            causes.pop()  # the error raised while handling another one counts
+            causes.pop()  # count the error that was raised during handling
         if not _ERROR.match(line) or _is_wrapper(line) or _MILD.search(head):
             continue
         message = [line]
@@ -99,7 +99,7 @@ def first_error(text: str) -> str:
 
 
 def tail(text: str, most: int = 4) -> str:
-    """Return the last lines of a log on one line."""
+    """Return the last ``most`` lines of a log, joined on one line."""
     plain = [_parted(line)[2] for line in _COLOURS.sub("", text).splitlines()]
     lines = [" ".join(line.split())[:300] for line in plain if line.strip()]
     return printed(" | ".join(lines[-most:])) or "no output"
@@ -119,7 +119,7 @@ def _ended(code: int) -> str:
 
 
 def _shown(cause: str) -> str:
-    """Return ``cause`` without the text that pydantic adds to a message."""
+    """Return ``cause`` on one line, without the text that pydantic adds to a message."""
     if validated := _PYDANTIC.search(" ".join(cause.split())):
         cause = validated[1]
     return " ".join(printed(cause, LONGEST).split())
@@ -130,11 +130,11 @@ def _is_wrapper(cause: str) -> bool:
 
 
 class OutputCapture:
-    """Context that captures the output of this process and its new children, and passes it on.
+    """Context that captures and still prints the output of this process and its new children.
 
-    If an exception ends the context, `text` holds the captured output. Children print through this
-    process as long as they live. ``read`` gets the captured output in chunks, under a lock. It must
-    not raise.
+    If an exception ends the context, `text` is the captured output. The output of children goes
+    through this process until they end. ``read`` is called with each chunk of captured output,
+    under a lock, and must not raise an exception.
     """
 
     def __init__(self, read: Callable[[bytes], object] = lambda chunk: None) -> None:
@@ -171,7 +171,7 @@ class OutputCapture:
         for descriptor, before, source in self._pipes:
             os.dup2(before, descriptor)
             os.close(before)
-            # Output in the pipe belongs to the context. The pipe ends only with the last child.
+            # Capture the output that is still in the pipe. Children may keep the pipe open.
             while self._waiting(source) and time.monotonic() < until:
                 time.sleep(0.001)
         with self._lock:
@@ -218,5 +218,5 @@ def _write(target: int, chunk: bytes) -> None:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # a closed one
+        with suppress(OSError, ValueError, AttributeError):  # the stream may be closed
             stream.flush()

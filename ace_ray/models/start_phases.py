@@ -11,7 +11,7 @@ FETCH, PROCESS, WEIGHTS, CACHE, WARM_UP = "fetch", "process", "weights", "cache"
 # memory and allocate the KV cache; warm up kernels and graphs.
 PHASES = (FETCH, PROCESS, WEIGHTS, CACHE, WARM_UP)
 
-# Log messages (INFO) of vLLM 0.32 at the begin of a phase, on CPUs and GPUs, from
+# Log messages (INFO) of vLLM 0.32 at the beginning of a phase, on CPUs and GPUs, from
 # ``v1/worker/*model_runner.py``, ``model_executor/model_loader`` and
 # ``v1/core/kv_cache_utils.py``.
 MARKS = {
@@ -26,8 +26,8 @@ _LONGEST = max(len(mark) for marks in MARKS.values() for mark in marks)
 class StartPhases:
     """Measures the phases of one start. ``told`` is called with the name of each new phase.
 
-    A phase without a mark in the log belongs to the phase before. A phase begins once, and phases
-    keep their order, since all workers of an engine print the same marks.
+    A phase without a mark in the log counts as part of the previous phase. All workers of an engine
+    print the same marks, so a mark of the current or an earlier phase is ignored.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class StartPhases:
         self._told(phase)
 
     def read(self, chunk: bytes) -> None:
-        """Look for marks in the next output."""
+        """Begin the phases whose marks are in ``chunk``, the next output."""
         text = self._rest + chunk
         self._rest = text[-_LONGEST:]
         for phase, marks in MARKS.items():

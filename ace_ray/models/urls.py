@@ -1,8 +1,8 @@
-"""Canonical URLs.
+"""Parse HTTP URLs, and accept only hosts that all libraries read in the same way.
 
-Parsers disagree on unusual URLs: on versions of IDNA, numbers as addresses, dots and percent signs.
-Here a host is accepted only in ASCII and in one canonical spelling. Requests and API keys go to
-exactly this host.
+Libraries differ in how they read unusual hosts, with IDNA, numbers as addresses, dots or percent
+signs. Here a host must be in ASCII and is converted to one canonical spelling. Requests and API
+keys go to exactly this host.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class HttpUrl:
 def http_url(text: str) -> HttpUrl:
     """Parse ``text`` as a canonical URL.
 
-    Raises `ValueError` without showing the text: not an HTTP URL, a user name in it, or a host that
-    `canonical_host` refuses."""
+    Raises `ValueError`: not an HTTP URL, a URL with a user name, or a host that `canonical_host`
+    refuses. The error does not show the text."""
     if "\\" in text or not text.isprintable():
         raise ValueError("it contains characters that are not allowed in a URL")
     try:
@@ -61,7 +61,7 @@ def http_url(text: str) -> HttpUrl:
 def canonical_host(host: str) -> str:
     """Return a host in canonical form: a lower-case name, or an address in its usual notation.
 
-    Raises `ValueError`: not a host, or not ASCII, which versions of IDNA convert differently."""
+    Raises `ValueError`: not a valid host, or not ASCII, which IDNA versions convert differently."""
     if not host.isascii():
         raise ValueError("its host is not ASCII: write its xn-- form")
     name = host.lower().removesuffix(".")

@@ -1,7 +1,7 @@
-"""An `AsyncLLM` of vLLM in this process, as a `Model`.
+"""Run vLLM's `AsyncLLM` in this process, with the interface of `Model`.
 
-Many coroutines call `chat` at once, and vLLM batches them. The engine core and its workers are
-child processes. When they crash, every call raises `EngineDead`.
+Many coroutines call `chat` at once, and vLLM batches the requests. The engine core and its workers
+are child processes. After a crash of a child, every call raises `EngineDead`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ace_ray.util.secrets import masked
 
 # Maximum attempts to empty the cache of an engine.
 RESETS = 20
-# Reason for an answer without a schema: a grammar from the first token on forbids reasoning.
+# Reason for an answer without a schema: its grammar would apply to the reasoning as well.
 UNSEEN = (
     "the model may think, and vLLM would apply the schema to its "
     "reasoning; set model.reasoning_parser to one of vLLM's own parsers, "
@@ -43,9 +43,9 @@ class VLLMEngine:
     """One vLLM engine. Loading takes 20-60 s: create one per worker and share it.
 
     ``choice``: the format of chats and answers; tools need its tool parser. ``swappable``: whether
-    `swap` will be called. ``adapters``: whether `swap` gets LoRA adapters; the base answers until
-    the first swap. ``phases`` tracks the start. Raises `EngineNotStarted`, and `UserError` when the
-    choice does not fit the model.
+    `swap` will be called. ``adapters``: whether `swap` loads LoRA adapters; the base model answers
+    until the first swap. ``phases`` tracks the start. Raises `EngineNotStarted`, and `UserError` if
+    the choice does not fit the model.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class VLLMEngine:
         from vllm.v1.engine.exceptions import EngineDeadError
 
         defaults: dict[str, Any] = {"disable_log_stats": True, "generation_config": "vllm"}
-        # Grammars then apply after the reasoning. The core does not load parsers of plugins.
+        # With this parser, grammars apply after the reasoning. The core does not load plugins.
         if choice.named_reasoning in ReasoningParserManager.list_registered():
             defaults["reasoning_parser"] = choice.named_reasoning
         choice.load_plugins()
@@ -110,23 +110,23 @@ class VLLMEngine:
         self.device = "" if current_platform.is_cpu() else current_platform.get_device_name()
 
     async def alive(self) -> None:
-        """Return when the engine core has answered, which it does between two steps."""
+        """Return when the engine core has answered. It answers between two steps."""
         await self._engine.is_sleeping()
 
     def processes(self) -> list[Any]:
-        """Return the engine cores (`multiprocessing.Process`), or the failed one if vLLM knows it,
-        since vLLM then ends the others. The list is empty if cores are Ray actors."""
+        """Return the engine cores (`multiprocessing.Process`); [] if they are Ray actors. If vLLM
+        names a failed core, return only this core, since vLLM then ends the others."""
         manager = self._engine.engine_core.resources.engine_manager
         cores = list(getattr(manager, "processes", ()))
         failed = getattr(manager, "failed_proc_name", None)
         return [core for core in cores if core.name == failed] or cores
 
     async def swap(self, folder: Path) -> None:
-        """Load the weights in ``folder``, of the same layout, or the adapter in it. No request may
-        be in flight.
+        """Load the adapter or the weights in ``folder``. Weights must have the same layout. No
+        request may be in flight.
 
         Raises `EngineDead`: the engine cannot be used any more. `UserError`: vLLM refuses the
-        adapter, and the previous one stays active.
+        adapter, and the previous adapter stays active.
         """
         if self._adapters:
             await self._take_adapter(folder)
@@ -141,7 +141,7 @@ class VLLMEngine:
         """Load the adapter in ``folder`` and make it active."""
         from vllm.lora.request import LoRARequest
 
-        # vLLM compares adapters by name, also in the prefix cache. So the name is a hash.
+        # vLLM, including its prefix cache, compares adapters by name. So the name is a hash.
         name = content_hash(folder)
         number = self._numbers.setdefault(name, len(self._numbers) + 1)
         request = LoRARequest(lora_name=name, lora_int_id=number, lora_path=str(folder))
@@ -158,16 +158,16 @@ class VLLMEngine:
         self._adapter = request
 
     async def _forget_caches(self) -> None:
-        """Empty the caches of the previous weights, also in KV connectors."""
+        """Empty the prefix caches of the previous weights, including caches in KV connectors."""
         for _ in range(RESETS):
             if await self._engine.reset_prefix_cache(reset_connector=True):
                 return
-            # Aborted requests hold their blocks until the next step.
+            # Aborted requests keep their cache blocks until the next step.
             await asyncio.sleep(0.1)
         raise RuntimeError("the cache of the previous weights could not be cleared")
 
     async def logprobs(self) -> Logprobs:
-        """Return the logprob of each token but the first, for each text of `TEXTS`."""
+        """Return the logprob of each token except the first, for each text in `TEXTS`."""
         return [await self._prompt_logprobs(ids) for ids in self._probe_ids()]
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
@@ -184,7 +184,7 @@ class VLLMEngine:
         return (await self._prompt_logprobs(ids))[len(asked) - 1 :]
 
     async def _prompt_logprobs(self, ids: list[int]) -> list[float]:
-        """Return the logprob of each token but the first."""
+        """Return the logprob of each token except the first."""
         params = self._params(max_tokens=1, temperature=0, prompt_logprobs=0)
         final = await self._last_output({"prompt_token_ids": ids}, params, "p")
         if final is None or final.prompt_logprobs is None:
@@ -230,7 +230,7 @@ class VLLMEngine:
         if free:
             sampling = sampling.following(None)
             prompt = await self._format.render(messages, tools)
-        # Parameters of the parser win, such as a grammar for calls.
+        # Parameters of the parser, such as a grammar for calls, take precedence.
         params = self._params(
             **{**vllm_arguments(sampling, room), **prompt.adjusted}, output_kind=self._final
         )
@@ -242,7 +242,7 @@ class VLLMEngine:
             raise EngineDead("the engine ended a request without an answer")
         answer = final.outputs[0]
         finish = answer.finish_reason or "stop"
-        # A core that shuts down or fails ends its requests in flight with these reasons.
+        # A core that shuts down or fails ends its requests in flight with other finish reasons.
         if finish == "abort":
             raise EngineDead("the engine aborted the request")
         if finish not in ("stop", "length"):
@@ -264,12 +264,12 @@ class VLLMEngine:
 
 
 class SwapExtension:
-    """Mix-in for the worker class of vLLM that loads other weights."""
+    """Mix-in for vLLM's worker class, with a method that loads other weights."""
 
     model_runner: Any
 
     def swap_weights(self, folder: str) -> None:
-        """Replace the weights by those in ``folder``, which have the same layout."""
+        """Replace the weights by the weights in ``folder``, which have the same layout."""
         self.model_runner.reload_weights(weights_path=folder)
         model = self.model_runner.get_model()
         head: Any = getattr(model, "lm_head", None)

@@ -1,9 +1,9 @@
-"""Model text to tool calls and back, within bounds; nothing a model says is executed.
+"""Convert a model's text to tool calls and back. The text is never executed.
 
-- `syntax`: any Python expression as an `ast` tree, with bounds on length, depth and digits;
-- `literals` and `fold`: the meaning of such a tree: literal calls, a lenient decoder's calls, or
-  bounded arithmetic;
-- `known`: the formats in which models write calls.
+- `syntax` parses a Python expression to an `ast` tree, with limits on length, depth and digits.
+- `literals` reads the calls in such a tree, either strictly or as a lenient decoder does.
+- `fold` computes the arithmetic in such a tree, in bounded time and memory.
+- `known` finds calls in the formats that models are known to use.
 
-Benchmarks differ in how lenient they decode; what they share is here, their quirks are theirs.
+All benchmarks share this code. The quirks of a benchmark's own decoder are in its folder.
 """

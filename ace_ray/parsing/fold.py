@@ -1,8 +1,8 @@
-"""Operations on literals, as Python computes them, in bounded time and memory.
+"""Compute operations on literals with the same result as Python, in bounded time and memory.
 
-Some evaluators run binary operations of a model's text through ``eval``. `fold` computes the ones
-that begin and end with literals (``5 * 10**-12``, ``'a' + 'b'``, ``1 + [1, 2][0]``). It never calls
-a function, reads an attribute or holds the value of a name.
+Some evaluators pass the binary operations in a model's text to ``eval``. `fold` computes the
+operations that need only literals (``5 * 10**-12``, ``'a' + 'b'``, ``1 + [1, 2][0]``). It never
+calls a function, reads an attribute or looks up the value of a name.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 
 from ace_ray.parsing.syntax import MAX_DIGITS, NotCalls
 
-# Maximum bits of an integer that one operation makes; a float overflows at 1,024.
+# Maximum bits of an integer result. (A float overflows at 1,024 bits.)
 MAX_BITS = 100_000
-# Maximum size of a value that one operation makes: characters, elements and 32-bit words.
+# Maximum size of the values in one operation, in characters, elements and 32-bit words.
 MAX_SIZE = 100_000
-# Maximum size of all values that the operations of one text make.
+# Maximum total size of the values in all operations of one text.
 MAX_WORK = 1_000_000
-# Deepest operation. Upstream's decoders write one back as text within Python's recursion limit.
+# Maximum nesting of an operation. Upstream's decoders fail beyond it (recursion limit).
 MAX_LEVELS = 329
-# Number of characters that count as one when texts are joined.
+# Number of characters that count as one unit of size when strings are concatenated.
 _CHARS = 50
 
 _NONE = frozenset[str]()
@@ -61,24 +61,24 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: operator.neg,
     ast.Invert: operator.invert,
 }
-# A width or precision of four digits, or one taken from the arguments, in a format string.
+# A width or precision in a format string that has four digits or more, or is ``*``.
 _WIDE = re.compile(r"[%)][#\- +.0-9]*(?:\*|[0-9]{4,})")
 _NOT_COMPILED = (ast.Await, ast.Yield, ast.YieldFrom)
-# A formatted field: under 1,000 of width and of precision, 309 digits of a float; a repr's escapes.
+# Maximum size of a formatted field: width and precision under 1,000 each, 309 digits of a float.
 _FIELD = 2_400
-_FIELD_PER_SIZE = 12
+_FIELD_PER_SIZE = 12  # for the escapes in a repr
 _UNPRINTABLE = 10**MAX_DIGITS
 _PYTHON_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, MemoryError)
 
 
 class Refused(Exception):
-    """An operation that is not computed: it could run code, or makes too large a value."""
+    """The operation is not computed, since it could run code or its result is too large."""
 
 
 class Budget:
-    """Work left for the operations of one text, of `MAX_WORK`.
+    """Counts the work of the operations in one text, and limits it to `MAX_WORK`.
 
-    ``known`` tells whether a name has a value where upstream evaluates the text.
+    ``known`` returns whether a name is defined where upstream evaluates the text.
     """
 
     __slots__ = ("known", "left")
@@ -94,8 +94,8 @@ class Budget:
 
 
 class _Known:
-    """Stands for the value of a known name. Operators raise TypeError, as they do for functions,
-    classes and modules. Everything that could go on with the real value is refused."""
+    """Placeholder for the value of a known name. Most operators raise TypeError, as they do for
+    functions, classes and modules. Operators that may accept the real value raise `Refused`."""
 
     def _refuse(self, *others: object) -> Any:
         raise Refused("a known name in an operation")
@@ -107,8 +107,8 @@ class _Known:
 def operate(op: type[ast.operator], left: Any, right: Any) -> Any:
     """Compute ``left op right`` as Python does.
 
-    Raises what Python raises, and `Refused` for an integer of more than `MAX_BITS` bits. Texts,
-    lists and other sequences are not bounded here.
+    Raises the errors that Python raises, and `Refused` for an integer of more than `MAX_BITS` bits.
+    The size of strings, lists and other sequences is not limited here.
     """
     if isinstance(left, int) and isinstance(right, int):
         bits = 0
@@ -124,12 +124,12 @@ def operate(op: type[ast.operator], left: Any, right: Any) -> Any:
 
 
 def fold(node: ast.BinOp, budget: Budget) -> Any:
-    """Compute a binary operation on literals. Parts are evaluated in Python's order.
+    """Compute a binary operation on literals. Operands are evaluated in Python's order.
 
-    Raises `NotCalls` where Python raises. That includes a tree deeper than `MAX_LEVELS` and an
-    integer beyond `MAX_DIGITS`, which upstream cannot write back as text. Raises `Refused` where
-    Python would go on with the value of a known name, a call, an attribute, a comprehension or
-    ``:=``, and for too large a result.
+    Raises `NotCalls` if Python raises an error, and for a tree deeper than `MAX_LEVELS` or an
+    integer of more than `MAX_DIGITS` digits, which upstream cannot convert to text. Raises
+    `Refused` if Python would use the value of a known name, a call, an attribute, a comprehension
+    or ``:=``, and if the result is too large.
     """
     _check_whole(node)
     try:
@@ -154,12 +154,12 @@ def _check_whole(node: ast.expr) -> None:
             raise NotCalls(f"{type(inner).__name__} outside of a function")
         if isinstance(inner, ast.JoinedStr):
             _check_joined(inner)
-        below = depth + (2 if isinstance(inner, ast.Dict) else 1)  # writing a dict takes more stack
+        below = depth + (2 if isinstance(inner, ast.Dict) else 1)  # `unparse` needs more stack
         pending.extend((child, below) for child in ast.iter_child_nodes(inner))
 
 
 def _check_joined(node: ast.JoinedStr) -> None:
-    # Upstream writes the tree back as text, and fails where `ast.unparse` fails.
+    # Upstream converts the tree to text with `ast.unparse`, which may fail.
     try:
         ast.unparse(node)
     except (ValueError, RecursionError) as error:
@@ -261,13 +261,13 @@ def _lambda(node: ast.Lambda, budget: Budget) -> Any:
 
 
 def _some_function() -> None:
-    """Stand for the value of a lambda. Nothing here can call it."""
+    """Placeholder for the value of a lambda. It is never called."""
 
 
 def _name(node: ast.Name, budget: Budget) -> _Known:
     if not budget.known(node.id):
         raise NotCalls(f"NameError in arithmetic: {node.id[:80]} is not defined")
-    if node.id.startswith("__") or node.id.isupper():  # a text, a list, a number: operators work
+    if node.id.startswith("__") or node.id.isupper():  # may be a string, list or number
         raise Refused("a known name in an operation")
     return _Known()
 
@@ -291,7 +291,7 @@ def _call(node: ast.Call, budget: Budget) -> Any:
 
 
 def _unsupported(node: ast.expr, budget: Budget) -> Any:
-    """Raise `NotCalls` if a name within has no value, else `Refused`."""
+    """Raise `NotCalls` if ``node`` contains an undefined name, else `Refused`."""
     names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
     bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     for name in names:
@@ -344,7 +344,7 @@ def _apply(op: type[ast.operator], a: Any, b: Any, budget: Budget) -> Any:
 def _repeated(sequence: object, times: object) -> int:
     if not isinstance(sequence, (str, bytes, list, tuple)) or not isinstance(times, int):
         return 0
-    if not sequence or times > sys.maxsize:  # Python raises for the latter before it makes anything
+    if not sequence or times > sys.maxsize:  # Python raises before it allocates memory
         return 0
     return _size(sequence) * times
 

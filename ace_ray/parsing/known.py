@@ -1,10 +1,10 @@
-"""Readers of the formats in which models are known to write calls, whatever the prompt asks for.
+"""Find calls in the formats that models are known to use, even if the prompt asks for another one.
 
-A reader that has a counterpart among vLLM's tool parsers has its name. ``fenced_json`` and
-``fenced_python`` name the place of the calls; a parser that searches a text for objects, such as
-vLLM's ``llama3_json``, reads JSON there too. Readers look at text alone and are more lenient than
-vLLM's parsers: they find calls, and give no verdict. An answer is read in linear time; one of more
-than `MAX_CODE` characters is not read.
+A reader for the format of a vLLM tool parser has the name of that parser. ``fenced_json`` and
+``fenced_python`` read calls in fenced code blocks; vLLM's ``llama3_json`` parser also finds JSON
+objects there. Readers use only the text, and are more lenient than vLLM's parsers. They find calls,
+but do not decide whether an answer is correct. Reading takes linear time. An answer of more than
+`MAX_CODE` characters is not read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ace_ray.parsing.literals import Call, literal_calls, typed, types_of
 from ace_ray.parsing.syntax import MAX_CODE, NotCalls, check_json_depth, expression
 
-# Maximum calls of one answer.
+# Maximum calls in one answer.
 MAX_CALLS = 1_000
 _MAX_NAME = 256
 # Tools in OpenAI's form.
@@ -26,14 +26,14 @@ Tools = Sequence[Mapping[str, Any]]
 
 
 class KnownCalls(NamedTuple):
-    """The calls of a text, at least one, and the first reader that finds them."""
+    """The calls in a text (at least one), and the name of the reader that found them."""
 
     reader: str
     calls: list[Call]
 
 
 def known_calls(text: str, tools: Tools = ()) -> KnownCalls | None:
-    """Read the calls in ``text``; None if no reader finds any. Never raises.
+    """Return the calls that the first successful reader finds in ``text``, or None. Never raises.
 
     ``tools`` are the offered tools, if they are known."""
     if len(text) > MAX_CODE:
@@ -51,7 +51,7 @@ def known_calls(text: str, tools: Tools = ()) -> KnownCalls | None:
 def _hermes(text: str, tools: Tools) -> list[Call]:
     """Read ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``.
 
-    One unreadable block spoils all. The last block may lack its end, and a call its arguments."""
+    An unreadable block is an error. The last end tag and the arguments of a call may be missing."""
     calls = []
     for block in text.split("<tool_call>")[1:]:
         calls += _json_calls(block.partition("</tool_call>")[0], None)
@@ -65,7 +65,7 @@ _PARAMETER = re.compile(r"\s*+([^\n<>]{1,256})>")
 def _functionary(text: str, tools: Tools) -> list[Call]:
     """Read ``<function=f>{"a": 1}</function>``, as Functionary and Llama 3.1 write it.
 
-    A call beside others may lack its object. Without any object the text is `_qwen3_coder`'s."""
+    Some calls may lack the object. If all calls lack it, `_qwen3_coder` reads the text instead."""
     calls, objects = [], 0
     at = text.find("<function=")
     while at >= 0:
@@ -77,7 +77,7 @@ def _functionary(text: str, tools: Tools) -> list[Call]:
         if text.startswith("{", at):
             at = _after_blanks(text, _read_value(text, at, values))
         if at < len(text) and not text.startswith("</function>", at):
-            raise NotCalls("a function with something else than an object")
+            raise NotCalls("a function with something other than an object")
         objects += len(values)
         calls.append(_call(begin[1], values[0] if values else {}))
         at = text.find("<function=", at)
@@ -87,7 +87,7 @@ def _functionary(text: str, tools: Tools) -> list[Call]:
 
 
 def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
-    """Read ``<function=f><parameter=a>1</parameter></function>``, with or without tags around."""
+    """Read ``<function=f><parameter=a>1</parameter></function>``, also inside other tags."""
     calls = []
     parts = text.split("<function=")[1:]
     if len(parts) > MAX_CALLS:
@@ -100,8 +100,8 @@ def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
         if not ended:
             body = body.partition("</tool_call>")[0]
         before, *parameters = body.split("<parameter=")
-        if before.strip():  # JSON, perhaps, whose arguments would be lost
-            raise NotCalls("a function with something else than parameters")
+        if before.strip():  # perhaps JSON arguments, which would be lost
+            raise NotCalls("a function with something other than parameters")
         args: dict[str, str] = {}
         for parameter in parameters:
             key = _PARAMETER.match(parameter)
@@ -115,7 +115,7 @@ def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
 
 
 def _typed(text: str, tools: Tools, name: str, parameter: str) -> Any:
-    """Convert the text of an XML parameter by the tool's schema; without one, as JSON."""
+    """Convert an XML parameter's text to the type in the tool's schema, or parse it as JSON."""
     functions = (_mapping(tool, "function") for tool in tools)
     root = next((_mapping(f, "parameters") for f in functions if f.get("name") == name), {})
     properties = _mapping(root, "properties")
@@ -147,8 +147,7 @@ _NAMED = re.compile(
 
 
 def _mistral(text: str, tools: Tools) -> list[Call]:
-    """Read ``[TOOL_CALLS]`` before a JSON list, or before each ``name{...}`` or
-    ``name[ARGS]{...}``."""
+    """Read ``[TOOL_CALLS]`` followed by a JSON list, ``name{...}`` or ``name[ARGS]{...}``."""
     calls = []
     for part in text.split("[TOOL_CALLS]")[1:]:
         part = part.strip().removesuffix("</s>")
@@ -161,18 +160,18 @@ def _mistral(text: str, tools: Tools) -> list[Call]:
 
 
 def _fenced_json(text: str, tools: Tools) -> list[Call]:
-    """Read the calls of all fenced blocks that are JSON and hold nothing but calls."""
+    """Read the calls in all fenced code blocks that contain only calls in JSON."""
     return _of_blocks(text, lambda block: _json_calls(block, tools))
 
 
 def _fenced_python(text: str, tools: Tools) -> list[Call]:
-    """Read the calls of all fenced blocks that are one call, or one list of calls."""
+    """Read the calls in all fenced code blocks that consist of a Python call or a list of calls."""
     return _of_blocks(text, _python_calls)
 
 
 def _llama3_json(text: str, tools: Tools) -> list[Call]:
-    """Read every JSON object, with any text around it. One that is not a call spoils all, as with
-    vLLM's parser."""
+    """Read every JSON object in the text as a call. As in vLLM's parser, an object that is not a
+    call is an error."""
     values: list[Any] = []
     at = text.find("{")
     while at >= 0:
@@ -181,12 +180,12 @@ def _llama3_json(text: str, tools: Tools) -> list[Call]:
 
 
 def _pythonic(text: str, tools: Tools) -> list[Call]:
-    """Read a text that is ``[f(a=1)]`` or ``f(a=1)`` as a whole."""
+    """Read a text that consists only of ``[f(a=1)]`` or ``f(a=1)``."""
     text = text.strip().removeprefix("<|python_start|>").removesuffix("<|python_end|>")
     return _python_calls(text.removeprefix("<|python_tag|>"))
 
 
-# Readers in the order in which they are tried. Each raises `NotCalls`, or finds no calls.
+# Readers in the order in which they are tried. One that fails raises `NotCalls` or returns [].
 READERS: dict[str, Callable[[str, Tools], list[Call]]] = {
     "hermes": _hermes,
     "functionary": _functionary,
@@ -203,8 +202,8 @@ _LANGUAGE = re.compile(r"[A-Za-z0-9_+-]*+")
 
 def _of_blocks(text: str, read: Callable[[str], list[Call]]) -> list[Call]:
     calls = []
-    for block in text.split("```")[1::2]:  # the last one may lack its end
-        # A language's name is one only before a line's end: `f(a=1)` may follow at once.
+    for block in text.split("```")[1::2]:  # the last block may lack its end
+        # The first word is a language only if it fills its line, or if ``[`` or ``{`` follows.
         named = _LANGUAGE.match(block)
         first, _, rest = block.partition("\n")
         if named and (first.strip() == named[0] or block[named.end() :].lstrip()[:1] in "[{"):
@@ -222,7 +221,7 @@ _JSON_WORDS = {"true": True, "false": False, "null": None}
 
 
 class _JsonWords(ast.NodeTransformer):
-    """Makes values of JSON's words among Python's, as vLLM's parsers do."""
+    """Replaces ``true``, ``false`` and ``null`` in Python code by values, as vLLM's parsers do."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(_JSON_WORDS[node.id]) if node.id in _JSON_WORDS else node
@@ -230,7 +229,7 @@ class _JsonWords(ast.NodeTransformer):
 
 def _python_calls(text: str) -> list[Call]:
     text = text.strip()
-    if text[-1:] not in (")", "]"):  # prose is not worth a parser's time
+    if text[-1:] not in (")", "]"):  # do not spend time on parsing prose
         raise NotCalls("no call at its end")
     if text[:1] != "[":
         text = f"[{text}]"
@@ -239,7 +238,7 @@ def _python_calls(text: str) -> list[Call]:
 
 
 def _json_calls(text: str, tools: Tools | None) -> list[Call]:
-    """Read the calls of a text that is JSON: an object, a list, or several one after the other."""
+    """Read the calls in a JSON text: one or more objects or lists. Raises `NotCalls`."""
     calls = _calls_of(_values(text), tools)
     if not calls:
         raise NotCalls("no calls")
@@ -260,12 +259,12 @@ _CALL_KEYS = frozenset(["name", "function", "arguments", "parameters", "id", "ty
 
 
 def json_call(item: Any, tools: Tools | None) -> Call:
-    """Read ``{"name", "arguments"}``, ``{"name", "parameters"}``, or OpenAI's form with either
-    inside ``function``.
+    """Read ``{"name", "arguments"}`` or ``{"name", "parameters"}`` as a call, also inside
+    ``function`` as in OpenAI's form.
 
-    Arguments may be missing or null where the text is marked as a call (``tools`` is None), or
-    where one of ``tools`` has that name. Then any other key makes it no call: its value would be
-    lost. Raises `NotCalls` for anything else, the description of a function included.
+    Arguments may be missing or null if the text is marked as a call (``tools`` is None), or if one
+    of ``tools`` has this name. The object must then have no other keys, whose values would be lost.
+    Raises `NotCalls` for anything else, including the description of a function.
     """
     if isinstance(item, dict) and isinstance(item.get("function"), dict):
         item = {**item, "function": None, **item["function"]}
@@ -288,13 +287,13 @@ def json_call(item: Any, tools: Tools | None) -> Call:
 
 
 def _call(name: Any, args: Any) -> Call:
-    """Make a call. Raises `NotCalls` if it has no name, or its arguments are not JSON."""
+    """Build a call. Raises `NotCalls` if the name is missing or the arguments are not JSON."""
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
         raise NotCalls("a call without a name")
     if not isinstance(args, dict):
         raise NotCalls("arguments that are not an object")
     try:
-        # Tuples become lists, and names of keys texts.
+        # Converts tuples to lists, and keys to strings.
         return Call(name, json.loads(json.dumps(args, allow_nan=False)))
     except (TypeError, ValueError) as error:
         raise NotCalls(f"arguments that are not JSON: {str(error)[:80]}") from None
@@ -305,9 +304,9 @@ _DECODER = json.JSONDecoder()
 
 
 def _values(text: str, most: int = MAX_CALLS) -> list[Any]:
-    """Parse all of ``text`` as JSON values with blanks, ``,`` or ``;`` between them.
+    """Parse the complete ``text`` as JSON values, separated by blanks, ``,`` or ``;``.
 
-    Raises `NotCalls` without a value, for more than ``most``, and for anything else among them."""
+    Raises `NotCalls`: no value, more than ``most`` values, or other text between the values."""
     values: list[Any] = []
     at = _after_blanks(text, 0)
     while at < len(text):
@@ -320,13 +319,13 @@ def _values(text: str, most: int = MAX_CALLS) -> list[Any]:
 def _read_value(text: str, at: int, values: list[Any]) -> int:
     """Append the JSON value at ``at`` to ``values``, and return its end.
 
-    Raises `NotCalls` without a value, if it is nested too deep, or for too many values."""
+    Raises `NotCalls`: not a JSON value, nested too deep, or too many values in ``values``."""
     if len(values) == MAX_CALLS:
         raise NotCalls(f"more than {MAX_CALLS} values")
     check_json_depth(text, at)
     try:
         value, end = _DECODER.raw_decode(text, at)
-    except ValueError as error:  # digits beyond Python's limit, too
+    except ValueError as error:  # also for more digits than Python's limit
         raise NotCalls(f"not JSON: {str(error)[:80]}") from None
     values.append(value)
     return end

@@ -1,9 +1,8 @@
-"""Read calls from syntax trees, and write them back as text: literal calls, and the calls of a
-lenient decoder that several evaluators share (``resolve_ast_by_type``).
+"""Read calls from syntax trees, either strictly or as a lenient decoder does; write calls as text.
 
-To the lenient decoder names are texts (``true`` is "true"), every sign negates, and a call as a
-value becomes an object. Such decoders run binary operations through ``eval``; here `fold` computes
-them.
+Several evaluators share the lenient decoder (``resolve_ast_by_type``). It reads a name as a string
+(``true`` as "true"), negates a number after any sign, and converts a call in an argument to a dict.
+It passes binary operations to ``eval``; here `fold` computes them.
 """
 
 from __future__ import annotations
@@ -92,11 +91,11 @@ def render(calls: Iterable[tuple[str, dict[str, Any]]]) -> str:
 
 
 class LenientReader:
-    """Reads the calls of one text.
+    """Reads the calls in one text as the lenient decoder does.
 
     Args:
-        known: tells whether a name has a value where upstream evaluates the text.
-        bare_as_source: whether a call without keywords, as a value, becomes its source.
+        known: returns whether a name is defined where upstream evaluates the text.
+        bare_as_source: whether a call without keywords, as an argument, becomes its source text.
     """
 
     __slots__ = ("_bare_as_source", "_budget")
@@ -106,21 +105,21 @@ class LenientReader:
         self._budget = Budget(known)
 
     def call(self, node: ast.Call) -> Call:
-        """Return name and keyword arguments; the others vanish.
+        """Return the name and the keyword arguments of a call. Positional arguments are dropped.
 
-        Raises `NotCalls` where upstream's decoder raises, and as `operation`, whichever comes first
-        in its order of evaluation."""
+        Raises the first error in upstream's order of evaluation: `NotCalls` if upstream's decoder
+        raises one, or an error of `operation`."""
         args: dict[str | None, Any] = {}
-        for keyword in node.keywords:  # `**x` has the name None; of repeated names the last stays
+        for keyword in node.keywords:  # `**x` has the key None; the last of equal keys counts
             args[keyword.arg] = self.value(keyword.value)
         return Call(_lenient_name(node.func), args)
 
     def operation(self, node: ast.BinOp) -> Any:
-        """Compute a binary operation. Raises as `fold`."""
+        """Compute a binary operation. Raises the errors of `fold`."""
         return fold(node, self._budget)
 
     def value(self, node: ast.expr) -> Any:
-        """Return the value of one argument. Raises as `call`."""
+        """Return the value of one argument. Raises the errors of `call`."""
         if isinstance(node, ast.Constant):
             return "..." if node.value is ... else node.value
         if isinstance(node, ast.Name):
@@ -159,13 +158,13 @@ def _pairs(node: ast.Dict, value: Callable[[ast.expr], Any]) -> dict[Any, Any]:
 
 
 def _lenient_name(node: ast.expr) -> str:
-    # Unlike `dotted_name`: a chain on anything else than a name keeps the chain alone.
+    # Unlike `dotted_name`, this drops a base that is not a name: ``f().a.b`` becomes "a.b".
     parts, base = _chain(node)
     return ".".join([base.id, *parts] if isinstance(base, ast.Name) else parts)
 
 
 def _chain(node: ast.expr) -> tuple[list[str], ast.expr]:
-    """Return the attributes of a chain in order, and the expression that it begins with."""
+    """Split ``base.a.b`` into its attributes, ["a", "b"], and the expression ``base``."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -174,20 +173,20 @@ def _chain(node: ast.expr) -> tuple[list[str], ast.expr]:
 
 
 def _negated(operand: ast.expr) -> int | float | complex:
-    # Whatever the operator: `+5`, `~5` and `-5` are all -5, `not True` is -1.
+    # Every operator negates: `+5`, `~5` and `-5` are all -5, and `not True` is -1.
     if isinstance(operand, ast.Constant) and isinstance(operand.value, (int, float, complex)):
         return -operand.value
-    raise NotCalls("a sign before something else than a number")
+    raise NotCalls("a sign before something other than a number")
 
 
 def _source(node: ast.expr) -> str:
     try:
         return ast.unparse(node)
     except (ValueError, RecursionError) as error:
-        raise NotCalls(f"{type(error).__name__} in writing a value back") from None
+        raise NotCalls(f"{type(error).__name__} in converting a value to text") from None
 
 
-# Parses JSON within bounds; raises `ValueError` for a text that is not one JSON value.
+# A function that parses one JSON value within bounds. It raises `ValueError` for any other text.
 Json = Callable[[str], Any]
 _JSON_TYPES: dict[type, str] = {
     type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string",
@@ -201,9 +200,9 @@ _ALIASES = {
 
 
 def types_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
-    """Return the JSON types that a value may have.
+    """Return the JSON types that ``schema`` allows, such as {"string", "null"}.
 
-    ``root`` is the schema that ``$ref`` points into. A schema without a type stands for a text.
+    ``root`` is the schema in which ``$ref`` is resolved. A schema without a type allows a string.
     """
     types: set[str] = set()
     followed: set[str] = set()
@@ -223,7 +222,7 @@ def types_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
             choices.append(_referred(ref, root))
         if not own and not choices and not isinstance(ref, str):
             own = {"string"}
-        followed.add(str(ref))  # each once, so that a cycle ends
+        followed.add(str(ref))  # follow each reference once, so that a cycle ends
         types |= own | ({"null"} if part.get("nullable") is True else set())
         pending += choices
     return {_ALIASES.get(one, one) for one in (kind.strip().lower() for kind in types)} or {
@@ -237,7 +236,7 @@ def _list(schema: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _referred(ref: str, root: Mapping[str, Any]) -> Any:
-    """Follow a JSON pointer into ``root``; None where it leads nowhere."""
+    """Return the value at the JSON pointer ``ref`` in ``root``; None if it does not exist."""
     if ref != "#" and not ref.startswith("#/"):
         return None
     found: Any = root
@@ -248,9 +247,9 @@ def _referred(ref: str, root: Mapping[str, Any]) -> Any:
 
 
 def typed(text: str, types: set[str], parse: Json) -> Any:
-    """Return the value of ``text`` as the first of ``types`` that takes it, in vLLM's order.
+    """Convert ``text`` to the first of ``types`` that fits, in vLLM's order.
 
-    If none takes it, return it parsed as JSON, or else the text.
+    If no type fits, parse the text as JSON. If that fails, return the text itself.
     """
     if "null" in types and text.lower() == "null":
         return None

@@ -1,7 +1,7 @@
-"""Python expressions in model text, as `ast` trees within bounds.
+"""Parse Python expressions in a model's text to `ast` trees, with limits on length and depth.
 
-CPython's own parser refuses most hostile texts (200 nested brackets, 6,000 levels of grammar,
-4,300 digits). The bounds here make that independent of the interpreter's version and settings.
+CPython's own parser rejects most hostile texts (200 nested brackets, 6,000 levels of grammar,
+4,300 digits). The limits here do not depend on the interpreter's version and settings.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import threading
 import warnings
 
-# Maximum characters outside of string literals; the worst text takes under half a second.
+# Maximum characters outside of string literals. Parsing the worst text takes under half a second.
 MAX_CODE = 131_072
 # Maximum characters of a text, string literals included.
 MAX_CHARS = 4 * 1024 * 1024
@@ -29,21 +29,21 @@ _STRING_END = {
     "'''": re.compile(r"[^\\']*+(?:(?:\\.|'(?!''))[^\\']*+)*+'''", re.DOTALL),
     '"""': re.compile(r'[^\\"]*+(?:(?:\\.|"(?!""))[^\\"]*+)*+"""', re.DOTALL),
 }
-# The parser warns of odd escapes, and of numbers that run into a keyword (`1or`).
+# The parser warns about invalid escapes, and about a keyword right after a number (`1or`).
 _WARNS = re.compile(r"\\|[0-9a-fA-FjJ_.](?:and|else|for|if|in|is|not|or)")
 _FSTRING_WEIGHT = 4  # Python 3.11 parses an f-string in time quadratic in its fields
 _WARNINGS_LOCK = threading.Lock()
 
 
 class NotCalls(ValueError):
-    """The text does not hold calls, or not in the expected form."""
+    """The text contains no calls in the expected form."""
 
 
 def expression(text: str) -> ast.expr:
     """Parse the text as one Python expression.
 
-    Raises `NotCalls` for everything that Python would not parse, and beyond the bounds. Warnings
-    about odd escapes, which are about the model's text and not about ours, are silenced.
+    Raises `NotCalls` if Python cannot parse the text, or if the text exceeds the limits. The
+    parser's warnings about the model's text are suppressed.
     """
     if len(text) > MAX_CHARS:
         raise NotCalls(f"longer than {MAX_CHARS} characters")
@@ -53,7 +53,7 @@ def expression(text: str) -> ast.expr:
     try:
         if _WARNS.search(text) is None:
             return ast.parse(text, mode="eval").body
-        # The filters of `warnings` belong to the process: one thread at a time changes them.
+        # All threads share the filters of `warnings`, so one thread at a time may change them.
         with _WARNINGS_LOCK, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(text, mode="eval").body
@@ -67,7 +67,7 @@ _JSON_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 def check_json_depth(text: str, at: int = 0) -> None:
     """Raise `NotCalls` if the JSON value at ``at`` is nested more than `MAX_DEPTH` deep."""
     depth = 0
-    # No further than the value's end, so that many values are not many times the text.
+    # Stop at the value's end: for many values, reading on would take quadratic time.
     for match in _JSON_NESTING.finditer(text, at) if text[at : at + 1] in ("[", "{") else ():
         bracket = match[0]
         depth += (bracket in "[{") - (bracket in "]}")
@@ -78,7 +78,7 @@ def check_json_depth(text: str, at: int = 0) -> None:
 
 
 def _check_bounds(text: str) -> None:
-    """Raise `NotCalls` for nesting, digits or length beyond the bounds, outside of string literals.
+    """Raise `NotCalls` if the code outside of string literals exceeds a limit (`MAX_CODE` etc.).
 
     Characters inside f-strings count towards the length, each `_FSTRING_WEIGHT` times.
     """
@@ -98,7 +98,7 @@ def _check_bounds(text: str) -> None:
                 break
         elif token in _STRING_END:
             end = _STRING_END[token].match(text, position)
-            if end is None:  # unterminated: the parser says so at once
+            if end is None:  # unterminated: the parser rejects it at once
                 return
             inside = end.end() - position
             if "f" in text[max(match.start() - 2, 0) : match.start()].lower():

@@ -1,7 +1,7 @@
-"""State of episodes in Ray actors, and sessions that survive a crash of an actor.
+"""Keep the state of episodes in Ray actors, with sessions that survive the crash of an actor.
 
-An actor holds the scenarios of many episodes, each under its own key. The session on the worker
-keeps the log of calls. When an actor crashes or has dropped the episode, the session opens a new
+An actor has the scenarios of many episodes, each under its own key. The session on the worker
+keeps the log of calls. If the actor crashes or has dropped the episode, the session opens a new
 scenario and replays the log. The call in flight is not in the log yet. So it takes effect exactly
 once, whether the crashed actor ran it or not.
 """
@@ -21,29 +21,28 @@ from ray.exceptions import RayActorError
 from ace_ray.errors import SandboxLost
 from ace_ray.sandbox.protocol import Observation, Recalling, Scenario
 
-# Maximum scenarios of an actor. The least recently used is dropped: scenarios of a crashed worker
-# are never closed, and a live session replays its log.
+# Maximum scenarios of an actor. Scenarios of a crashed worker are never closed, so an actor drops
+# the least recently used scenario. If its session is still active, the session replays the log.
 MAX_EPISODES = 1024
 
 CALL_TIMEOUT_S = 90.0
 # Timeout to open an episode, including the start of a new actor and the replay.
 OPEN_TIMEOUT_S = 120.0
-# Maximum consecutive actors that one call may lose before its row fails.
+# Maximum attempts of one call if actors crash, hang or lose the episode. Then the row fails.
 MAX_MOVES = 6
 
 Call = tuple[str, Mapping[str, Any]]
 
 
 class SandboxActor:
-    """Holds the scenarios of many episodes. ``factory`` makes a scenario from the argument of
-    `open`."""
+    """Keeps the scenarios of many episodes. ``factory`` creates one from the ``spec`` of `open`."""
 
     def __init__(self, factory: Callable[[Any], Scenario]) -> None:
         self._factory = factory
         self._open: OrderedDict[str, Scenario] = OrderedDict()
 
     def open(self, episode: str, spec: Any, log: Sequence[Call]) -> None:
-        """Make a new scenario for ``episode`` and replay ``log``. Replaces an older scenario."""
+        """Create a scenario for ``episode`` and replay ``log``. It replaces an older scenario."""
         scenario = self._factory(spec)
         for name, arguments in log:
             scenario.call(name, arguments)
@@ -53,7 +52,7 @@ class SandboxActor:
             self._open.popitem(last=False)
 
     def call(self, episode: str, name: str, arguments: Mapping[str, Any]) -> Observation | None:
-        """Run a call; None when the episode is not open here."""
+        """Run a call and return its observation; None if this actor does not have the episode."""
         scenario = self._find(episode)
         return scenario.call(name, arguments) if scenario else None
 
@@ -114,7 +113,7 @@ class PooledSession:
             except (RayActorError, TimeoutError) as error:
                 failure = type(error).__name__
             self._move()
-            # A restarting actor refuses calls at once, on a busy node for many seconds.
+            # Calls to a restarting actor fail at once. On a busy node a restart takes many seconds.
             if clock() + pause_s >= deadline:
                 raise SandboxLost(
                     f"no sandbox actor accepted the episode within {OPEN_TIMEOUT_S:g} s ({failure})"
@@ -168,6 +167,6 @@ class PooledSession:
 
 
 def start_actors(factory: Callable[[Any], Scenario], count: int, *, cpus: float) -> tuple[Any, ...]:
-    """Start ``count`` sandbox actors of ``cpus`` logical CPUs each. Ray restarts them."""
+    """Start ``count`` sandbox actors with ``cpus`` logical CPUs each. Ray restarts crashed ones."""
     actor = ray.remote(SandboxActor).options(num_cpus=cpus, max_restarts=-1)
     return tuple(actor.remote(factory) for _ in range(count))

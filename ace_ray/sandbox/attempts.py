@@ -1,9 +1,9 @@
-"""Environments in a limited process: the kernel bounds the time and memory of a call.
+"""Run environments in a limited process: the kernel limits the time and memory of a call.
 
-Each process of ours has one limited process for each kind of environment, shared by all attempts.
-An attempt keeps the log of its operations. When the limited process ends, a new one replays the
-log. A call that breaks the limits has no effect and gets an error, in an episode and in a check.
-The log then holds its cost in place of the call.
+Each ace_ray process has one limited process per kind of environment, which all attempts share.
+An attempt keeps a log of its operations. If the limited process ends, a new process replays the
+log. A call that exceeds the limits has no effect and returns an error, in an episode and in a
+check. An operation for the cost of the call may replace the call in the log.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Any
 from ace_ray.errors import SandboxLost
 from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
 
-# Maximum processes that a request may lose before its row fails.
+# Maximum attempts to run a request, each in a new process, before its row fails.
 TRIES = 3
 
-# Name and arguments of an operation of the process's handler.
+# An operation for the handler in the limited process: its name and arguments.
 Op = tuple[Any, ...]
 
 
 class Host:
-    """The process for one kind of environment, started on demand.
+    """The limited process for one kind of environment, started on demand.
 
     Args:
-        handler: as for `LimitedProcess`. It answers {"attempt": number, "ops": [...], "forget":
-            [number, ...]} with one value per operation.
-        hello: the first requests to a new process.
+        handler: handler of the `LimitedProcess`. For a request {"attempt": number, "ops": [...],
+            "forget": [number, ...]} it returns one value per operation in "ops".
+        hello: returns the first requests to a new process.
     """
 
     def __init__(self, handler: str, hello: Callable[[], Iterable[Any]]) -> None:
@@ -42,7 +42,7 @@ class Host:
         self.lock = threading.RLock()
 
     def process(self) -> LimitedProcess:
-        """Return a live process after its first requests. Raises as `LimitedProcess.ask`."""
+        """Return the process, and start it if needed. Raises the errors of `LimitedProcess.ask`."""
         if self._process is None or not self._process.alive:
             self._process = LimitedProcess(self._handler)
             self._gone.clear()
@@ -56,7 +56,7 @@ class Host:
         return answers
 
     def forget(self, attempt: int) -> None:
-        self._gone.append(attempt)  # with the next request
+        self._gone.append(attempt)  # sent with the next request
 
     def end(self) -> None:
         if self._process is not None:
@@ -68,7 +68,7 @@ _LOCK = threading.Lock()
 
 
 def host_of(key: Hashable, make: Callable[[], Host]) -> Host:
-    """Return the host of ``key`` in this process. The first call makes it with ``make``."""
+    """Return the host for ``key`` in this process. The first call creates it with ``make``."""
     place = (key, os.getpid())
     with _LOCK:
         if place not in _HOSTS:
@@ -78,16 +78,16 @@ def host_of(key: Hashable, make: Callable[[], Host]) -> Host:
 
 @atexit.register
 def end_processes() -> None:
-    """End all limited processes of this process. They are started again on demand."""
+    """End all limited processes that this process has started. They restart on demand."""
     for host in _HOSTS.values():
         host.end()
 
 
 class Attempt:
-    """Environments that are created and dropped together. The log reproduces their state.
+    """Environments that are created and dropped together. Replaying the log restores their state.
 
     A subclass for a kind of environment defines which operations are calls, which operations change
-    state, and the answer to a call that breaks the limits.
+    state, and the answer to a call that exceeds the limits.
     """
 
     _numbers = itertools.count(1)
@@ -100,26 +100,26 @@ class Attempt:
         weakref.finalize(self, self._host.forget, self._number)
 
     def is_call(self, op: Op) -> bool:
-        """Whether the operation is exactly one call of a tool."""
+        """Return whether ``op`` is exactly one tool call."""
         raise NotImplementedError
 
     def changes(self, op: Op) -> bool:
-        """Whether the operation changes state, so that the log needs it."""
+        """Return whether ``op`` changes state, so that it must be logged."""
         raise NotImplementedError
 
     def broken(self, op: Op, error: LimitBroken) -> Any:
-        """Return the answer to an operation that broke the limits. May call `pay`. Raises
-        `SandboxLost` without an answer."""
+        """Return the answer to ``op``, which exceeded the limits. May call `pay`. Raises
+        `SandboxLost` if such an operation has no answer."""
         raise NotImplementedError
 
     def do(self, ops: Sequence[Op]) -> list[Any]:
-        """Run operations and return their answers. Raises `SandboxLost`, and `UserError` as the
-        handler does."""
+        """Run operations and return their answers. Raises `SandboxLost`, and `UserError` if the
+        handler raises it."""
         with self._host.lock:
             try:
                 answers = self.ask(ops)
             except LimitBroken as error:
-                # Other attempts may have used the memory. A new process holds this attempt only.
+                # Other attempts may have used the memory. A new process has only this attempt.
                 if error.time and len(ops) == 1 and self.is_call(ops[0]):
                     return [self.broken(ops[0], error)]
                 self._host.end()
@@ -128,7 +128,7 @@ class Attempt:
             return answers
 
     def carefully(self, op: Op) -> Any:
-        """Run one operation per request, to find the one that breaks the limits."""
+        """Run ``op`` as a separate request, to find the operation that exceeds the limits."""
         try:
             (answer,) = self.ask([op])
         except LimitBroken as error:
@@ -137,7 +137,7 @@ class Attempt:
         return answer
 
     def pay(self, op: Op) -> None:
-        """Run and log ``op`` in place of an operation that broke the limits."""
+        """Run and log ``op`` instead of an operation that exceeded the limits."""
         self.ask([op])
         self._log.append(op)
 
@@ -147,7 +147,7 @@ class Attempt:
         for _ in range(TRIES):
             try:
                 self._restore()
-            except (LimitBroken, ProcessLost) as error:  # logged operations are within the limits
+            except (LimitBroken, ProcessLost) as error:  # retry: the log is within the limits
                 failure = error
                 continue
             try:

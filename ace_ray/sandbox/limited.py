@@ -1,8 +1,8 @@
 """Run untrusted code in a separate process with limits that the kernel enforces.
 
-A `LimitedProcess` answers requests one after another, in JSON. It does not inherit environment,
-files or threads of this process, and always ends with it. It also ends when a request breaks its
-limits (`ace_ray.sandbox.limited_child`). Its users must be able to rebuild its state.
+A `LimitedProcess` answers JSON requests one after another. It does not inherit this process's
+environment, files or threads, and ends when this process ends. It also ends when a request exceeds
+the limits (`ace_ray.sandbox.limited_child`), so its users must be able to rebuild its state.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ace_ray.sandbox.limited_child import (
     send,
 )
 
-# Timeout for an answer, including the start of the process. It is far above the limits of a call.
-# A process that exceeds it was stopped, or did not get CPU time.
+# Timeout for an answer, including the start of the process. It is far above the limits of a call,
+# so a process that exceeds it was stopped or did not get CPU time.
 ANSWER_S = 60.0
 _END_S = 10.0
-# Signals of the kernel for errors and exceeded limits of a process.
+# Signals that end a process after an error or an exceeded limit.
 _BROKEN = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
 _PACKAGES = str(Path(ace_ray.__file__).parents[1])
 _KEPT = ("LD_LIBRARY_PATH", "TZ")
@@ -47,25 +47,25 @@ _START = (
 class LimitBroken(Exception):
     """The request needs more than `CALL_CPU_S` or `CALL_MEMORY_BYTES`.
 
-    ``time``: it exceeded the time. Unlike memory, time is not shared with other requests.
+    ``time``: the time limit was exceeded. Unlike memory, time does not depend on other requests.
     """
 
     def __init__(self, *, time: bool = False) -> None:
         self.time = time
-        # One text for all limits: the machine may decide which one is exceeded first.
+        # One message for all limits: which limit is exceeded first may depend on the machine.
         super().__init__(
             f"the call takes more than {CALL_CPU_S} s or {CALL_MEMORY_BYTES >> 20} MiB"
         )
 
 
 class ProcessLost(Exception):
-    """The process ended or hangs, for a reason outside of it."""
+    """The process ended or hangs, but not because a request exceeded the limits."""
 
 
 class LimitedProcess:
     """One process that runs ``handler`` (``module:name``, see `limited_child.main`).
 
-    For one thread at a time.
+    Only one thread at a time may use it.
     """
 
     _serials = itertools.count(1)
@@ -91,18 +91,18 @@ class LimitedProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process may still answer, and belongs to this process, not to its parent."""
+        """Whether the process may still answer. False in a fork of the process that started it."""
         return self._owner == os.getpid() and self._socket.fileno() >= 0
 
     def ask(self, request: Any) -> Any:
         """Send a request and return the answer of the handler.
 
         Raises:
-            LimitBroken: the request made it break its limits, and the process is gone; or the
-                request is too large to be sent.
-            ProcessLost: it is gone for another reason.
+            LimitBroken: the request exceeded the limits, which ended the process; or the request
+                is too large to be sent.
+            ProcessLost: the process ended or hangs for another reason.
             UserError: the handler raised it.
-            RuntimeError: the handler has a defect; the text is its traceback.
+            RuntimeError: the handler raised another exception; the message is its traceback.
         """
         try:
             self._socket.settimeout(ANSWER_S)
@@ -115,7 +115,7 @@ class LimitedProcess:
             raise ProcessLost(f"no answer within {ANSWER_S:g} s") from None
         except (EOFError, OSError, ValueError, RecursionError) as error:
             raise self._lost(error) from None
-        except BaseException:  # interrupted, with half an answer on its way
+        except BaseException:  # interrupted: the answer may arrive later
             self.end()
             raise
         kind, *values = reply
@@ -127,7 +127,7 @@ class LimitedProcess:
         raise RuntimeError(f"in the tool process: {values[0]}")
 
     def end(self) -> None:
-        """End the process now. Does nothing if it has ended, or in a forked process."""
+        """End the process now. A fork of the process that started it only closes the connection."""
         self._socket.close()
         if self._owner == os.getpid() and self._process.poll() is None:
             self._process.kill()
@@ -146,5 +146,5 @@ class LimitedProcess:
 
 def _environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    # The same order of sets in every process, and no threads of numpy.
+    # Sets have the same order in every process, and numpy starts no threads.
     return {**kept, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

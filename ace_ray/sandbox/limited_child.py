@@ -1,8 +1,8 @@
-"""The code in a limited process: a loop that answers requests, and the limits of a request.
+"""Answer requests in a limited process, and limit the time and memory of each request.
 
-`ace_ray.sandbox.limited` starts it. A handler runs untrusted code on untrusted arguments. After
-`confine` the process cannot open files, sockets or processes. So a handler imports all modules
-before.
+`ace_ray.sandbox.limited` starts the process. Its handler runs untrusted code on untrusted
+arguments. After `confine` the process cannot open files or sockets or start processes. So the
+handler must import all its modules first.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any
 from ace_ray.errors import UserError
 from ace_ray.util.subprocesses import confine, set_limit
 
+# Limits of one call: CPU time, and growth of the address space. The kernel counts complete seconds,
+# so a call may take up to one second longer.
 CALL_CPU_S = 1
-# Limits of one call: seconds of CPU time, and growth of the address space. The kernel counts whole
-# seconds, so a call gets up to one second more.
 CALL_MEMORY_BYTES = 256 << 20
 # Limit on the address space of the process.
 PROCESS_MEMORY_BYTES = 1536 << 20
@@ -34,7 +34,7 @@ PROCESS_MEMORY_BYTES = 1536 << 20
 OUT_OF_MEMORY = 77
 MAX_FRAME_BYTES = 64 << 20
 
-# Kinds of answers, as (kind, value), (kind, what, where, fix) and (kind, traceback).
+# Kinds of replies: (ANSWERED, value), (MISTAKE, what, where, fix) and (DEFECT, traceback).
 ANSWERED, MISTAKE, DEFECT = "answered", "mistake", "defect"
 
 Handler = Callable[[Any], Any]
@@ -79,8 +79,8 @@ def _read(connection: socket.socket, size: int) -> bytearray:
 
 @contextmanager
 def limited() -> Iterator[None]:
-    """Context with the limits of one call. The process ends when they are exceeded: by SIGXCPU, or
-    after a `MemoryError`, which may leave a half-changed state."""
+    """Context in which the limits of one call apply. If one is exceeded, the process ends: by
+    SIGXCPU, or after a `MemoryError`, since this error may leave an inconsistent state."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     bound = min(_size() + CALL_MEMORY_BYTES, PROCESS_MEMORY_BYTES)
     if hard != resource.RLIM_INFINITY:
@@ -98,7 +98,7 @@ def limited() -> Iterator[None]:
 def main(fd: int, handler: str) -> None:
     """Answer requests on the socket ``fd`` until the other side closes it or ends.
 
-    ``handler`` names a function, ``module:name``, that makes a `Handler`.
+    ``handler`` names a function, ``module:name``, that returns a `Handler`.
     """
     global _statm
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -129,7 +129,7 @@ def _reply(answer: Handler, request: Any) -> list[Any]:
         return [MISTAKE, error.what, error.where, error.fix]
     except MemoryError:
         raise
-    except Exception:  # noqa: BLE001 - shown where the request came from
+    except Exception:  # noqa: BLE001 - the parent process reports it
         return [DEFECT, traceback.format_exc()[-4000:]]
 
 
@@ -142,7 +142,7 @@ def _limit_time() -> None:
 
 
 def _size() -> int:
-    """Return the bytes of the process's address space; 0 if the system does not tell."""
+    """Return the size of the process's address space in bytes; 0 if the system is not Linux."""
     if _statm is None:
         return 0
     return int(os.pread(_statm, 64, 0).split()[0]) * resource.getpagesize()

@@ -1,9 +1,9 @@
-"""Load Python source of the user's copy of a package as private modules.
+"""Load Python source files from the user's copy of a package as private modules.
 
 The package itself is not imported, and ``sys.modules`` does not change. Sources are compiled once
-per process. Their imports use a separate importer, which only finds the other sources, stand-ins
-for modules that are not needed, and single names of other modules. Builtins that open files or run
-text are removed.
+per process. Imports in them use a separate importer. It finds only the other sources, replacements
+for some modules, and selected names of other modules. Builtins that open files or execute text are
+removed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 
 from ace_ray.errors import UserError
 
-# Module -> names that may be imported from it. A whole module would give access to others
-# (``random._os``), and through them to files.
+# Module -> names that may be imported from it. A complete module would give access to other modules
+# (``random._os``), and through these to files.
 Names = Mapping[str, Sequence[str]]
-# Module -> function that makes a smaller module in its place.
+# Module -> function that returns a smaller module to import instead.
 StandIns = Mapping[str, Callable[[], ModuleType]]
 
 
@@ -30,7 +30,7 @@ def _is_error(item: Any) -> bool:
     return isinstance(item, type) and issubclass(item, BaseException)
 
 
-# Builtins that do not open files, import, or run text.
+# Builtins that cannot open files, import modules or execute text.
 BUILTINS = frozenset(
     (
         *("__build_class__", "abs", "all", "any", "bool", "bytes", "callable", "chr"),
@@ -48,16 +48,16 @@ BUILTINS = frozenset(
 
 @dataclass(frozen=True)
 class PrivateModules:
-    """The modules of one copy. Each is loaded once.
+    """The modules of the user's copy of a package. Each module is loaded once.
 
     Args:
-        texts: source by the module's name without ``package``.
-        place: returns the name of a module's file, for errors.
+        texts: source of each module, by its name without ``package``.
+        place: returns the file name of a module, for errors.
         package: prefix of module names in absolute imports.
-        names, stand_ins: further modules that may be imported.
-        prefix: prefix of the private modules' names.
-        fix: advice for a source that does not load.
-        extra: builtins besides `BUILTINS`, by name.
+        names, stand_ins: other modules that may be imported.
+        prefix: prefix for the names of the private modules.
+        fix: advice in the error for a source that does not load.
+        extra: name -> builtin, in addition to `BUILTINS`.
     """
 
     texts: Mapping[str, str]
@@ -72,7 +72,7 @@ class PrivateModules:
     _lock: Any = field(default_factory=threading.RLock, init=False)
 
     def load(self, name: str) -> ModuleType:
-        """Load the module ``name``, once. Raises `UserError`: it does not load."""
+        """Return the module ``name``; the first call loads it. Raises `UserError` if that fails."""
         with self._lock:
             if name not in self._loaded:
                 self._loaded[name] = self._run(name)
@@ -118,13 +118,13 @@ class PrivateModules:
 
 @cache
 def named_part(name: str, keys: tuple[str, ...]) -> ModuleType:
-    """Return a module with only ``keys`` of the module ``name``. Raises `ImportError`."""
+    """Return a copy of module ``name`` with only the attributes ``keys``. Raises `ImportError`."""
     module = importlib.import_module(name)
     return made_module(name, **{key: getattr(module, key) for key in keys})
 
 
 def made_module(name: str, **contents: Any) -> ModuleType:
-    """Make a module with these contents."""
+    """Return a new module that has the attributes ``contents``."""
     module = ModuleType(name)
     module.__dict__.update(contents)
     return module

@@ -1,8 +1,8 @@
-"""Protocols of a sandbox: declared tools over the state of one episode.
+"""Protocols of a sandbox, which runs declared tools on the state of one episode.
 
-A `Scenario` is plain Python: synchronous and deterministic, without clock, randomness or I/O. So an
-episode can be rebuilt after a crash by replaying its calls. A `Session` is the handle of an episode
-to its scenario, in this process or in a sandbox actor.
+A `Scenario` is plain Python: synchronous and deterministic, without clock, randomness or I/O. So
+replaying its calls restores its state after a crash. An episode uses its scenario through a
+`Session`. The scenario is in this process or in a sandbox actor.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The answer to a call. ``value`` is a JSON value; for errors, the text of the error.
+    """The answer to a call. ``value`` is a JSON value, or the message of an error.
 
-    ``error`` is "" or the kind of an error. ``unknown_tool``: the tool is not declared.
+    ``error`` is "" or the kind of the error. ``unknown_tool``: the tool is not declared.
     ``bad_arguments``: missing, unknown or mistyped arguments; the tool did not run. ``failed``: the
-    tool raised, which only happens in scenarios that reproduce a broken original.
+    tool raised an exception, like the faulty original that it reproduces.
     """
 
     value: Any
@@ -29,7 +29,7 @@ class Scenario(Protocol):
     """The tools and the state of one episode."""
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        """Run one declared tool. Never raises on any request of a model."""
+        """Run one declared tool. Does not raise an exception, whatever the model requests."""
 
     def state(self) -> Any:
         """Return a copy of the recorded state, as JSON values."""
@@ -37,19 +37,21 @@ class Scenario(Protocol):
 
 @runtime_checkable
 class Recalling(Protocol):
-    """A scenario whose earlier answers change with later calls."""
+    """A scenario in which a call may change the answers to earlier calls."""
 
     def shown(self, last: int) -> list[Any]:
-        """Return the current form of the last ``last`` answers without errors, if still kept."""
+        """Return the current content of the ``last`` most recent answers that are not errors.
+
+        The list is shorter if the scenario has dropped old answers."""
 
 
 class Session(Protocol):
-    """One open episode. Raises `SandboxLost` (a `RowError`) when it cannot continue."""
+    """One open episode. Methods raise `SandboxLost` (a `RowError`) if it cannot continue."""
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation: ...
 
     async def shown(self, last: int) -> list[Any]:
-        """As in `Recalling`; [] for other scenarios."""
+        """Return the result of `Recalling.shown`; [] for other scenarios."""
 
     async def state(self) -> Any: ...
 

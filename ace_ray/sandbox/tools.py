@@ -1,7 +1,7 @@
-"""Declared tools: the only way from a model's request to running code.
+"""Run declared tools, the only code that a model's request can run.
 
-A scenario lists its tools in a table by name. A name from a model is only looked up there.
-Arguments are copied during the check, so a tool may keep or change them.
+A scenario has a table of its tools by name. A name from a model is only looked up in this table.
+Arguments are checked and copied before the call, so a tool may keep or change them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from ace_ray.sandbox.protocol import Observation
 
+# Limits on the arguments of one call: nesting, total values, total characters, and digits of an
+# integer. The product of a 100-digit number and a price still fits a float.
 MAX_DEPTH = 50
 MAX_VALUES = 10_000
 MAX_CHARS = 1_000_000
-# Limits on the arguments of one call: nesting, total values, total characters, and digits of an
-# integer. A number of 100 digits times any price still fits a float.
 MAX_DIGITS = 100
 
 _TOO_LARGE = 10**MAX_DIGITS
@@ -26,7 +26,7 @@ _JSON_TYPES |= {list: "array", dict: "object"}
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter. ``types``: exact Python types (a bool is not an int); (): any plain value."""
+    """A tool's parameter. ``types``: exact types (a bool is not an int); (): any plain value."""
 
     name: str
     required: bool = True
@@ -37,8 +37,8 @@ class Parameter:
 class Tool:
     """One tool: ``function(state, **arguments)``.
 
-    ``name`` is its name in errors. ``raises`` are exceptions that count as an answer, for tools
-    that reproduce a broken original. Other exceptions are defects.
+    ``name`` is its name in error messages. ``raises``: exceptions that give a ``failed``
+    observation, for tools that reproduce a faulty original. Other exceptions are defects.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Tool:
     parameters: tuple[Parameter, ...] = ()
     raises: tuple[type[Exception], ...] = ()
     receiver: str = ""
-    """Name of the bound parameter if the original is a method."""
+    """Name of the bound parameter, such as "self", if the original tool is a method."""
 
     def schema(self) -> dict[str, Any]:
         """Return the schema in OpenAI's format, with the first type of each parameter."""
@@ -60,8 +60,8 @@ class Tool:
 def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observation:
     """Run ``tool`` on ``state``, and return the function's result as an observation.
 
-    Missing, unknown, mistyped or too large arguments are ``bad_arguments``, with Python's own text
-    if there is one. An exception in ``tool.raises`` is ``failed`` with its text.
+    Missing, unknown, mistyped or too large arguments give the error ``bad_arguments``, with
+    Python's message if it has one. An exception in ``tool.raises`` gives ``failed``.
     """
     problem = _names_problem(tool, arguments)
     if problem:
@@ -84,7 +84,7 @@ def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observati
 
 
 def bounded(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy the arguments of a call. Raises `ValueError`: not plain values, or too large."""
+    """Copy the arguments of a call. Raises `ValueError` if they are not plain or too large."""
     try:
         return _Copier().mapping(arguments)
     except _NotPlain as error:
