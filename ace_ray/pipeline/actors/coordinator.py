@@ -312,8 +312,7 @@ class Coordinator:
             self._tally.other_deaths[process.kind] += 1
 
     def beat(self, process: ProcessInfo, load: EngineLoad | None = None) -> float | None:
-        """Note a heartbeat. Return the seconds until the process must end its work; None if the
-        process may go on."""
+        """Note a heartbeat. Return the seconds until the process must end its work, or None."""
         state = self._processes.get(process.actor)
         if state is not None and state.process == process:
             state.heard_at, state.load = time.monotonic(), load
@@ -322,7 +321,7 @@ class Coordinator:
         return max(0.0, min(left)) if left else None
 
     def drain(self, seconds: float) -> None:
-        """Stop starting rows in all processes. Rows in flight have ``seconds`` to end."""
+        """Start no further rows in any process. Rows in flight have ``seconds`` to end."""
         self._drain_at = time.monotonic() + seconds
 
     def process(self, actor: str) -> ProcessInfo | None:
@@ -359,8 +358,7 @@ class Coordinator:
         self._given_back.update(ids)
 
     def given_back(self, ids: list[str]) -> list[str]:
-        """Return the rows among ``ids`` that a worker has returned (`give_back`), and forget
-        them."""
+        """Return and forget the rows among ``ids`` that a worker has returned (`give_back`)."""
         back = [row_id for row_id in ids if row_id in self._given_back]
         self._given_back.difference_update(back)
         return back

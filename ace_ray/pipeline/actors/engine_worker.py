@@ -203,8 +203,7 @@ class EngineWorker:
     async def _isolated(self, planned: list[dict[str, Any]]) -> dict[str, IsolatedRow]:
         """Return the isolated rows among ``planned``, and their isolated preparations.
 
-        A row that was never in flight is not isolated, so the first process need not ask the
-        coordinator.
+        The first process of an actor need not ask: a row is isolated only after it was in flight.
         """
         shared = {shared_id(row) for row in planned if row["shares"] >= 0}
         if not self._asks_isolated and not shared:
@@ -445,10 +444,8 @@ class EngineWorker:
             raise
 
     def _busy_since(self) -> float | None:
-        """Return the time of the last progress (`time.monotonic`); None without rows in flight.
-
-        A row may hang in the engine or in the event loop, so this is the earlier of the two
-        times."""
+        """Return the time of the last progress (`time.monotonic`); None without rows in flight. A
+        row may hang in the engine or in the event loop: return the earlier of the two times."""
         if not self._tasks or self._loop is None:
             self._ticked_at = time.monotonic()
             return None

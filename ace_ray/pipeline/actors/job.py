@@ -83,8 +83,8 @@ class Scenarios:
 
 
 def report(job: Job, what: str, error: Exception, *, store: bool = False) -> None:
-    """Report the cause of a failure to the coordinator. From Ray the driver would get only the text
-    of a traceback."""
+    """Report a failure and its cause to the coordinator. Ray would report only a traceback's text.
+    ``what`` is the beginning of the message. ``store``: whether the store failed."""
     said = isinstance(error, UserError | EngineNotStarted)
     line = str(error) if said else f"{type(error).__name__}: {error}"
     ray.get(job.coordinator.fail.remote(f"{what}: {well_formed(line)[:2000]}", store=store))

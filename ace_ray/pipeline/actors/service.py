@@ -30,8 +30,7 @@ Asked = tuple[str, tuple[Any, ...]]
 
 
 class ServiceLost(RowError):
-    """Raised if a benchmark's service did not answer a request or refused it; the row is
-    retried."""
+    """Raised if a benchmark's service refuses a request or does not answer. The row is retried."""
 
 
 class ServiceActor:
