@@ -89,8 +89,7 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
 
 
 def check_lasting(output: str, option: str = "--output") -> None:
-    """Raise `UserError` if ``output`` is in the folder of a Ray job, which Ray deletes. ``option``
-    is the command-line option for the output."""
+    """Raise `UserError` if ``output`` is relative in a Ray job, whose folder Ray deletes."""
     if is_relative(output) and "working_dir_files" in Path.cwd().parts:
         raise UserError(
             f"the output {output!r} is relative, but this job's folder is temporary",

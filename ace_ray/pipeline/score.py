@@ -102,7 +102,7 @@ def score_outputs(
 def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     """Write and return the summary of a stored run of outputs that were made elsewhere.
 
-    The summary of any run has these keys; here are also the benchmark's numbers and the source.
+    The summary has the keys of every run, the benchmark's own numbers, and the outputs' source.
     """
     manifest = read_manifest(store)
     ledger = stored_rows(store, manifest, say=lambda line: None)

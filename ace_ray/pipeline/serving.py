@@ -171,7 +171,7 @@ class EngineServer:
 
 
 class Server:
-    """A server process. It and its children end when this process ends."""
+    """A server process, which ends with this process after `end_with_this_process`."""
 
     def __init__(
         self, command: Sequence[str], env: Mapping[str, str], *, host: str, port: int
