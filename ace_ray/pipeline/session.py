@@ -205,8 +205,8 @@ class Session:
         return sum(int(run.ledger.settled.sum()) for run in self._runs)
 
     def _pass(self, pending: Pending) -> None:
-        """Start a cluster's actors, and send ``pending`` through the graph. Raises `UserError` and
-        `RunFailed`."""
+        """Connect to Ray, start the actors, and evaluate ``pending`` in a graph. Raises `UserError`
+        and `RunFailed`."""
         asked = self._ask()
         connection.connect()
         self._reached.setdefault("ray", time.time())

@@ -196,9 +196,8 @@ class Isolation:
                 self.rows[row_id] = IsolatedRow(row.deaths, OPEN, stored=row.stored)
 
     def moved(self, process: str) -> None:
-        """Note that the node of the actor ``process`` is gone, which rows normally do not cause. So
-        its rows are not isolated. Rows that already have a state may be the cause: call `died`
-        next."""
+        """Note that the node of the actor ``process`` is gone. Rows are rarely the cause, so the
+        rows in flight are not isolated. Rows that already have a state are left for `died`."""
         at_work = self._at_work.get(process, {})
         for row_id in list(at_work):
             if row_id not in self.rows:
