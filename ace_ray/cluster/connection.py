@@ -59,8 +59,7 @@ def connecting() -> Iterator[None]:
     thread and raises its error.
 
     A local Ray takes 2 to 8 s to start. The caller can plan meanwhile, but must not import Ray: its
-    circular imports fail if two threads import it at the same time.
-    """
+    circular imports fail if two threads import it at the same time."""
     global _connecting
     future: Future[None] = Future()
     over = threading.Event()
@@ -98,8 +97,7 @@ def connect() -> None:
     Ray if there is none.
 
     Raises `UserError` if Ray is not installed or the cluster refuses the connection, and
-    `RunFailed` if a local Ray does not start.
-    """
+    `RunFailed` if a local Ray does not start."""
     global _connecting
     future, _connecting = _connecting, None
     if future is not None:
@@ -199,8 +197,7 @@ def running_cluster() -> str:
     The result is never Ray's "auto", with which Ray would join another driver's local Ray, which
     ends with that driver. A server answers at the address: a killed head leaves a stale address.
 
-    Raises `UserError` if no server answers at ``RAY_ADDRESS``.
-    """
+    Raises `UserError` if no server answers at ``RAY_ADDRESS``."""
     if named := _named():
         if "://" not in named and not _answers(named):
             raise UserError(

@@ -79,8 +79,7 @@ def lean_data() -> Iterator[None]:
 
     Each actor imports Ray Data (1.5 s of CPU time) while the engine starts. The first collects
     statistics for a dashboard, which a local Ray does not have. The second shares a cluster among
-    datasets. The third reports the nodes of actors, which do not change in a local Ray.
-    """
+    datasets. The third reports the nodes of actors, which do not change in a local Ray."""
     no_op = staticmethod(lambda *_, **__: None)
     no_tracker = SimpleNamespace(update_actor_location=SimpleNamespace(remote=lambda *_: None))
     owners: list[tuple[Any, dict[str, Any]]] = [
@@ -119,8 +118,7 @@ def arguments_as_values() -> Iterator[None]:
 
     Ray Data passes an actor's code as a reference to the object store of the driver's node, and Ray
     warns about this at every start. Here the code is passed as a value, which the GCS keeps with
-    the actor. Handles of other actors in the code need `without_reference_count`.
-    """
+    the actor. Handles of other actors in the code need `without_reference_count`."""
     start: Callable[..., Any] = actor_pools.ActorPoolMapOperator._start_actor
 
     def start_with_values(operator: Any, *args: Any, **kwargs: Any) -> Any:
@@ -151,8 +149,7 @@ def map_blocks(dataset: Dataset, worker: type, **options: Any) -> Dataset:
     """Map each block, as an Arrow table, with actors of the class ``worker``, which may use GPUs.
 
     ``map_batches`` requires a batch size for GPU workers and would wait for that many rows, but
-    vLLM makes its own batches.
-    """
+    vLLM makes its own batches."""
     return dataset.map_batches_internal(worker, batch_size=None, batch_format="pyarrow", **options)
 
 
@@ -202,8 +199,7 @@ class TrackedPool:
     """The pool of actors of the class named ``name`` in a graph. It prevents Ray Data from changing
     the number of actors, and tracks the tasks of each actor.
 
-    Make it before the graph of ``executor`` starts. ``ended`` is called with each ended task.
-    """
+    Make it before the graph of ``executor`` starts. ``ended`` is called with each ended task."""
 
     def __init__(self, executor: Any, name: str, ended: Callable[[Task], None]) -> None:
         self._op = next(op for op in executor._topology if name in op.name)

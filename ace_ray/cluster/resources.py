@@ -126,8 +126,7 @@ def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> 
     cluster has that many GPUs in total, at most ``patience_s`` and at most `GROW_S`.
 
     An autoscaler removes idle nodes, and adds nodes for waiting actors. But a run that does not fit
-    the present nodes is refused before it starts actors.
-    """
+    the present nodes is refused before it starts actors."""
     from ray.autoscaler.sdk import request_resources
 
     def there() -> int:
@@ -277,8 +276,7 @@ def _packs(parts: Sequence[Part], cluster: Nodes) -> bool:
     """Return whether all ``parts`` fit the nodes, by best fit with the largest part first.
 
     Parts are sorted by GPUs, then by CPUs, since either may be scarce. The result is exact if CPUs
-    are not scarce and the numbers of GPUs divide one another (1, 2, 4, 8).
-    """
+    are not scarce and the numbers of GPUs divide one another (1, 2, 4, 8)."""
     by_gpus = [(float(gpus), cpus) for cpus, gpus in parts]
     free = [(float(node.get("GPU", 0)), node.get("CPU", 0.0)) for node in cluster]
     by_cpus = [(cpus, gpus) for gpus, cpus in by_gpus]

@@ -123,8 +123,7 @@ def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
     """Return at most ``limit`` entries, chosen in turns from every category and language.
 
     The order of the entries stays. A dialogue is chosen with all its entries or not at all. Only if
-    this leaves no entry, the result is the first ``limit`` entries.
-    """
+    this leaves no entry, the result is the first ``limit`` entries."""
     dialogues: dict[tuple[str, str, str, str], list[int]] = {}
     for index, entry in enumerate(entries):
         key = (entry.benchmark, entry.category, entry.language, entry.group)

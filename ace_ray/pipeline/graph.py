@@ -185,8 +185,7 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
     By default the executor makes ten steps a second, of 4 ms of CPU each, which costs a CPU engine
     3 to 4 % of its speed. Here it pauses between steps, then waits until a task has output. The
     attributes belong to the class, since Ray Data makes the object. A process runs one graph at a
-    time.
-    """
+    time."""
 
     pause: Callable[[], float] = staticmethod(lambda: 0.0)
     """Returns the seconds until the next step."""

@@ -231,8 +231,7 @@ def opened(
     written, and the record of a look at the comparison.
 
     Raises `UserError` if the model or the output does not fit the plan, or another driver has the
-    lease.
-    """
+    lease."""
     open_output(plan, fresh=fresh)
     facts, told, skipped = check_chat(plan)
     facts["format"] = choice_facts(plan.choice)
@@ -266,8 +265,7 @@ def _remove_run(store: Store, say: Callable[[str], None]) -> None:
 
     Only files that a run with this manifest writes are removed; ``say`` receives a line about other
     files. Raises `UserError`, and removes nothing, if the manifest is damaged or a folder is a
-    link.
-    """
+    link."""
     if store.get(MANIFEST) is None:
         return
     benchmarks = read_manifest(store).identity.benchmarks

@@ -64,8 +64,7 @@ class Reread:
 
     ``moved`` maps (benchmark, category) to counts: ``answers`` that are parsed differently, and
     rows that ``gained`` or ``lost`` a valid verdict under the benchmark's first rule set or
-    ``diverged``. ``bounds`` maps a benchmark to the result of `_bounds`.
-    """
+    ``diverged``. ``bounds`` maps a benchmark to the result of `_bounds`."""
 
     uri: str
     run: str

@@ -55,8 +55,7 @@ def rescore(
     nothing.
 
     Return (exit code, summary). Raises `UserError` if ``uri`` is not a run, another driver has its
-    lease, or the benchmark's data is not the data of the run.
-    """
+    lease, or the benchmark's data is not the data of the run."""
     with _leased(uri, say, opens) as (store, manifest, lease):
         config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
         config = _with_named_code(config, named, store)
@@ -191,8 +190,7 @@ def run_entries(
 
     For outputs made elsewhere these are all entries of the answered categories, and other entries
     that ``rows`` name, such as tau2-bench's tasks outside the base split. Raises `UserError` if the
-    run was made with other entries.
-    """
+    run was made with other entries."""
     name = benchmark.name
     if manifest.config.backend == EXTERNAL:
         every = benchmark.output_entries()

@@ -102,8 +102,7 @@ def score_outputs(
 def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     """Write and return the summary of a stored run of outputs that were made elsewhere.
 
-    The summary has the keys of every run, the benchmark's own numbers, and the outputs' source.
-    """
+    The summary has the keys of every run, the benchmark's own numbers, and the outputs' source."""
     manifest = read_manifest(store)
     ledger = stored_rows(store, manifest, say=lambda line: None)
     total = summarize(manifest.tree, {}, ledger.rows, {})
@@ -215,8 +214,7 @@ class _Rows:
     def declare_absent_turns(self) -> None:
         """Add skipped rows for missing turns of answered dialogues, and write the waiting rows.
 
-        Otherwise a dialogue would count as correct if all its answered turns are correct.
-        """
+        Otherwise a dialogue would count as correct if all its answered turns are correct."""
         for (language, category), times in self.came.items():
             every = self.entries.of(language, category)
             most: Counter[str] = Counter()

@@ -25,8 +25,7 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 class RequireKey:
     """ASGI middleware that refuses requests without ``Authorization: Bearer KEY``.
 
-    Raises `RuntimeError` if the environment has no key, since such a server must not start.
-    """
+    Raises `RuntimeError` if the environment has no key, since such a server must not start."""
 
     def __init__(self, app: Asgi) -> None:
         key = os.environ.get(KEY_ENV, "")

@@ -269,8 +269,7 @@ def command(
     """Return the command line of vLLM's OpenAI server for the model in ``folder``.
 
     Sampling defaults and statistics are set as for the candidate's engine. The command line does
-    not contain the key, since all users of the machine can read it.
-    """
+    not contain the key, since all users of the machine can read it."""
     # `vllm serve` needs package metadata named "vllm", which the CPU build lacks.
     start = module_command("vllm.entrypoints.openai.api_server")
     defaults = {"disable_log_stats": True, "generation_config": "vllm"}

@@ -113,8 +113,7 @@ def make_submission(
     arguments of `read_tree`; the config is sent with them applied.
 
     Raises `UserError` if the config is invalid, or contains a secret or a path relative to the
-    job's temporary folder, or if ``checkout`` is not a checkout of ace_ray.
-    """
+    job's temporary folder, or if ``checkout`` is not a checkout of ace_ray."""
     untracked = _check_checkout(job, checkout)
     tree = read_tree(config, overrides, values)
     trees = [tree]

@@ -82,8 +82,7 @@ def summarize(
 
     declared = scored + infra_error + quarantined + skipped + missing. ``complete`` is true if no
     row is missing or retryable. ``headline`` is false if the share of rows without a verdict is
-    larger than ``max_unscored``, or if ``why`` gives another reason.
-    """
+    larger than ``max_unscored``, or if ``why`` gives another reason."""
     declared = int(manifest["declared"])
     totals = _Totals()
     blocks = {}

@@ -90,8 +90,7 @@ class AdmissionControl:
         """Free the place of one row of ``group`` for other rows.
 
         The group keeps its last place until its context ends. Until then no other partition is
-        admitted.
-        """
+        admitted."""
         self.passed = True
         if group.rows > 1:
             group.rows -= 1

@@ -65,8 +65,7 @@ class Candidate:
 
     With `Job.examine` every checkpoint is checked before and after it is loaded. Before: all shards
     are there, and the content is the planned one. After: the content has not changed, and the
-    engine passes a probe. Raises `NoRoom`, `Unreachable`, and the errors of `start_engine`.
-    """
+    engine passes a probe. Raises `NoRoom`, `Unreachable`, and the errors of `start_engine`."""
 
     def __init__(self, job: Job, process: ProcessInfo, clock: Clock, run: int) -> None:
         self._job, self._coordinator = job, job.coordinator
@@ -123,8 +122,7 @@ class Candidate:
     async def hold(self, run: int) -> None:
         """Load the weights of ``run`` unless the engine has them. No row may be in flight.
 
-        Raises `Broken`. Ends the process if only a new engine can load these weights.
-        """
+        Raises `Broken`. Ends the process if only a new engine can load these weights."""
         async with self._lock:
             if self._facts:
                 await self._first_probe()
@@ -335,8 +333,7 @@ def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
 class MonitoredEngine:
     """Wraps the candidate's engine, and notes the time of its last progress.
 
-    Every answer is progress. After ``ask_after_s`` without an answer, a health check is sent.
-    """
+    Every answer is progress. After ``ask_after_s`` without an answer, a health check is sent."""
 
     def __init__(self, engine: Any, ask_after_s: float, clock: Clock) -> None:
         self._engine, self._ask_after_s, self._clock = engine, ask_after_s, clock

@@ -79,8 +79,7 @@ class EngineWorker:
 
     One call handles one block of one run. Ray Data keeps many calls in flight, so rows of
     different blocks share the engine's batches. At most ``most`` rows are in flight. Rows are
-    admitted in groups of at most ``most`` / 8. A row frees its place as soon as it ends.
-    """
+    admitted in groups of at most ``most`` / 8. A row frees its place as soon as it ends."""
 
     def __init__(self, job: Job, most: int) -> None:
         self._job, self._coordinator = job, job.coordinator

@@ -65,8 +65,7 @@ class RunningService:
     """Client through which the episodes of one process use a service actor.
 
     A call of an actor costs Ray a millisecond. Requests that arrive during a call are therefore
-    sent together in the next call.
-    """
+    sent together in the next call."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
@@ -77,8 +76,7 @@ class RunningService:
         """Return the answer of the service. A request is retried if the actor dies, so the service
         may execute it twice.
 
-        Raises `RowError` if the service refuses the request or does not answer.
-        """
+        Raises `RowError` if the service refuses the request or does not answer."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(((method, arguments), future))
         if self._sender is None:

@@ -39,8 +39,7 @@ class HealthMonitor:
     """Reads the coordinator once a second while a graph runs. Use it as a context manager.
 
     It ends the run if no engine starts, if the coordinator is gone, or if ``lost`` returns why the
-    lease is lost. It kills frozen processes, and lets rows end after a request to stop.
-    """
+    lease is lost. It kills frozen processes, and lets rows end after a request to stop."""
 
     def __init__(
         self,

@@ -37,8 +37,7 @@ ONCE_S = 1.0
 class Interrupts:
     """Handles SIGINT and SIGTERM: the first is a request to stop, a further one ends the run.
 
-    Works only in the main thread; in other threads it does not change the handlers.
-    """
+    Works only in the main thread; in other threads it does not change the handlers."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -112,8 +111,7 @@ def supervised(work: Callable[[], int]) -> int:
     In the child this returns the result of ``work``, or raises its exception. In the command's
     process it returns the child's exit code, or `INCOMPLETE` if the child was killed. Call it
     before any thread starts. On other systems than Linux, and in other threads than the main
-    thread, ``work`` runs in this process.
-    """
+    thread, ``work`` runs in this process."""
     if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return work()
     sys.stdout.flush()

@@ -82,8 +82,7 @@ def timing(
     ``tallies`` has one tally for each pass. ``device_s`` is the cost of the run: device seconds by
     state in all sessions, including the ``earlier`` ones. Devices of served models count in the
     states of the engines. ``engines`` are the different engines of all sessions
-    (`facts.engine_facts`). The other keys cover only this session.
-    """
+    (`facts.engine_facts`). The other keys cover only this session."""
     counts = [tally.runs[run] for tally in tallies if run in tally.runs]
     if not counts or resources is None:
         return {}

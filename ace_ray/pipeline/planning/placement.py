@@ -31,8 +31,7 @@ def reserved(
     nodes.
 
     Yield a function that returns the Ray options of the next engine worker; None if each engine
-    runs on one node. Raises `RunFailed` if the GPUs are not free within ``start_timeout_s``.
-    """
+    runs on one node. Raises `RunFailed` if the GPUs are not free within ``start_timeout_s``."""
     if not need.spread:
         yield None
         return

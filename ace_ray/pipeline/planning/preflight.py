@@ -206,8 +206,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
 
     Return facts for the manifest, a line about how many prompts fit, and the number of prompts that
     do not fit. If prompts cannot be counted, the last two are "" and 0. Raises `UserError` if the
-    template refuses the prompts or no prompt fits the context.
-    """
+    template refuses the prompts or no prompt fits the context."""
     engine = plan.config.engine
     context: int | None
     count: Count
@@ -335,8 +334,7 @@ def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
     prompts, and the number of prompts that are too long or that the chat template refuses.
 
     Raises `UserError` if the template refuses the shortest prompt, or no prompt has fewer than
-    ``context`` tokens.
-    """
+    ``context`` tokens."""
     entries = sorted({*plan.rows.entry.tolist()}, key=lambda n: len(plan.openings[n]))
     fitting = skipped = longest = 0
     least: int | None = None
@@ -414,8 +412,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
     """Return the run's store, after a check that it is writable, and its manifest or None.
 
     With ``fresh`` the store may have any run, which the caller replaces; the manifest is then None.
-    Raises `UserError` if the store cannot be written, or has a different run.
-    """
+    Raises `UserError` if the store cannot be written, or has a different run."""
     config = plan.config
     parent = _output(config)
     store = parent.child(plan.run_id)
