@@ -195,7 +195,7 @@ def running_cluster() -> str:
     """Return the address of the cluster to join, or "local" to start a local Ray.
 
     The result is never Ray's "auto", with which Ray would join another driver's local Ray, which
-    ends with that driver. A server answers at the address: a killed head leaves a stale address.
+    ends with that driver. The address is tested, since a killed head leaves a stale address.
 
     Raises `UserError` if no server answers at ``RAY_ADDRESS``."""
     if named := _named():

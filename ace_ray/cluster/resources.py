@@ -122,8 +122,8 @@ def nodes() -> list[dict[str, float]]:
 
 
 def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> None:
-    """Request nodes from the autoscaler: one with each number of GPUs in ``gpus``. Wait until the
-    cluster has that many GPUs in total, at most ``patience_s`` and at most `GROW_S`.
+    """Request GPUs from the autoscaler; each number in ``gpus`` must be on one node. Wait until the
+    cluster has this many GPUs in total, at most ``patience_s`` and at most `GROW_S`.
 
     An autoscaler removes idle nodes, and adds nodes for waiting actors. But a run that does not fit
     the present nodes is refused before it starts actors."""
@@ -142,7 +142,7 @@ def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> 
             request_resources(bundles=[{"GPU": count} for count in gpus])
             time.sleep(GROW_POLL_S)
     finally:
-        # The request would outlive this driver, and keep the nodes.
+        # Withdraw the request, which would otherwise outlive this driver and keep the nodes.
         request_resources(bundles=[])
 
 
@@ -156,8 +156,8 @@ def fit(
 ) -> Resources:
     """Return the resources of a run with ``rows`` rows that fit the nodes of ``cluster``.
 
-    With ``workers: auto`` the run has as many workers as fit the nodes with the other actors, but
-    at most ``rows``. A range limits this number further.
+    With ``workers: auto`` the run has as many workers as fit the nodes in addition to the other
+    actors, but at most ``rows``. A range limits this number further.
 
     Args:
         interactive: whether the run has episodes with sandboxes.

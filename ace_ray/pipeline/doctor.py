@@ -180,7 +180,7 @@ def _gpu_count() -> int:
 
 def listed(kind: str) -> dict[str, Any]:
     """Return what ``ace-ray list KIND`` shows, as JSON. ``kind`` is ``benchmarks``, ``categories``,
-    ``configs`` or ``parsers``. Raises `UserError` if vLLM is not installed, for parsers."""
+    ``configs`` or ``parsers``. For parsers, raises `UserError` if vLLM is not installed."""
     if kind == "configs":
         return {
             name: _purpose((SHIPPED / f"{name}.yaml").read_text("utf-8"))

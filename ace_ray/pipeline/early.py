@@ -116,7 +116,7 @@ class Values:
             if name in self._seen:
                 continue
             table = read_part(self._store, name, columns, rows_schema(self._rule_sets))
-            # A part that cannot be read is a string. The ledger reports it; its rows are pending.
+            # For a part that cannot be read, `read_part` returns a string. Its rows stay pending.
             for row in () if isinstance(table, str) else result_rows([table]):
                 self._take(row)
             self._seen.add(name)
@@ -207,7 +207,7 @@ class Comparison:
             self._advance(one, own, reference)
 
     def state(self, one: Headline) -> dict[str, Any]:
-        """Return the state of a headline for ``summary.json``. Its numbers are shares (1, not 100).
+        """Return the state of a headline for ``summary.json``. Values are fractions, not percent.
         ``value`` is the run's own headline with its confidence sequence."""
         order, units = self._drawn.orders[one.benchmark], len(one.differences)
         difference, low, high = self._estimate(one, one.differences)

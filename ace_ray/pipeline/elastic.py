@@ -148,7 +148,7 @@ class ElasticWorkers:
             ray.kill(actor)
 
     def _ended(self, task: Task) -> None:
-        """Queue again those rows of an ended task that a leaving worker has returned."""
+        """Queue again the rows of an ended task that a leaving worker has given back."""
         if task.is_whole or task.actor not in self._leaving:
             return
         for block in task.blocks():
@@ -165,8 +165,8 @@ class ElasticWorkers:
         self._lost.discard(actor)
 
     def _withdraw(self, actor: Any) -> None:
-        """Remove a worker that gets no node, above the minimum number of workers. It could take the
-        place of a restarting worker."""
+        """Remove a worker that gets no node, if there are more workers than the minimum. It could
+        take the place of a restarting worker."""
         if self._pool.size > self._need.fewest:
             self._pool.withdraw(actor)
             self._unplaced.pop(actor, None)

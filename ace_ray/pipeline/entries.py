@@ -33,7 +33,7 @@ Opening = tuple[list[dict[str, Any]], list[dict[str, Any]] | None]
 
 
 def ordered_json(value: Any) -> str:
-    """Return ``value`` as JSON with its key order, in which prompts print the entry's data."""
+    """Return ``value`` as JSON in its key order, since prompts print data in this order."""
     return json.dumps(value, ensure_ascii=True)
 
 
@@ -122,8 +122,8 @@ def select(
 def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
     """Return at most ``limit`` entries, chosen in turns from every category and language.
 
-    The order of the entries stays. A dialogue is chosen with all its entries or not at all. Only if
-    this leaves no entry, the result is the first ``limit`` entries."""
+    The order of the entries stays. A dialogue is chosen with all its entries or not at all. If this
+    leaves no entry, return the first ``limit`` entries."""
     dialogues: dict[tuple[str, str, str, str], list[int]] = {}
     for index, entry in enumerate(entries):
         key = (entry.benchmark, entry.category, entry.language, entry.group)
@@ -157,7 +157,7 @@ def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], M
 
 
 def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], where: str) -> UserError:
-    """Return the error that ``ids`` name no entry of ``benchmarks``."""
+    """Return the error for ``ids`` that name no entry of ``benchmarks``."""
     if not benchmarks:
         what = "every benchmark has its own ids, so these select nothing"
         return UserError(what, where=where, fix="leave one of them out")

@@ -76,9 +76,9 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
     each.
 
     A block waits for its slowest row. So a worker gets eight times as many rows as are in flight.
-    Otherwise, with blocks of 8 rows, three slow rows in a hundred (17 times as long) cost a third
-    of the throughput. Other workers cannot take these rows, so with several workers each gets at
-    most half of its share of the run. Here the share assumes the maximum number of elastic workers.
+    Otherwise the throughput would fall by a third if 3 % of the rows take 17 times as long (blocks
+    of 8 rows). Other workers cannot take these rows, so with several workers each gets at most half
+    of its share of the run. Here the share assumes the maximum number of elastic workers.
     `_at_work` assumes a smaller number, so that engines run large batches if no workers are added.
     """
     workers = resources.most_workers
@@ -136,7 +136,7 @@ class Work:
     run: int
     rows: PlannedRows
     attempts: np.ndarray
-    """Number of the attempt that this is, for each row."""
+    """For each row the number of its next attempt."""
 
 
 def blocks(work: Work, size: int) -> Iterator[pa.Table]:

@@ -62,9 +62,9 @@ EXAMPLES = 3
 class Reread:
     """The result of `reread`.
 
-    ``moved`` maps (benchmark, category) to counts: ``answers`` that are parsed differently, and
-    rows that ``gained`` or ``lost`` a valid verdict under the benchmark's first rule set or
-    ``diverged``. ``bounds`` maps a benchmark to the result of `_bounds`."""
+    ``moved`` maps (benchmark, category) to counts: ``answers`` that are parsed differently, rows
+    that ``gained`` or ``lost`` a valid verdict under the benchmark's first rule set, and
+    ``diverged`` rows. ``bounds`` maps a benchmark to the result of `_bounds`."""
 
     uri: str
     run: str

@@ -145,8 +145,8 @@ def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest,
 
 
 def _with_named_code(config: RunConfig, named: Sequence[str], store: Store) -> RunConfig:
-    """Return ``config`` with the benchmarks in local files taken from ``named``. Raises `UserError`
-    for a local file that only the stored run names, since its code is not trusted."""
+    """Return ``config`` with its local benchmark files replaced by the files in ``named``. Raises
+    `UserError` if a local file is only named by the stored run, since its code is not trusted."""
     files = {name.rpartition(":")[2]: name for name in named if is_local(name)}
     sections = []
     for section in config.benchmarks:

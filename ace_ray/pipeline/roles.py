@@ -75,7 +75,7 @@ def _binding(
     default: Sampling,
     calls: bool,
 ) -> RoleBinding:
-    """Return the binding of the role ``name``. ``default`` is the role's sampling by default.
+    """Return the binding of the role ``name``. ``default``: sampling unless the role sets its own.
     ``calls``: whether the role is offered tools."""
     where = f"benchmarks.{benchmark.name}.{name}"
     check_role(role, where)
@@ -116,8 +116,8 @@ def _binding(
 
 
 def _with_parsers(role: ServedRole, model: ModelRef, where: str, *, calls: bool) -> ServedRole:
-    """Return ``role`` with ``auto`` replaced by the parsers of the model's family, and by None for
-    the tool parser if the role is offered no tools. Raises `UserError` if no tool parser fits."""
+    """Return ``role`` with ``auto`` replaced by the parsers of the model's family. Without offered
+    tools (``calls``) the tool parser is None. Raises `UserError` if no tool parser fits."""
     asked = role.model
     mode = str(role.engine.get("tokenizer_mode", "auto"))
     chosen: dict[str, str | None] = {}

@@ -49,8 +49,8 @@ VERDICTS = "verdicts.jsonl"
 # Maximum number of outputs without a verdict that the summary names.
 _REASONS = 5
 Say = Callable[[str], None]
-# Smallest sample number of absent turns. Samples whose number is not below it, or is a string, get
-# numbers from twice this value downwards, in input order.
+# Smallest sample number of absent turns. Samples that have a string or a larger number get numbers
+# from twice this value downwards, in input order.
 _MOST_SAMPLE = 1 << 30
 
 

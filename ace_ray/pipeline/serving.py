@@ -1,4 +1,4 @@
-"""Servers for the models of roles. Each is vLLM's OpenAI server, run by a Ray actor with GPUs."""
+"""Servers for the models of roles: vLLM's OpenAI server as a child process of a Ray actor."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class EngineServer:
 
 
 class Server:
-    """A server process, which ends with this process after `end_with_this_process`."""
+    """A server process. After `end_with_this_process` it ends when this process ends."""
 
     def __init__(
         self, command: Sequence[str], env: Mapping[str, str], *, host: str, port: int

@@ -172,7 +172,7 @@ class Session:
             pending = waiting if aside else pending
 
     def _check_for_a_bug(self) -> None:
-        """Raise `RunFailed` if every row failed with the same exception in a benchmark's code."""
+        """Raise `RunFailed` if all rows so far failed with the same exception of a benchmark."""
 
         bug = self._tallies[-1].bug(1) if self._tallies else None
         if bug is None or self._settled():

@@ -2,8 +2,8 @@
 
 A job is one call of ``jobs/*.py`` in a copy of the checkout. The job does not depend on the command
 that follows it: after Ctrl-C or a lost connection the same command follows the job again. The job's
-id has a hash of the resolved config and the number of the attempt. The cluster's dashboard shows
-the job's command to everyone, so a config that contains a secret is refused.
+id contains a hash of the resolved config and the number of the attempt. The cluster's dashboard
+shows the job's command to everyone, so a config that contains a secret is refused.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
 
 def _travelling(node: Any, key: Any, path: str, attribute: str = "") -> str:
     """Return the job argument that writes the file at ``path`` into the job's folder. The file's
-    name there has a hash of its content. Write this name and ``attribute`` to ``node[key]``."""
+    name there contains a hash of its content. Set ``node[key]`` to this name and ``attribute``."""
     text = _sendable(config_text(path), path)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     there = f"sent_{digest}{Path(path).suffix}"

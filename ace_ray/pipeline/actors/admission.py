@@ -12,7 +12,7 @@ from ace_ray.pipeline.health.isolation import OPEN
 
 # From this many starts without progress, rows that are not isolated go before isolated rows.
 ISOLATED_LAST = 4
-# From this many starts without progress, the isolated row with the most deaths alone goes first.
+# From this many starts without progress, the isolated row with the most `deaths_alone` goes first.
 MOST_TRIED_FIRST = 7
 
 # (run, isolation group). All rows of a run that are not isolated form one group, `OPEN`.

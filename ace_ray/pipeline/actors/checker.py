@@ -49,7 +49,7 @@ class Checker:
 
     def _checked(self, block: pa.Table) -> pa.Table:
         rows = block.to_pylist()
-        # Wait for the answer: the coordinator must know the rows before one kills this process.
+        # Wait: the coordinator must know the rows before one of them can crash this process.
         isolated = ray.get(self._coordinator.checking.remote(self._process, _ids(rows)))
         ended, groups = grouped(rows, isolated)
         checked = [self._ended(row, isolated_row) for row, isolated_row in ended]

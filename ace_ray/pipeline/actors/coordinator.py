@@ -37,7 +37,7 @@ class Start:
     retryable: bool
     """Whether a failed start is repeated, because engines of this run have started before."""
     run: int
-    """Run whose weights are loaded first."""
+    """Index of the run whose weights an engine loads first."""
     replaces: bool = False
     """Whether the process replaces an earlier one, whose rows Ray sends again."""
     starts_since_progress: int = 0
@@ -55,7 +55,7 @@ class _ProcessState:
     phase: str = ""
     """Current phase of the engine's start."""
     drain_at: float | None = None
-    """Time at which the process must end its work because its node goes (`time.monotonic`)."""
+    """Time at which the process must end its work, since its node leaves (`time.monotonic`)."""
     load: EngineLoad | None = None
 
 
@@ -77,7 +77,7 @@ class Coordinator:
         self._isolation = {kind: Isolation((isolated or {}).get(kind)) for kind in KINDS}
         self._processes: dict[str, _ProcessState] = {}
         self._drain_at: float | None = None
-        # Ids of rows that workers have returned without evaluating them.
+        # Ids of rows that workers have given back without a result.
         self._given_back: set[str] = set()
         self._stopped: set[int] = set()
         # Number of deaths of the writer since the last stored row.
@@ -236,16 +236,16 @@ class Coordinator:
             self._tally.workers.append(facts)
 
     def isolated(self, kind: Kind, ids: list[str]) -> dict[str, IsolatedRow]:
-        """Return the isolated rows and preparations among ``ids``, which a process of ``kind`` has
-        received."""
+        """Return the isolated rows and preparations among ``ids``. A process of ``kind`` has
+        received all of ``ids``."""
         if kind == "checker":
             for row_id in ids:
                 self._underway.pop(row_id, None)
         return self._isolation[kind].among(ids)
 
     def checking(self, process: ProcessInfo, ids: list[str]) -> dict[str, IsolatedRow]:
-        """Return the isolated rows among ``ids``, which a checker has received. Note that the
-        checker works on the other rows from now on."""
+        """Return the isolated rows among ``ids``. Note that the checker ``process`` works on the
+        other rows of ``ids`` from now on."""
         isolated = self.isolated(process.kind, ids)
         apart = {row for row, known in isolated.items() if known.end or known.group != OPEN}
         self.enter(process, [row_id for row_id in ids if row_id not in apart])
@@ -285,7 +285,7 @@ class Coordinator:
         self, process: ProcessInfo, why: str, rows_at_work: list[str] | None, outside: bool = False
     ) -> None:
         """Note that ``process`` ends itself while it works on ``rows_at_work`` (None: the rows that
-        it entered). ``outside``: whether the cause is external."""
+        `enter` has noted). ``outside``: whether the cause is external."""
         state = self._processes.get(process.actor)
         # Several threads of a process may report the same death.
         if state is not None and state.ready and state.process == process:
@@ -330,17 +330,17 @@ class Coordinator:
         return state.process if state is not None else None
 
     def leave_node(self, actor: str, seconds: float) -> None:
-        """Drain an engine worker whose node goes. The worker starts no further row, and returns
-        rows that have not ended after ``seconds`` (`give_back`)."""
+        """Drain an engine worker whose node leaves. The worker starts no further row. After
+        ``seconds`` it gives back the rows that have not ended (`give_back`)."""
         if (state := self._processes.get(actor)) is not None:
             state.drain_at = time.monotonic() + seconds
 
     def left(self, actor: str) -> None:
-        """Forget an engine worker that has ended or returned all its rows."""
+        """Forget an engine worker that has ended or given back all its rows."""
         self._processes.pop(actor, None)
 
     def lost(self, actor: str, why: str, outside: bool, *, node: bool) -> None:
-        """Note that an engine worker does not return, so that other workers get its rows.
+        """Note that an engine worker is gone and is not restarted. Other workers get its rows.
         ``outside``: as in `dying`. ``node``: whether the worker's node is gone."""
         state = self._processes.pop(actor, None)
         if state is None or not state.ready:
@@ -354,11 +354,11 @@ class Coordinator:
         self._stopped.add(run)
 
     def give_back(self, ids: list[str]) -> None:
-        """Note that a worker returns the rows ``ids``, which another worker must evaluate."""
+        """Note that a worker gives back ``ids``, rows that another worker must evaluate."""
         self._given_back.update(ids)
 
     def given_back(self, ids: list[str]) -> list[str]:
-        """Return and forget the rows among ``ids`` that a worker has returned (`give_back`)."""
+        """Return and forget the rows among ``ids`` that a worker has given back (`give_back`)."""
         back = [row_id for row_id in ids if row_id in self._given_back]
         self._given_back.difference_update(back)
         return back

@@ -58,7 +58,7 @@ DEADLINE_GRACE_S = 300.0
 # Pause before an engine that failed to start is started again.
 START_AGAIN_S = 5.0
 
-# Time after the first block in which a new process receives the blocks of its predecessor.
+# Time after its first block for which a new process waits for the blocks of its predecessor.
 ARRIVE_S = 5.0
 
 _NOT_HEALTHY = "the engine did not answer a health check"
@@ -214,8 +214,8 @@ class EngineWorker:
         return isolated
 
     async def _give_back(self, planned: list[dict[str, Any]], done: list[dict[str, Any]]) -> None:
-        """Return the rows of a block that have not ended to the coordinator. ``done`` has the
-        records of the others."""
+        """Give back those of the ``planned`` rows that have not ended, so that another worker gets
+        them. ``done`` has the records of the ended rows."""
         ended = {record["row_id"] for record in done}
         rest = [row["row_id"] for row in planned if row["row_id"] not in ended]
         if rest:
@@ -244,7 +244,7 @@ class EngineWorker:
                 return []
             if isolation_group != OPEN:
                 await self._show_that_it_works()
-            if self._stopping:  # it may have been set during the check
+            if self._stopping:  # the check may have taken long
                 return []
             # Rows with a preparation enter when the preparation is done.
             alone = [row["row_id"] for row in rows if row["shares"] < 0]

@@ -35,14 +35,14 @@ class JobRun:
     model: ModelRef
     store: Store
     session: str
-    """Session in the names of the parts of this pass (`ace_ray.storage.parts.new_session`)."""
+    """Session id in the names of the parts of this pass (`ace_ray.storage.parts.new_session`)."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Configuration of all actors of one graph, without entries and benchmarks, which actors fetch
-    from the coordinator. Actor handles are without a reference count (`without_reference_count`).
-    With one, restarts of actors would depend on the driver's node."""
+    """Configuration of all actors of one graph. Actors fetch entries and benchmarks from the
+    coordinator. The job's actor handles come from `without_reference_count`: with normal handles,
+    restarts of actors would depend on the driver's node."""
 
     runs: tuple[JobRun, ...]
     """Runs that differ only in their weights. Several runs form a lane of a sweep."""
@@ -67,8 +67,8 @@ class Job:
 
 
 class Scenarios:
-    """Returns the scenario of the entry with an index. Sandbox actors call it. ``coordinator`` is
-    the coordinator's name."""
+    """Callable for sandbox actors that returns the scenario of an entry, given the entry's index.
+    ``coordinator`` is the coordinator's name."""
 
     def __init__(self, coordinator: str) -> None:
         self._coordinator = coordinator

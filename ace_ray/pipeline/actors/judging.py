@@ -65,8 +65,8 @@ def log_traceback() -> None:
 
 
 def report_bug(coordinator: Any, benchmark: str) -> None:
-    """Report the exception that is being handled to the coordinator. Skip an exception of a model,
-    the machine or the cluster, which may be transient."""
+    """Report the exception that is being handled to the coordinator. Do not report an exception of
+    a model, the machine or the cluster, which may be transient."""
     from ray.exceptions import RayError, RayTaskError
 
     error = sys.exc_info()[1]

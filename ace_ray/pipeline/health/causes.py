@@ -22,7 +22,7 @@ import psutil
 from ace_ray.pipeline.health.processes import ProcessInfo
 from ace_ray.util import log
 
-# Timeout for an engine core that has stopped answering to exit.
+# Time to wait for the exit of an engine core that no longer answers.
 EXIT_S = 60.0
 
 # Age at which an unread `CrashFile` is removed.

@@ -1,12 +1,12 @@
 """Isolate the rows that were in flight when a process died, and decide which are quarantined.
 
 When a process dies, it is unknown which of its rows was the cause. So these rows are isolated: they
-are divided into groups, and no other rows run in a process together with a group. If there are few
-rows, each forms its own group. Otherwise the number of groups is about the number of rows in a
-group. If a group's process dies as well, each of its rows runs alone.
+are divided into groups, and a process runs only one group at a time. If there are few rows, each
+forms its own group. Otherwise the number of groups is about the number of rows in a group. If a
+group's process dies as well, each of its rows runs alone.
 
 A row fails a trial if it runs alone when its process dies, and the cause is not external. Each
-trial is in a new process, which must first have answered something else (`EngineWorker`). After
+trial is in a new process, which must first have answered another request (`EngineWorker`). After
 `TRIALS` failed trials the row is set aside until all other rows are done. Then new processes try
 the row once more. If this trial fails as well, the row is quarantined.
 
@@ -44,7 +44,7 @@ End = Literal["", "set_aside", "quarantined", "given_up"]
 @dataclass(frozen=True, slots=True)
 class IsolatedRow:
     """The state of an isolated row (or preparation). Only rows of the same ``group`` may run
-    together. Rows of the group `OPEN` run with all other rows."""
+    together. The group `OPEN` also has all rows that are not isolated."""
 
     deaths: int
     group: int
@@ -177,7 +177,7 @@ class Isolation:
         return sum(len(rows) for rows in self._at_work.values())
 
     def among(self, ids: Iterable[str]) -> dict[str, IsolatedRow]:
-        """Return the states of those of ``ids`` that have one."""
+        """Return the states of the rows in ``ids`` that are or were isolated."""
         if not self.rows:
             return {}
         return {row_id: self.rows[row_id] for row_id in ids if row_id in self.rows}
@@ -197,7 +197,7 @@ class Isolation:
 
     def moved(self, process: str) -> None:
         """Note that the node of the actor ``process`` is gone. Rows are rarely the cause, so the
-        rows in flight are not isolated. Rows that already have a state are left for `died`."""
+        rows in flight are not isolated. Only for rows that already have a state `died` decides."""
         at_work = self._at_work.get(process, {})
         for row_id in list(at_work):
             if row_id not in self.rows:
@@ -207,11 +207,11 @@ class Isolation:
     def died(
         self, process: str, at_work: Iterable[str] | None = None, *, outside: bool = False
     ) -> bool:
-        """Note that the actor ``process`` died, and isolate its rows. Return whether this pass now
-        no longer tries one of the rows.
+        """Note that the actor ``process`` died, and isolate its rows. Return whether one of them
+        now has an `end`, so that this pass does not try it again.
 
         Args:
-            at_work: rows in flight that the process has reported; None: the rows that it entered.
+            at_work: rows in flight that the process has reported; None: the rows noted by `enter`.
             outside: whether the cause is external.
         """
         noted = self._at_work.pop(process, {})
@@ -220,7 +220,7 @@ class Isolation:
         if len(rows) == 1 and before and before[rows[0]].alone:
             after = self.rows[rows[0]] = self._after_one_alone(before[rows[0]], outside)
             return bool(after.end)
-        # Rows of a group whose process dies all run alone, however many they are.
+        # If the process of a group dies, its rows all run alone, however many they are.
         was_isolated = any(not row.released for row in before.values())
         size = 1 if was_isolated or len(rows) <= FEW else math.isqrt(len(rows) - 1) + 1
         for start in range(0, len(rows), size):

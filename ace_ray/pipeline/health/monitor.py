@@ -28,7 +28,7 @@ COORDINATOR_S = 60.0
 # Maximum number of lines about engines that died since the last look.
 DEATH_LINES = 5
 
-# If at least this many rows and all rows so far failed with the same exception, this is a bug.
+# If all rows so far failed with the same exception, and they are at least this many, it is a bug.
 BUG_ROWS = 32
 
 # Time after the grace period for the graph to store its rows.
@@ -155,8 +155,8 @@ class HealthMonitor:
                     self._say(log.warning(line))
 
     def _gone(self, tally: Tally) -> ProcessInfo | None:
-        """Return a process that starts for too long, or that died long ago and has no successor;
-        None if there is none."""
+        """Return a process whose start takes too long, or that died long ago and has no successor;
+        None if there is no such process."""
         limit = self._config.start_timeout_s
         late = [process for process, age in tally.starting.items() if age > limit]
         late += [one for one, s in tally.silent.items() if one in self._killed and s > limit]

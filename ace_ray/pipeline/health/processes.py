@@ -51,7 +51,7 @@ class ProcessInfo:
 
 
 class EngineLoad(NamedTuple):
-    """Number of rows in flight at an engine worker, and of its ended model calls."""
+    """Rows in flight at an engine worker, and counts of its ended model calls and their tokens."""
 
     rows: int = 0
     calls: int = 0

@@ -39,7 +39,7 @@ class RunCounts:
 
 @dataclass
 class Bug:
-    """An exception in a benchmark's code with which ``rows`` rows failed."""
+    """An exception in a benchmark's code, and the number of rows that failed with it."""
 
     benchmark: str
     place: str
@@ -122,8 +122,8 @@ class Tally:
         }
 
     def bug(self, least: int) -> Bug | None:
-        """Return the bug with which every row so far failed, if these are at least ``least``
-        rows."""
+        """Return the bug if all rows so far failed with the same one, and they are at least
+        ``least`` rows; else None."""
         most = max(self.bugs.values(), key=lambda bug: bug.rows, default=None)
         if most is None or self.statuses["scored"] or most.rows < max(least, self.done):
             return None

@@ -82,7 +82,7 @@ class Metrics:
         }
 
     def rows(self, rows: list[tuple[Any, ...]]) -> None:
-        """Count rows, which have the columns of `Tally.add`."""
+        """Count judged rows, which are tuples as for `Tally.add`."""
         ends: Count[tuple[int, str, str, str]] = Count()
         tokens: Count[tuple[int, str, str]] = Count()
         for run, benchmark, language, status, _, prompt, completion in rows:

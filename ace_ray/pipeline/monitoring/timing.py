@@ -149,7 +149,7 @@ def _phases(began: float, **ends: float | None) -> dict[str, float]:
 
 
 def _each(resources: Resources) -> float:
-    """Return the number of devices per engine worker, with its share of those of served models."""
+    """Return the devices of an engine worker, plus its share of the devices of served models."""
     if resources.endpoint:  # the cost of an endpoint follows from the tokens
         return (resources.server_gpus or resources.server_cpus) / resources.workers
     if resources.worker_gpus:

@@ -54,9 +54,9 @@ def _instead(native: Benchmark) -> str:
 def choose_format(
     config: RunConfig, facts: FamilyFacts, *, native: Benchmark | None
 ) -> tuple[FormatChoice, FamilyFacts]:
-    """Choose the format of a model from the ``facts`` of its family. Return the format and the
-    facts; a template that the config names replaces the one in the facts. ``native`` is a benchmark
-    that offers tools through the model's template.
+    """Choose template and parsers of a model from the ``facts`` of its family. Return the choice
+    and the facts; a template that the config names replaces the one in the facts. ``native`` is a
+    benchmark that offers tools through the model's template.
 
     Raises `UserError` if a file cannot be read, or if a parser is needed but the family is unknown.
     """
@@ -111,8 +111,8 @@ def choose_format(
 
 
 def _day(asked: str | None) -> str:
-    """Return the date for the prompts: ``asked``, the environment's, or the default. Raises
-    `UserError` if it is not a date."""
+    """Return the date for the prompts: ``asked``, the value of an environment variable, or the
+    default. Raises `UserError` if this is not a date."""
     variable = "VLLM_SYSTEM_START_DATE"
     told = asked or os.environ.get(variable) or START_DATE
     try:

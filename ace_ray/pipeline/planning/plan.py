@@ -197,7 +197,7 @@ def make_plan(
         sizes[entry_of],
         together[entry_of],
         shares[entry_of],
-        # Repeated rows come last: they decide no comparison.
+        # Repeated rows come last, since early stopping does not use them.
         np.where(repeat_of == 0, windows[entry_of], windows.max() + bool(config.early)).astype(
             np.int8
         ),
@@ -262,8 +262,8 @@ def row_id(content: str, drawn: str) -> str:
 
 
 def is_repeated(entry: Entry, share: float) -> bool:
-    """Return whether ``entry`` is generated twice. ``share`` (0 to 1) of all dialogues are; the
-    choice does not depend on the model."""
+    """Return whether ``entry`` is generated twice. This is so for a share ``share`` (0 to 1) of all
+    dialogues, which does not depend on the model."""
     key = digest(entry.benchmark, entry.category, entry.language, entry.group)
     return int(key[:8], 16) < share * (1 << 32)
 

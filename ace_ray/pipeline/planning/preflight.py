@@ -205,8 +205,8 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     """Check that the chat template accepts this run's prompts, and that prompts fit the context.
 
     Return facts for the manifest, a line about how many prompts fit, and the number of prompts that
-    do not fit. If prompts cannot be counted, the last two are "" and 0. Raises `UserError` if the
-    template refuses the prompts or no prompt fits the context."""
+    do not fit. If tokens cannot be counted, the last two values are "" and 0. Raises `UserError` if
+    the template refuses the prompts or no prompt fits the context."""
     engine = plan.config.engine
     context: int | None
     count: Count
@@ -409,7 +409,7 @@ def output_store(plan: Plan) -> Store:
 
 
 def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, Any] | None]:
-    """Return the run's store, after a check that it is writable, and its manifest or None.
+    """Check that the run's store is writable. Return the store, and its manifest or None.
 
     With ``fresh`` the store may have any run, which the caller replaces; the manifest is then None.
     Raises `UserError` if the store cannot be written, or has a different run."""
