@@ -121,7 +121,7 @@ def _asked(plan: Plan) -> Line:
     return Line(
         "endpoint",
         f"{name} answered {answer['text']!r:.60}; {tools}; "
-        + ("gives usage" if usage else "reports no usage, so tokens will be unknown"),
+        + ("reports usage" if usage else "reports no usage, so tokens will be unknown"),
     )
 
 

@@ -353,8 +353,8 @@ class EarlyLooks:
         if known.get("looked") and changed:
             key = changed[0]
             raise UserError(
-                f"its comparison was begun with early.{key} = {before[key]}, and "
-                f"{now[key]} is asked for",
+                f"its comparison was begun with early.{key} = {before[key]}, but the config has "
+                f"{now[key]}",
                 where=self._store.root,
                 fix="use the earlier value, or another run_id",
             )

@@ -138,8 +138,8 @@ def reread(
     manifest = read_manifest(store)
     if manifest.config.backend != "vllm":
         raise UserError(
-            f"does not have the text that a model wrote (backend: {manifest.config.backend}); an "
-            "endpoint returns calls that its server has read",
+            f"does not contain the text of the model (backend: {manifest.config.backend}); an "
+            "endpoint returns calls that its server has parsed",
             where=store.root,
             fix="name a run that was evaluated with vLLM",
         )
@@ -203,7 +203,7 @@ def _tokenizer(config: RunConfig, store: Store) -> Path:
         return tokenizer_folder(resolve_model(config))
     except UserError as error:
         raise UserError(
-            f"the run's tokenizer is not at hand: {error.what}",
+            f"the run's tokenizer is not available: {error.what}",
             where=store.root,
             fix="name a folder with the model's config and tokenizer with --tokenizer",
         ) from error

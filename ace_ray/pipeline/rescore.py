@@ -69,7 +69,7 @@ def rescore(
                     f"the rule sets of {name} have changed since this run "
                     f"({', '.join(manifest.rule_sets_of(name))})",
                     where=store.root,
-                    fix="evaluate anew",
+                    fix="evaluate the run again",
                 )
         entries: dict[tuple[str, str, str, str], Entry] = {}
         ledger = stored_rows(store, manifest, say)
@@ -174,7 +174,7 @@ def _with_data(
         raise UserError(
             f"the run has {which}",
             where=store.root,
-            fix=f"use --benchmark to say which benchmark's data {data!r} is: {' or '.join(have)}",
+            fix=f"name the benchmark of the data {data!r} with --benchmark: {' or '.join(have)}",
         )
     sections = [
         section.model_copy(update={"data": data}) if section.name == name else section

@@ -384,7 +384,7 @@ class Session:
                 run.look()
                 if run.stops:
                     coordinator.stop_run.remote(index)
-                    self._say(f"{run.plan.run_id}: its comparison is decided, no further rows")
+                    self._say(f"{run.plan.run_id}: comparison decided; no further rows evaluated")
             if left[index] or index == last or self._interrupts.asked:
                 return
             run.read()

@@ -177,7 +177,7 @@ def _sendable(text: str, where: str) -> str:
             )
     if len(text.encode()) > TEXT_BYTES:
         raise UserError(
-            f"holds {len(text.encode())} bytes, but a file sent as text has at most {TEXT_BYTES}",
+            f"has {len(text.encode())} bytes, but a file sent as text has at most {TEXT_BYTES}",
             where=where,
             fix="shorten it, or put it into the image or the model's folder",
         )
@@ -239,7 +239,7 @@ def submit(
     try:
         return _follow(client, name, say)
     except KeyboardInterrupt:
-        say(f"\nstopped following {name}, which goes on; the same command follows it again")
+        say(f"\nstopped following {name}, which keeps running; the same command follows it again")
         say(f"to stop the job: ray job stop {at} {name}")
         return INTERRUPTED
 

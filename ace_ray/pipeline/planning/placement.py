@@ -117,7 +117,7 @@ def _wait(groups: list[Any], need: Resources, patience_s: float, interrupts: Int
             raise RunFailed(
                 f"{len(waiting)} of {len(groups)} engines did not get their {need.worker_gpus} "
                 f"GPUs within {patience_s:g} s (start_timeout_s): "
-                "they are in use by others, or nodes left",
+                "other jobs use them, or nodes have left",
                 resumable=True,
             )
 

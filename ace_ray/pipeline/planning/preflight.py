@@ -430,7 +430,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
         listed = [item for item in store.list() if not item.path.startswith(REPORTS)]
         if foreign := [item for item in listed if item.path != LEASE]:
             raise UserError(
-                f"the folder contains files that are not a run ({foreign[0].path})",
+                f"the folder contains files that do not belong to a run ({foreign[0].path})",
                 where=plan.uri,
                 fix="choose another run_id or --output",
             )
