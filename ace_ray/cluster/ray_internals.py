@@ -290,11 +290,11 @@ class TrackedPool:
         self._op._metrics.on_input_queued(inputs, input_index=0)
 
     def release(self, actor: Any) -> None:
-        """Remove an actor that has no tasks from the pool."""
+        """Remove from the pool an actor without tasks."""
         self._pool._release_running_actor(actor)
 
     def withdraw(self, actor: Any) -> None:
-        """Remove an actor that has not started from the pool."""
+        """Remove from the pool an actor that has not started yet."""
         # Ray Data can only remove the first of its pending actors, so move this actor there.
         pending = self._pool._pending_actors
         first = {ready: one for ready, one in pending.items() if one == actor}

@@ -302,8 +302,8 @@ class EarlyLooks:
         return self.comparison.decided and self._config.stop
 
     def check(self, *, begun: bool) -> None:
-        """Open the reference. Raise `UserError` if its rows cannot be compared with the run's or,
-        with ``begun``, if there is no reference run yet."""
+        """Open the reference. Raise `UserError` if its rows cannot be compared with the run's rows.
+        With ``begun``, also raise it if the reference has no manifest yet."""
         against = self._config.against
         if against is None or self._reference is not None:
             return

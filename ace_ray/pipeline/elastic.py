@@ -165,8 +165,8 @@ class ElasticWorkers:
         self._lost.discard(actor)
 
     def _withdraw(self, actor: Any) -> None:
-        """Remove a worker that gets no node, if there are more workers than the minimum. It could
-        take the place of a restarting worker."""
+        """Remove a worker that gets no node, if there are more workers than the minimum. Such a
+        worker could take the place of a restarting one."""
         if self._pool.size > self._need.fewest:
             self._pool.withdraw(actor)
             self._unplaced.pop(actor, None)

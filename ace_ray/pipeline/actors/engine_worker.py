@@ -214,8 +214,8 @@ class EngineWorker:
         return isolated
 
     async def _give_back(self, planned: list[dict[str, Any]], done: list[dict[str, Any]]) -> None:
-        """Give back those of the ``planned`` rows that have not ended, so that another worker gets
-        them. ``done`` has the records of the ended rows."""
+        """Give back the ``planned`` rows that have not ended, so that another worker gets them.
+        ``done`` has the records of the ended rows."""
         ended = {record["row_id"] for record in done}
         rest = [row["row_id"] for row in planned if row["row_id"] not in ended]
         if rest:
@@ -457,7 +457,7 @@ class EngineWorker:
 
     def _drain(self, seconds: float) -> None:
         """Start no further rows, and cancel rows in flight after ``seconds``. If the run stops,
-        cancelled rows stay pending. If only this node goes, other workers get them."""
+        cancelled rows stay pending. If only this node leaves, other workers get them."""
         self._stopping = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._admission.close)

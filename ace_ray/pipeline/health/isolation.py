@@ -31,8 +31,8 @@ FEW = 16
 # Number of failed trials after which a row is set aside until all other rows are done.
 TRIALS = 3
 
-# Number of external deaths while a row runs alone after which this command gives the row up: the
-# row may be a cause that leaves no trace.
+# This command gives a row up after this many external deaths while the row ran alone. The row may
+# be the cause and leave no trace.
 MOST_ALONE = 4
 
 # The group of all rows that are not isolated.

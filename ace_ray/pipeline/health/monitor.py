@@ -83,7 +83,7 @@ class HealthMonitor:
         self._began = self._answered_at = self._engine_at = time.monotonic()
 
     def refresh(self) -> Tally:
-        """Read the coordinator's tally and return it; the latest one if there is no answer."""
+        """Read and return the coordinator's tally. Without an answer return the latest tally."""
         import ray
 
         try:

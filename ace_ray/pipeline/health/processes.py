@@ -77,7 +77,7 @@ def this_process(kind: Kind) -> ProcessInfo:
 
 def give_back_memory() -> None:
     """Return freed memory to the system. glibc does not return memory that lies below memory in
-    use. After a large run was read, it would keep four times the memory that the run needs."""
+    use. After a large run was read, glibc would keep four times the memory that the run needs."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 

@@ -180,7 +180,7 @@ def make_plan(
         ids[index] = [row_id(contents[index], one) for one in draws]
     drawn = draw(config.early, by_name, entries, config.samples) if config.early else None
     windows = drawn.windows if drawn else np.zeros(len(entries), np.int8)
-    # Interactive episodes come first: they make many calls one after another. Then long prompts.
+    # Interactive episodes come first, since they make many calls in sequence. Long prompts follow.
     order = np.lexsort((np.arange(len(entries)), -sizes, ~together, windows))
     twice = [at for at in order if is_repeated(entries[at], config.repeat_subset)]
     again = digest(samplings[0], 0, "repeat")

@@ -330,8 +330,8 @@ def _check_taken(
 
 
 def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
-    """Count the tokens of prompts, the longest first, until `ENOUGH` fit. Return a line about the
-    prompts, and the number of prompts that are too long or that the chat template refuses.
+    """Count the tokens of the shortest prompt, then of the longest ones until `ENOUGH` fit. Return
+    a line about the prompts, and the number of those that are too long or refused by the template.
 
     Raises `UserError` if the template refuses the shortest prompt, or no prompt has fewer than
     ``context`` tokens."""
