@@ -332,7 +332,7 @@ def manifest(identity: Any) -> str:
 @pytest.mark.parametrize(
     ("name", "content", "parts"),
     [
-        ("notes.txt", "mine", ("files that are no run", "notes.txt")),
+        ("notes.txt", "mine", ("files that do not belong to a run", "notes.txt")),
         ("run.json", manifest({"model": "other"}), ("run.json that is not a run's",)),
         ("run.json", "{", ("run.json that is not a run's",)),
         ("../run.json", manifest({}), ("is itself a run",)),
@@ -368,7 +368,7 @@ def test_a_run_of_another_config_is_refused_and_may_be_replaced(
     assert here("doctor", config_file(run_id="beside")).code == 0
     for content, said in (
         (manifest({"model": "other"}), "that is not a run's"),
-        (None, "not a run"),
+        (None, "do not belong to a run"),
     ):
         (folder / "notes.txt").write_text("mine")
         (folder / "run.json").write_text(content) if content else (folder / "run.json").unlink()

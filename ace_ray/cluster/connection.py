@@ -1,7 +1,7 @@
 """Join a Ray cluster, or start a local Ray.
 
-A local Ray is one node and ends with the run. An address is tried before it is joined: `ray.init`
-waits for minutes where no server answers.
+A local Ray has one node and ends with the run. An address is tested first, because `ray.init` waits
+for minutes if no server answers.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from ace_ray.util import log
 # Environment variable that Ray sets for the driver of a job.
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
-# Attempts to start a local Ray.
+# Maximum number of attempts to start a local Ray.
 LOCAL_STARTS = 3
 
 
 def set_environment() -> None:
-    """Set the variables that Ray reads when it is imported and when it starts."""
+    """Set the environment variables that Ray reads when it is imported and when it starts."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # A call of Ray after the end would start a Ray, or join another driver's and hang with it.
+    # Otherwise a call of Ray after `ray.shutdown` would start a Ray, or join another one and hang.
     os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
-    # Ray runs workers at niceness 15; on a small machine an engine would yield to Ray's own
-    # processes at every step. Takes effect in a Ray that is started here.
+    # By default Ray runs workers at niceness 15, so on a small machine an engine would wait for
+    # Ray's own processes at every step. The setting applies only to a Ray that is started here.
     os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    # The executor reads a block's few bytes of metadata itself and passes the block on at once; a
-    # thread would delay the block to the executor's next look.
+    # The executor reads the small metadata of a block itself, and passes the block on at once. With
+    # a thread the block would wait for the executor's next step.
     os.environ.setdefault("RAY_DATA_METADATA_PREFETCH_ON_THREAD", "0")
 
 
@@ -49,18 +49,17 @@ def is_own() -> bool:
     return _own
 
 
-# Result of the thread that connects; None outside of `connecting`.
+# Result of the thread that connects; None if there is no such thread (`connecting`).
 _connecting: Future[None] | None = None
 
 
 @contextmanager
 def connecting() -> Iterator[None]:
-    """Connect in a thread while the context works; disconnect when the context ends. `connect`
-    waits for the thread and raises its error.
+    """Connect to Ray in a thread, and disconnect when the context ends. `connect` waits for the
+    thread and raises its error.
 
-    A local Ray takes 2 to 8 s to start, which the caller uses for planning. Import Ray before or
-    after: its circular imports fail in two threads at once.
-    """
+    A local Ray takes 2 to 8 s to start. The caller can plan meanwhile, but must not import Ray: its
+    circular imports fail if two threads import it at the same time."""
     global _connecting
     future: Future[None] = Future()
     over = threading.Event()
@@ -69,24 +68,24 @@ def connecting() -> Iterator[None]:
         try:
             _connect()
             future.set_result(None)
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+        except BaseException as error:  # noqa: BLE001 - `connect` raises it
             future.set_exception(error)
-        # Linux ends the processes of a local Ray with the thread that started them.
+        # Keep this thread: when it ends, Linux ends the local Ray's processes that it started.
         over.wait()
 
     _connecting = future
-    # A daemon: this process may end while Ray still starts.
+    # A daemon thread, because this process may end while Ray still starts.
     threading.Thread(target=work, name="connecting", daemon=True).start()
     interrupted = False
     try:
         yield
     except KeyboardInterrupt:
-        interrupted = True  # Ray goes with this process
+        interrupted = True  # Ray ends with this process
         raise
     finally:
         _connecting = None
         if not interrupted:
-            future.exception()  # waits for it
+            future.exception()  # waits for the thread
             import ray
 
             ray.shutdown()
@@ -94,12 +93,11 @@ def connecting() -> Iterator[None]:
 
 
 def connect() -> None:
-    """Join the cluster named by ``RAY_ADDRESS`` or running on this machine; else start one.
+    """Join the cluster that ``RAY_ADDRESS`` names or that runs on this machine, or start a local
+    Ray if there is none.
 
-    Raises:
-        UserError: Ray is not installed, or the cluster refuses the connection.
-        RunFailed: a local Ray does not start.
-    """
+    Raises `UserError` if Ray is not installed or the cluster refuses the connection, and
+    `RunFailed` if a local Ray does not start."""
     global _connecting
     future, _connecting = _connecting, None
     if future is not None:
@@ -127,7 +125,7 @@ def _connect() -> None:
         _start_local()
         return
     try:
-        # Without an address Ray finds the running cluster, and the token that it made for it.
+        # Without an address Ray finds the running cluster and its token.
         ray.init(None, runtime_env=_logging(), **_quiet())
     except Exception as error:
         said = " ".join(str(error).split())[:600] or type(error).__name__
@@ -137,7 +135,7 @@ def _connect() -> None:
                 f"it was found on this machine ({_note()}); set RAY_ADDRESS=local to start another"
             )
         if not said.startswith("Version mismatch"):
-            # Ray says no more than "failed to connect" when the token is missing.
+            # Without the token, Ray's error is only "failed to connect".
             fix += (
                 "; if the cluster asks for a token, export the head's RAY_AUTH_TOKEN and "
                 "RAY_AUTH_MODE=token (docs/clusters.md)"
@@ -149,18 +147,18 @@ def _quiet() -> dict[str, Any]:
     return {
         # The dashboard would double the start-up time of a local Ray.
         "include_dashboard": False,
-        # Level debug shows what actors print, vLLM's lines too. Ray puts a name before each line,
-        # so that it would not be JSON.
+        # At level debug show the output of actors, including vLLM's. Not with a JSON log, because
+        # Ray puts a name before each line.
         "log_to_driver": log.is_shown(logging.DEBUG) and not log.is_json(),
         "logging_level": logging.ERROR,
     }
 
 
 def _logging() -> dict[str, Any] | None:
-    """Return the runtime environment in which actors log as this process does.
+    """Return the runtime environment in which actors log in the same way as this process.
 
-    None for a job, whose environment has the variables (`ace_ray.pipeline.submit`): Ray refuses
-    the same variables twice."""
+    Return None for a job: its environment has the variables (`ace_ray.pipeline.submit`), and Ray
+    refuses to set them twice."""
     variables = log.environment()
     if not variables or _JOB in os.environ:
         return None
@@ -173,8 +171,8 @@ def _start_local() -> None:
 
     from ace_ray.cluster.ray_internals import lean_node
 
-    # Metrics and task events of a local Ray have no reader. Gathering them takes a quarter of the
-    # CPU of a waiting process.
+    # Nobody reads the metrics and task events of a local Ray. To collect them takes a quarter of
+    # the CPU time of a waiting process.
     os.environ.setdefault("RAY_enable_metrics_collection", "0")
     os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
     for attempt in range(1, LOCAL_STARTS + 1):
@@ -189,19 +187,17 @@ def _start_local() -> None:
                 raise RunFailed(
                     f"a local Ray cannot be started: {first_line(error)}", resumable=True
                 ) from error
-        # Another Ray may be ending on this machine, or the processes started too slowly.
+        # Another Ray may still be ending on this machine, or Ray's processes started too slowly.
         time.sleep(5)
 
 
 def running_cluster() -> str:
-    """Return the address to join, or "local".
+    """Return the address of the cluster to join, or "local" to start a local Ray.
 
-    It is never Ray's "auto", which would join another driver's local Ray and die with it, and never
-    an address without a server: a killed head leaves its address behind.
+    The result is never Ray's "auto", with which Ray would join another driver's local Ray, which
+    ends with that driver. The address is tested, since a killed head leaves a stale address.
 
-    Raises:
-        UserError: ``RAY_ADDRESS`` does not answer.
-    """
+    Raises `UserError` if no server answers at ``RAY_ADDRESS``."""
     if named := _named():
         if "://" not in named and not _answers(named):
             raise UserError(
@@ -214,7 +210,7 @@ def running_cluster() -> str:
         return "local"
     note = _note()
     try:
-        # A Ray of another user needs RAY_ADDRESS: this user may not open its sockets.
+        # Ignore the Ray of another user, whose sockets this user may not open.
         own = note.stat().st_uid == os.geteuid()
         started = note.read_text(errors="replace").strip() if own else ""
     except OSError:
@@ -223,13 +219,13 @@ def running_cluster() -> str:
 
 
 def _named() -> str:
-    """Return the cluster's address that the user gave; "" for none."""
+    """Return the cluster's address that the user has set in ``RAY_ADDRESS``; "" for none."""
     named = os.environ.get("RAY_ADDRESS", "")
     return "" if named in ("auto", "local") else named
 
 
 def _note() -> Path:
-    """Return the file in which `ray start` notes the address of the head on this machine."""
+    """Return the file to which `ray start` writes the address of a head node on this machine."""
     return Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
 
 

@@ -1,8 +1,8 @@
 """Access to Ray's private modules, and the patches of Ray that a run applies.
 
-Nothing else in the package imports ``ray._private`` or ``ray.data._internal``, or touches an
-underscored attribute of Ray's objects. `tests/pipeline/test_ray_internals.py` names what breaks
-without each name.
+No other module of the package imports ``ray._private`` or ``ray.data._internal``, or uses a private
+attribute of Ray's objects. `tests/pipeline/test_ray_internals.py` lists for each private name what
+fails without it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ray.data.block import BlockAccessor
 
 @contextmanager
 def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
-    """Replace attributes of a class or module in this context."""
+    """Replace attributes of the class or module ``owner`` until the context ends."""
     before = {name: vars(owner)[name] for name in attributes}
     for name, value in attributes.items():
         setattr(owner, name, value)
@@ -47,11 +47,10 @@ def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
 
 
 def lean_node(*, shows_output: bool) -> Any:
-    """Return a context in which a local Ray starts without three helper processes.
+    """Return a context in which a local Ray starts without two or three helper processes.
 
-    The processes are the dashboard's server, for which `ray.init` waits even with
-    ``include_dashboard=False``, the autoscaler, and, unless workers' output is shown, the log
-    monitor."""
+    The processes are the autoscaler, the dashboard's server, for which `ray.init` waits even with
+    ``include_dashboard=False``, and the log monitor unless ``shows_output``."""
     from ray._private.node import Node
 
     names = ["start_api_server", "start_monitor"] + ["start_log_monitor"] * (not shows_output)
@@ -59,7 +58,7 @@ def lean_node(*, shows_output: bool) -> Any:
 
 
 class FixedCluster(ClusterAutoscaler):  # type: ignore[misc]  # Ray ships no types of it
-    """The autoscaler of a cluster that does not grow, and has one dataset."""
+    """Cluster autoscaler of Ray Data for a cluster with fixed nodes and one dataset."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self._all = ExecutionResources.from_resource_dict(ray.cluster_resources())
@@ -76,12 +75,11 @@ class FixedCluster(ClusterAutoscaler):  # type: ignore[misc]  # Ray ships no typ
 
 @contextmanager
 def lean_data() -> Iterator[None]:
-    """Run graphs in this context without Ray Data's own actors.
+    """Run the graphs in this context without three actors that Ray Data starts.
 
-    Each actor imports Ray Data, 1.5 s of CPU, while the engine starts. The first gathers numbers
-    for a dashboard, which a local Ray does not have. The second shares a cluster among datasets.
-    The third tells each second where actors are; without it, an actor counts as on its first node.
-    """
+    Each actor imports Ray Data (1.5 s of CPU time) while the engine starts. The first collects
+    statistics for a dashboard, which a local Ray does not have. The second shares a cluster among
+    datasets. The third reports the nodes of actors, which do not change in a local Ray."""
     no_op = staticmethod(lambda *_, **__: None)
     no_tracker = SimpleNamespace(update_actor_location=SimpleNamespace(remote=lambda *_: None))
     owners: list[tuple[Any, dict[str, Any]]] = [
@@ -93,7 +91,7 @@ def lean_data() -> Iterator[None]:
                 "get_actor_locations": lambda actors: {},
             },
         ),
-        # The methods through which a graph reaches the actor that gathers numbers.
+        # The methods through which a graph calls the actor that collects statistics.
         (
             _StatsManager,
             {
@@ -110,22 +108,21 @@ def lean_data() -> Iterator[None]:
         yield
 
 
-# Operator attribute with the reference that an actor gets -> attribute with the value.
+# Attribute of an operator with a reference for its actors -> attribute with the value itself.
 _AS_VALUES = {"_map_transformer_ref": "_map_transformer", "_data_context_ref": "data_context"}
 
 
 @contextmanager
 def arguments_as_values() -> Iterator[None]:
-    """Start actors of graphs in this context so that they can restart without the driver's node.
+    """Let actors that graphs start in this context restart even without the driver's node.
 
-    Ray Data passes an actor's code as a reference to this node's object store, and Ray warns of it
-    at every start. As a value the code is part of the actor's description, which the GCS keeps.
-    Handles of other actors in the code need `without_reference_count`.
-    """
+    Ray Data passes an actor's code as a reference to the object store of the driver's node, and Ray
+    warns about this at every start. Here the code is passed as a value, which the GCS keeps with
+    the actor. Handles of other actors in the code need `without_reference_count`."""
     start: Callable[..., Any] = actor_pools.ActorPoolMapOperator._start_actor
 
     def start_with_values(operator: Any, *args: Any, **kwargs: Any) -> Any:
-        # Cached properties, which tasks of the operator go on to use as references.
+        # These are cached properties. Restore them, since the operator's tasks use the references.
         attributes = vars(operator)
         references = {name: attributes[name] for name in _AS_VALUES if name in attributes}
         for name, value in _AS_VALUES.items():
@@ -141,7 +138,7 @@ def arguments_as_values() -> Iterator[None]:
     with (
         replaced(actor_pools.ActorPoolMapOperator, _start_actor=start_with_values),
         replaced(
-            actor_pools,  # detached: no handle keeps it
+            actor_pools,  # a detached actor, which no handle keeps alive
             get_or_create_actor_location_tracker=lambda: without_reference_count(tracker()),
         ),
     ):
@@ -149,17 +146,16 @@ def arguments_as_values() -> Iterator[None]:
 
 
 def map_blocks(dataset: Dataset, worker: type, **options: Any) -> Dataset:
-    """Map blocks as Arrow tables, also with workers that hold GPUs.
+    """Map each block, as an Arrow table, with actors of the class ``worker``, which may use GPUs.
 
-    ``map_batches`` asks GPU workers for a batch size and would wait for as many rows. vLLM makes
-    its own batches.
-    """
+    ``map_batches`` requires a batch size for GPU workers and would wait for that many rows, but
+    vLLM makes its own batches."""
     return dataset.map_batches_internal(worker, batch_size=None, batch_format="pyarrow", **options)
 
 
 def without_reference_count(actor: Any) -> Any:
-    """Return a handle of the same actor that does not keep the actor alive; the driver's does. Ray
-    passes such a handle as a value, a normal one as a reference."""
+    """Return a handle of the same actor that does not keep the actor alive, unlike the driver's
+    handle. Ray passes such a handle as a value, but a normal handle as a reference."""
     if not isinstance(actor, ActorHandle):
         return actor
     state, _, _ = actor._serialization_helper()
@@ -167,11 +163,11 @@ def without_reference_count(actor: Any) -> Any:
 
 
 def wait_for_any(executor: Any, *, at_most_s: float, at_most_tasks: int) -> None:
-    """Wait until a task of the graph has ended or has output.
+    """Wait until a task of the graph has ended or has output, at most ``at_most_s``.
 
-    Return at once with ``at_most_tasks`` or more: one of them ends soon, and the wait's cost grows
-    with their number."""
-    # A block whose metadata is still to be read is output, too.
+    With ``at_most_tasks`` or more tasks return at once: a task ends soon, and the cost of waiting
+    grows with the number of tasks."""
+    # A block whose metadata has not been read yet is output as well.
     if any(getattr(executor._metadata_fetcher, "_fifos", {}).values()):
         return
     tasks = (task for operator in executor._topology for task in operator.get_active_tasks())
@@ -182,16 +178,16 @@ def wait_for_any(executor: Any, *, at_most_s: float, at_most_tasks: int) -> None
 
 @dataclass
 class Task:
-    """A block that an actor works on."""
+    """A task of Ray Data: input blocks on which an actor works."""
 
     actor: Any
     inputs: RefBundle
     out: int = 0
-    """Number of rows that have come back."""
+    """Number of rows that the actor has returned."""
 
     @property
     def is_whole(self) -> bool:
-        """Return whether all rows have come back."""
+        """Return whether the actor has returned all rows."""
         return bool(self.out >= self.inputs.num_rows())
 
     def blocks(self) -> Iterator[pa.Table]:
@@ -200,11 +196,10 @@ class Task:
 
 
 class TrackedPool:
-    """The actors of the class named ``name`` in a graph. Ray Data does not change their number,
-    and their tasks are known by actor.
+    """The pool of actors of the class named ``name`` in a graph. It prevents Ray Data from changing
+    the number of actors, and tracks the tasks of each actor.
 
-    Make it before the graph of ``executor`` starts. ``ended`` receives each task that ends.
-    """
+    Make it before the graph of ``executor`` starts. ``ended`` is called with each ended task."""
 
     def __init__(self, executor: Any, name: str, ended: Callable[[Task], None]) -> None:
         self._op = next(op for op in executor._topology if name in op.name)
@@ -260,7 +255,7 @@ class TrackedPool:
             self._op._try_schedule_tasks_internal()
 
     def running(self) -> dict[Any, str]:
-        """Return the actors that have started once, with their nodes."""
+        """Return the actors that have started (even if they restart now), with their nodes."""
         return {a: state.actor_location for a, state in self._pool._running_actors.items()}
 
     def pending(self) -> list[Any]:
@@ -271,8 +266,8 @@ class TrackedPool:
         return int(self._pool._running_actors[actor].num_tasks_in_flight)
 
     def give_away(self, actor: Any) -> None:
-        """Forget the blocks of a lost actor, and queue the blocks again that have returned nothing.
-        A block whose output is being read is left until later."""
+        """Forget the tasks of a lost actor, and queue the inputs of tasks without output again.
+        Tasks whose output is being read are left for a later call."""
         op = self._op
         for number in [number for number, task in self._tasks.items() if task.actor == actor]:
             if op._data_tasks[number].has_pending_emits():
@@ -295,12 +290,12 @@ class TrackedPool:
         self._op._metrics.on_input_queued(inputs, input_index=0)
 
     def release(self, actor: Any) -> None:
-        """Take an actor without blocks out of the pool."""
+        """Remove from the pool an actor without tasks."""
         self._pool._release_running_actor(actor)
 
     def withdraw(self, actor: Any) -> None:
-        """Give up an actor that has not started."""
-        # Ray Data removes the first one of its pending actors.
+        """Remove from the pool an actor that has not started yet."""
+        # Ray Data can only remove the first of its pending actors, so move this actor there.
         pending = self._pool._pending_actors
         first = {ready: one for ready, one in pending.items() if one == actor}
         others = {ready: one for ready, one in pending.items() if one != actor}
@@ -310,13 +305,13 @@ class TrackedPool:
 
 
 def draining_nodes() -> Mapping[str, int]:
-    """Return the deadlines (Unix time in ms; 0: none) of the nodes that are drained."""
+    """Return the deadlines of the draining nodes by node id (Unix time in ms; 0: no deadline)."""
     nodes: Mapping[str, int] = ray._private.state.state.get_draining_nodes()
     return nodes
 
 
 def free_resources() -> Mapping[str, Mapping[str, float]]:
-    """Return the free resources by node."""
+    """Return the free resources of each node, by node id."""
     free: Mapping[str, Mapping[str, float]] = ray._private.state.available_resources_per_node()
     return free
 
@@ -326,7 +321,7 @@ def is_alive(actor: Any) -> bool:
 
 
 def node_of(actor: Any) -> str | None:
-    """Return the node of an actor; None while it waits for one."""
+    """Return the node id of an actor; None while the actor waits for a node."""
     node: str | None = ray._private.state.actors(id_of(actor)).get("Address", {}).get("NodeID")
     return node
 

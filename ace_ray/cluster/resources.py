@@ -1,4 +1,4 @@
-"""Resources of a run: compute them, and check them against the nodes before anything starts."""
+"""Compute the resources of a run, and check that the nodes have them before anything starts."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from ace_ray.errors import UserError
 CHECKER_CPUS = 0.25
 WRITER_CPUS = 0.25
 SANDBOX_CPUS = 0.1
-# CPUs of a worker whose candidate is behind an endpoint. All four are small, so that a cluster of
-# two CPUs has room beside one engine.
+# CPUs of a worker that uses an endpoint. All four values are small, so that one engine and these
+# actors fit a cluster of two CPUs.
 CLIENT_CPUS = 0.25
-# Tolerance of sums of CPUs.
+# Tolerance in comparisons of sums of CPUs.
 _ROUNDING = 1e-9
 
-# Timeout of new nodes: a machine has to start and to pull an image of many gigabytes.
+# Timeout for new nodes: a machine must start and pull an image of many gigabytes.
 GROW_S = 900.0
 GROW_POLL_S = 5.0
 
-# The resources of each node.
+# The resources of each node, by Ray's names ("CPU", "GPU").
 Nodes = Sequence[Mapping[str, float]]
-# (CPUs, GPUs) that an actor or a server holds on one node.
+# (CPUs, GPUs) that an actor or a server takes on one node.
 Part = tuple[float, int]
 
 
 class TooSmall(UserError):
-    """The nodes do not hold the run."""
+    """Raised if the run does not fit the nodes."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources that the run asks of the cluster; logical CPUs and GPUs in Ray's sense."""
+    """Resources that the run needs; CPUs and GPUs are Ray's logical ones."""
 
     workers: int
-    """Workers that start at once."""
+    """Number of workers at the start."""
     worker_cpus: float
     worker_gpus: int
     checkers: int
@@ -51,22 +51,22 @@ class Resources:
     server_cpus: float = 0.0
     server_gpus: int = 0
     spread: bool = False
-    """Each engine lies on several nodes, in a placement group (`placement`)."""
+    """Whether each engine runs on several nodes, in a placement group (`placement`)."""
     endpoint: bool = False
-    """The candidate is behind an endpoint, and workers hold no engine."""
+    """Whether the candidate is an endpoint, so that workers have no engine."""
     fewest: int = 0
-    """Minimum workers while nodes come and go; 0: all of them."""
+    """Minimum number of workers of an elastic run; 0: `workers`."""
     limit: int = 0
-    """Maximum workers as nodes come; 0: `workers`."""
+    """Maximum number of workers of an elastic run; 0: the number of workers is fixed."""
 
     @property
     def elastic(self) -> bool:
-        """Return whether workers come and go with the nodes."""
+        """Return whether workers are added and removed with the nodes."""
         return self.limit > 0
 
     @property
     def most_workers(self) -> int:
-        """Maximum workers at a time."""
+        """Maximum number of workers at the same time."""
         return self.limit or self.workers
 
     @property
@@ -85,7 +85,7 @@ class Resources:
 
 
 def gpus_per_worker(engine: dict[str, Any]) -> int:
-    """Return the GPUs of one engine: tensor x pipeline parallel size."""
+    """Return the number of GPUs of one engine: tensor times pipeline parallel size."""
     return int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
 
 
@@ -95,19 +95,19 @@ def worker_cpus(config: RunConfig) -> float:
 
 
 def takes_gpus(config: RunConfig) -> bool:
-    """Return whether engines use GPUs where the cluster has some. A fake engine does so only with a
-    tensor or pipeline parallel size."""
+    """Return whether engines use GPUs if the cluster has any. A fake engine uses GPUs only with a
+    tensor or pipeline parallel size above 1."""
     fake = config.backend == "fake" and gpus_per_worker(config.engine) > 1
     return config.backend == "vllm" or fake
 
 
 def largest(cluster: Nodes) -> int:
-    """Return the maximum GPUs of a node."""
+    """Return the number of GPUs of the node with the most GPUs."""
     return int(max((node.get("GPU", 0) for node in cluster), default=0))
 
 
 def spreads(engine: Mapping[str, Any], cluster: Nodes) -> bool:
-    """Return whether an engine lies on several nodes: the config says so, or no node has enough
+    """Return whether an engine runs on several nodes: the config sets this, or no node has enough
     GPUs."""
     executor = engine.get("distributed_executor_backend")
     too_large = gpus_per_worker(dict(engine)) > max(1, largest(cluster))
@@ -122,12 +122,11 @@ def nodes() -> list[dict[str, float]]:
 
 
 def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> None:
-    """Ask the autoscaler for nodes with ``gpus``, each number on one node. Wait for as many GPUs,
-    at most ``patience_s`` and `GROW_S`.
+    """Request GPUs from the autoscaler; each number in ``gpus`` must be on one node. Wait until the
+    cluster has this many GPUs in total, at most ``patience_s`` and at most `GROW_S`.
 
-    An autoscaler removes idle nodes. It brings them back for actors that wait, but a run that does
-    not fit the present nodes is refused before its actors can wait.
-    """
+    An autoscaler removes idle nodes, and adds nodes for waiting actors. But a run that does not fit
+    the present nodes is refused before it starts actors."""
     from ray.autoscaler.sdk import request_resources
 
     def there() -> int:
@@ -139,11 +138,11 @@ def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> 
     until = time.monotonic() + min(patience_s, GROW_S)
     try:
         while there() < sum(gpus) and time.monotonic() < until:
-            # Repeat the request: the cluster keeps only the last one of all drivers.
+            # Repeat the request, since the cluster keeps only the latest request of all drivers.
             request_resources(bundles=[{"GPU": count} for count in gpus])
             time.sleep(GROW_POLL_S)
     finally:
-        # The request would outlive this driver, and keep the nodes.
+        # Withdraw the request, which would otherwise outlive this driver and keep the nodes.
         request_resources(bundles=[])
 
 
@@ -155,17 +154,16 @@ def fit(
     interactive: bool = False,
     servers: Sequence[tuple[float, int]] = (),
 ) -> Resources:
-    """Fit the run onto nodes with these resources.
+    """Return the resources of a run with ``rows`` rows that fit the nodes of ``cluster``.
 
-    A run that does not fit is refused: Ray Data would wait for ever. ``workers: auto`` is as many
-    as the nodes hold beside the other actors, at most ``rows``; a range too, within its bounds.
+    With ``workers: auto`` the run has as many workers as fit the nodes in addition to the other
+    actors, but at most ``rows``. A range limits this number further.
 
     Args:
-        interactive: the run has episodes with sandboxes.
+        interactive: whether the run has episodes with sandboxes.
         servers: (CPUs, GPUs) of each server of another model, on one node.
 
-    Raises:
-        TooSmall: the demand exceeds the cluster.
+    Raises `TooSmall` if the run does not fit, since Ray Data would wait for ever.
     """
     gpus = int(sum(node.get("GPU", 0) for node in cluster))
     on_gpu = takes_gpus(config) and gpus > 0
@@ -249,14 +247,14 @@ def fit(
             if fits
             else "lower worker_cpus or engine.tensor_parallel_size, or join a larger cluster",
         )
-    # One checker for each worker, as far as CPUs are left.
+    # Plan one checker for each worker, or fewer if the CPUs do not suffice.
     counts = range(workers, 0, -1)
     return next(more for n in counts if held(more := replace(need, checkers=n)))
 
 
 def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) -> int:
-    """Return how many workers of ``need`` the nodes hold by now. Engines that were planned for GPUs
-    do not go on without."""
+    """Return how many workers of ``need`` fit the nodes of ``cluster``. Return 0 if the workers
+    would now have another number of GPUs than planned."""
     try:
         now = fit(cluster)
     except UserError:
@@ -265,8 +263,8 @@ def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) ->
 
 
 def _parts(need: Resources, servers: Sequence[Part]) -> list[Part]:
-    """Return the parts that Ray places one by one. An engine on several nodes has a part for each
-    GPU, the first one with its worker (`placement.bundles`)."""
+    """Return the parts that Ray places separately. An engine on several nodes has one part for each
+    GPU. Its first part includes the engine worker (`placement.bundles`)."""
     engine: list[Part] = [(need.worker_cpus, need.worker_gpus)]
     if need.spread:
         engine = [(need.worker_cpus, 1), *[(0.0, 1)] * (need.worker_gpus - 1)]
@@ -275,11 +273,10 @@ def _parts(need: Resources, servers: Sequence[Part]) -> list[Part]:
 
 
 def _packs(parts: Sequence[Part], cluster: Nodes) -> bool:
-    """Return whether the nodes hold all ``parts``: best fit, the largest part first.
+    """Return whether all ``parts`` fit the nodes, by best fit with the largest part first.
 
-    Try the order by GPUs and then by CPUs: either may be scarce. The result is exact with CPUs to
-    spare and GPU counts that divide one another (1, 2, 4, 8).
-    """
+    Parts are sorted by GPUs, then by CPUs, since either may be scarce. The result is exact if CPUs
+    are not scarce and the numbers of GPUs divide one another (1, 2, 4, 8)."""
     by_gpus = [(float(gpus), cpus) for cpus, gpus in parts]
     free = [(float(node.get("GPU", 0)), node.get("CPU", 0.0)) for node in cluster]
     by_cpus = [(cpus, gpus) for gpus, cpus in by_gpus]
@@ -287,7 +284,8 @@ def _packs(parts: Sequence[Part], cluster: Nodes) -> bool:
 
 
 def _placed(parts: list[tuple[float, float]], free: list[tuple[float, float]]) -> bool:
-    """Place ``parts`` on the nodes; reduce ``free``, the resources that the nodes have left."""
+    """Place ``parts`` on nodes with the free resources ``free``, which are reduced. Return whether
+    all parts fit."""
     for first, second in sorted(parts, reverse=True):
         fitting = [
             (node, number)
@@ -302,7 +300,7 @@ def _placed(parts: list[tuple[float, float]], free: list[tuple[float, float]]) -
 
 
 def places_on(node: Mapping[str, float], cpus: float, gpus: int) -> int:
-    """Return how many parts of this size the resources of a node hold."""
+    """Return how many parts of this size fit the resources of a node."""
     by_cpu = math.floor(node.get("CPU", 0.0) / cpus + 1e-9)
     return min(by_cpu, math.floor(node.get("GPU", 0) / gpus)) if gpus else by_cpu
 
@@ -312,7 +310,7 @@ def _installed(name: str) -> bool:
 
 
 def note_if_busy(need: Resources, say: Callable[[str], None]) -> None:
-    """Print a line when other jobs hold resources that this run will wait for."""
+    """Print a line if other jobs use resources for which this run must wait."""
     import ray
 
     free = ray.available_resources()
@@ -324,17 +322,16 @@ def note_if_busy(need: Resources, say: Callable[[str], None]) -> None:
 
 
 def slow_dtype(config: RunConfig, gpus: float) -> str:
-    """Return a warning if engines compute on this machine's CPU in a slow dtype, else "".
+    """Return a warning if engines compute on this machine's CPU in a slow dtype; else "". ``gpus``
+    is the number of GPUs of the cluster."""
 
-    ``gpus`` is the number of GPUs of the cluster.
-    """
     dtype, flags = config.engine.get("dtype", "auto"), _cpu_flags()
     is_local = os.environ.get("RAY_ADDRESS", "local") == "local"
     if config.backend != "vllm" or not is_local or gpus or dtype in ("float32", "float"):
         return ""
     if "avx2" not in flags or "avx512f" in flags:
         return ""
-    # Measured with torch 2.13 on such a CPU: products of matrices at 0.43 and 11.5 GFLOPS.
+    # With torch 2.13 on such a CPU, matrix products ran at 0.43 (bfloat16) and 11.5 GFLOPS.
     return (
         f"engine.dtype {dtype}: this CPU has no AVX-512 and computes bfloat16 about 25 times more "
         "slowly than float32; set engine.dtype=float32"
@@ -342,7 +339,7 @@ def slow_dtype(config: RunConfig, gpus: float) -> str:
 
 
 def _cpu_flags() -> frozenset[str]:
-    """Return the instruction sets of an x86 CPU under Linux; empty elsewhere."""
+    """Return the instruction set flags of an x86 CPU on Linux; empty on other machines."""
     info = Path("/proc/cpuinfo")
     found = re.search(r"^flags\s*:(.*)", info.read_text(), re.M) if info.exists() else None
     return frozenset(found[1].split()) if found else frozenset()

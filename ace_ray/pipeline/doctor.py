@@ -1,4 +1,4 @@
-"""Commands that start nothing: ``ace-ray doctor``, ``evaluate --plan`` and ``list``."""
+"""Commands that start no run: ``ace-ray doctor``, ``evaluate --plan`` and ``list``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Line:
 
 
 def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
-    """Check everything that `evaluate` checks, up to the first mistake."""
+    """Check everything that `evaluate` checks, up to the first mistake. Yield a line for each
+    topic."""
     yield from machine()
     topic = "config"
     try:
@@ -64,9 +65,9 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
 
 
 def planned(config: RunConfig) -> Iterator[Line]:
-    """Yield what `evaluate` would do; start nothing, and write nothing.
+    """Yield lines about what `evaluate` would do, without starting or writing anything.
 
-    Raises `UserError`: the run cannot be started as asked."""
+    Raises `UserError` if the run cannot be started with this config."""
     plan = plan_run(config)
     yield from _planned(plan)
     yield _cluster(plan)
@@ -85,7 +86,7 @@ def planned(config: RunConfig) -> Iterator[Line]:
 
 
 def _planned(plan: Plan) -> Iterator[Line]:
-    """Yield the model, its format, the data and the number of rows."""
+    """Yield lines about the model, its format, the data and the number of rows."""
     yield Line("model", _named(plan.model))
     if adapter := plan.model.adapter:
         told = f"LoRA of rank {adapter.rank}, {adapter.ref.revision[:19]}"
@@ -108,7 +109,8 @@ def _named(model: ModelRef) -> str:
 
 
 def _asked(plan: Plan) -> Line:
-    """Ask the candidate's endpoint one question, with tools where the run offers any."""
+    """Send one request to the candidate's endpoint, and return a line about the answer. The request
+    offers tools if the run does."""
     try:
         answer = ask_endpoint(plan.config, tools=preflight.is_native(plan), patient=False)
     except RowError as error:
@@ -119,12 +121,12 @@ def _asked(plan: Plan) -> Line:
     return Line(
         "endpoint",
         f"{name} answered {answer['text']!r:.60}; {tools}; "
-        + ("gives usage" if usage else "reports no usage, so tokens will be unknown"),
+        + ("reports usage" if usage else "reports no usage, so tokens will be unknown"),
     )
 
 
 def _cluster(plan: Plan) -> Line:
-    """Return how the run sits on the cluster, or on this machine. Raises `UserError`."""
+    """Return a line about how the run fits the cluster or this machine. Raises `UserError`."""
     nodes = _nodes()
     need = fit(
         plan.config,
@@ -141,8 +143,8 @@ def _cluster(plan: Plan) -> Line:
 
 
 def _nodes() -> Nodes:
-    """Return the nodes of the cluster that a run would join, else this machine. Raises
-    `UserError`."""
+    """Return the nodes of the cluster that a run would join; without one, this machine as the only
+    node. Raises `UserError`."""
     if os.environ.get("RAY_ADDRESS", "local") == "local":
         return [{"CPU": float(len(os.sched_getaffinity(0))), "GPU": float(_gpu_count())}]
     connect()
@@ -155,7 +157,7 @@ def _nodes() -> Nodes:
 
 
 def machine() -> Iterator[Line]:
-    """Yield what this machine offers."""
+    """Yield lines about this machine and the installed packages."""
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     disk = shutil.disk_usage(os.getcwd()).free >> 30
@@ -177,8 +179,8 @@ def _gpu_count() -> int:
 
 
 def listed(kind: str) -> dict[str, Any]:
-    """Return the names of a kind (``benchmarks``, ``categories``, ``configs``, ``parsers``), as
-    JSON values. Raises `UserError`: vLLM is not installed."""
+    """Return what ``ace-ray list KIND`` shows, as JSON. ``kind`` is ``benchmarks``, ``categories``,
+    ``configs`` or ``parsers``. For parsers, raises `UserError` if vLLM is not installed."""
     if kind == "configs":
         return {
             name: _purpose((SHIPPED / f"{name}.yaml").read_text("utf-8"))
@@ -207,12 +209,12 @@ def _described(benchmark: type[Benchmark]) -> dict[str, Any]:
 
 
 def _purpose(text: str) -> str:
-    """Return the first line of a config's comment."""
+    """Return the first line of the comment with which a config begins; "" without a comment."""
     return text.partition("\n")[0].removeprefix("#").strip() if text.startswith("#") else ""
 
 
 def listed_lines(kind: str, found: Mapping[str, Any]) -> list[str]:
-    """Return the values of `listed` as lines."""
+    """Return the result of `listed` as lines of text. ``kind`` is its kind."""
     if kind == "configs":
         return [f"{name:22} {purpose}" for name, purpose in found.items()]
     if kind == "parsers":

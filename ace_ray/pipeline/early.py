@@ -1,4 +1,4 @@
-"""Early decisions: compare the stored rows of a run with those of its reference."""
+"""Early decisions: compare the stored rows of a run with the rows of its reference run."""
 
 from __future__ import annotations
 
@@ -35,23 +35,24 @@ from ace_ray.storage.stored import (
 from ace_ray.types import Entry
 from ace_ray.util.safe_loading import json_tree
 
-# Seconds between two looks while rows come.
+# Minimum seconds between two looks at the comparison while the run goes on.
 LOOK_S = 5.0
-# Keys of ``early`` that can move a decision.
+# Keys of ``early`` that can change a decision.
 _RULES = ("against", "alpha", "margin", "min_rows")
-# Benchmark, language, category, id and sample.
+# (benchmark, language, category, id, sample) of a row.
 Key = tuple[str, str, str, str, int]
 
 
 def is_decided(store: Store) -> bool:
-    """Return whether the run in this folder was stopped early, by the verdicts that it has now."""
+    """Return whether the run in ``store`` was stopped early, and its verdicts have not changed
+    since."""
     early = earlier_decision(store)
     return bool(early and early["stopped"] and not early["stale"])
 
 
 def decide_again(plan: Plan, store: Store, say: Callable[[str], None]) -> bool:
-    """Look again at a complete run whose comparison is undecided, or was decided by verdicts that
-    are replaced: the reference may have more rows now. Returns whether the summary has changed.
+    """Look again at a complete run whose comparison is undecided, or was decided with verdicts that
+    have changed. The reference may have more rows now. Return whether the summary has changed.
 
     Raises `UserError` without a valid reference, or if another process works on the run."""
     known = earlier_decision(store)
@@ -75,7 +76,7 @@ def decide_again(plan: Plan, store: Store, say: Callable[[str], None]) -> bool:
 
 
 class Values:
-    """Values of the items of all orders in one stored run, read part by part."""
+    """The values of all items of ``drawn`` in one stored run, which is read part by part."""
 
     def __init__(
         self,
@@ -87,15 +88,15 @@ class Values:
         *,
         final: bool,
     ) -> None:
-        """``final``: whether failed rows are not retried any more."""
+        """``final``: whether the run has ended, so that failed rows are not retried any more."""
         self._store, self._rule_sets, self._final = store, tuple(rule_sets), final
         self._orders = drawn.orders
         self._samples = samples
         self._seen: set[str] = set()
         self._place: dict[Key, tuple[Item, str]] = {}
-        # Item -> its rows; None for a settled row without a verdict.
+        # id() of an item -> its rows by (entry id, sample); None: settled without a verdict.
         self._rows: dict[int, dict[tuple[str, int], ResultRow | None]] = {}
-        # Item whose rows are all settled -> its value by rule set.
+        # id() of an item whose rows are all settled -> bounds of its value by rule set.
         self._known: dict[int, dict[str, Bounds]] = {}
         self._worth: dict[tuple[Any, ...], dict[str, Bounds]] = {}
         for name, order in drawn.orders.items():
@@ -108,14 +109,14 @@ class Values:
                             self._place[key] = (item, name)
 
     def read(self) -> None:
-        """Read new parts, the latest first: of two verdicts the later one counts, as in a ledger. A
-        settled item does not change."""
+        """Read new parts, the latest first. If a row has two verdicts, the later one counts, as in
+        a ledger. The value of a settled item does not change."""
         columns = result_columns(self._rule_sets)
         for name in sorted(part_names(self._store), reverse=True):
             if name in self._seen:
                 continue
             table = read_part(self._store, name, columns, rows_schema(self._rule_sets))
-            # The ledger reports a part that cannot be read; its rows are pending.
+            # For a part that cannot be read, `read_part` returns a string. Its rows stay pending.
             for row in () if isinstance(table, str) else result_rows([table]):
                 self._take(row)
             self._seen.add(name)
@@ -137,12 +138,13 @@ class Values:
             rows[place] = row if row.status == "scored" else None
         if len(rows) == len(item.entries) * self._samples:
             self._known[id(item)] = self._bounds(name, rows)
-            # A later command may still give a missing verdict.
+            # Keep rows without a verdict, which a later command may still add.
             if all(one is not None for one in rows.values()):
                 del self._rows[id(item)]
 
     def of(self, item: Item, rules: str) -> Bounds | None:
-        """Return the bounds of an item's value; None until its rows are settled."""
+        """Return the bounds of an item's value under a rule set; None until its rows are
+        settled."""
         known = self._known.get(id(item))
         return None if known is None else known[rules]
 
@@ -150,7 +152,7 @@ class Values:
         order, scored = self._orders[name], [row for row in rows.values() if row is not None]
         if len(scored) < len(rows):
             return dict.fromkeys(order.rules, (0.0, 1.0))
-        # One call of the benchmark for each kind of item: a million rows have a few hundred kinds.
+        # Call the benchmark once for each kind of item. A million rows have a few hundred kinds.
         first = scored[0]
         kind = (name, first.language, first.category, tuple(sorted(map(_judged, scored))))
         if kind not in self._worth:
@@ -160,7 +162,7 @@ class Values:
 
 
 def _judged(row: ResultRow) -> tuple[Any, ...]:
-    """Return what a headline may depend on in a row, besides its category."""
+    """Return the parts of a row on which a headline may depend: its sample and its verdicts."""
     verdicts = sorted(row.verdicts.items())
     return row.sample, tuple((r, v.valid, *sorted(v.metrics.items())) for r, v in verdicts)
 
@@ -172,12 +174,12 @@ class Headline:
     benchmark: str
     rules: str
     differences: list[Bounds] = field(default_factory=list)
-    """Bounds of the difference, by unit of the prefix."""
+    """For each compared unit the bounds of the difference from the reference."""
     own: list[Bounds] = field(default_factory=list)
-    """Bounds of the run's own value, by unit of the prefix."""
+    """For each compared unit the bounds of the run's own value."""
     decision: Decision | None = None
     most: int | None = None
-    """Units of a reference that was stopped early; None: all."""
+    """Number of units that count in a reference that was stopped early; None: all."""
 
     @property
     def name(self) -> str:
@@ -185,8 +187,8 @@ class Headline:
 
 
 class Comparison:
-    """All headlines of a run and its reference, over the longest prefix of each order that is
-    settled in both."""
+    """Compares all headlines of a run with those of its reference. For each benchmark it compares
+    the longest prefix of the order of units that is settled in both runs."""
 
     def __init__(self, drawn: Drawn, config: EarlyConfig, samples: int) -> None:
         self._drawn, self._config, self._samples = drawn, config, samples
@@ -200,13 +202,13 @@ class Comparison:
         return all(one.decision is not None for one in self.headlines)
 
     def advance(self, own: Values, reference: Values) -> None:
-        """Compare the values read so far, and decide what can be decided."""
+        """Compare the values read so far, and decide the headlines that can be decided."""
         for one in self.headlines:
             self._advance(one, own, reference)
 
     def state(self, one: Headline) -> dict[str, Any]:
-        """Return the state of a headline for ``summary.json``; shares are of 1. ``value`` is the
-        run's own headline with its confidence sequence."""
+        """Return the state of a headline for ``summary.json``. Values are fractions, not percent.
+        ``value`` is the run's own headline with its confidence sequence."""
         order, units = self._drawn.orders[one.benchmark], len(one.differences)
         difference, low, high = self._estimate(one, one.differences)
         own = self._estimate(one, [(2 * low - 1, 2 * high - 1) for low, high in one.own])
@@ -224,7 +226,8 @@ class Comparison:
         }
 
     def _estimate(self, one: Headline, bounds: Sequence[Bounds]) -> tuple[float, float, float]:
-        """Return the estimate of a mean in -1..1, and its confidence sequence."""
+        """Return the estimate of a mean in -1..1, and the low and high end of its confidence
+        sequence. ``bounds`` has one value for each unit."""
         draws = self._draws(one, bounds)
         low, high = confidence_sequence(draws, self._alpha) if len(draws) else (-1.0, 1.0)
         return min(max(draws.estimate, low), high), low, high
@@ -235,14 +238,14 @@ class Comparison:
         for unit in order.units:
             mine = _worth(unit, own, one.rules)
             theirs = _worth(unit, reference, one.rules)
-            # Units without weight come last and decide nothing.
+            # Units without weight come last and do not change the comparison.
             if mine is None or theirs is None or unit.weight <= 0:
                 break
             if one.most is not None and len(one.own) >= one.most:
                 break
             one.own.append(mine)
             one.differences.append((mine[0] - theirs[1], mine[1] - theirs[0]))
-        # Equally many units count as new if one of them has got its verdict.
+        # Compare bounds, not their number: a known unit may have received a missing verdict.
         if one.differences != before and one.decision is None:
             one.decision = decide(self._draws(one, one.differences), self._rule(one))
 
@@ -251,7 +254,7 @@ class Comparison:
 
     def _rule(self, one: Headline) -> Rule:
         rows = np.cumsum(self._drawn.orders[one.benchmark].rows(self._samples, weighed=True))
-        # At most all rows of the benchmark.
+        # `min_rows` may be larger than the benchmark.
         least = int(np.searchsorted(rows, min(self._config.min_rows, int(rows[-1])))) + 1
         return Rule(self._alpha, self._config.margin / 100, least)
 
@@ -261,7 +264,8 @@ class Comparison:
 
 
 def _worth(unit: Unit, values: Values, rules: str) -> Bounds | None:
-    """Return the bounds of a unit's value in a run; None until it is settled."""
+    """Return the bounds of a unit's value in a run; None until all items of the unit are
+    settled."""
     low = high = 0.0
     for item in unit.items:
         if item.weight <= 0:
@@ -275,9 +279,7 @@ def _worth(unit: Unit, values: Values, rules: str) -> Bounds | None:
 
 
 class EarlyLooks:
-    """Looks of one run at its own rows and those of its reference.
-
-    Raises `UserError` if the reference is not a run of the same entries."""
+    """Compares a run with its reference repeatedly during the run, and decides when to stop."""
 
     def __init__(self, plan: Plan, store: Store) -> None:
         assert plan.config.early is not None
@@ -289,19 +291,19 @@ class EarlyLooks:
         self._own = self._values(store, tuple(dict.fromkeys(every)), final=False)
         self._reference: Values | None = None
         self._reference_has_ended: Callable[[], bool] = lambda: False
-        # Whether the reference had ended when it was opened.
+        # Whether the reference run had ended when it was opened.
         self._is_final = False
         self._looked_at = float("-inf")
         self._is_noted = False
 
     @property
     def stops(self) -> bool:
-        """Whether the run evaluates no further rows."""
+        """Whether the run must not evaluate further rows."""
         return self.comparison.decided and self._config.stop
 
     def check(self, *, begun: bool) -> None:
-        """Raise `UserError` if the reference is not a run of the same entries, or, with ``begun``,
-        if there is none."""
+        """Open the reference. Raise `UserError` if its rows cannot be compared with the run's rows.
+        With ``begun``, also raise it if the reference has no manifest yet."""
         against = self._config.against
         if against is None or self._reference is not None:
             return
@@ -314,8 +316,10 @@ class EarlyLooks:
             )
 
     def look(self, *, at_once: bool = False) -> bool:
-        """Read new rows and decide what can be decided. Returns whether `note` must still record in
-        the manifest that the run was looked at."""
+        """Read new rows and decide the headlines that can be decided. Return whether `note` must
+        still record in the manifest that the comparison was looked at.
+
+        Does nothing within `LOOK_S` of the last look, unless ``at_once``."""
         now = time.monotonic()
         if self._config.against is None or (not at_once and now < self._looked_at + LOOK_S):
             return False
@@ -332,15 +336,15 @@ class EarlyLooks:
         return seen and not self._is_noted
 
     def note(self) -> None:
-        """Record in the manifest that the run was looked at, with its rules and orders."""
+        """Record in the manifest that the comparison was looked at, and its rules and orders."""
         early = {**self._drawn.as_json(), "config": self._config.model_dump(mode="json")}
         tree = {**read_manifest(self._store).tree, "early": {**early, "looked": True}}
         self._store.put(MANIFEST, as_json(tree))
         self._is_noted = True
 
     def check_rules(self) -> None:
-        """Raise `UserError` if the run was looked at under other rules: a decision under rules that
-        were chosen after a look is not valid."""
+        """Raise `UserError` if the comparison was looked at under other rules. A decision is not
+        valid if its rules were chosen after a look."""
         if self._store.get(MANIFEST) is None:
             return
         known = read_manifest(self._store).tree.get("early") or {}
@@ -349,8 +353,8 @@ class EarlyLooks:
         if known.get("looked") and changed:
             key = changed[0]
             raise UserError(
-                f"its comparison was begun with early.{key} = {before[key]}, and "
-                f"{now[key]} is asked for",
+                f"its comparison was begun with early.{key} = {before[key]}, but the config has "
+                f"{now[key]}",
                 where=self._store.root,
                 fix="use the earlier value, or another run_id",
             )
@@ -363,7 +367,8 @@ class EarlyLooks:
             )
 
     def summary(self, *, stopped: bool) -> dict[str, Any]:
-        """Return ``early`` of ``summary.json``. ``stopped``: whether rows are left out."""
+        """Return the key ``early`` of ``summary.json``. ``stopped``: whether the run was stopped
+        before all rows were evaluated."""
         comparison = self.comparison
         return {
             "against": self._config.against,
@@ -379,7 +384,8 @@ class EarlyLooks:
         return Values(store, rule_sets, self._drawn, self._plan.entries, samples, final=final)
 
     def _open_reference(self, against: str) -> Values | None:
-        """Return the values of the reference; None if it has not begun. Raises `UserError`."""
+        """Return the values of the reference run at the URI ``against``; None if it has no manifest
+        yet. Raises `UserError`."""
         where = self._plan.config.store
         store = open_store(against, endpoint_url=where.endpoint_url, region=where.region)
         if store.root == self._store.root:
@@ -392,7 +398,7 @@ class EarlyLooks:
         check_same(self._plan, manifest, store)
         whole = store.get(SUCCESS) is not None
         stopped = not whole and is_decided(store)
-        # Rows beyond its decision are there by chance: they were in flight when it stopped.
+        # Ignore rows after the reference's own decision, which were in flight when it stopped.
         summary = read_summary(store) if stopped else None
         cut = summary.early.headlines if summary is not None and summary.early is not None else {}
         for one in self.comparison.headlines:
@@ -403,7 +409,8 @@ class EarlyLooks:
 
 
 def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
-    """Raise `UserError` if the reference's rows do not answer the run's entries."""
+    """Raise `UserError` if the reference in ``store`` differs from the run in its entries, its
+    restrictions, its samples or its settings."""
     theirs: Mapping[str, Any] = manifest.tree.get("config", {})
     limit, samples = theirs.get("limit"), theirs.get("samples", 1)
     what = ""
@@ -429,12 +436,12 @@ def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
         )
 
 
-# Keys of the candidate in a role that it plays itself.
+# Keys in the identity of a role that the candidate plays, which name the candidate.
 _OF_THE_CANDIDATE = ("model", "revision", "adapter")
 
 
 def _asked(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of an identity that must be equal in two runs to compare their rows."""
+    """Return the parts of a run's identity that must be equal in two runs that are compared."""
     tree = json_tree(json.dumps(identity, default=vars))
     keys = ("benchmarks", "roles", "sampling", "episode_timeout_s", "replay_reasoning")
     asked = {key: tree[key] for key in keys if tree.get(key)}

@@ -1,8 +1,8 @@
-"""Elastic engine workers, in place of Ray Data's own scaling.
+"""Elastic engine workers, which replace Ray Data's own scaling.
 
-Ray Data removes idle actors, and keeps the tasks of an actor whose node is gone until that actor
-has another node. Here a worker starts when a node has room for it, stays as long as its node, and
-the blocks of a lost worker go to others.
+Ray Data removes idle actors. If the node of an actor is gone, its tasks wait until the actor has
+another node. Here a worker starts when a node has room for it, and stays as long as its node.
+Other workers get the blocks of a lost worker.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from ace_ray.util import log
 # Seconds between two looks at the cluster.
 LOOK_S = 1.0
 
-# Timeout for an actor to get a node and a process. After it, a restarting actor's rows go to
-# others.
+# Timeout for an actor to get a node and a process. After this time other workers get the rows of a
+# restarting actor.
 PLACE_S = 60.0
 
-# Time before a node's deadline for rows to reach the checkers.
+# Time before a node's deadline at which its rows must end, so that they reach the checkers.
 MARGIN_S = 5.0
 
 # Timeout of calls to the coordinator.
@@ -44,15 +44,15 @@ ASK_S = 60.0
 
 
 class ElasticWorkers:
-    """The engine workers of one graph. All but the constructor runs in Ray Data's thread.
+    """The engine workers of one graph. All methods but the constructor run in Ray Data's thread.
 
     Args:
         coordinator: handle of the run's coordinator.
-        need: resources of a worker, and the range of workers.
-        room: returns how many workers fit on nodes, beside the run's other actors.
+        need: resources of a worker, and the range of the number of workers.
+        room: returns how many workers fit on the given nodes in addition to the run's other actors.
         grace_s: time for rows in flight on a draining node without a deadline.
-        stopping: returns whether the graph is to end.
-        say: shows a line.
+        stopping: returns whether the graph must end.
+        say: prints a line.
     """
 
     def __init__(
@@ -68,20 +68,20 @@ class ElasticWorkers:
         self._grace_s, self._stopping, self._say = grace_s, stopping, say
         # A `TrackedPool`.
         self._pool: Any = None
-        # Actor without a node -> since when (`time.monotonic`).
+        # Actor without a node -> time at which it was first without one (`time.monotonic`).
         self._unplaced: dict[Any, float] = {}
         # Actors on draining nodes.
         self._leaving: set[Any] = set()
-        # Actors that the coordinator knows to be lost.
+        # Actors that were reported to the coordinator as lost.
         self._lost: set[Any] = set()
         self._looked_at = 0.0
 
     def attach(self, executor: Any) -> None:
-        """Take the workers over, before the graph of ``executor`` starts."""
+        """Take control of the engine workers. Call it before the graph of ``executor`` starts."""
         self._pool = TrackedPool(executor, "EngineWorker", self._ended)
 
     def look(self) -> None:
-        """Fit the workers to the nodes of the cluster, every `LOOK_S`."""
+        """Start, drain and remove workers as the nodes change. Does so at most every `LOOK_S`."""
         if time.monotonic() - self._looked_at < LOOK_S or self._pool.has_ended:
             return
         self._looked_at = time.monotonic()
@@ -99,7 +99,8 @@ class ElasticWorkers:
     def _check(
         self, actor: Any, node: str, nodes: Mapping[str, Any], draining: Mapping[str, int]
     ) -> None:
-        """Check a worker that started on ``node``."""
+        """Drain, give up or keep a worker that started on ``node``. ``nodes`` are the nodes that
+        are alive; ``draining`` maps draining nodes to their deadlines."""
         alive = is_alive(actor)
         if actor in self._lost:
             self._give_away(actor)
@@ -113,7 +114,8 @@ class ElasticWorkers:
             self._lose(actor, node_gone=False)
 
     def _drain(self, actor: Any, deadline_ms: int) -> None:
-        """Let a worker end its rows in flight. Ray Data gives it no more blocks."""
+        """Let a worker on a draining node end its rows in flight, then remove it. Ray Data sends it
+        no more blocks."""
         if actor not in self._leaving:
             self._leaving.add(actor)
             left = deadline_ms / 1000 - time.time() - MARGIN_S if deadline_ms else self._grace_s
@@ -126,7 +128,7 @@ class ElasticWorkers:
             self._tell("an engine worker has left its node")
 
     def _lose(self, actor: Any, *, node_gone: bool) -> None:
-        """Give the blocks of ``actor`` to others. It is not restarted."""
+        """Give the blocks of ``actor`` to other workers. The actor is not restarted."""
         name = id_of(actor)
         process = ray.get(self._coordinator.process.remote(name), timeout=ASK_S)
         gone = NODE_GONE if node_gone or process is None else why_gone_there(process, "")
@@ -142,11 +144,11 @@ class ElasticWorkers:
         self._pool.give_away(actor)
         if not self._pool.tasks_of(actor):
             self._release(actor)
-            # Ray would restart it on another node, to work on rows that others have by then.
+            # Otherwise Ray restarts the actor on another node, where it repeats rows of others.
             ray.kill(actor)
 
     def _ended(self, task: Task) -> None:
-        """Queue the rows of a block again that a leaving worker has not ended."""
+        """Queue again the rows of an ended task that a leaving worker has given back."""
         if task.is_whole or task.actor not in self._leaving:
             return
         for block in task.blocks():
@@ -163,15 +165,16 @@ class ElasticWorkers:
         self._lost.discard(actor)
 
     def _withdraw(self, actor: Any) -> None:
-        """Remove a worker that finds no node: it would take the place of a restarting worker."""
+        """Remove a worker that gets no node, if there are more workers than the minimum. Such a
+        worker could take the place of a restarting one."""
         if self._pool.size > self._need.fewest:
             self._pool.withdraw(actor)
             self._unplaced.pop(actor, None)
             ray.kill(actor)
 
     def _grow(self, nodes: Mapping[str, Any], draining: Mapping[str, int]) -> None:
-        """Start workers where there is room, if rows wait for one. The minimum is always requested,
-        so that an autoscaler adds nodes."""
+        """Start workers on nodes with room, if blocks wait for a worker. The minimum number is
+        started even without room, so that an autoscaler adds nodes."""
         if not self._pool.is_waited_for:
             return
         size = sum(node not in draining for node in self._pool.running().values())
@@ -196,7 +199,7 @@ class ElasticWorkers:
         self._say(log.warning(line, event="workers", workers=size))
 
     def _without_node_s(self, actor: Any, nodes: Mapping[str, Any]) -> float:
-        """Return the seconds for which ``actor`` has been without a node."""
+        """Return the seconds since ``actor`` was first seen without a node; 0 if it has one."""
         if node_of(actor) in nodes:
             self._unplaced.pop(actor, None)
             return 0.0

@@ -1,7 +1,7 @@
-"""Entries of a run: choose them by `ids`, then by `limit`, and share them as a table.
+"""Choose the entries of a run by `ids`, then by `limit`, and share them as a table.
 
-The entry table holds entries with the prompts that open their episodes. The processes of a node
-share it, and each parses an entry once.
+The entry table contains the entries and the prompts that open their episodes. The processes of a
+node share the table. Each process keeps recently parsed entries.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ SCHEMA = pa.schema(
     [(name, pa.string()) for name in _NAMES]
     + [(name, pa.large_string()) for name in (*_JSON, "opening")]
 )
-# Parsed entries that a process keeps. Samples of an entry come one after another.
+# Number of parsed entries that a process keeps. Samples of one entry come one after another.
 PARSED = 256
 
-# Messages and tools that open an episode.
+# (messages, tools or None) with which an episode starts.
 Opening = tuple[list[dict[str, Any]], list[dict[str, Any]] | None]
 
 
 def ordered_json(value: Any) -> str:
-    """Return JSON that keeps key order: prompts print entries in the order they were published."""
+    """Return ``value`` as JSON in its key order, since prompts print data in this order."""
     return json.dumps(value, ensure_ascii=True)
 
 
 def entry_table(entries: Sequence[Entry], openings: Sequence[str]) -> pa.Table:
-    """Return the entry table. ``openings``: `Opening` of each entry, as JSON."""
+    """Return the entry table. ``openings`` has the `Opening` of each entry, as JSON."""
     columns = {name: [getattr(entry, name) for entry in entries] for name in (*_NAMES, *_JSON)}
     texts = {name: [ordered_json(value) for value in columns[name]] for name in _JSON}
     return pa.table({**columns, **texts, "opening": list(openings)}, schema=SCHEMA)
 
 
 class Entries:
-    """The entries of an `entry_table`."""
+    """The entries of an `entry_table`, by index."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -70,21 +70,21 @@ class Entries:
         return self._table.column(name)[index].as_py()
 
 
-# Maximum ids that a message names; it counts the rest.
+# Maximum number of ids that a message names. The message gives the number of further ids.
 _SHOWN = 3
 
 
 def select(
     config: RunConfig, benchmarks: Sequence[Benchmark]
 ) -> tuple[list[Entry], dict[str, dict[str, Any]]]:
-    """Return the entries to evaluate, and what each restricted benchmark was restricted to.
+    """Return the entries to evaluate, and the restrictions of single benchmarks.
 
-    The second value maps a benchmark to ``{"ids": [...], "limit": n}``, as far as it has them.
-    A benchmark's own ``ids`` and ``limit`` take the place of the run's. A benchmark is left
-    empty if the run's ids name entries of others only.
+    The second value maps a restricted benchmark to ``{"ids": [...], "limit": n}``, without the keys
+    that do not apply. A benchmark's own ``ids`` and ``limit`` replace those of the run. A benchmark
+    has no entries if the run's ids name only entries of other benchmarks.
 
     Raises:
-        UserError: an id is of no entry, or the benchmark's options leave its entry out.
+        UserError: an id names no entry, or an entry that the benchmark's options exclude.
     """
     chosen: dict[str, list[Entry]] = {}
     restricted: dict[str, dict[str, Any]] = {}
@@ -101,7 +101,7 @@ def select(
                 sharing.append(benchmark)
                 unknown = [one for one in unknown if one in lacking]
             found = [one for one in ids if one not in lacking]
-            if len(entries) < len(benchmark.dataset()):  # else it is the run of all of them
+            if len(entries) < len(benchmark.dataset()):  # ids of all entries restrict nothing
                 restricted[benchmark.name] = {"ids": sorted(found)}
         if section.limit is not None:
             entries = spread(entries, section.limit)
@@ -120,10 +120,10 @@ def select(
 
 
 def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
-    """Take at most ``limit`` entries, in turns from every category and language, in order.
+    """Return at most ``limit`` entries, chosen in turns from every category and language.
 
-    A dialogue is taken whole or not at all, unless nothing else would be left.
-    """
+    The order of the entries stays. A dialogue is chosen with all its entries or not at all. If this
+    leaves no entry, return the first ``limit`` entries."""
     dialogues: dict[tuple[str, str, str, str], list[int]] = {}
     for index, entry in enumerate(entries):
         key = (entry.benchmark, entry.category, entry.language, entry.group)
@@ -140,12 +140,13 @@ def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
 
 
 def _names(entry: Entry) -> tuple[str, str, str]:
-    """Return the texts that name ``entry`` in `ids`, the shortest first."""
+    """Return the names by which `ids` can refer to ``entry``, the shortest first."""
     return entry.id, f"{entry.category}/{entry.id}", f"{entry.language}/{entry.category}/{entry.id}"
 
 
 def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], Mapping[str, None]]:
-    """Return the entries that ``ids`` name, in their own order, and the ids that name none."""
+    """Return the entries that ``ids`` name, in the order of ``entries``, and the ids that name no
+    entry."""
     asked, found, lacking = set(ids), [], dict.fromkeys(ids)
     for entry in entries:
         if names := asked.intersection(_names(entry)):
@@ -156,7 +157,7 @@ def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], M
 
 
 def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], where: str) -> UserError:
-    """Return the error about ``ids``, which name no entry of ``benchmarks``."""
+    """Return the error for ``ids`` that name no entry of ``benchmarks``."""
     if not benchmarks:
         what = "every benchmark has its own ids, so these select nothing"
         return UserError(what, where=where, fix="leave one of them out")

@@ -1,4 +1,4 @@
-"""``ace-ray evaluate``: plan, run, write, summarize."""
+"""``ace-ray evaluate``: plan a run, evaluate it, and write the results and the summary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ace_ray.util import log
 
 
 def plan_run(config: RunConfig) -> Plan:
-    """Return the plan of a run, with all checks that need no Ray. Raises `UserError`."""
+    """Plan a run, with all checks that work without Ray. Raises `UserError`."""
     check_engine(config)
     check_publishers(config.publish)
     benchmarks = make_benchmarks(config)
@@ -40,32 +40,32 @@ def plan_run(config: RunConfig) -> Plan:
 
 
 def check_config(config: RunConfig) -> None:
-    """Raise `UserError` for a mistake in ``config`` that is one for every model."""
+    """Raise `UserError` if ``config`` has a mistake that does not depend on the model."""
     check_engine(config)
     check_publishers(config.publish)
-    # Parsers and the model's own sampling stay open: they depend on the model's files.
+    # Do not check parsers and sampling defaults, which depend on the model's files.
     sampling = config.sampling if config.sampling.is_complete else SamplingConfig()
     trial = config.model_copy(update={"backend": "fake", "sampling": sampling})
     make_plan(trial, ModelRef("any", "fake", "any", "any"), make_benchmarks(config))
 
 
 def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, dict[str, Any]]:
-    """Run ``config`` to its end. Returns (exit code, summary).
+    """Evaluate the run of ``config``. Return (exit code, summary).
 
-    Resumes by default: rows with a verdict are not evaluated again. In the main thread, SIGINT and
-    SIGTERM stop the run in order; a second one stops it at once.
+    By default a stored run is continued: rows with a verdict are not evaluated again. In the main
+    thread, the first SIGINT or SIGTERM lets rows in flight end; a second one stops the run at once.
 
     Raises:
-        UserError: the run cannot be started as asked; nothing was written.
-        RunFailed: the cluster or the engines failed; rows already written stay.
-        KeyboardInterrupt: stopped at once.
+        UserError: the run cannot be started with this config; nothing was written.
+        RunFailed: the cluster or the engines failed; stored rows stay.
+        KeyboardInterrupt: the run was stopped at once.
     """
     began = time.time()
     with Interrupts() as interrupts:
         check_lasting(config.output)
         plan = plan_run(config)
         say = log.say_on(console)
-        # A complete run needs no Ray.
+        # A complete run does not need Ray.
         begins = fresh or output_store(plan).get(SUCCESS) is None
         if begins:
             prepare()
@@ -89,7 +89,7 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
 
 
 def check_lasting(output: str, option: str = "--output") -> None:
-    """Refuse an output inside the folder into which Ray unpacks a job: Ray deletes it."""
+    """Raise `UserError` if ``output`` is relative in a Ray job, whose folder Ray deletes."""
     if is_relative(output) and "working_dir_files" in Path.cwd().parts:
         raise UserError(
             f"the output {output!r} is relative, but this job's folder is temporary",

@@ -1,4 +1,4 @@
-"""The one Ray Data graph: plan rows -> engine workers -> checkers -> Parquet parts."""
+"""The Ray Data graph of a run: planned rows -> engine workers -> checkers -> Parquet parts."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from ace_ray.pipeline.planning.plan import PlannedRows
 from ace_ray.storage.object_store import LocalStore, Store
 from ace_ray.storage.rows import PLAN
 
-# Maximum blocks in the queue of a checker.
+# Maximum number of blocks in the queue of a checker.
 CHECKER_TASKS = 16
 
-# Maximum blocks that wait at the writer for their part.
+# Maximum number of blocks that wait at the writer until their part is stored.
 WAITING_BLOCKS = 256
 
-# Minimum blocks of a worker, if the run has as many: with few blocks, all may wait for their
-# slowest row.
+# Minimum number of blocks per worker, if the run has that many. With fewer blocks, all of them may
+# wait for their slowest row.
 FEWEST_BLOCKS = 4
 
-# Maximum pause of Ray Data's executor between two looks.
+# Maximum pause between two steps of Ray Data's executor.
 PAUSE_S = 0.3
 
-# Maximum wait of the executor for a task with output.
+# Maximum time for which the executor waits until a task has output.
 NOTHING_S = 0.5
 
-# Tasks in flight from which the executor does not wait for one.
+# Number of tasks in flight from which the executor does not wait.
 MANY_TASKS = 256
 
 # vLLM's default of ``max_num_seqs``.
@@ -64,22 +64,22 @@ class Shape:
     most: int
     """Maximum rows in flight per worker."""
     size: int
-    """Rows of a block, of one model call each."""
+    """Number of rows of a block; interactive rows have their own blocks."""
     calls: int
     """Maximum concurrent calls per worker, one block and one thread each."""
     spare: int
-    """Blocks in the queue of a worker, so that no call waits for the executor."""
+    """Further blocks in the queue of a worker, so that its calls do not wait for the executor."""
 
 
 def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
     """Compute the block layout for ``rows`` rows. The first ``interactive`` rows get one block
     each.
 
-    A block waits for its slowest row, so a worker holds eight times as many rows as are in flight:
-    with blocks of 8, three rows in a hundred that take 17 times as long cost a third of the
-    throughput otherwise. Other workers cannot take these rows, so each of several workers holds at
-    most half of its share of the run. All elastic workers that may come count here. In `_at_work`
-    at most as many count as there are, or engines would stay small for workers that never come.
+    A block waits for its slowest row. So a worker gets eight times as many rows as are in flight.
+    Otherwise the throughput would fall by a third if 3 % of the rows take 17 times as long (blocks
+    of 8 rows). Other workers cannot take these rows, so with several workers each gets at most half
+    of its share of the run. Here the share assumes the maximum number of elastic workers.
+    `_at_work` assumes a smaller number, so that engines run large batches if no workers are added.
     """
     workers = resources.most_workers
     most = _at_work(job, resources, rows)
@@ -97,17 +97,17 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
 
 
 def _expected(resources: Resources) -> int:
-    """Return the workers that share the run: at most twice those that there are."""
+    """Return the number of workers that probably share the run, at most twice the initial one."""
     return min(resources.most_workers, 2 * resources.workers)
 
 
 def _at_work(job: Job, resources: Resources, rows: int) -> int:
-    """Return the maximum rows in flight per worker: twice the engine's batch keeps its queue full.
-    A fair share of the run is the limit, or the first ready worker would take every row."""
+    """Return the maximum rows in flight per worker: twice the engine's batch, so that its queue is
+    full, but at most an equal share of the run. Else the first ready worker would take all rows."""
     if job.config.concurrency != "auto":
         return job.config.concurrency
     if job.config.model.endpoint is not None:
-        # More would wait in the client's queue, within their timeout.
+        # More rows would wait in the client's queue, and their timeout includes this wait.
         most = job.config.model.endpoint.max_concurrency
         return max(1, min(most, math.ceil(rows / _expected(resources))))
     batched = int(job.engine.get("max_num_seqs") or DEFAULT_MAX_NUM_SEQS)
@@ -115,15 +115,15 @@ def _at_work(job: Job, resources: Resources, rows: int) -> int:
 
 
 def _block(resources: Resources, rows: int, held: int) -> int:
-    """Return the rows of a block: few in small runs, since a block passes on when its last row
-    ends. A block costs Ray 30 ms of CPU, so larger runs have larger blocks, as long as a worker
-    holds 16."""
+    """Return the number of rows of a block. Small runs have small blocks, because a block goes to a
+    checker only when its last row has ended. Large runs have larger blocks, because a block costs
+    Ray 30 ms of CPU. A worker must get at least 16 blocks. ``held``: number of rows per worker."""
     wanted = max(1, min(32, rows // (16 * resources.most_workers)), min(512, rows // 2000))
     return max(1, min(wanted, held // 16))
 
 
 def rows_per_part(job: Job, rows: int) -> int:
-    """Return the rows of a part: 32 in small runs, up to 8192 in large ones."""
+    """Return the number of rows of a part: from 32 in small runs to 8192 in large runs."""
     if job.config.rows_per_part != "auto":
         return job.config.rows_per_part
     return min(8192, max(32, rows // 64))
@@ -136,12 +136,12 @@ class Work:
     run: int
     rows: PlannedRows
     attempts: np.ndarray
-    """Attempts of each row, with this one."""
+    """For each row the number of its next attempt."""
 
 
 def blocks(work: Work, size: int) -> Iterator[pa.Table]:
-    """Yield the rows in order, ``size`` to a block. An interactive episode has its own block, or
-    shares one with those of the same preparation."""
+    """Yield the rows in order, in blocks of ``size`` rows. An interactive episode has its own
+    block, or shares a block with the episodes of the same preparation."""
     rows = work.rows
     columns = {**rows.columns(), "attempt": work.attempts}
     for window in np.unique(rows.window).tolist():
@@ -155,8 +155,8 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
 
 
 class PlannedBlocks:
-    """The blocks of ``work``, made one at a time: Ray holds them outside of this process, in which
-    they would be as large as the plan."""
+    """The blocks of ``work``, made one at a time. Ray stores them outside of this process, so that
+    they do not double the memory of the plan."""
 
     def __init__(self, work: Sequence[Work], size: int) -> None:
         self._work, self._size = work, size
@@ -167,7 +167,8 @@ class PlannedBlocks:
 
 
 def _episodes(rows: PlannedRows, places: np.ndarray) -> list[list[int]]:
-    """Return ``places``, the indices of interactive rows, grouped by preparation."""
+    """Return groups of ``places``, the indices of interactive rows. The rows of a group share a
+    preparation."""
     columns = rows.columns()
     groups: dict[tuple[int, ...], list[int]] = {}
     for place in places.tolist():
@@ -179,17 +180,17 @@ def _episodes(rows: PlannedRows, places: np.ndarray) -> list[list[int]]:
 
 
 class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types of it
-    """Makes Ray Data's executor look at its actors less often.
+    """Makes Ray Data's executor check its actors less often.
 
-    It looks ten times a second, for 4 ms of CPU each, which costs a CPU engine 3 to 4 %. Here it
-    pauses, then waits until a task has output. The attributes are the class's, since Ray Data
-    makes the object; a process runs one graph at a time.
-    """
+    By default the executor makes ten steps a second, of 4 ms of CPU each, which costs a CPU engine
+    3 to 4 % of its speed. Here it pauses between steps, then waits until a task has output. The
+    attributes belong to the class, since Ray Data makes the object. A process runs one graph at a
+    time."""
 
     pause: Callable[[], float] = staticmethod(lambda: 0.0)
-    """Returns the seconds until the next look."""
+    """Returns the seconds until the next step."""
     stopping: Callable[[], bool] = staticmethod(lambda: False)
-    """Returns whether the graph is to end."""
+    """Returns whether the graph must end."""
     workers: ElasticWorkers | None = None
 
     def before_execution_starts(self, executor: Any) -> None:
@@ -205,10 +206,9 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
 
 
 def pause(left: int, *, stopping: bool) -> float:
-    """Return the seconds until the next look while ``left`` rows are not stored.
-
-    A millisecond a row: small runs hardly wait. A stopping run does not wait, since each look
-    passes on only a few blocks."""
+    """Return the seconds until the executor's next step while ``left`` rows are not stored: 1 ms
+    for each row, at most `PAUSE_S`, so that small runs hardly wait. A stopping run does not wait,
+    since each step moves only a few blocks."""
     return 0.0 if stopping else max(0.0, min(PAUSE_S, 0.001 * left))
 
 
@@ -222,24 +222,24 @@ def run_graph(
     places: Callable[[], dict[str, Any]] | None = None,
     workers: ElasticWorkers | None = None,
 ) -> None:
-    """Evaluate the rows of ``work``, run after run, and store them. Blocks until the last part is
-    stored. Exceptions of Ray Data pass through.
+    """Evaluate the rows of ``work``, run after run, and store them. Return when the last part is
+    stored. Exceptions of Ray Data are not caught.
 
     Args:
         stored: called with a run and the number of its rows that were stored.
-        stopping: returns whether the graph is to end.
-        places: returns the placement of one engine worker (`placement.reserved`).
-        workers: elastic engine workers, if their number is a range.
+        stopping: returns whether the graph must end.
+        places: returns the Ray options that place one engine worker (`placement.reserved`).
+        workers: elastic engine workers, if the number of workers is a range.
     """
     left = sum(len(one.rows) for one in work)
     ThrottledExecutor.pause = staticmethod(lambda: pause(left, stopping=stopping()))
     ThrottledExecutor.stopping = staticmethod(stopping)
     ThrottledExecutor.workers = workers
     _quiet()
-    # Runs come one after another, so the largest one decides.
+    # Runs are evaluated one after another, so the largest run decides the layout.
     largest = max(work, key=lambda one: len(one.rows)).rows
     cut = shape(job, resources, len(largest), int(np.count_nonzero(largest.interactive)))
-    # Not `from_arrow`: it runs a task of a whole CPU for each block, and actors may hold all CPUs.
+    # Not `from_arrow`: for each block it runs a task that needs a CPU, and actors may use them all.
     planned = ray.data.from_blocks(PlannedBlocks(work, cut.size))
     give_back_memory()
     lengths = {one.run: len(one.rows) for one in work}
@@ -256,7 +256,7 @@ def run_graph(
             max_tasks_in_flight_per_actor=cut.calls + cut.spare,
         ),
         num_cpus=resources.worker_cpus,
-        # The GPUs of an engine over several nodes are held by its own workers.
+        # If an engine runs on several nodes, its own workers take the GPUs.
         num_gpus=0 if resources.spread else resources.worker_gpus,
         ray_remote_args_fn=places,
     )
@@ -264,7 +264,7 @@ def run_graph(
         answered,
         Checker,
         fn_constructor_args=(job,),
-        # With Ray's default of 2 a checker is idle between two looks of the executor.
+        # With Ray's default of 2 a checker would be idle between two steps of the executor.
         compute=ActorPoolStrategy(
             size=resources.checkers,
             max_tasks_in_flight_per_actor=CHECKER_TASKS,
@@ -295,13 +295,14 @@ def run_graph(
                     left -= rows
                     stored(run, rows)
     except BaseException as error:
-        # The executor ends with the last frame that refers to it: now, while Ray is up.
+        # The executor ends with the last frame that refers to it, which must be while Ray runs.
         traceback.clear_frames(error.__traceback__)
         raise
 
 
 def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
-    """Return the writer's placement: on the driver's node for a local folder."""
+    """Return a function that places the writer on the driver's node, for a local folder; else
+    None."""
     if not isinstance(store, LocalStore):
         return None
     node = ray.get_runtime_context().get_node_id()
@@ -311,19 +312,19 @@ def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
 def _quiet() -> None:
     context = DataContext.get_current()
     context.custom_execution_callback_classes = [ThrottledExecutor]
-    # Ray Data does not change the sizes of pools by itself, above their smallest.
+    # With these thresholds Ray Data does not change the sizes of pools above their minimum.
     context.autoscaling_config.actor_pool_util_upscaling_threshold = math.inf
     context.autoscaling_config.actor_pool_util_downscaling_threshold = -1.0
     context.enable_progress_bars = False
     context.print_on_execution_start = False
-    # Each task in flight reads its process's page tables once a second: an engine worker has dozens
-    # of tasks and gigabytes.
+    # Otherwise each task in flight reads its process's page tables once a second. This is slow for
+    # an engine worker with dozens of tasks and gigabytes of memory.
     context.memory_usage_poll_interval_s = None
-    # Ray Data ends a graph without output for half an hour; an engine may take longer to load. Each
-    # wait has a deadline of our own.
+    # By default Ray Data ends a graph that has no output for half an hour, but an engine may take
+    # longer to load. The health monitor has its own timeouts.
     context.execution_no_progress_timeout_s = -1
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    # It prints a traceback when a graph ends; the driver prints the cause in one line.
+    # This logger prints a traceback when a graph fails. The driver prints the cause in one line.
     logging.getLogger("ray.data.exceptions").setLevel(logging.CRITICAL)
-    # Ray 2.60 deprecates every way to set max_restarts in map_batches, without another one.
+    # Ray 2.60 deprecates every way to set max_restarts in map_batches, without a replacement.
     warnings.filterwarnings("ignore", message=".*ray_remote_args_fn.* is deprecated")

@@ -1,4 +1,4 @@
-"""One run's folder under this driver's lease: its stored and pending rows, and its end."""
+"""The open folder of one run: its stored and pending rows, its manifest and its summary."""
 
 from __future__ import annotations
 
@@ -45,35 +45,35 @@ from ace_ray.util import log
 
 @dataclass
 class OpenRun:
-    """A run whose lease this driver holds. Make it with `opened`."""
+    """A run whose lease this driver has. Make it with `opened`."""
 
     plan: Plan
     store: Store
     lease: Lease
     facts: Mapping[str, Any]
-    """Facts of the manifest besides the plan."""
+    """Facts for the manifest that are not in the plan."""
     declared: bool
-    """The folder holds the manifest of this run, and rows of this run only."""
+    """Whether the folder contains the manifest of this run, and no rows of other runs."""
     began: float
     """Wall-clock start of the command."""
     planned: float
     """Wall-clock end of planning."""
     began_it: bool
-    """The folder was without a run before this session."""
+    """Whether the folder contained no run before this session."""
     say: Callable[[str], None]
     ledger: Ledger = field(init=False)
     broken: str = ""
-    """Why its weights cannot be evaluated."""
+    """Why the weights of the run cannot be evaluated; "" if they can."""
     _warned: bool = False
     _in_manifest: bool = False
-    """The manifest lists this session."""
+    """Whether the manifest lists this session."""
     looks: EarlyLooks | None = None
-    """Early looks at the comparison; None without early stopping."""
+    """Comparison with the reference during the run; None without early stopping."""
     ended: tuple[int, dict[str, Any]] | None = None
     """Exit code and summary of a concluded run."""
 
     def read(self, say: Callable[[str], None] = lambda line: None) -> None:
-        """Read which rows are stored; ``say`` gets a line for each ignored part."""
+        """Read which rows are stored. ``say`` receives a line for each ignored part."""
         self.ledger = (
             read_ledger(self.store, say, self.schema)
             if self.declared
@@ -88,7 +88,7 @@ class OpenRun:
         return rows_schema(tuple(dict.fromkeys(every)))
 
     def check_declared(self) -> None:
-        """Raise `UserError` when the folder holds rows that the run does not declare."""
+        """Raise `UserError` if the folder contains rows that the run does not declare."""
         others = np.setdiff1d(self.ledger.ids, self.plan.rows.ids)
         if len(others):
             raise UserError(
@@ -100,17 +100,17 @@ class OpenRun:
 
     @property
     def open(self) -> bool:
-        """Return whether its rows may still be evaluated in this session."""
+        """Return whether rows of the run may still be evaluated in this session."""
         return not self.broken and self.ended is None and not self.stops
 
     @property
     def stops(self) -> bool:
-        """Return whether the run is to stop because its comparison is decided."""
+        """Return whether the run must stop because its comparison is decided."""
         return self.looks is not None and self.looks.stops
 
     def look(self, *, at_once: bool = False) -> None:
-        """Try to decide the comparison, and note the decision in the manifest. An outage of the
-        store is a warning; the next look tries again. Raises `LeaseLost`."""
+        """Try to decide the comparison, and record the look in the manifest. If the store does not
+        answer, print a warning once; the next look tries again. Raises `LeaseLost`."""
         if self.looks is None or not self.declared:
             return
         try:
@@ -123,25 +123,25 @@ class OpenRun:
             self._warned = True
 
     def pending(self, *, again: bool) -> PlannedRows:
-        """Return the rows without a verdict; with ``again``, those that are worth a retry."""
+        """Return the rows without a verdict. ``again``: only rows for which a retry may help."""
         done = self.ledger.settled | (again & ~self.ledger.retryable)
         return self.plan.rows.where(~self._stored(done, self.plan.rows, absent=False))
 
     def _stored(self, column: np.ndarray, rows: PlannedRows, absent: Any) -> np.ndarray:
         """Return the values of a ledger's column for ``rows``; ``absent`` for rows not stored."""
-        # The position of a row that is not stored is -1.
+        # `find` returns -1 for a row that is not stored, which is the index of ``absent``.
         values: np.ndarray = np.append(column, absent)[self.ledger.find(rows.ids)]
         return values
 
     def set_aside(self) -> PlannedRows:
-        """Return the pending rows that were alone when engines or checkers died; they are tried
-        once more after all others."""
+        """Return the pending rows that ran alone when engines or checkers died. They are evaluated
+        once more after all other rows."""
         rows = self.plan.rows
         return rows.where(self._stored(self.ledger.set_aside, rows, b"") != b"")
 
     def isolated(self, run: int) -> dict[Kind, dict[str, IsolatedRow]]:
-        """Return the states of the rows `set_aside`, by the kind of process that died. ``run`` is
-        the number of this run in its job."""
+        """Return the states of the `set_aside` rows (or their preparations) by id, for each kind of
+        process that died. ``run`` is the index of this run in its job."""
         isolated: dict[Kind, dict[str, IsolatedRow]] = {}
         rows = self.set_aside()
         places = self.ledger.find(rows.ids).tolist()
@@ -157,18 +157,18 @@ class OpenRun:
         return isolated
 
     def waiting_with_others(self) -> list[str]:
-        """Return the rows `set_aside` because engines died on their preparation."""
+        """Return the ids of `set_aside` rows for which engines died during the preparation."""
         rows = self.plan.rows
         shared = self._stored(self.ledger.set_aside, rows, b"") == SHARED.encode()
         return [row_id.decode() for row_id in rows.ids[shared].tolist()]
 
     def attempts(self, rows: PlannedRows) -> np.ndarray:
-        """Return the number of the next attempt at each of ``rows``."""
+        """Return for each of ``rows`` the number of its next attempt."""
         return self._stored(self.ledger.attempts, rows, 0).astype(np.int32) + 1
 
     def declare(self, facts: Mapping[str, Any]) -> None:
-        """Claim the folder for this run, note the session in its manifest, and take `_SUCCESS`
-        back. ``facts`` (`machine_facts` and others) are of the session, and of a new manifest."""
+        """Write the manifest of a new run, or add this session to a stored one, and remove
+        `_SUCCESS`. ``facts`` (`machine_facts` and others) describe the session."""
         session = session_record(facts)
         if not self.declared:
             self.lease.check()
@@ -187,7 +187,7 @@ class OpenRun:
         reopen(self.store)
 
     def conclude(self, timing: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-        """Write the summary of the stored rows; return (exit code, summary)."""
+        """Write the summary of the stored rows. Return (exit code, summary)."""
         self.lease.check()
         self._note_reading(timing)
         self.look(at_once=True)
@@ -208,7 +208,7 @@ class OpenRun:
         return self.ended
 
     def _note_reading(self, timing: Mapping[str, Any]) -> None:
-        """Note in the session's record which parsers read its answers."""
+        """Note in the session's record which parsers have parsed its answers."""
         readings = [one["reading"] for one in timing.get("engines", ()) if one.get("reading")]
         manifest = read_manifest(self.store)
         if readings and manifest.sessions:
@@ -227,21 +227,21 @@ class OpenRun:
 def opened(
     plan: Plan, *, fresh: bool, say: Callable[[str], None], began: float
 ) -> Iterator[OpenRun]:
-    """Open the run of ``plan``, and hold its lease until the context ends. Write only the lease.
+    """Open the run of ``plan``, and keep its lease until the context ends. Only the lease is
+    written, and the record of a look at the comparison.
 
-    Raises `UserError`: the model or the output does not fit the plan, or another driver has the
-    run.
-    """
+    Raises `UserError` if the model or the output does not fit the plan, or another driver has the
+    lease."""
     open_output(plan, fresh=fresh)
     facts, told, skipped = check_chat(plan)
     facts["format"] = choice_facts(plan.choice)
     if note := base_differs(plan.model):
         say(log.warning(note))
     for benchmark in plan.benchmarks.values():
-        benchmark.service()  # raises `UserError` when it cannot be made
+        benchmark.service()  # raises `UserError` if the service cannot be made
     lease = Lease.acquire(output_store(plan), say)
     try:
-        # Read again under the lease: the folder may have changed before.
+        # Read the folder again under the lease, since it may have changed before.
         store, manifest = open_output(plan, fresh=fresh)
         declared = manifest is not None
         run = OpenRun(plan, store, lease, facts, declared, began, time.time(), not declared, say)
@@ -261,11 +261,11 @@ def opened(
 
 
 def _remove_run(store: Store, say: Callable[[str], None]) -> None:
-    """Remove the run in this folder, if there is one, for ``--fresh``.
+    """Remove the run in ``store``, if there is one, for example for ``--fresh``.
 
-    Remove only files that a run of this manifest writes; name the others. Raises `UserError` before
-    it removes anything: the manifest is damaged, or a folder is a link.
-    """
+    Only files that a run with this manifest writes are removed; ``say`` receives a line about other
+    files. Raises `UserError`, and removes nothing, if the manifest is damaged or a folder is a
+    link."""
     if store.get(MANIFEST) is None:
         return
     benchmarks = read_manifest(store).identity.benchmarks
@@ -287,7 +287,7 @@ def _remove_run(store: Store, say: Callable[[str], None]) -> None:
 
 
 def _is_of_run(path: str, benchmarks: Collection[str]) -> bool:
-    """Return whether a run of ``benchmarks`` writes this path below its folders."""
+    """Return whether a run of ``benchmarks`` may write the file ``path`` in one of its folders."""
     if path.startswith(FOLDER):
         return is_part_name(path)
     if path.startswith(RESULTS):

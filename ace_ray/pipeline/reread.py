@@ -1,8 +1,8 @@
-"""``ace-ray reread RUN``: read the stored answers again, with other parsers or another vLLM.
+"""``ace-ray reread RUN``: parse the stored answers again, with other parsers or another vLLM.
 
-The result is a run of its own. An answer that reads as before keeps its verdict. The only answer of
-a row that reads differently is checked again. In an episode of several answers the conversation
-would have gone another way from the first answer that reads differently: the row is skipped as
+The result is a new run. A row keeps its verdict if all its answers are parsed as before. If a row
+has only one answer and it is parsed differently, the row is judged again. If one of several answers
+is parsed differently, the conversation would have continued differently. Such a row is skipped as
 `DIVERGED` and has no verdict.
 """
 
@@ -54,7 +54,7 @@ from ace_ray.util.safe_loading import json_of_row
 
 Say = Callable[[str], None]
 DIVERGED = "Diverged"
-# Rows with an example in the result.
+# Maximum number of rows that the result shows as examples.
 EXAMPLES = 3
 
 
@@ -62,10 +62,9 @@ EXAMPLES = 3
 class Reread:
     """The result of `reread`.
 
-    ``moved``: (benchmark, category) -> counts of ``answers`` read differently and of rows
-    ``gained``, ``lost`` and ``diverged`` under the benchmark's first rule set. ``bounds``:
-    benchmark -> the headline before, after, and with all diverged rows wrong and right.
-    """
+    ``moved`` maps (benchmark, category) to counts: ``answers`` that are parsed differently, rows
+    that ``gained`` or ``lost`` a valid verdict under the benchmark's first rule set, and
+    ``diverged`` rows. ``bounds`` maps a benchmark to the result of `_bounds`."""
 
     uri: str
     run: str
@@ -82,7 +81,7 @@ class Reread:
 
     @property
     def reader(self) -> str:
-        """The parsers and the vLLM that read the answers."""
+        """The vLLM version and the parsers that parsed the answers."""
         named = [f"{key} {value}" for key, value in self.parsers.items() if value]
         return ", ".join([f"vLLM {self.versions.get('vllm')}", *named])
 
@@ -91,11 +90,11 @@ class Reread:
 
 
 class _Other(Exception):
-    """The benchmark asks for an answer that is not stored."""
+    """Raised if the benchmark requests an answer that is not stored."""
 
 
 class _Replay:
-    """A model that gives one stored answer."""
+    """A model that returns one stored answer, and raises `_Other` for a second request."""
 
     def __init__(self, answer: Completion) -> None:
         self._answers = [answer]
@@ -124,23 +123,23 @@ def reread(
     opens: Callable[[str], Store] = open_store,
     say: Say = lambda line: None,
 ) -> Reread:
-    """Read the answers of the run at ``uri`` again; write the result as a run.
+    """Parse the answers of the run at ``uri`` again; write the result as a new run.
 
     Args:
-        tool_parser, reasoning_parser: names of vLLM's parsers; None: those of the run.
+        tool_parser, reasoning_parser: names of vLLM's parsers; None: the parsers of the run.
         python: interpreter of an environment with another vLLM.
         tokenizer: folder with the model's config and tokenizer; None: the run's model.
-        output: folder of the new run; None: beside the run.
+        output: folder of the new run; None: a folder next to the run.
         plugins: Python files that register further parsers.
 
-    Raises `UserError`: not a run on vLLM, no tokenizer, or an unknown parser.
+    Raises `UserError` if the run did not use vLLM, the tokenizer is missing or a parser is unknown.
     """
     store = opens(uri)
     manifest = read_manifest(store)
     if manifest.config.backend != "vllm":
         raise UserError(
-            f"does not have the text that a model wrote (backend: {manifest.config.backend}); an "
-            "endpoint returns calls that its server has read",
+            f"does not contain the text of the model (backend: {manifest.config.backend}); an "
+            "endpoint returns calls that its server has parsed",
             where=store.root,
             fix="name a run that was evaluated with vLLM",
         )
@@ -189,7 +188,7 @@ def reread(
 
 
 def _choice(manifest: Manifest) -> FormatChoice:
-    """Return the format that the run's answers were read with."""
+    """Return the format with which the run's answers were parsed."""
     stored = manifest.tree.get("format") or {}
     return FormatChoice(
         reasoning_parser=stored.get("reasoning_parser") or "none",
@@ -204,7 +203,7 @@ def _tokenizer(config: RunConfig, store: Store) -> Path:
         return tokenizer_folder(resolve_model(config))
     except UserError as error:
         raise UserError(
-            f"the run's tokenizer is not at hand: {error.what}",
+            f"the run's tokenizer is not available: {error.what}",
             where=store.root,
             fix="name a folder with the model's config and tokenizer with --tokenizer",
         ) from error
@@ -242,7 +241,7 @@ def _read_batch(
     entries: Mapping[tuple[str, str, str, str], Entry],
     found: Reread,
 ) -> list[dict[str, Any]]:
-    """Read the answers of rows; return the new rows."""
+    """Parse the answers of ``rows``, and return the new rows. Add the counts to ``found``."""
     stored = [_answers(row, found) for row in rows]
     readings = iter(parser.read([answer for answers in stored for _, answer in answers]))
     new = []
@@ -280,12 +279,13 @@ def _read_batch(
 
 
 def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, Any], StoredAnswer]]:
-    """Return the assistant's messages of a row with their stored answers."""
+    """Return the assistant's messages of a row with their stored answers; [] if the row cannot be
+    parsed again."""
     said = [m for m in messages_of(row) if m.get("role") == "assistant"]
     ids: list[Any] = json_of_row(row["output_token_ids"]) if row["output_token_ids"] else []
     if not row["output_token_ids"] and said:
         found.with_ids = False
-    # Benchmarks with a protocol of their own show answers in other messages.
+    # Benchmarks with their own protocol store answers in other messages, which are not parsed.
     if len(said) != row["model_calls"]:
         found.unread += row["model_calls"]
         return []
@@ -300,7 +300,7 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
                 if tool.get("since_answer", 1) <= number
             ]
         text = message.get("raw") or message.get("text", message.get("content")) or ""
-        if len(message.get("raw", "")) == RAW_CHARS:  # the beginning was cut
+        if len(message.get("raw", "")) == RAW_CHARS:  # the stored text lacks its beginning
             found.unread += 1
             return []
         answers.append(
@@ -310,7 +310,8 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
 
 
 def _content(message: Mapping[str, Any]) -> Any:
-    """Return what a message says, without the ids of its calls."""
+    """Return the content of a message for comparison: text, reasoning, calls without their ids, and
+    whether the tool parser failed."""
     calls = [call["function"] for call in message.get("tool_calls", ())]
     keys = ("content", "reasoning")
     return [message.get(key) or "" for key in keys], calls, bool(message.get("tool_parser_error"))
@@ -337,8 +338,8 @@ def _completion(message: Mapping[str, Any], answer: StoredAnswer, reading: Readi
 def _checked(
     row: dict[str, Any], answer: Completion, entry: Entry, benchmark: Benchmark
 ) -> dict[str, Any] | None:
-    """Return the row judged with another reading of its only answer; None if the benchmark then
-    asks for further answers."""
+    """Judge the row again with ``answer``, the new parse of its only answer. Return None if the
+    benchmark then requests further answers."""
     answer = replace(answer, finish_reason=row["finish_reason"])
     context = EpisodeContext(RoleModel(_Replay(answer), Sampling()))
     try:
@@ -373,7 +374,8 @@ def _example(
 def _bounds(
     benchmark: Benchmark, before: Ledger, after: Ledger
 ) -> tuple[Score, Score, Score, Score]:
-    """Return the headline before, after, and with all diverged rows wrong and right."""
+    """Return four headlines of a benchmark: before, after, and after with all diverged rows counted
+    as wrong, then as right."""
 
     def headline(rows: Iterator[ResultRow], valid: bool | None = None) -> Score:
         own = (row for row in rows if row.benchmark == benchmark.name and not row.repeat)

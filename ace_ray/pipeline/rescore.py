@@ -1,4 +1,4 @@
-"""``ace-ray score RUN`` and ``ace-ray compact RUN``: work on a stored run, without an engine."""
+"""``ace-ray score RUN`` and ``ace-ray compact RUN``: change a stored run, without an engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ace_ray.storage.stored import MANIFEST, Manifest, earlier_summary, read_man
 from ace_ray.types import Entry
 
 Say = Callable[[str], None]
-# Opens a URI with the endpoint of the command or the environment, never the one in a run.
+# Opens a URI. The S3 endpoint comes from the command or the environment, never from a run's config.
 Opens = Callable[[str], Store]
 
 
@@ -41,7 +41,7 @@ def rescore(
     data: str | None = None,
     named: Sequence[str] = (),
 ) -> tuple[int, dict[str, Any]]:
-    """Judge the stored episodes of a run again, with this version's checkers, in place.
+    """Judge the stored episodes of a run again with this version's checks. Replace the verdicts.
 
     The entries come from the data that the run's config names. ``data`` replaces it for one
     benchmark: the one in ``named``, or the run's only one. ``named`` has the benchmarks that the
@@ -50,12 +50,12 @@ def rescore(
     Code from a stored run is not trusted. Code in data that only the run's config names is executed
     only if its hash is known; a benchmark in a local file, only if ``named`` contains that file.
 
-    Row ids stay. Rows whose checker failed are judged again; other failed and quarantined rows
-    stay. New parts are stored before old ones are deleted, so that a crash loses nothing.
+    Row ids do not change. Rows whose check raised an exception are judged again; other rows without
+    a verdict do not change. New parts are stored before old ones are deleted, so that a crash loses
+    nothing.
 
-    Return (exit code, summary). Raises `UserError`: not a run, another driver writes it, or the
-    benchmark's data is not the data of the run.
-    """
+    Return (exit code, summary). Raises `UserError` if ``uri`` is not a run, another driver has its
+    lease, or the benchmark's data is not the data of the run."""
     with _leased(uri, say, opens) as (store, manifest, lease):
         config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
         config = _with_named_code(config, named, store)
@@ -69,7 +69,7 @@ def rescore(
                     f"the rule sets of {name} have changed since this run "
                     f"({', '.join(manifest.rule_sets_of(name))})",
                     where=store.root,
-                    fix="evaluate anew",
+                    fix="evaluate the run again",
                 )
         entries: dict[tuple[str, str, str, str], Entry] = {}
         ledger = stored_rows(store, manifest, say)
@@ -91,7 +91,7 @@ def rescore(
                 if row["status"] != "scored":
                     rows.append(row)
                     continue
-                episode_of(row)  # raises here for a damaged run, not as a failed check
+                episode_of(row)  # raises for a damaged run, which must not count as a failed check
                 if key not in entries:
                     raise UserError(
                         f"the run has a row of entry {key}, which the data lacks",
@@ -110,7 +110,7 @@ def rescore(
             (made,) = benchmarks.values()
             code, summary = COMPLETE, summarized(store, made)
         else:
-            ledger = stored_rows(store, manifest, say=lambda line: None)  # said above
+            ledger = stored_rows(store, manifest, say=lambda line: None)  # printed above
             code, summary = _summarized(store, manifest, benchmarks, ledger)
     for what, count in sorted(changed.items()):
         say(f"{what}: {count}")
@@ -120,7 +120,7 @@ def rescore(
 
 
 def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
-    """Merge the parts of a run into few of a sensible size. Raises `UserError`."""
+    """Merge the parts of a run into fewer, larger parts. Raises `UserError`."""
     with _leased(uri, say, opens) as (store, manifest, lease):
         ledger = stored_rows(store, manifest, say)
         session = new_session(part_names(store), os.urandom(3).hex())
@@ -133,7 +133,8 @@ def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
 
 @contextmanager
 def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest, Lease]]:
-    """Hold the lease of a run; yield its store, manifest and lease."""
+    """Take the lease of a run until the context ends; yield the store, the manifest and the
+    lease."""
     store = opens(uri)
     manifest = read_manifest(store)
     lease = Lease.acquire(store, say)
@@ -144,8 +145,8 @@ def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest,
 
 
 def _with_named_code(config: RunConfig, named: Sequence[str], store: Store) -> RunConfig:
-    """Return ``config`` with the local files that the user names. Code that only a stored run names
-    is not run."""
+    """Return ``config`` with its local benchmark files replaced by the files in ``named``. Raises
+    `UserError` if a local file is only named by the stored run, since its code is not trusted."""
     files = {name.rpartition(":")[2]: name for name in named if is_local(name)}
     sections = []
     for section in config.benchmarks:
@@ -165,7 +166,7 @@ def _with_named_code(config: RunConfig, named: Sequence[str], store: Store) -> R
 def _with_data(
     config: RunConfig, data: str, named: Sequence[str], store: Store
 ) -> tuple[RunConfig, str]:
-    """Return ``config`` with ``data`` for its benchmark, and the benchmark's name."""
+    """Return ``config`` with ``data`` as the data of one benchmark, and the benchmark's name."""
     have = [section.name for section in config.benchmarks]
     (name,) = named if len(named) == 1 else have if len(have) == 1 else ("",)
     if name not in have:
@@ -173,7 +174,7 @@ def _with_data(
         raise UserError(
             f"the run has {which}",
             where=store.root,
-            fix=f"use --benchmark to say which benchmark's data {data!r} is: {' or '.join(have)}",
+            fix=f"name the benchmark of the data {data!r} with --benchmark: {' or '.join(have)}",
         )
     sections = [
         section.model_copy(update={"data": data}) if section.name == name else section
@@ -185,21 +186,20 @@ def _with_data(
 def run_entries(
     benchmark: Benchmark, manifest: Manifest, rows: Iterable[ResultRow], store: Store
 ) -> Sequence[Entry]:
-    """Return the entries that a stored run chose its own from.
+    """Return the entries from which a stored run chose its entries.
 
-    For outputs made elsewhere these are all entries of the answered categories, and those that
-    only ``rows`` name, such as tau2-bench's tasks outside the base split. Raises `UserError`: the
-    run was made with other entries.
-    """
+    For outputs made elsewhere these are all entries of the answered categories, and other entries
+    that ``rows`` name, such as tau2-bench's tasks outside the base split. Raises `UserError` if the
+    run was made with other entries."""
     name = benchmark.name
     if manifest.config.backend == EXTERNAL:
         every = benchmark.output_entries()
         for row in rows:
-            every.get(row.language, row.category, row.id)  # may be one that `of` lacks
+            every.get(row.language, row.category, row.id)  # adds an entry that `of` lacks
         entries: Sequence[Entry] = [
             e for key in manifest.outputs.categories for e in every.of(*key).values()
         ]
-        # The hash covers all entries of the answered categories, answered or not.
+        # This hash covers all entries of the answered categories, even those without an answer.
         sha256 = manifest.identity.benchmarks.get(name, {}).get("data_sha256")
     else:
         entries, sha256 = benchmark.dataset(), manifest.entries.get(name)

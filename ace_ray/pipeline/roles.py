@@ -1,4 +1,4 @@
-"""Roles: the other models of a run, pinned in the plan, served on the cluster, used by workers."""
+"""Models that play roles in episodes: fix their revisions, serve them, and use them in workers."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from ace_ray.types import Sampling
 
 @dataclass(frozen=True)
 class RoleBinding:
-    """The model of one role of a benchmark, with all settings that can move a score."""
+    """The model of one role of a benchmark, with all settings that can change a score."""
 
     role: Role
     model: ModelRef | None
-    """The candidate's for ``same``, the served model's, None for an endpoint."""
+    """The candidate if the role is ``same``, the served model, or None for an endpoint."""
     sampling: Sampling
     identity: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Served:
-    """Endpoints and key of a role's model that is served on the cluster."""
+    """The endpoints of a role's model that is served on the cluster, and their key."""
 
     endpoints: tuple[EndpointConfig, ...]
     key: str
@@ -51,7 +51,7 @@ RoleBindings = Mapping[str, Mapping[str, RoleBinding]]
 def bind_roles(
     config: RunConfig, candidate: ModelRef, benchmarks: Sequence[Benchmark]
 ) -> RoleBindings:
-    """Return the bindings of all roles, with pinned models. Raises `UserError`."""
+    """Return the bindings of all roles, with fixed model revisions. Raises `UserError`."""
     bindings = {}
     for benchmark in benchmarks:
         with own_code(type(benchmark), "roles"):
@@ -75,14 +75,15 @@ def _binding(
     default: Sampling,
     calls: bool,
 ) -> RoleBinding:
-    """Return the binding of one role. ``calls``: whether the role is offered tools."""
+    """Return the binding of the role ``name``. ``default``: sampling unless the role sets its own.
+    ``calls``: whether the role is offered tools."""
     where = f"benchmarks.{benchmark.name}.{name}"
     check_role(role, where)
     model: ModelRef | None = candidate
     if isinstance(role, EndpointRole):
         model = None
     elif isinstance(role, ServedRole):
-        assert role.model.source is not None  # `parse_role` refuses one without
+        assert role.model.source is not None  # `parse_role` refuses a role without a source
         if calls and role.model.tool_parser is None:
             raise UserError(
                 "this role is offered tools, so it needs a tool parser",
@@ -101,7 +102,7 @@ def _binding(
         check_budget(role.sampling, role.engine, parser, where=f"{where}.sampling")
     sampling = default
     if role == "same":
-        # A limit of the candidate's answers holds for its lines as a user, too.
+        # The limit on the candidate's answers also applies when it plays another role.
         most = min(sampling.max_tokens, config.sampling.max_tokens)
         sampling = replace(sampling, max_tokens=most)
     elif role.sampling is not None:
@@ -115,8 +116,8 @@ def _binding(
 
 
 def _with_parsers(role: ServedRole, model: ModelRef, where: str, *, calls: bool) -> ServedRole:
-    """Return ``role`` with the parsers of the model's family in place of ``auto``, as for a
-    candidate; a tool parser only if the role is offered tools. Raises `UserError` if none fits."""
+    """Return ``role`` with ``auto`` replaced by the parsers of the model's family. Without offered
+    tools (``calls``) the tool parser is None. Raises `UserError` if no tool parser fits."""
     asked = role.model
     mode = str(role.engine.get("tokenizer_mode", "auto"))
     chosen: dict[str, str | None] = {}
@@ -134,7 +135,7 @@ def _with_parsers(role: ServedRole, model: ModelRef, where: str, *, calls: bool)
 def served_roles(
     bindings: RoleBindings,
 ) -> dict[tuple[str, str], tuple[ServedRole, RoleBinding]]:
-    """Return the roles with servers on the cluster, by (benchmark, role)."""
+    """Return the roles whose models are served on the cluster, by (benchmark, role name)."""
     return {
         (benchmark, name): (binding.role, binding)
         for benchmark, roles in bindings.items()
@@ -144,7 +145,7 @@ def served_roles(
 
 
 def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
-    """Return (CPUs, GPUs) of each server of the roles, on one node."""
+    """Return (CPUs, GPUs) for each server of the roles. A server runs on one node."""
     return [
         (serving.SERVER_CPUS, gpus_per_worker(role.engine) if on_gpu else 0)
         for role, _ in served_roles(bindings).values()
@@ -156,7 +157,8 @@ def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
 def serving_roles(
     bindings: RoleBindings, *, on_gpu: bool
 ) -> Iterator[dict[tuple[str, str], Served]]:
-    """Start the servers of all roles, and end them with the context. Raises `ServerFailed`."""
+    """Start the servers of all roles, and stop them when the context ends. Yield the endpoints by
+    (benchmark, role name). Raises `ServerFailed`."""
     key = secrets.token_urlsafe(32)
     starting: dict[tuple[str, str], list[serving.Starting]] = {}
     try:
@@ -180,7 +182,9 @@ def serving_roles(
 
 
 class RoleModels:
-    """The models of all roles in one worker. Its episodes share one HTTP client per endpoint."""
+    """The models of all roles, for the episodes of one worker, which share their HTTP clients.
+
+    ``seed`` selects the replica of each served model that this worker uses."""
 
     def __init__(
         self,
@@ -200,7 +204,7 @@ class RoleModels:
                     self._models[place] = EndpointModel(binding.role.endpoint)
                 else:
                     ends = served[place].endpoints
-                    # One replica per worker, so that an episode finds its prefix cache.
+                    # A worker uses one replica, so that its episodes profit from the prefix cache.
                     self._models[place] = EndpointModel(
                         ends[seed % len(ends)],
                         key=served[place].key,
@@ -209,8 +213,8 @@ class RoleModels:
                     )
 
     def of(self, benchmark: Benchmark, sample: int, path: Sequence[str]) -> dict[str, RoleModel]:
-        """Return the models of a benchmark by role, with the seeds of a sample of the entry at
-        ``path``."""
+        """Return the models of a benchmark by role. Their sampling has the seeds for this sample of
+        the entry with ``path``."""
         return {
             name: RoleModel(
                 self._models[benchmark.name, name],

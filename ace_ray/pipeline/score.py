@@ -1,6 +1,6 @@
 """``ace-ray score PATH --benchmark NAME``: turn outputs that were made elsewhere into a run.
 
-Besides the run's own files, ``verdicts.jsonl`` has a line for each output, in input order
+The run has one additional file: ``verdicts.jsonl`` has a line for each output, in input order
 (docs/results.md).
 """
 
@@ -46,25 +46,25 @@ from ace_ray.types import Entry, Episode, Status, Verdict, canonical_json, diges
 from ace_ray.util.sanitizing import well_formed
 
 VERDICTS = "verdicts.jsonl"
-# Maximum outputs without a verdict that the summary names.
+# Maximum number of outputs without a verdict that the summary names.
 _REASONS = 5
 Say = Callable[[str], None]
-# First number of absent turns. Samples with a name or a larger number get numbers from twice as
-# much downwards, in input order.
+# Smallest sample number of absent turns. Samples that have a string or a larger number get numbers
+# from twice this value downwards, in input order.
 _MOST_SAMPLE = 1 << 30
 
 
 def score_outputs(
     path: Path, *, benchmark: str, data: str | None, model: str | None, store: Store, say: Say
 ) -> dict[str, Any]:
-    """Judge the outputs at ``path`` and store them as a run in ``store``; return its summary.
+    """Judge the outputs at ``path`` and store them as a run in ``store``. Return its summary.
 
-    The run declares the rows that the outputs answer. Outputs of some of the entries make a limited
-    run, as ``evaluate --limit`` does. A turn that a dialogue lacks is a skipped row. All outputs
-    are read before anything is written. ``model`` names the model of the outputs; by default the
-    path does.
+    The run declares the rows that the outputs answer. If the outputs cover only some entries, the
+    run counts as limited, as with ``evaluate --limit``. A missing turn of a dialogue is a skipped
+    row. All outputs are read before anything is written. ``model`` is the name of the outputs'
+    model; the default is the name of the file or folder.
 
-    Raises `UserError`: an output does not belong to the benchmark, or the folder holds another run.
+    Raises `UserError` if an output does not belong to the benchmark, or ``store`` has another run.
     """
     made = make_benchmark(benchmark, {} if data is None else {"data": data})
     with own_code(type(made), "ready"):
@@ -82,7 +82,7 @@ def score_outputs(
         rows = _Rows(made, made.output_entries(), scratch, run_id, named)
         with Path(folder, VERDICTS).open("w", encoding="ascii") as verdicts:
             for output in made.outputs(path, rows.entries):
-                # dumps, not dump: only the former runs in C
+                # Not `json.dump`, which does not use the C encoder.
                 verdicts.write(json.dumps(rows.add(output)) + "\n")
         if not rows.lines:
             raise UserError(
@@ -100,10 +100,9 @@ def score_outputs(
 
 
 def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
-    """Write and return the summary of a stored run of outputs made elsewhere.
+    """Write and return the summary of a stored run of outputs that were made elsewhere.
 
-    It has the keys of any run's summary, the benchmark's own numbers, and the outputs' source.
-    """
+    The summary has the keys of every run, the benchmark's own numbers, and the outputs' source."""
     manifest = read_manifest(store)
     ledger = stored_rows(store, manifest, say=lambda line: None)
     total = summarize(manifest.tree, {}, ledger.rows, {})
@@ -129,7 +128,7 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
 
 
 def _notes(manifest: Manifest, benchmark: str, skipped: int) -> Iterator[str]:
-    """Say what part of the entries is answered, and which turns are absent."""
+    """Yield notes: which part of the entries is answered, and how many turns are missing."""
     if words := manifest.restriction(benchmark).words:
         yield f"{words}; a sample of the benchmark, not its score"
     yield from manifest.outputs.notes
@@ -144,7 +143,7 @@ def _notes(manifest: Manifest, benchmark: str, skipped: int) -> Iterator[str]:
 
 
 class _Rows:
-    """The rows of a run. They are written to ``scratch`` in batches."""
+    """Collects the rows of a run, and writes them to ``scratch`` in batches."""
 
     def __init__(
         self, benchmark: Benchmark, entries: Entries, scratch: Store, run_id: str, model: str
@@ -158,15 +157,15 @@ class _Rows:
         self._schema = rows_schema(benchmark.rule_sets)
         self._session = new_session([], os.urandom(3).hex())
         self._waiting: list[dict[str, Any]] = []
-        # Language and category -> number of outputs of each answered entry.
+        # (language, category) -> entry id -> number of outputs of this entry.
         self.came: dict[tuple[str, str], Counter[str]] = {}
         self.declared_entries: dict[tuple[str, str, str], Entry] = {}
-        # Why the first outputs got no verdict.
+        # Reasons of the first outputs without a verdict.
         self._reasons: list[str] = []
         self._samples: dict[str, int] = {}
 
     def add(self, output: Output | Unscored) -> dict[str, Any]:
-        """Add an output's row; return its line of ``verdicts.jsonl``."""
+        """Add the row of an output. Return the output's line of ``verdicts.jsonl``."""
         if isinstance(output, Unscored):
             return self._leave_out(output)
         entry, episode = output.entry, output.episode
@@ -204,7 +203,7 @@ class _Rows:
         }
 
     def notes(self) -> list[str]:
-        """Return the readers' remarks, and a line about the outputs without a verdict."""
+        """Return the remarks about the input, and a line about outputs without a verdict."""
         notes = [f"{what}: {count:,}" for what, count in self.entries.remarks.items()]
         if not self.unscored:
             return notes
@@ -213,10 +212,9 @@ class _Rows:
         return [*notes, f"not scored: {self.unscored} of the input ({'; '.join(named)})"]
 
     def declare_absent_turns(self) -> None:
-        """Add the turns that answered dialogues lack, and write the rows that wait.
+        """Add skipped rows for missing turns of answered dialogues, and write the waiting rows.
 
-        Without them a dialogue would count as right when its answered turns are.
-        """
+        Otherwise a dialogue would count as correct if all its answered turns are correct."""
         for (language, category), times in self.came.items():
             every = self.entries.of(language, category)
             most: Counter[str] = Counter()
@@ -224,7 +222,7 @@ class _Rows:
                 group = every[entry_id].group or entry_id
                 most[group] = max(most[group], count)
             for entry in every.values():
-                # Each entry outside a dialogue is a group of its own: none is missing there.
+                # An entry outside a dialogue is a group of one entry, in which none is missing.
                 for missing in range(most[entry.group or entry.id] - times[entry.id]):
                     self._add(entry, _MOST_SAMPLE + missing, "skipped", Episode(), {})
                     self.absent_turns += 1
@@ -294,7 +292,7 @@ def _manifest(
     if len(counts) < len(every):
         asked["limit"] = len(counts)
     if rows.absent_turns:
-        # Absent turns cannot come later, so the other rows have their headline without them.
+        # Absent turns cannot arrive later, so they must not withhold the headline.
         asked["max_unscored"] = 1.0
     config = RunConfig.model_validate({**asked, "backend": EXTERNAL})
     content = rows.content.hexdigest()
@@ -331,7 +329,7 @@ def _manifest(
 
 def _replace(store: Store, scratch: Store, manifest: Mapping[str, Any]) -> None:
     """Replace the run in ``store`` with the one in ``scratch``."""
-    for name in (SUCCESS, SUMMARY):  # a summary must not stand beside rows of another run
+    for name in (SUCCESS, SUMMARY):  # the old summary must not be with rows of the new run
         if store.get(name) is not None:
             store.delete(name)
     old = set(part_names(store))
@@ -339,7 +337,7 @@ def _replace(store: Store, scratch: Store, manifest: Mapping[str, Any]) -> None:
     new = [item.path for item in scratch.list(FOLDER)]
     for name in (*new, VERDICTS):
         content = scratch.get(name)
-        assert content is not None  # written above
+        assert content is not None  # `_Rows` and `score_outputs` have written it
         store.put(name, content)
     for name in old - set(new):
         store.delete(name)

@@ -1,8 +1,8 @@
-"""The key of a role's server, as middleware of vLLM's OpenAI server.
+"""Middleware for vLLM's OpenAI server that checks the key of a role's server.
 
-vLLM's own middleware asks for a key below ``/v1`` and a few other prefixes, not for
-``/invocations``, ``/tokenize``, ``/metrics`` or ``/scale_elastic_ep``. This one refuses every
-request without the key but `HEALTH`.
+vLLM's own middleware requires a key for ``/v1`` and a few other prefixes, but not for
+``/invocations``, ``/tokenize``, ``/metrics`` or ``/scale_elastic_ep``. This middleware requires the
+key for every request except ``GET`` of `HEALTH`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 class RequireKey:
     """ASGI middleware that refuses requests without ``Authorization: Bearer KEY``.
 
-    Raises `RuntimeError` without a key in the environment: such a server must not start.
-    """
+    Raises `RuntimeError` if the environment has no key, since such a server must not start."""
 
     def __init__(self, app: Asgi) -> None:
         key = os.environ.get(KEY_ENV, "")
@@ -38,7 +37,7 @@ class RequireKey:
         if scope["type"] == "lifespan" or self._may_pass(scope):
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
-            # Before the handshake: the server answers 403.
+            # Sent before the handshake, so the server answers with status 403.
             await send({"type": "websocket.close", "code": 1008})
         else:
             headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0")]
@@ -55,7 +54,7 @@ class RequireKey:
         if len(given) != 1:
             return False
         scheme, _, key = given[0].partition(b" ")
-        # Digests, so that the time shows neither the first difference nor the length.
+        # Compare digests, so that the time does not depend on the first difference or the length.
         return hmac.compare_digest(_digest(key), self._key) and scheme.lower() == b"bearer"
 
 

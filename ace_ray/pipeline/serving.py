@@ -1,4 +1,4 @@
-"""Servers of roles: vLLM's OpenAI server as a child of a Ray actor that holds its GPUs."""
+"""Servers for the models of roles: vLLM's OpenAI server as a child process of a Ray actor."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from ace_ray.util.subprocesses import end_with_this_process, module_command, mod
 SERVER_CPUS = 1.0
 # Timeout of a start: fetching and loading the weights of a large model takes minutes.
 LOAD_S = 1800.0
-# Timeout of one request, with its time in the queue.
+# Timeout of one request, including its time in the queue.
 REQUEST_S = 300.0
 # Time for a server to end after SIGTERM.
 GRACE_S = 15.0
-# Seconds between two health checks of a server that starts.
+# Seconds between two health checks of a starting server.
 POLL_S = 0.25
-# Lines of a server's log that a message quotes.
+# Number of lines of a server's log that a message quotes.
 TAIL_LINES = 6
 
 
 class ServerFailed(Exception):
-    """A server could not be started. One line, with the cause from its log."""
+    """Raised if a server fails to start. The message is one line, with the cause from the log."""
 
 
 @dataclass(frozen=True)
 class Starting:
-    """A server that starts; known to the driver only."""
+    """A server that starts. Only the driver has this object."""
 
     actor: Any
     outcome: Any
@@ -57,13 +57,13 @@ class Starting:
 def start_server(
     role: ServedRole, ref: ModelRef, engine: Mapping[str, Any], *, key: str, on_gpu: bool
 ) -> Starting:
-    """Start one replica on the cluster. Returns at once; `url` waits.
+    """Start one server of a role's model on the cluster. Returns at once; `url` waits for it.
 
     Args:
         role: CPUs, chat template and parsers (not ``auto``).
-        ref: the pinned model.
+        ref: the model, with a fixed revision.
         engine: ``role.engine`` with the arguments for this kind of cluster.
-        key: API key of the run.
+        key: API key that clients must send.
         on_gpu: whether the engine takes GPUs.
     """
     import ray
@@ -72,11 +72,11 @@ def start_server(
         num_cpus=SERVER_CPUS,
         num_gpus=gpus_per_worker(dict(engine)) if on_gpu else 0,
         max_restarts=0,
-        # So that `stop` is heard while `start` waits for the server.
+        # `stop` must work while `start` waits for the server.
         max_concurrency=2,
     )
     handle = actor.remote(role, ref, dict(engine), key)
-    # Begun here, so that several servers and the candidate's engines load side by side.
+    # Begin the start now, so that several servers and the candidate's engines load in parallel.
     return Starting(handle, handle.start.remote())
 
 
@@ -84,7 +84,7 @@ def url(server: Starting) -> str:
     """Wait until the server answers, and return its URL.
 
     Raises:
-        ServerFailed: the server could not be started, or not in time.
+        ServerFailed: the server failed to start, or was not ready within `LOAD_S`.
     """
     import ray
 
@@ -101,7 +101,7 @@ def url(server: Starting) -> str:
 
 
 def stop(servers: Sequence[Starting]) -> None:
-    """End the servers and their actors."""
+    """Stop the servers, and kill their actors."""
     import ray
 
     with suppress(ray.exceptions.RayError):  # an actor is gone already
@@ -111,8 +111,8 @@ def stop(servers: Sequence[Starting]) -> None:
 
 
 def endpoint(ref: ModelRef, at: str) -> EndpointConfig:
-    """Return the endpoint config of the server at the URL ``at``, for an `EndpointModel` with the
-    run's key and ``in_cluster=True``."""
+    """Return the endpoint config for the server of the model ``ref`` at the URL ``at``. An
+    `EndpointModel` with it needs the server's key and ``in_cluster=True``."""
     return EndpointConfig(
         url=at,
         model=ref.name,
@@ -124,19 +124,19 @@ def endpoint(ref: ModelRef, at: str) -> EndpointConfig:
 
 
 class EngineServer:
-    """Ray actor that holds one server and its resources."""
+    """Ray actor that runs one server and reserves its CPUs and GPUs."""
 
     def __init__(self, role: ServedRole, ref: ModelRef, engine: dict[str, Any], key: str) -> None:
         self._role, self._ref, self._engine, self._key = role, ref, engine, key
         self._server: Server | None = None
 
     def start(self) -> tuple[str, str]:
-        """Load the model and serve it. Returns (URL, "") once it answers, or ("", failure)."""
+        """Load and serve the model. Return (URL, "") when the server is ready, or ("", failure)."""
         try:
             return self._start(), ""
         except (ServerFailed, UserError) as error:
             return "", str(error)
-        # Ray would give the driver a traceback as text; the cause belongs in one line.
+        # For an exception Ray would send a traceback as text; the driver needs one line.
         except Exception as error:  # noqa: BLE001
             return "", " ".join(f"{type(error).__name__}: {error}".split())
 
@@ -146,7 +146,7 @@ class EngineServer:
         folder = materialize(self._ref)
         host = ray.util.get_node_ip_address()
         port = free_port(host)
-        # However this actor dies, the server and its engine processes end with it.
+        # The server and its engine processes must end whenever this actor ends.
         end_with_this_process()
         self._server = server = Server(
             command(folder, self._role, self._engine, name=self._ref.name, host=host, port=port),
@@ -160,8 +160,8 @@ class EngineServer:
 
     def _watch(self, server: Server) -> None:
         if failure := server.wait():
-            # Not started again: while it loads, the circuit breaker of its clients fails all rows.
-            # The next pass has new servers.
+            # Do not start the server again: while it loads, its clients' circuit breakers would
+            # fail all rows. The next pass starts new servers.
             log.say(log.error(failure))
             os._exit(1)  # frees the GPUs
 
@@ -171,7 +171,7 @@ class EngineServer:
 
 
 class Server:
-    """A server process. Its children end with this process (`end_with_this_process`)."""
+    """A server process. After `end_with_this_process` it ends when this process ends."""
 
     def __init__(
         self, command: Sequence[str], env: Mapping[str, str], *, host: str, port: int
@@ -180,13 +180,13 @@ class Server:
         self._host, self._port = host, port
         handle, name = tempfile.mkstemp(prefix="ace_ray-server-", suffix=".log")
         os.close(handle)
-        # Output of the server; removed by `stop`, kept after a failure.
+        # Log file of the server. `stop` removes the file; after a failure it stays.
         self.log = Path(name)
         self._stopping = False
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, deadline_s: float) -> None:
-        """Start the server and wait until its ``/health`` says 200.
+        """Start the server and wait until ``/health`` returns status 200.
 
         Raises:
             ServerFailed: the server ended, or was not ready within ``deadline_s``.
@@ -210,14 +210,14 @@ class Server:
             time.sleep(POLL_S)
 
     def wait(self) -> str:
-        """Wait until the server ends. Return why it did, or "" after `stop`."""
+        """Wait until the server ends. Return the reason; "" if `stop` has ended it."""
         assert self._process is not None
         code = self._process.wait()
         return "" if self._stopping else self._report(f"the server ended with exit code {code}")
 
     def stop(self) -> None:
-        """Ask the server to end: vLLM's ends its engine processes itself. Kill one that does
-        not."""
+        """Send the server SIGTERM, with which vLLM also ends its engine processes. Kill the server
+        after `GRACE_S`."""
         self._stopping = True
         if self._process is not None:
             self._process.terminate()
@@ -228,7 +228,7 @@ class Server:
         self.log.unlink(missing_ok=True)
 
     def _is_healthy(self) -> bool:
-        # Not urllib, which would ask the environment's proxy.
+        # Do not use urllib, which would send the request to the environment's proxy.
         connection = http.client.HTTPConnection(self._host, self._port, timeout=5)
         try:
             connection.request("GET", "/health")
@@ -239,11 +239,11 @@ class Server:
             connection.close()
 
     def _report(self, what: str, *, starting: bool = False) -> str:
-        """``what``, with the cause from the log and its place."""
+        """Return ``what`` with the cause from the log and the path of the log."""
         with suppress(FileNotFoundError), self.log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_BYTES))
             text = file.read(MOST_BYTES).decode("utf-8", "replace")
-            # A server that has started has logged errors of requests, too.
+            # Use the first error only at the start: later the log also has errors of requests.
             cause = first_error(text) if starting else ""
             said = cause or tail(text, TAIL_LINES)
             return f"{what}: {said} (full log: {socket.gethostname()}:{self.log})"
@@ -268,9 +268,8 @@ def command(
 ) -> list[str]:
     """Return the command line of vLLM's OpenAI server for the model in ``folder``.
 
-    Sampling defaults and statistics are those of the candidate's engine. The key is not on it: all
-    users of the machine can read command lines.
-    """
+    Sampling defaults and statistics are set as for the candidate's engine. The command line does
+    not contain the key, since all users of the machine can read it."""
     # `vllm serve` needs package metadata named "vllm", which the CPU build lacks.
     start = module_command("vllm.entrypoints.openai.api_server")
     defaults = {"disable_log_stats": True, "generation_config": "vllm"}
@@ -288,7 +287,8 @@ def command(
 
 
 def flags(engine: Mapping[str, Any]) -> list[str]:
-    """Return engine arguments as options of vLLM's command line. None: vLLM's default."""
+    """Return engine arguments as options of vLLM's command line. Arguments that are None are left
+    out, so that vLLM's defaults apply."""
     arguments = []
     for name, value in engine.items():
         flag = "--" + name.replace("_", "-")
@@ -302,13 +302,13 @@ def flags(engine: Mapping[str, Any]) -> list[str]:
             case list():
                 arguments += [flag, *map(_text, value)]
             case _:
-                # With "=", so that a value may begin with a dash.
+                # Write "=", so that a value may begin with a dash.
                 arguments.append(f"{flag}={_text(value)}")
     return arguments
 
 
 def environment(key: str) -> dict[str, str]:
-    """Return the environment of a server with ``key``."""
+    """Return the environment variables of a server that requires ``key``."""
     return {
         "VLLM_NO_USAGE_STATS": "1",
         **os.environ,

@@ -1,4 +1,4 @@
-"""Passes over the pending rows of runs that differ in their weights alone."""
+"""Make passes over the pending rows of runs that differ only in their weights."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ from ace_ray.storage.parts import new_session, part_names
 from ace_ray.storage.stored import earlier_timing
 from ace_ray.util import log
 
-# Run -> its pending rows.
+# Index of a run -> its pending rows.
 Pending = dict[int, PlannedRows]
 
 
 def prepare() -> None:
-    """Import the modules of a pass, before a thread connects to Ray (`connection.connecting`)."""
+    """Import the modules of a pass before a thread connects to Ray (`connection.connecting`)."""
     connection.set_environment()
-    if find_spec("ray") is not None:  # else `connection.connect` says so
+    if find_spec("ray") is not None:  # `connection.connect` reports a missing Ray
         from ace_ray.pipeline import graph  # noqa: F401
 
 
 class Session:
-    """One call of `evaluate`, or one lane of a sweep.
+    """Evaluates the runs of one call of `evaluate`, or of one lane of a sweep.
 
     Args:
-        runs: runs that differ in their weights alone.
+        runs: runs that differ only in their weights.
         examine: whether checkpoints are examined before they are loaded.
-        concluded: called with each run as soon as it is whole.
+        concluded: called with each run as soon as its summary is written.
     """
 
     def __init__(
@@ -73,17 +73,17 @@ class Session:
         self._examine, self._concluded = examine, concluded
         self._config = runs[0].plan.config
         self._tallies: list[Tally] = []
-        # Times at which the first pass had Ray, and its actors; wall clock.
+        # Wall-clock times at which the first pass had connected to Ray and had started its actors.
         self._reached: dict[str, float] = {}
         self._resources: Resources | None = None
-        # With --fresh the folder still holds the previous run.
+        # With --fresh the folder still contains the previous run, whose timing does not count.
         self._earlier = [earlier_timing(run.store) if run.declared else {} for run in runs]
 
     def run(self) -> None:
         """Make passes until no row is pending or no pass makes progress, and conclude every run.
 
         Raises:
-            UserError: the runs cannot be started as asked; nothing was written.
+            UserError: the runs cannot be started with this config; nothing was written.
             RunFailed: the cluster or the engines failed; stored rows stay.
         """
         try:
@@ -121,7 +121,7 @@ class Session:
         self._concluded(run)
 
     def _pending(self, *, again: bool) -> Pending:
-        """Return the pending rows that are not set aside."""
+        """Return the pending rows that are not set aside. ``again``: only rows worth a retry."""
         pending = {}
         for index, run in enumerate(self._runs):
             if run.open:
@@ -130,9 +130,9 @@ class Session:
         return {index: rows for index, rows in pending.items() if len(rows)}
 
     def _passes(self) -> None:
-        """Make passes, each with new processes. A pass that breaks off counts as an attempt only if
-        it has settled no row. Rows on which engines or checkers died alone get a pass of their own,
-        after all others."""
+        """Make passes, each with new processes. A pass that fails counts as an attempt only if it
+        has settled no row. Rows that are set aside are evaluated in a separate, last pass."""
+
         pending, attempts = self._pending(again=False), 0
         aside = not pending
         pending = pending or self._set_aside()
@@ -172,8 +172,8 @@ class Session:
             pending = waiting if aside else pending
 
     def _check_for_a_bug(self) -> None:
-        """Raise `RunFailed` if every row so far ended in the same exception of a benchmark's
-        code."""
+        """Raise `RunFailed` if all rows so far failed with the same exception of a benchmark."""
+
         bug = self._tallies[-1].bug(1) if self._tallies else None
         if bug is None or self._settled():
             return
@@ -181,7 +181,8 @@ class Session:
         raise RunFailed(bug.line)
 
     def _set_aside(self) -> Pending:
-        """Return the rows on which engines or checkers died alone."""
+        """Return the rows that are set aside, since engines or checkers died while they ran
+        alone."""
         by_run = {index: run.set_aside() for index, run in enumerate(self._runs) if run.open}
         return {index: rows for index, rows in by_run.items() if len(rows)}
 
@@ -193,7 +194,7 @@ class Session:
                 isolated.setdefault(kind, {}).update(stored)
         for kind, later in (self._tallies[-1].isolated if self._tallies else {}).items():
             isolated.setdefault(kind, {}).update(later)
-        # Rows that wait with their preparation are stored, with the deaths that they count.
+        # Rows that wait for a preparation are stored, and the stored rows count all deaths so far.
         for run in self._runs:
             for row_id in run.waiting_with_others():
                 if (isolated_row := isolated.get("engine", {}).get(row_id)) is not None:
@@ -204,7 +205,8 @@ class Session:
         return sum(int(run.ledger.settled.sum()) for run in self._runs)
 
     def _pass(self, pending: Pending) -> None:
-        """Send ``pending`` through the graph. Raises `RunFailed`."""
+        """Connect to Ray, start the actors, and evaluate ``pending`` in a graph. Raises `UserError`
+        and `RunFailed`."""
         asked = self._ask()
         connection.connect()
         self._reached.setdefault("ray", time.time())
@@ -232,7 +234,7 @@ class Session:
             has_gpus = any(node.get("GPU", 0) for node in nodes)
             if slow := resources.slow_dtype(config, has_gpus):
                 self._say(log.warning(slow))
-            # A candidate behind an endpoint takes no GPU; served roles do.
+            # With an endpoint the candidate takes no GPU, but the servers of roles may.
             on_gpu = has_gpus and (resources.takes_gpus(config) or config.backend == ENDPOINT)
             fit = partial(
                 resources.fit,
@@ -285,8 +287,7 @@ class Session:
                 sandboxes = start_actors(
                     Scenarios(name), self._resources.sandboxes, cpus=resources.SANDBOX_CPUS
                 )
-                # This frame keeps coordinator, sandboxes and services alive: the job's handles do
-                # not.
+                # The handles in this frame keep the actors alive. The job's handles do not.
                 job = Job(
                     runs=tuple(
                         JobRun(
@@ -351,10 +352,9 @@ class Session:
             ray.shutdown()
 
     def _ask(self) -> dict[str, Any]:
-        """Send one request to a candidate behind an endpoint before the first rows, with tools if
-        the run offers any, to report a refusal in one line. Returns facts for the manifest.
-
-        Raises `UserError`, and `RunFailed` without an answer."""
+        """Send one request to the candidate's endpoint before the first rows, with tools if the run
+        offers any, so that a refusal is reported in one line. Return facts for the manifest; {}
+        without an endpoint. Raises `UserError`, and `RunFailed` without an answer."""
         plan = self._runs[0].plan
         if self._tallies or self._config.backend != ENDPOINT:
             return {}
@@ -369,9 +369,9 @@ class Session:
     def _when_whole(
         self, pending: Pending, monitor: HealthMonitor, coordinator: Any
     ) -> Callable[[int, int], None]:
-        """Return the callback for stored rows. It looks whether the run's comparison is decided,
-        and concludes a run when its last row is stored, while others go on. The last run is
-        concluded at the end of the pass."""
+        """Return the callback for stored rows. It stops a run whose comparison is decided. It also
+        concludes a run when its last row is stored, while later runs go on. The last run is
+        concluded only after the pass."""
         left = Counter({index: len(rows) for index, rows in pending.items()})
         last = max(pending)
 
@@ -384,7 +384,7 @@ class Session:
                 run.look()
                 if run.stops:
                     coordinator.stop_run.remote(index)
-                    self._say(f"{run.plan.run_id}: its comparison is decided, no further rows")
+                    self._say(f"{run.plan.run_id}: comparison decided; no further rows evaluated")
             if left[index] or index == last or self._interrupts.asked:
                 return
             run.read()
@@ -409,7 +409,9 @@ def engine_args(
     on_gpu: bool,
     spread: bool,
 ) -> dict[str, Any]:
-    """Return the engine arguments of the candidates, ``models``, on this kind of cluster."""
+    """Return the engine arguments of the candidates ``models`` for this kind of cluster.
+
+    ``on_gpu``: engines use GPUs. ``spread``: each engine runs on several nodes."""
     if config.backend in ("fake", ENDPOINT):
         return dict(config.engine)
     samplings = [config.sampling.sampling()] + [
@@ -428,10 +430,10 @@ def _count(pending: Pending) -> int:
 
 
 def _explained(error: Exception, tally: Tally, *, had_success: bool) -> RunFailed:
-    """Return the failure with its cause in one line: the coordinator's if an actor reported one,
-    else Ray's.
+    """Return the error of a failed pass, with its cause in one line: the cause that an actor
+    reported to the coordinator, or else Ray's.
 
-    A failure of an engine or server that has never started is not transient; others may be."""
+    The failure is not transient if no engine or server has ever started."""
     from ace_ray.pipeline.serving import ServerFailed
 
     cause = tally.failure or (str(error) if isinstance(error, ServerFailed) else "")

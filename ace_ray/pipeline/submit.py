@@ -1,9 +1,9 @@
-"""``ace-ray submit``: send a config to a Ray cluster as a job, follow it, end with its exit code.
+"""``ace-ray submit``: send a config to a Ray cluster as a job, and follow the job's log.
 
-A job is one call of ``jobs/*.py`` in a copy of the checkout. It does not depend on its follower:
-the same command follows a running job again, after Ctrl-C or a lost connection. The job's id is a
-hash of the resolved config and the number of the attempt. The cluster's dashboard shows the command
-to everyone, so a config that holds a secret is refused.
+A job is one call of ``jobs/*.py`` in a copy of the checkout. The job does not depend on the command
+that follows it: after Ctrl-C or a lost connection the same command follows the job again. The job's
+id contains a hash of the resolved config and the number of the attempt. The cluster's dashboard
+shows the job's command to everyone, so a config that contains a secret is refused.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from ace_ray.util.secrets import masked
 
 CHECKOUT = Path(ace_ray.__file__).resolve().parents[1]
 
-# An entrypoint is one argument of a shell, which takes 128 KiB.
+# Maximum size of a text in a job's command. One argument of a shell has at most 128 KiB.
 TEXT_BYTES = 100_000
 
-# Patterns, as in a .gitignore, of files that a job does not need and of files that hold keys by
-# their names. Ray leaves out what the checkout's ``.gitignore`` names.
+# Patterns (as in a .gitignore) of files that are not sent: files that a job does not need, and
+# files whose names suggest keys. Ray also excludes the patterns in the checkout's ``.gitignore``.
 LEFT_OUT = (
     "/.git", "/.venv", "/runs", "__pycache__", ".aws", ".docker", ".env*", "*.env", ".kube",
     ".netrc", ".npmrc", ".pypirc", ".ssh", "*.key", "*.p12", "*.pem", "credentials",
     "credentials.json", "id_ed25519*", "id_rsa*", "secrets", "service-account*.json",
 )  # fmt: skip
 
-# Exit code of a follower that was stopped with Ctrl-C, as in a shell.
+# Exit code of ``submit`` if it was stopped with Ctrl-C, as in a shell.
 INTERRUPTED = 130
 
-# Times in a row that a log may break off, or the cluster not answer, before the follower ends.
+# Number of consecutive failures to read the job's log after which ``submit`` gives up.
 RECONNECTS = 20
 
 RECONNECT_S = 3.0
 
-# Ray's name for a job whose node went away: its run can be continued.
+# Ray's error type for a job whose node is gone. The run of such a job can be continued.
 DIED = "JOB_SUPERVISOR_ACTOR_DIED"
 
 _ADDRESS = "RAY_API_SERVER_ADDRESS"
@@ -62,10 +62,10 @@ _ADDRESS = "RAY_API_SERVER_ADDRESS"
 
 @dataclass(frozen=True)
 class Submission:
-    """A job that may be sent many times, one attempt after another."""
+    """A job that may be sent several times, one attempt after another."""
 
     job: str
-    """``evaluate`` or ``sweep``: the file in ``jobs/``."""
+    """``evaluate`` or ``sweep``: the name of the file in ``jobs/``."""
     arguments: tuple[str, ...]
     checkout: Path
     excludes: tuple[str, ...]
@@ -74,7 +74,7 @@ class Submission:
 
     @property
     def name(self) -> str:
-        """Common prefix of the ids of all attempts."""
+        """Common prefix of the job ids of all attempts."""
         return f"ace-ray-{self.job}-{self.digest[:12]}"
 
     def id(self, attempt: int) -> str:
@@ -82,7 +82,7 @@ class Submission:
 
     @property
     def entrypoint(self) -> str:
-        """Shell command, run in a copy of the checkout."""
+        """Shell command of the job, which runs in a copy of the checkout."""
         return shlex.join(("python", f"jobs/{self.job}.py", *self.arguments))
 
     @property
@@ -93,7 +93,7 @@ class Submission:
         return {"working_dir": str(self.checkout), "excludes": list(self.excludes), **named}
 
     def command(self, address: str | None) -> str:
-        """Return the ``ray job submit`` call of the first attempt, for a POSIX shell."""
+        """Return the ``ray job submit`` command for the first attempt, for a POSIX shell."""
         words = ["ray", "job", "submit"]
         if address is not None:
             words += ["--address", address]
@@ -109,17 +109,15 @@ def make_submission(
     values: Mapping[str, Any] | None = None,
     checkout: Path = CHECKOUT,
 ) -> Submission:
-    """Return the submission of ``config`` to ``jobs/{job}.py``; overrides and ``values`` are as of
-    `read_tree`, and travel in the config's text.
+    """Return the submission of ``config`` to ``jobs/{job}.py``. ``overrides`` and ``values`` are
+    arguments of `read_tree`; the config is sent with them applied.
 
-    Raises:
-        UserError: a bad config, a secret in it, a path relative to the job's temporary folder, or
-            an ace_ray without a checkout.
-    """
+    Raises `UserError` if the config is invalid, or contains a secret or a path relative to the
+    job's temporary folder, or if ``checkout`` is not a checkout of ace_ray."""
     untracked = _check_checkout(job, checkout)
     tree = read_tree(config, overrides, values)
     trees = [tree]
-    if job == "evaluate":  # validated here: a typing error should not cost a cluster's start
+    if job == "evaluate":  # validate here, so that a typing error does not cost a cluster's start
         trees.append(run_config(tree, where=config).model_dump(mode="json"))
     # A sweep's tree has no defaults.
     _check_lasting(tree.get("output", RunConfig.model_fields["output"].default), "output")
@@ -132,7 +130,7 @@ def make_submission(
     left = [re.sub(r"([\\*?\[\]!# ])", r"\\\1", f"/{path}") for path in untracked]
     return Submission(
         job=job,
-        # One word each: a first character may be a dash.
+        # Write option and value as one word, since a value may begin with a dash.
         arguments=(f"--config-text={text}", *files),
         checkout=checkout,
         excludes=(*LEFT_OUT, *left),
@@ -141,8 +139,8 @@ def make_submission(
 
 
 def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the arguments that carry the local files that ``tree`` names, and name them in it as
-    the job has them. Raises `UserError`."""
+    """Yield a job argument for each local file that ``tree`` names, with the file's content. Change
+    the path in ``tree`` to the file's name in the job. Raises `UserError`."""
     for section in tree.get("benchmarks") or ():
         if isinstance(section, dict) and is_local(name := str(section.get("name"))):
             path, attribute = local_parts(name)
@@ -158,8 +156,8 @@ def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _travelling(node: Any, key: Any, path: str, attribute: str = "") -> str:
-    """Return the argument that writes the file at ``path`` into the job's folder. Its name there is
-    a hash of its content; put the name into the config."""
+    """Return the job argument that writes the file at ``path`` into the job's folder. The file's
+    name there contains a hash of its content. Set ``node[key]`` to this name and ``attribute``."""
     text = _sendable(config_text(path), path)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     there = f"sent_{digest}{Path(path).suffix}"
@@ -168,7 +166,8 @@ def _travelling(node: Any, key: Any, path: str, attribute: str = "") -> str:
 
 
 def _sendable(text: str, where: str) -> str:
-    """Return ``text``, which travels in a job's command. Raises `UserError`."""
+    """Return ``text`` if it may be sent in a job's command. Raises `UserError` if it contains a
+    secret or is too long."""
     for number, line in enumerate(text.splitlines(), 1):
         if masked(line) != line:
             raise UserError(
@@ -178,7 +177,7 @@ def _sendable(text: str, where: str) -> str:
             )
     if len(text.encode()) > TEXT_BYTES:
         raise UserError(
-            f"holds {len(text.encode())} bytes, but a file sent as text has at most {TEXT_BYTES}",
+            f"has {len(text.encode())} bytes, but a file sent as text has at most {TEXT_BYTES}",
             where=where,
             fix="shorten it, or put it into the image or the model's folder",
         )
@@ -186,8 +185,8 @@ def _sendable(text: str, where: str) -> str:
 
 
 def _check_checkout(job: str, checkout: Path) -> list[str]:
-    """Return the untracked paths of ``checkout``, none without git. Raises `UserError`: it is not a
-    checkout."""
+    """Return the untracked paths of ``checkout``; [] without git. Raises `UserError` if it is not a
+    checkout of ace_ray."""
     if not (checkout / "jobs" / f"{job}.py").is_file():
         raise UserError(
             f"there is no jobs/{job}.py: this ace_ray was not installed from a checkout",
@@ -217,16 +216,15 @@ def _check_lasting(value: Any, where: str) -> None:
 def submit(
     submission: Submission, *, address: str | None, follow: bool, say: Callable[..., Any]
 ) -> int:
-    """Send ``submission``, unless an attempt of it runs, and follow it. Return the exit code: the
-    job's own, 75 when it was stopped.
+    """Send ``submission`` unless an attempt of it is running, and follow the job. Return the exit
+    code of the job; 75 if the job was stopped.
 
     Args:
-        address: of the cluster's dashboard; None: ``RAY_API_SERVER_ADDRESS``, ``RAY_ADDRESS``, or
-            the cluster on this machine.
-        say: prints a text, without a line end if told ``nl=False``.
+        address: address of the cluster's dashboard; None: ``RAY_API_SERVER_ADDRESS``,
+            ``RAY_ADDRESS``, or the cluster on this machine.
+        say: prints a string, with ``nl=False`` without a line end.
 
-    Raises:
-        UserError: no cluster answers there, or it refuses the job.
+    Raises `UserError` if no cluster answers, or the cluster refuses the job.
     """
     client = _client(address)
     try:
@@ -241,7 +239,7 @@ def submit(
     try:
         return _follow(client, name, say)
     except KeyboardInterrupt:
-        say(f"\nstopped following {name}, which goes on; the same command follows it again")
+        say(f"\nstopped following {name}, which keeps running; the same command follows it again")
         say(f"to stop the job: ray job stop {at} {name}")
         return INTERRUPTED
 
@@ -251,7 +249,7 @@ def _client(address: str | None) -> Any:
     from ray.job_submission import JobSubmissionClient
 
     if address is not None:
-        os.environ[_ADDRESS] = address  # it wins over what the client is given
+        os.environ[_ADDRESS] = address  # the client prefers this variable to its argument
     elif not os.environ.get(_ADDRESS):
         address = running_cluster()
         if address == "local":
@@ -277,7 +275,7 @@ def _refused(error: Exception, address: str) -> UserError:
 
 
 def _send(client: Any, submission: Submission) -> tuple[str, bool]:
-    """Return (id of the job that runs, whether it was sent now)."""
+    """Send the job unless an attempt is running. Return (job id, whether it was sent now)."""
     attempt, running = _latest(client, submission)
     if running:
         return submission.id(attempt), False
@@ -290,7 +288,7 @@ def _send(client: Any, submission: Submission) -> tuple[str, bool]:
             runtime_env=submission.runtime_env,
         )
     except RuntimeError:
-        # Another submitter may have been first: ids are unique in a cluster.
+        # Another command may have sent this attempt first, since ids are unique in a cluster.
         if _latest(client, submission)[0] >= attempt:
             return name, False
         raise
@@ -298,7 +296,7 @@ def _send(client: Any, submission: Submission) -> tuple[str, bool]:
 
 
 def _latest(client: Any, submission: Submission) -> tuple[int, bool]:
-    """Return the newest attempt that the cluster knows (0: none), and whether it still runs."""
+    """Return the number of the cluster's newest attempt (0: none), and whether it still runs."""
     attempts = {0: False}
     for job in client.list_jobs():
         base, _, number = (job.submission_id or "").rpartition("-")
@@ -309,13 +307,13 @@ def _latest(client: Any, submission: Submission) -> tuple[int, bool]:
 
 
 def _follow(client: Any, name: str, say: Callable[..., Any]) -> int:
-    """Print the job's log until it ends, once however often the connection breaks; return its exit
-    code."""
+    """Print the job's log until the job ends, and return the job's exit code. After a lost
+    connection, continue at the first line that was not printed."""
     shown = failures = 0
 
     async def tail() -> None:
         nonlocal shown
-        seen = 0  # Ray begins with the first line each time
+        seen = 0  # Ray sends the log from its first line each time
         async for text in client.tail_job_logs(name):
             seen += len(text)
             if seen > shown:
@@ -329,7 +327,7 @@ def _follow(client: Any, name: str, say: Callable[..., Any]) -> int:
             job = client.get_job_info(name)
             if job.status.is_terminal():
                 return _ended(job, name, say)
-        # A proxy, a head that restarts, a network: the job is asked for again.
+        # A proxy, the network or a restarting head node may be the cause: try again.
         except Exception as error:
             if failures == RECONNECTS:
                 raise UserError(
@@ -348,8 +346,8 @@ def _ended(job: Any, name: str, say: Callable[..., Any]) -> int:
     if job.status == "SUCCEEDED":
         return COMPLETE
     code = job.driver_exit_code
-    if code is None:  # its node went, or it never began
+    if code is None:  # the job's node is gone, or the job never began
         say(f"{name} failed: {first_line(job.message or '', 'no reason was given')}")
         return INCOMPLETE if job.error_type == DIED else FAILED
-    # A signal's number is negative here, and 128 more in a shell.
+    # A signal is a negative code here. In a shell it is 128 plus the number.
     return int(code) if code >= 0 else 128 - int(code)

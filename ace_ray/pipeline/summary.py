@@ -1,4 +1,4 @@
-"""``summary.json``: totals, then each benchmark's own tables."""
+"""Write ``summary.json``, which has the totals of a run and the tables of each benchmark."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ RESULTS = "results/tools/"
 
 
 def reopen(store: Store) -> None:
-    """Remove `_SUCCESS`, since rows are pending."""
-    # Look first: some S3 keys may write and not delete.
+    """Remove `_SUCCESS`, because rows are pending."""
+    # Check first, since some S3 keys may write but not delete.
     if store.get(SUCCESS) is not None:
         store.delete(SUCCESS)
 
 
 def conclude(store: Store, summary: dict[str, Any]) -> int:
-    """Write ``summary``, and `_SUCCESS` for a complete run. Return the exit code."""
+    """Write ``summary``, and `_SUCCESS` if the run is complete. Return the exit code."""
     store.put(SUMMARY, as_json(summary))
     if not summary["complete"]:
         reopen(store)
-        # A stopped run has what was asked for: its comparison.
+        # A run that was stopped early has its result: the decided comparison.
         return COMPLETE if summary.get("early", {}).get("stopped") else INCOMPLETE
     store.put(SUCCESS, b"")
     return COMPLETE
@@ -57,8 +57,8 @@ def finish(
     why: str = "",
     **more: Any,
 ) -> tuple[int, dict[str, Any]]:
-    """Write the summary of the rows of ``ledger``, with the keys ``more``, and the benchmarks' own
-    files. Return (exit code, summary)."""
+    """Write the summary of the rows of ``ledger`` and the benchmarks' own files. ``more`` are
+    further keys of the summary; ``why`` as in `summarize`. Return (exit code, summary)."""
     summary = {
         **summarize(manifest.tree, benchmarks, ledger.rows, timing, why=why),
         "ignored_files": ledger.ignored,
@@ -78,12 +78,11 @@ def summarize(
     *,
     why: str = "",
 ) -> dict[str, Any]:
-    """Return the summary of a run. Its stored rows are read once per benchmark, and not kept.
+    """Return the summary of a run. ``rows`` is called once per benchmark to read the stored rows.
 
-    declared = scored + infra_error + quarantined + skipped + missing. ``complete``: the run is
-    without missing and retryable rows. ``headline`` is false when more than ``max_unscored`` of the
-    rows lack a verdict, or with a ``why``, which gives the reason.
-    """
+    declared = scored + infra_error + quarantined + skipped + missing. ``complete`` is true if no
+    row is missing or retryable. ``headline`` is false if the share of rows without a verdict is
+    larger than ``max_unscored``, or if ``why`` gives another reason."""
     declared = int(manifest["declared"])
     totals = _Totals()
     blocks = {}
@@ -159,7 +158,7 @@ class _Totals:
         self.reasoning_truncated = self.cut_by_length = 0
 
     def counted(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
-        """Yield ``rows``, and count each one."""
+        """Yield ``rows`` unchanged, and count each row."""
         for row in rows:
             self.statuses[row.status] += 1
             if row.error_class:
@@ -179,9 +178,9 @@ class _Totals:
             yield row
 
     def failures(self) -> list[dict[str, Any]]:
-        """Return why rows have no verdict: at most `MOST_FAILURES` reasons, most frequent first,
-        each with its rows and one text. A last one counts the rows of all other reasons. Texts that
-        differ only in numbers, names and addresses are one reason."""
+        """Return at most `MOST_FAILURES` reasons why rows have no verdict, the most frequent first.
+        Each has the number of its rows and one error text. Texts that differ only in numbers, names
+        and addresses count as one reason. A last item counts the rows of all further reasons."""
         ordered = self._failures.most_common()
         told = [
             {"status": key[0], "error_class": key[1], "error": self._first[key], "rows": rows}
@@ -202,7 +201,7 @@ def _write_files(
     tables: Callable[[], Iterable[pa.Table]],
     summary: Mapping[str, Any],
 ) -> None:
-    """Write the benchmarks' own files, from ``tables`` of stored rows with all columns."""
+    """Write the benchmarks' own files. ``tables`` returns the stored rows with all columns."""
 
     def rows(name: str) -> Iterator[dict[str, Any]]:
         for table in tables():
@@ -219,5 +218,5 @@ def as_json(value: Any) -> bytes:
     """Return ``value`` as indented JSON."""
     try:
         return json.dumps(value, indent=2, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # only an escape can hold a lone surrogate
+    except UnicodeEncodeError:  # a lone surrogate must be escaped
         return json.dumps(value, indent=2).encode()

@@ -10,29 +10,30 @@ from dataclasses import dataclass
 
 from ace_ray.pipeline.health.isolation import OPEN
 
-# Starts without progress from which rows that are not isolated go before isolated rows.
+# From this many starts without progress, rows that are not isolated go before isolated rows.
 ISOLATED_LAST = 4
-# Starts without progress from which the isolated row with the most failed trials goes first.
+# From this many starts without progress, the isolated row with the most `deaths_alone` goes first.
 MOST_TRIED_FIRST = 7
 
-# Run and isolation group. All rows of a run that are not isolated are one group, `OPEN`.
+# (run, isolation group). All rows of a run that are not isolated form one group, `OPEN`.
 Partition = tuple[int, int]
 
 
 class AdmissionControl:
     """Admits rows of one partition at a time.
 
-    Rows of the run whose weights are loaded come first, then rows of the earliest run: a change of
-    runs is a swap of weights. Within a run isolated rows come first, or they would wait until the
-    run ends. An isolated row on which an engine died alone waits until another row has passed in
-    this engine. So do all isolated rows after `ISOLATED_LAST` starts without progress.
+    A change of runs is a swap of weights. So rows of the run whose weights are loaded come first,
+    then rows of the earliest run. Within a run isolated rows come first, or they would wait until
+    the run ends. If an engine died while an isolated row ran alone, this row waits until another
+    row has ended in this engine. After `ISOLATED_LAST` starts without progress all isolated rows
+    wait in this way.
 
     Args:
-        most: maximum rows in the engine. A larger group is admitted alone.
-        run: run whose weights the engine holds.
-        starts_since_progress: engines that died here in a row while no row got further.
-        arriving: whether blocks of the previous process are still to come, in any order. Rows of
-            other runs wait for them.
+        most: maximum rows in the engine. A group with more rows is admitted alone.
+        run: run whose weights the engine has loaded.
+        starts_since_progress: earlier starts of this worker since a row last made progress.
+        arriving: whether blocks of the previous process will still arrive, in any order. Rows of
+            other runs wait for these blocks.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class AdmissionControl:
         self._inside = 0
         self._closed = False
         self._partition: Partition | None = None
-        # Isolated rows on which engines died alone -> number of deaths.
+        # Partition of an isolated row -> number of engines that died while the row ran alone.
         self._tried: dict[Partition, int] = {}
         self._waiting: OrderedDict[Partition, deque[Group]] = OrderedDict()
 
@@ -61,8 +62,8 @@ class AdmissionControl:
     async def entered(
         self, partition: Partition, rows: int, *, tried: int = 0
     ) -> AsyncIterator[Group]:
-        """Wait until ``rows`` rows of ``partition`` are admitted, and hold their places. ``tried``:
-        how often an engine died with the row alone."""
+        """Wait until ``rows`` rows of ``partition`` are admitted; keep their places until the
+        context ends. ``tried``: number of engines that died while the row ran alone."""
         group = Group(asyncio.get_running_loop().create_future(), rows)
         if self._closed:
             group.rows = 0
@@ -76,7 +77,7 @@ class AdmissionControl:
             await group.admitted
         except asyncio.CancelledError:
             if group.admitted.done() and not group.admitted.cancelled():
-                self._leave(group)  # it had been admitted
+                self._leave(group)  # the group had been admitted
             else:
                 self._forget(partition, group)
             raise
@@ -86,11 +87,10 @@ class AdmissionControl:
             self._leave(group)
 
     def row_ended(self, group: Group) -> None:
-        """Give the place of one row of ``group`` to other rows.
+        """Free the place of one row of ``group`` for other rows.
 
-        The group keeps its last place until it leaves, so that no other partition is admitted
-        before.
-        """
+        The group keeps its last place until its context ends. Until then no other partition is
+        admitted."""
         self.passed = True
         if group.rows > 1:
             group.rows -= 1
@@ -98,12 +98,12 @@ class AdmissionControl:
             self._admit()
 
     def arrived(self) -> None:
-        """Wait no longer for blocks of the previous process."""
+        """Stop waiting for blocks of the previous process."""
         self._arriving = False
         self._admit()
 
     def close(self) -> None:
-        """Admit all groups without a place. Their callers see that no row begins any more."""
+        """Admit all groups at once, without places. Their callers must not start rows any more."""
         self._closed = True
         waiting, self._waiting = self._waiting, OrderedDict()
         for group in (group for groups in waiting.values() for group in groups):
@@ -137,14 +137,14 @@ class AdmissionControl:
                     return
                 group = groups.popleft()
                 if not group.admitted.cancelled():
-                    # Counted here, before the group's own coroutine runs.
+                    # Count the rows now, before the group's own coroutine runs.
                     self._partition, self._run = partition, partition[0]
                     self._inside += group.rows
                     group.admitted.set_result(None)
             del self._waiting[partition]
 
     def _is_early(self, partition: Partition) -> bool:
-        """Return whether rows that are still to arrive go before ``partition``."""
+        """Return whether rows that will still arrive may have to go before ``partition``."""
         return self._most_tried_first or partition[0] != self._run or self._waits(partition)
 
     def _waits(self, partition: Partition) -> bool:
@@ -162,8 +162,8 @@ class AdmissionControl:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Rows that are admitted together, as one waiter."""
+    """Rows that wait together and are admitted together."""
 
     admitted: asyncio.Future[None]
     rows: int
-    """Places that the group holds, or waits for."""
+    """Number of places that the group has, or waits for."""

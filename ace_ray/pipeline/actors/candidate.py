@@ -1,8 +1,8 @@
-"""The engine of one worker, and its weights.
+"""The engine of one worker, and the swaps of its weights.
 
-Runs of one job differ in their weights alone, so a live engine swaps weights between runs. A probe
-checks each swap before the first row. If it fails, the process ends, and its successor starts an
-engine on the new weights.
+The runs of one job differ only in their weights, so a running engine swaps weights between runs. A
+probe checks each swap before the first row. If the probe fails, the process ends, and its successor
+starts an engine with the new weights.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from ace_ray.util.subprocesses import end_with_this_process
 
 _PASSING = (NoRoom, Unreachable)
 
-# Timeout for ended rows to reach a checker before the process ends.
+# Time for which a process that ends waits until its ended rows have reached a checker.
 PASS_ON_S = 60.0
 
 PASS_ON_POLL_S = 0.1
 
-# Time for a task to end after a checker has its rows. If it takes longer, Ray repeats the task,
-# which costs an engine start.
+# Time for a Ray task to end after a checker has received its rows. If the task takes longer, Ray
+# repeats it, which costs an engine start.
 TASK_ENDS_S = 1.0
 
-# Timeout of a health check: an engine answers between two steps.
+# Timeout of a health check. An engine answers only between two steps.
 ALIVE_S = 30.0
 
 
@@ -57,23 +57,22 @@ _NO_EFFECT = (
 
 
 class Broken(Exception):
-    """These weights cannot be evaluated; one line says why."""
+    """Raised if weights cannot be evaluated; the message is one line with the reason."""
 
 
 class Candidate:
     """Starts the engine, swaps its weights, and reports both to the coordinator.
 
-    With `Job.examine` every checkpoint is checked before it is loaded (all shards, the planned
-    content), and after (the content again, a probe of the engine). Raises what `start_engine`
-    raises, `NoRoom` and `Unreachable`.
-    """
+    With `Job.examine` every checkpoint is checked before and after it is loaded. Before: all shards
+    are there, and the content is the planned one. After: the content has not changed, and the
+    engine passes a probe. Raises `NoRoom`, `Unreachable`, and the errors of `start_engine`."""
 
     def __init__(self, job: Job, process: ProcessInfo, clock: Clock, run: int) -> None:
         self._job, self._coordinator = job, job.coordinator
         self._process, self._clock = process, clock
         self._adapters = job.runs[0].model.adapter is not None
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights")
-        # The next run, and the folder of its weights.
+        # The next run, and the folder of its weights, which a thread fetches in advance.
         self._ahead: tuple[int, Future[Path]] | None = None
         self._lock = asyncio.Lock()
         self._broken: set[int] = set()
@@ -102,7 +101,7 @@ class Candidate:
         self._loaded = start_engine(job, self._base, phases)
         self.engine = MonitoredEngine(self._loaded, job.config.stall_s / 4, clock)
         phases.end()
-        # Seconds by phase of the engine's start.
+        # Seconds of each phase of the engine's start.
         self.start_s = phases.seconds()
         self._held = folder
         self._probe = Probe(self._loaded, proven=self._adapters)
@@ -116,15 +115,14 @@ class Candidate:
         self._prepare(self.run + 1)
 
     def _tell(self, phase: str) -> None:
-        # Runs in the thread that forwards the engine's output, which must not end.
+        # An exception would end this thread, which forwards the engine's output.
         with suppress(Exception):
             self._coordinator.phase.remote(self._process, phase)
 
     async def hold(self, run: int) -> None:
-        """Load the weights of ``run`` if the engine holds others. No row may be in flight.
+        """Load the weights of ``run`` unless the engine has them. No row may be in flight.
 
-        Raises `Broken`. Ends the process if only a new engine can load them.
-        """
+        Raises `Broken`. Ends the process if only a new engine can load these weights."""
         async with self._lock:
             if self._facts:
                 await self._first_probe()
@@ -141,7 +139,7 @@ class Candidate:
                 self._clock.preparing(None)
 
     async def _first_probe(self) -> None:
-        """Probe a new engine: the next swap is compared with its answers."""
+        """Probe a new engine. The probe after the next swap is compared with these answers."""
         facts, self._facts = self._facts, {}
         taken = not self._adapters or await self._take_adapter()
         if self._job.examine:
@@ -160,7 +158,7 @@ class Candidate:
             await self._coordinator.loaded.remote(self.run, facts)
 
     async def _take_adapter(self) -> bool:
-        """Load the first adapter into an engine on the base. Return whether it could."""
+        """Load the first adapter into an engine with the base model. Return whether this worked."""
         try:
             self._of_base = await self._loaded.logprobs()
             await self._loaded.swap(self._held)
@@ -175,8 +173,8 @@ class Candidate:
         return True
 
     async def _has_no_effect(self, run: int) -> bool:
-        """Return whether the adapter of ``run`` leaves the base's answers as they are. vLLM drops
-        modules that it does not find in the base without an error."""
+        """Return whether the adapter of ``run`` does not change the base model's answers. vLLM
+        ignores, without an error, adapter modules that the base model does not have."""
         return run in self._unsure and await self._loaded.logprobs() == self._of_base
 
     async def _swap(self, run: int) -> None:
@@ -212,7 +210,7 @@ class Candidate:
             await self._end(why, run, for_all=not isinstance(error, CannotTell))
         seconds = round(time.perf_counter() - began, 2)
         self._let_go(self.run)
-        # Before anything can fail: the engine holds the new weights from now on.
+        # Set this before anything can fail, because the engine has the new weights from now on.
         self.run, self._held = run, folder
         if self._job.examine:
             await asyncio.to_thread(self._check_unchanged, run)
@@ -226,11 +224,11 @@ class Candidate:
         self._prepare(run + 1)
 
     async def _end(self, why: str, run: int | None, *, for_all: bool = True) -> NoReturn:
-        """End this process. Its successor starts an engine on the weights of ``run``, or, if None,
-        on the same weights.
+        """End this process. The successor starts an engine with the weights of ``run`` (None: the
+        same weights). ``for_all``: no engine swaps weights any more.
 
-        Waits until ended rows have reached a checker: their blocks would be repeated by the
-        successor, which has other weights."""
+        Wait until ended rows have reached a checker. Otherwise the successor would evaluate these
+        rows again, with other weights."""
         if for_all:
             await self._coordinator.unswappable.remote(well_formed(why))
         if run is not None:
@@ -238,7 +236,7 @@ class Candidate:
         end = time.monotonic() + PASS_ON_S
         while await self._coordinator.underway.remote(self._process) and time.monotonic() < end:
             await asyncio.sleep(PASS_ON_POLL_S)
-        # Else Ray would repeat their task, and load the old weights again.
+        # Without this pause Ray would repeat the task of these rows and load the old weights again.
         await asyncio.sleep(TASK_ENDS_S)
         die(self._coordinator, self._process, why, [])
         raise EngineDead(why)  # not reached: the process is gone
@@ -259,11 +257,11 @@ class Candidate:
         return folder
 
     def _folder(self, run: int) -> Path:
-        """Return the folder of the weights of ``run`` on this node. Raises `Broken`, and `NoRoom`
-        and `Unreachable`, which say nothing about the weights."""
+        """Return the folder on this node that contains the weights of ``run``. Raises `Broken`. May
+        also raise `NoRoom` and `Unreachable`, for which the weights are not the cause."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == run:
-            with suppress(*_PASSING):  # there may be room by now
+            with suppress(*_PASSING):  # the disk may have room by now
                 return ahead[1].result()
         return self._examined(run)
 
@@ -288,12 +286,13 @@ class Candidate:
 
     def _let_go(self, run: int) -> None:
         model = self._job.runs[run].model
-        release(model.adapter.ref if model.adapter else model)  # the base stays
+        release(model.adapter.ref if model.adapter else model)  # the base model stays on the disk
 
     def _why_not(self, held: Path, folder: Path) -> str:
-        """Return why ``folder`` cannot be swapped in for ``held``; "" if it can."""
+        """Return why an engine with the weights in ``held`` cannot swap to those in ``folder``; ""
+        if it can."""
         if self._adapters:
-            return ""  # each is loaded beside the base, whatever its rank and modules
+            return ""  # an engine can load any adapter, whatever its rank and modules
         try:
             return same_layout(held, folder)
         except UserError as error:  # a trainer may have removed the older checkpoint
@@ -308,7 +307,7 @@ class Candidate:
 
 
 def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
-    """Return an engine with the weights in ``folder`` loaded."""
+    """Start an engine of the job's backend with the weights in ``folder``, and return it."""
     if job.config.backend == "fake":
         from ace_ray.models.fake import FakeEngine
 
@@ -319,7 +318,7 @@ def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
         return EndpointEngine(job.config.model)
     from ace_ray.models.vllm_engine import VLLMEngine
 
-    # Ray ends the children of a worker that dies, except where its raylet died.
+    # Ray kills the children of a worker that dies, but not if its raylet died first.
     end_with_this_process()
     return VLLMEngine(
         folder,
@@ -332,10 +331,9 @@ def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
 
 
 class MonitoredEngine:
-    """The candidate's engine with the time of its last progress.
+    """Wraps the candidate's engine, and notes the time of its last progress.
 
-    An answer is progress. If none comes for ``ask_after_s``, a health check is sent.
-    """
+    Every answer is progress. After ``ask_after_s`` without an answer, a health check is sent."""
 
     def __init__(self, engine: Any, ask_after_s: float, clock: Clock) -> None:
         self._engine, self._ask_after_s, self._clock = engine, ask_after_s, clock
@@ -361,7 +359,7 @@ class MonitoredEngine:
         return self._calls._replace(rows=rows)
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
-        """`ace_ray.models.vllm_engine.VLLMEngine.token_logprobs`."""
+        """Return the logprobs of `ace_ray.models.vllm_engine.VLLMEngine.token_logprobs`."""
         with self._owing():
             logprobs: list[float] = await self._engine.token_logprobs(messages, text)
         return logprobs
@@ -383,7 +381,7 @@ class MonitoredEngine:
         self._heard_at = time.monotonic()
 
     def processes(self) -> list[Any]:
-        """Return the engine cores, children of this process."""
+        """Return the processes of the engine core, which are children of this process."""
         cores: list[Any] = self._engine.processes()
         return cores
 
@@ -395,13 +393,14 @@ class MonitoredEngine:
         return False
 
     async def answers(self) -> bool:
-        """Return whether the engine works and its endpoint, if any, answered the last request."""
+        """Return whether the engine passes a health check and, for an endpoint, whether it answered
+        the last request."""
         return await self.works() and getattr(self._engine, "answering", True)
 
     def busy_since(self) -> float | None:
-        """Return the time of the last progress (`time.monotonic`); None without a request.
+        """Return the time of the last progress (`time.monotonic`); None if no request is pending.
 
-        Called from another thread, since the engine's event loop may hang."""
+        Call it from another thread, since the engine's event loop may hang."""
         if not self._pending or self._loop is None:
             return None
         if time.monotonic() - self._heard_at > self._ask_after_s and self._asking is None:
@@ -410,7 +409,7 @@ class MonitoredEngine:
 
     def _ask(self) -> None:
         async def ask() -> None:
-            with suppress(Exception):  # the requests themselves raise
+            with suppress(Exception):  # the pending requests raise the same error
                 await self._engine.alive()
                 self._heard_at = time.monotonic()
             self._asking = None

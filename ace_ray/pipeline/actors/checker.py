@@ -1,4 +1,4 @@
-"""The checker: the actor that adds verdicts."""
+"""The checker: the actor that judges answers and adds verdicts to rows."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ace_ray.pipeline.health.processes import Heartbeat, this_process
 from ace_ray.storage.rows import PLAN, entry_columns, metrics_of, rows_schema
 from ace_ray.types import SCORE, Entry, Episode
 
-# Timeout for the checks of one block, or of one isolated row.
+# Timeout for judging one block or one isolated row.
 CHECK_S = 300.0
 
 
 class Checker:
-    """Adds the verdicts of all rule sets. It has no state: any checker can take any row."""
+    """Adds the verdicts of all rule sets to rows. Any checker can judge any row."""
 
     def __init__(self, job: Job) -> None:
         self._job, self._coordinator = job, job.coordinator
@@ -49,7 +49,7 @@ class Checker:
 
     def _checked(self, block: pa.Table) -> pa.Table:
         rows = block.to_pylist()
-        # Waited for: the coordinator must know the rows before one of them kills this process.
+        # Wait: the coordinator must know the rows before one of them can crash this process.
         isolated = ray.get(self._coordinator.checking.remote(self._process, _ids(rows)))
         ended, groups = grouped(rows, isolated)
         checked = [self._ended(row, isolated_row) for row, isolated_row in ended]
@@ -86,8 +86,8 @@ class Checker:
         return checked
 
     def _show_that_it_works(self, entry_index: int) -> None:
-        """Judge the next entry without an answer before an isolated row of the entry at this index:
-        a checker that dies on everything says nothing about the row."""
+        """Judge an empty episode of another entry before an isolated row of the entry at this
+        index. A checker that dies on any row must not count as a failure of the row."""
         if self._passed or len(self._entries) < 2:
             return
         entry = self._entries[(entry_index + 1) % len(self._entries)]
@@ -111,7 +111,7 @@ class Checker:
         return self._keyed(row, self._entries[row["entry"]])
 
     def _scores(self, row: Mapping[str, Any]) -> dict[str, float]:
-        """Return the row's score by rule set; none without a verdict."""
+        """Return the row's score by rule set; {} for a row without a verdict."""
         rule_sets = self._benchmarks[row["benchmark"]].rule_sets
         if row["status"] != "scored":
             return {}

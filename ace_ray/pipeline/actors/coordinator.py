@@ -1,4 +1,4 @@
-"""The coordinator of a run: an actor that all processes report to and the driver reads."""
+"""The coordinator of a run: the actor to which all processes report, and which the driver reads."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ace_ray.pipeline.health.processes import KINDS, NAMES, EngineLoad, Kind, Pr
 from ace_ray.pipeline.monitoring.counts import Bug, Tally
 from ace_ray.pipeline.monitoring.metrics import Metrics
 
-# Failed starts of one actor in a row after which the run fails.
+# Number of consecutive failed starts of one actor after which the run fails.
 MAX_STARTS = 3
 
-# Maximum places in benchmarks' code whose exceptions are counted.
+# Maximum number of places in benchmarks' code for which exceptions are counted.
 MOST_BUGS = 100
 
-# Starts of one engine worker or checker in a row without progress of any row after which the run
-# stops: the cause is not the rows.
+# The run stops after this many consecutive starts of one engine worker or checker if no row made
+# progress meanwhile: then rows are not the cause.
 MAX_STARTS_WITHOUT_PROGRESS = 10
 
 
@@ -35,15 +35,15 @@ class Start:
     """The coordinator's answer to a process that starts."""
 
     retryable: bool
-    """Whether a failed start is repeated: engines of this run have started before."""
+    """Whether a failed start is repeated, because engines of this run have started before."""
     run: int
-    """Run whose weights are loaded first."""
+    """Index of the run whose weights an engine loads first."""
     replaces: bool = False
-    """Whether it replaces a process, whose rows come again."""
+    """Whether the process replaces an earlier one, whose rows Ray sends again."""
     starts_since_progress: int = 0
-    """Processes of this actor that ended in a row while no row got further."""
+    """Number of earlier starts of this actor since a row last made progress."""
     isolated: bool = False
-    """Whether rows of the run are isolated."""
+    """Whether any rows are isolated for this kind of process (`isolation`)."""
 
 
 @dataclass
@@ -53,15 +53,14 @@ class _ProcessState:
     starts: int = 1
     heard_at: float = field(default_factory=time.monotonic)
     phase: str = ""
-    """Phase of an engine's start."""
+    """Current phase of the engine's start."""
     drain_at: float | None = None
-    """Deadline of its node (`time.monotonic`)."""
+    """Time at which the process must end its work, since its node leaves (`time.monotonic`)."""
     load: EngineLoad | None = None
 
 
 class Coordinator:
-    """Actor with a `Tally` and the state of all processes. It holds no rows; it lives for one
-    pass."""
+    """Actor that keeps a `Tally` and the state of all processes, but no rows, for one pass."""
 
     def __init__(
         self,
@@ -78,30 +77,29 @@ class Coordinator:
         self._isolation = {kind: Isolation((isolated or {}).get(kind)) for kind in KINDS}
         self._processes: dict[str, _ProcessState] = {}
         self._drain_at: float | None = None
-        # Rows that workers on draining nodes have not ended.
+        # Ids of rows that workers have given back without a result.
         self._given_back: set[str] = set()
         self._stopped: set[int] = set()
-        # Deaths of the writer since the last stored row.
+        # Number of deaths of the writer since the last stored row.
         self._deaths_since_write = 0
-        # Engine worker or checker -> its starts since the last progress of a row.
+        # Actor (engine worker or checker) -> number of its starts since a row last made progress.
         self._starts_since_progress: Counter[str] = Counter()
-        # Kind -> why its last process ended.
+        # Kind of process -> why the last process of this kind ended.
         self._last: dict[Kind, str] = {}
-        # Row that has ended and reached no checker -> its engine worker.
+        # Row that has ended but has not reached a checker -> actor of its engine worker.
         self._underway: dict[str, str] = {}
-        # Process that the driver kills -> why, and whether the cause is outside.
+        # Process that the driver kills -> the reason, and whether the cause is external.
         self._killed: dict[ProcessInfo, tuple[str, bool]] = {}
         self._run: int | None = None
-        # Engine worker -> run whose weights it has or loads.
+        # Actor of an engine worker -> run whose weights the engine has loaded or is loading.
         self._runs: dict[str, int] = {}
-        # Run (None: all runs) -> why its weights are not swapped in.
+        # Run (None: all runs) -> why no engine swaps to the weights of this run.
         self._unswappable: dict[int | None, str] = {}
 
     def shared(self) -> list[Any]:
-        """Return ObjectRefs of the entry table (`pipeline.entries`) and of the benchmarks.
+        """Return the ObjectRefs of the entry table (`pipeline.entries`) and of the benchmarks.
 
-        They are not passed to the actors' constructors, since an actor's restart would then depend
-        on the refs.
+        Constructors of actors do not get these refs: a restart of the actor would depend on them.
         """
         return self._shared
 
@@ -111,7 +109,7 @@ class Coordinator:
         process: ProcessInfo | None = None,
         ids: Sequence[str] = (),
     ) -> None:
-        """Count judged rows of a block. The checker ``process`` has ended its work on ``ids``."""
+        """Count the judged rows of a block, and note that ``process`` has ended work on ``ids``."""
         if process is not None:
             self.leave(process, ids)
         if rows:
@@ -131,33 +129,33 @@ class Coordinator:
             self._metrics.stored(run, rows)
 
     def loading(self, process: ProcessInfo, run: int) -> None:
-        """Note that an engine loads the weights of ``run``, or ends since only a new one can."""
+        """Note that the engine of ``process``, or its successor, loads the weights of ``run``."""
         self._run = self._runs[process.actor] = run
 
     def loaded(self, run: int, facts: dict[str, Any]) -> None:
-        """Note that an engine holds the weights of ``run``."""
+        """Note that an engine has loaded the weights of ``run``."""
         counts = self._tally.of(run)
         counts.ready_at = counts.ready_at or time.time()
         counts.loads.append(facts)
 
     def broken(self, run: int, why: str) -> None:
-        """Note why the weights of ``run`` cannot be evaluated. Its rows stay pending."""
+        """Note why the weights of ``run`` cannot be evaluated. The rows of the run stay pending."""
         counts = self._tally.of(run)
         counts.broken = counts.broken or why
 
     def unswappable(self, why: str | None = None, *, run: int | None = None) -> str:
-        """Return why weights are not swapped any more, or not for ``run``; "" while they are.
-        ``why`` sets it."""
+        """Return why engines no longer swap weights, in general or to those of ``run``; "" if they
+        do. ``why`` sets the reason, for ``run`` or, without a run, for all runs."""
         if why:
             self._unswappable.setdefault(run, why)
         return self._unswappable.get(None) or self._unswappable.get(run, "")
 
     def spent(self, run: int, worker: str, seconds: dict[str, float]) -> None:
-        """Note the seconds by state that an engine worker has spent on ``run``."""
+        """Note the seconds in each state that the engine worker ``worker`` has spent on ``run``."""
         self._tally.of(run).spent[worker] = seconds
 
     def bug(self, benchmark: str, place: str, traceback: str) -> None:
-        """Count a row that ended in an exception of the benchmark's code."""
+        """Count a row that failed with an exception in the benchmark's code."""
         known = self._tally.bugs
         if len(known) < MOST_BUGS or (benchmark, place) in known:
             known.setdefault((benchmark, place), Bug(benchmark, place, traceback)).rows += 1
@@ -170,8 +168,8 @@ class Coordinator:
         self._tally.notice = line
 
     def predecessor(self, process: ProcessInfo) -> ProcessInfo | None:
-        """Return the process that ``process`` replaces, if it was ready and did not report its
-        end."""
+        """Return the process that ``process`` replaces; None unless that process had been ready and
+        ended without a report."""
         last = self._processes.get(process.actor)
         return last.process if last is not None and last.ready else None
 
@@ -181,13 +179,13 @@ class Coordinator:
         first: int = 0,
         gone: tuple[str, bool] = ("its process was killed", True),
     ) -> Start | None:
-        """Register a process that starts, in place of the same actor's last one.
+        """Register a process that starts. It replaces the previous process of the same actor.
 
         Args:
             first: run whose weights an engine loads if no engine has loaded the weights of a run or
                 is loading them.
-            gone: why a predecessor that did not report its end is gone, and whether the cause is
-                outside.
+            gone: for a predecessor that ended without a report: the reason, and whether the cause
+                is external.
 
         Returns None after too many starts."""
         if process.kind == "engine":
@@ -238,24 +236,24 @@ class Coordinator:
             self._tally.workers.append(facts)
 
     def isolated(self, kind: Kind, ids: list[str]) -> dict[str, IsolatedRow]:
-        """Return the isolated ones of ``ids``: rows that have come to a process of ``kind``, and
-        preparations."""
+        """Return the isolated rows and preparations among ``ids``. A process of ``kind`` has
+        received all of ``ids``."""
         if kind == "checker":
             for row_id in ids:
                 self._underway.pop(row_id, None)
         return self._isolation[kind].among(ids)
 
     def checking(self, process: ProcessInfo, ids: list[str]) -> dict[str, IsolatedRow]:
-        """Return the isolated ones of rows that have come to a checker. It works on the others from
-        now on."""
+        """Return the isolated rows among ``ids``. Note that the checker ``process`` works on the
+        other rows of ``ids`` from now on."""
         isolated = self.isolated(process.kind, ids)
         apart = {row for row, known in isolated.items() if known.end or known.group != OPEN}
         self.enter(process, [row_id for row_id in ids if row_id not in apart])
         return isolated
 
     def enter(self, process: ProcessInfo, ids: list[str], run: int | None = None) -> bool:
-        """Note that ``process`` works on ``ids`` from now on. Returns False, and notes nothing, if
-        ``run`` is stopped."""
+        """Note that ``process`` works on ``ids`` from now on. If ``run`` is stopped, note nothing
+        and return False."""
         if run in self._stopped:
             return False
         self._isolation[process.kind].enter(process.actor, ids)
@@ -267,8 +265,8 @@ class Coordinator:
         ids: Sequence[str],
         spent: tuple[int, dict[str, float]] | None = None,
     ) -> None:
-        """Note that ``process`` has ended its work on ``ids``. ``spent``: run, and seconds by state
-        that the engine worker has spent on it."""
+        """Note that ``process`` has ended its work on ``ids``. ``spent`` is a run and the seconds
+        in each state that the engine worker has spent on the run."""
         self._isolation[process.kind].leave(process.actor, ids)
         if process.kind == "engine":
             self._underway.update(dict.fromkeys(ids, process.actor))
@@ -276,7 +274,7 @@ class Coordinator:
             self.spent(spent[0], process.name, spent[1])
 
     def prepared(self, process: ProcessInfo, shared: str) -> None:
-        """Note that a preparation (`isolation.shared_id`) is done. It goes to no checker."""
+        """Note that the preparation ``shared`` (`isolation.shared_id`) is done."""
         self._isolation[process.kind].leave(process.actor, [shared])
 
     def underway(self, process: ProcessInfo) -> int:
@@ -286,8 +284,8 @@ class Coordinator:
     def dying(
         self, process: ProcessInfo, why: str, rows_at_work: list[str] | None, outside: bool = False
     ) -> None:
-        """Note that a process ends itself, and the rows it was working on. ``outside``: whether the
-        cause is outside."""
+        """Note that ``process`` ends itself while it works on ``rows_at_work`` (None: the rows that
+        `enter` has noted). ``outside``: whether the cause is external."""
         state = self._processes.get(process.actor)
         # Several threads of a process may report the same death.
         if state is not None and state.ready and state.process == process:
@@ -295,7 +293,7 @@ class Coordinator:
             self._died(process, why, outside, rows_at_work)
 
     def killing(self, process: ProcessInfo, why: str, outside: bool) -> None:
-        """Note that the driver is about to kill ``process``."""
+        """Note that the driver is about to kill ``process``. ``outside``: as in `dying`."""
         self._killed[process] = why, outside
 
     def _died(
@@ -314,7 +312,7 @@ class Coordinator:
             self._tally.other_deaths[process.kind] += 1
 
     def beat(self, process: ProcessInfo, load: EngineLoad | None = None) -> float | None:
-        """Note a heartbeat. Returns the seconds until the process must end its work, or None."""
+        """Note a heartbeat. Return the seconds until the process must end its work, or None."""
         state = self._processes.get(process.actor)
         if state is not None and state.process == process:
             state.heard_at, state.load = time.monotonic(), load
@@ -323,7 +321,7 @@ class Coordinator:
         return max(0.0, min(left)) if left else None
 
     def drain(self, seconds: float) -> None:
-        """Begin no further row; rows in flight have ``seconds`` to end."""
+        """Start no further rows in any process. Rows in flight have ``seconds`` to end."""
         self._drain_at = time.monotonic() + seconds
 
     def process(self, actor: str) -> ProcessInfo | None:
@@ -332,18 +330,18 @@ class Coordinator:
         return state.process if state is not None else None
 
     def leave_node(self, actor: str, seconds: float) -> None:
-        """Drain an engine worker whose node goes: it begins no further row, and gives back rows
-        that have not ended in ``seconds``."""
+        """Drain an engine worker whose node leaves. The worker starts no further row. After
+        ``seconds`` it gives back the rows that have not ended (`give_back`)."""
         if (state := self._processes.get(actor)) is not None:
             state.drain_at = time.monotonic() + seconds
 
     def left(self, actor: str) -> None:
-        """Forget an engine worker that has ended its rows or given them back."""
+        """Forget an engine worker that has ended or given back all its rows."""
         self._processes.pop(actor, None)
 
     def lost(self, actor: str, why: str, outside: bool, *, node: bool) -> None:
-        """Note that an engine worker is gone for good and its rows go to others. ``node``: whether
-        its node is gone."""
+        """Note that an engine worker is gone and is not restarted. Other workers get its rows.
+        ``outside``: as in `dying`. ``node``: whether the worker's node is gone."""
         state = self._processes.pop(actor, None)
         if state is None or not state.ready:
             return
@@ -352,15 +350,15 @@ class Coordinator:
         self._died(state.process, why, outside, None)
 
     def stop_run(self, run: int) -> None:
-        """Begin no further rows of ``run``."""
+        """Start no further rows of ``run``."""
         self._stopped.add(run)
 
     def give_back(self, ids: list[str]) -> None:
-        """Note rows that a worker has not ended, for another worker."""
+        """Note that a worker gives back ``ids``, rows that another worker must evaluate."""
         self._given_back.update(ids)
 
     def given_back(self, ids: list[str]) -> list[str]:
-        """Return, and forget, the rows among ``ids`` that were given back."""
+        """Return and forget the rows among ``ids`` that a worker has given back (`give_back`)."""
         back = [row_id for row_id in ids if row_id in self._given_back]
         self._given_back.difference_update(back)
         return back
@@ -395,16 +393,16 @@ def start_coordinator(
     metrics: Callable[[], Metrics] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Start the coordinator and return its handle. Entries and benchmarks go to the object store:
-    one copy per node.
+    """Start the coordinator and return its handle. Put entries and benchmarks into Ray's object
+    store, which keeps one copy per node.
 
     Args:
         had_success: whether engines of this run have started before.
-        metrics: called in the actor.
-        name: for `named_coordinator`.
+        metrics: makes the `Metrics` in the actor; None for no metrics.
+        name: name by which `named_coordinator` finds the actor.
     """
-    # No logical CPU: it must not compete with the pools for a small cluster. On the driver's node:
-    # other nodes may go while the run goes on.
+    # The actor takes no logical CPU, which the pools need in a small cluster. It runs on the
+    # driver's node, because other nodes may leave during the run.
     node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     actor = ray.remote(Coordinator).options(num_cpus=0, name=name, scheduling_strategy=node)
     shared = [ray.put(entries), ray.put(dict(benchmarks))]
@@ -412,12 +410,12 @@ def start_coordinator(
 
 
 def named_coordinator(name: str) -> Any:
-    """Return the handle, for actors that restart: among the arguments of their constructors it
-    would be a ref (`Coordinator.shared`)."""
+    """Return the handle of the coordinator with this name. Actors that can restart get the name,
+    because a restart must not depend on a handle (`Coordinator.shared`)."""
     return ray.get_actor(name)
 
 
 def fetch_shared(coordinator: Any) -> tuple[Entries, dict[str, Benchmark]]:
-    """Return the entries, which all processes of a node share, and the benchmarks by name."""
+    """Return the entries and the benchmarks by name. All processes of a node share the entries."""
     table, benchmarks = ray.get(ray.get(coordinator.shared.remote()))
     return Entries(table), benchmarks

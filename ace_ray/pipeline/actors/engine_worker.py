@@ -52,35 +52,34 @@ from ace_ray.types import Entry, Episode, Sampling
 from ace_ray.util import log
 from ace_ray.util.sanitizing import one_line, well_formed
 
-# Time for an episode at its deadline to read its sandbox's state.
+# Extra time after its deadline for an interactive episode to read the state of its sandbox.
 DEADLINE_GRACE_S = 300.0
 
-# Pause before an engine that could not start is started again.
+# Pause before an engine that failed to start is started again.
 START_AGAIN_S = 5.0
 
-# Time after a new process's first block until its predecessor's blocks have come.
+# Time after its first block for which a new process waits for the blocks of its predecessor.
 ARRIVE_S = 5.0
 
 _NOT_HEALTHY = "the engine did not answer a health check"
 
-# Maximum delay from the end of a row to the report to the coordinator: one call for many rows.
+# Maximum delay of the report that a row has ended, so that one call reports many rows.
 LEAVE_S = 0.5
-# Request to an engine that has answered nothing yet, before its first isolated row.
+# Request that an engine must answer before its first isolated row, if no row has ended in it yet.
 CONTROL = [{"role": "user", "content": "Say yes."}]
 
 _NO_EPISODE = episode_columns(Episode())
 
-# Preparations of one block: `shared_id` -> task. Its result is the context of the preparation.
+# Preparations of one block: `shared_id` -> task, which returns the context of the preparation.
 Shared = dict[str, asyncio.Task[EpisodeContext]]
 
 
 class EngineWorker:
-    """Hosts one engine in-process and runs many episodes on it at once.
+    """Hosts one engine in its own process, and runs many episodes on the engine concurrently.
 
     One call handles one block of one run. Ray Data keeps many calls in flight, so rows of
-    different blocks share the engine's batches. At most ``most`` rows are in flight. They are
-    admitted in groups of up to an eighth of that, and each gives its place away as soon as it ends.
-    """
+    different blocks share the engine's batches. At most ``most`` rows are in flight. Rows are
+    admitted in groups of at most ``most`` / 8. A row frees its place as soon as it ends."""
 
     def __init__(self, job: Job, most: int) -> None:
         self._job, self._coordinator = job, job.coordinator
@@ -104,8 +103,8 @@ class EngineWorker:
             self._services = {name: RunningService(a) for name, a in job.services.items()}
         except Exception as error:
             if begun and begun.retryable and not isinstance(error, UserError):
-                # Memory of an engine that just died may not be free yet. Ray restarts a dead
-                # process; an exception would end the run.
+                # Memory of an engine that has just died may not be free yet. End the process, which
+                # Ray then restarts. An exception would end the run.
                 log_traceback()
                 log.say(
                     log.error(
@@ -134,9 +133,9 @@ class EngineWorker:
             begun.replaces or begun.isolated or job.config.worker_range is not None
         )
         self._group_size = max(1, most // 8)
-        # Rows that have ended, and the coordinator does not know yet.
+        # Ended rows that are not yet reported to the coordinator.
         self._ended: list[str] = []
-        # Runs that were stopped early. Their rows are left out and stay pending.
+        # Runs that were stopped early. Their rows are not evaluated and stay pending.
         self._decided: set[int] = set()
         self._stopping = False
         self._ticked_at = time.monotonic()
@@ -201,9 +200,9 @@ class EngineWorker:
         return pa.Table.from_pylist(done, schema=EPISODES)
 
     async def _isolated(self, planned: list[dict[str, Any]]) -> dict[str, IsolatedRow]:
-        """Return the isolated ones of these rows and of their preparations.
+        """Return the isolated rows among ``planned``, and their isolated preparations.
 
-        A row that was never in flight is not isolated, so a first process does not ask.
+        The first process of an actor need not ask: a row is isolated only after it was in flight.
         """
         shared = {shared_id(row) for row in planned if row["shares"] >= 0}
         if not self._asks_isolated and not shared:
@@ -215,7 +214,8 @@ class EngineWorker:
         return isolated
 
     async def _give_back(self, planned: list[dict[str, Any]], done: list[dict[str, Any]]) -> None:
-        """Report the rows of a block that have not ended here, before the block passes on."""
+        """Give back the ``planned`` rows that have not ended, so that another worker gets them.
+        ``done`` has the records of the ended rows."""
         ended = {record["row_id"] for record in done}
         rest = [row["row_id"] for row in planned if row["row_id"] not in ended]
         if rest:
@@ -228,7 +228,8 @@ class EngineWorker:
         isolated: Mapping[str, IsolatedRow],
         shared: Shared,
     ) -> list[dict[str, Any]]:
-        """Return the records of rows of one partition; none for rows that were given up."""
+        """Evaluate rows of one partition, and return their records. Rows of a stopped run or a
+        stopping worker have no record."""
         tried = max(s.deaths_alone if (s := isolated.get(row["row_id"])) else 0 for row in rows)
         run, isolation_group = partition
         if run in self._decided:
@@ -243,9 +244,9 @@ class EngineWorker:
                 return []
             if isolation_group != OPEN:
                 await self._show_that_it_works()
-            if self._stopping:  # it may have taken a while
+            if self._stopping:  # the check may have taken long
                 return []
-            # Rows with a preparation enter when it is done.
+            # Rows with a preparation enter when the preparation is done.
             alone = [row["row_id"] for row in rows if row["shares"] < 0]
             if not await self._coordinator.enter.remote(self._process, alone, run):
                 self._decided.add(run)
@@ -263,8 +264,8 @@ class EngineWorker:
         return [task.result() for task in tasks if not task.cancelled()]
 
     async def _show_that_it_works(self) -> None:
-        """Make one request before an isolated row: an engine that dies on everything says nothing
-        about the row."""
+        """Make one request before an isolated row. An engine that fails on any request must not
+        count as a failure of the row."""
         self._crash_file.note_memory()
         if self._admission.passed:
             return
@@ -284,7 +285,8 @@ class EngineWorker:
         raise EngineDead(why)  # not reached: the process is gone
 
     def _at_work(self) -> list[str]:
-        """Return rows and preparations in flight. Other threads call this: copies are atomic."""
+        """Return rows and preparations in flight. Other threads call this; the copies are
+        atomic."""
         ids = list(self._tasks)
         return [*list(self._preparing), *(row for row in ids if row not in self._waiting)]
 
@@ -298,7 +300,7 @@ class EngineWorker:
             asyncio.get_running_loop().call_later(LEAVE_S, self._leave)
 
     def _leave(self, spent: tuple[int, dict[str, float]] | None = None) -> None:
-        """Report rows that have ended, so that they are not blamed for a later death."""
+        """Report rows that have ended, so that a later crash does not isolate them."""
         if self._ended or spent:
             self._coordinator.leave.remote(self._process, self._ended, spent)
             self._ended = []
@@ -378,11 +380,11 @@ class EngineWorker:
             replay_reasoning=self._job.replay.get(entry.benchmark, "none"),
             opening=self._entries.opening(row["entry"]),
         )
-        # An interactive episode ends by itself at the deadline and is scored as it stands.
+        # An interactive episode ends by itself at the deadline, and its present state is scored.
         grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0
         first, before = False, context
         if row["shares"] >= 0:
-            # The preparation is the same, whichever row is first.
+            # The preparation must not depend on which of its rows comes first.
             shared_path = (entry.benchmark, benchmark.preparation(entry))
             sharing = replace(
                 context,
@@ -402,8 +404,8 @@ class EngineWorker:
     async def _prepared(
         self, row: Mapping[str, Any], shared: Shared, work: Callable[[], Awaitable[EpisodeContext]]
     ) -> tuple[EpisodeContext, bool]:
-        """Wait for the preparation of ``row``. Returns its context, and whether this row started
-        it. Meanwhile the preparation is in flight, and not the row."""
+        """Wait for the preparation of ``row``. Return the preparation's context, and whether this
+        row started it. While the row waits, only the preparation counts as in flight."""
         name, row_id = shared_id(row), row["row_id"]
         self._waiting.add(row_id)
         first = name not in shared and name not in self._preparing
@@ -441,9 +443,8 @@ class EngineWorker:
             raise
 
     def _busy_since(self) -> float | None:
-        """Return the time of the last progress on rows in flight; None without any.
-
-        It is the earlier one of the engine's and the event loop's, in which a row may hang too."""
+        """Return the time of the last progress (`time.monotonic`); None without rows in flight. A
+        row may hang in the engine or in the event loop: return the earlier of the two times."""
         if not self._tasks or self._loop is None:
             self._ticked_at = time.monotonic()
             return None
@@ -455,8 +456,8 @@ class EngineWorker:
         self._ticked_at = time.monotonic()
 
     def _drain(self, seconds: float) -> None:
-        """Begin no more rows; give up rows in flight after ``seconds``. They are pending again if
-        the run stops, or go to other workers if this node goes."""
+        """Start no further rows, and cancel rows in flight after ``seconds``. If the run stops,
+        cancelled rows stay pending. If only this node leaves, other workers get them."""
         self._stopping = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._admission.close)

@@ -1,4 +1,4 @@
-"""The job that all actors of a graph get, and their start and failure reports."""
+"""The job that all actors of a graph receive, and the reports of their starts and failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ace_ray.sandbox.protocol import Scenario
 from ace_ray.storage.object_store import Store
 from ace_ray.util.sanitizing import well_formed
 
-# Timeout for another node to say why one of its processes is gone.
+# Timeout for a task on another node that finds out why a process of that node is gone.
 ASK_S = 30.0
 
 
@@ -35,17 +35,17 @@ class JobRun:
     model: ModelRef
     store: Store
     session: str
-    """Names the parts of this pass (`ace_ray.storage.parts.new_session`)."""
+    """Session id in the names of the parts of this pass (`ace_ray.storage.parts.new_session`)."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Configuration of all actors of one graph. Entries and benchmarks travel once, through the
-    coordinator. Its actor handles are not counted (`ray_internals.without_reference_count`), or
+    """Configuration of all actors of one graph. Actors fetch entries and benchmarks from the
+    coordinator. The job's actor handles come from `without_reference_count`: with normal handles,
     restarts of actors would depend on the driver's node."""
 
     runs: tuple[JobRun, ...]
-    """Runs that differ in their weights alone; several are a lane of a sweep."""
+    """Runs that differ only in their weights. Several runs form a lane of a sweep."""
     config: RunConfig
     engine: dict[str, Any]
     coordinator: Any
@@ -53,22 +53,22 @@ class Job:
     bindings: RoleBindings
     served: Mapping[tuple[str, str], Served]
     sandboxes: tuple[Any, ...]
-    """Handles of `SandboxActor`s; empty if no row is interactive."""
+    """Handles of the `SandboxActor`s; empty if no row is interactive."""
     services: Mapping[str, Any]
-    """Handles of `ServiceActor`s by benchmark."""
+    """Handles of the `ServiceActor`s by benchmark."""
     choice: FormatChoice = field(default_factory=FormatChoice)
     """Chat template and parsers of the candidate."""
     replay: Mapping[str, str] = field(default_factory=dict)
-    """Benchmark -> reasoning that the candidate is shown again."""
+    """Benchmark -> which earlier reasoning the candidate sees again (`formats.replayed`)."""
     first: int = 0
-    """Run whose weights an engine starts on."""
+    """Run whose weights an engine loads at its start."""
     examine: bool = False
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
 
 
 class Scenarios:
-    """Opens the scenario of an entry by its index, in a sandbox actor. ``coordinator`` is the
-    coordinator's name."""
+    """Callable for sandbox actors that returns the scenario of an entry, given the entry's index.
+    ``coordinator`` is the coordinator's name."""
 
     def __init__(self, coordinator: str) -> None:
         self._coordinator = coordinator
@@ -83,14 +83,15 @@ class Scenarios:
 
 
 def report(job: Job, what: str, error: Exception, *, store: bool = False) -> None:
-    """Report the cause to the coordinator: Ray gives the driver only the text of a traceback."""
+    """Report a failure and its cause to the coordinator. Ray would report only a traceback's text.
+    ``what`` is the beginning of the message. ``store``: whether the store failed."""
     said = isinstance(error, UserError | EngineNotStarted)
     line = str(error) if said else f"{type(error).__name__}: {error}"
     ray.get(job.coordinator.fail.remote(f"{what}: {well_formed(line)[:2000]}", store=store))
 
 
 def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
-    """Register this process with the coordinator, and report how its predecessor ended.
+    """Register this process with the coordinator, and report why its predecessor ended.
 
     ``first``: run whose weights an engine loads if no engine has loaded the weights of a run or is
     loading them. Raises `RuntimeError` after too many starts."""
@@ -103,7 +104,8 @@ def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
 
 
 def why_gone_there(before: ProcessInfo, here: str) -> tuple[str, bool]:
-    """Return `why_gone` of ``before``, asked on its node. ``here``: the node of this process."""
+    """Call `why_gone` for ``before`` on the node of ``before``, and return its result. ``here`` is
+    the node of this process."""
     if before.node == here:
         return why_gone(before)
     if before.node not in {node["NodeID"] for node in ray.nodes() if node["Alive"]}:
@@ -112,6 +114,6 @@ def why_gone_there(before: ProcessInfo, here: str) -> tuple[str, bool]:
     asked = ray.remote(why_gone).options(num_cpus=0, scheduling_strategy=there).remote(before)
     try:
         reason: tuple[str, bool] = ray.get(asked, timeout=ASK_S)
-    except Exception:  # noqa: BLE001 - a node that does not answer may be going
+    except Exception:  # noqa: BLE001 - a node that does not answer may be shutting down
         return KILLED
     return reason

@@ -1,7 +1,7 @@
-"""Verdicts of a row from its stored episode, for checkers and `rescore`; reports of exceptions in a
+"""Judge a row from its stored episode, for checkers and `rescore`, and report exceptions in a
 benchmark's code.
 
-The same exception in every row is a bug: another attempt does not help."""
+If every row fails with the same exception, this is a bug, and retries do not help."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def judged(
     benchmark: Benchmark,
     log: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
-    """Return ``row`` with its status and verdict columns. Only ``scored`` rows are judged. ``log``
-    (default: `log_traceback`) is called while an exception of the check is handled."""
+    """Return ``row`` with its status and verdict columns. Only ``scored`` rows are judged. If the
+    check raises, ``log`` (default: `log_traceback`) is called in the exception handler."""
     verdicts: dict[str, Verdict] = {}
     failure: dict[str, Any] = {}
     again: str | None = None
@@ -49,7 +49,7 @@ def judged(
 
 def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | None:
     """Return the column ``second_reading`` of a row that has verdicts. An exception is logged and
-    leaves the verdicts."""
+    does not change the verdicts."""
     try:
         second = second_reading(benchmark, entry, episode)
     except Exception:  # noqa: BLE001 - as above
@@ -59,14 +59,14 @@ def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | No
 
 
 def log_traceback() -> None:
-    """Log the exception that is being handled."""
+    """Log the traceback of the exception that is being handled."""
     what = type(sys.exc_info()[1]).__name__
     log.say(log.error(f"{what} in this row's code:", traceback=traceback.format_exc()))
 
 
 def report_bug(coordinator: Any, benchmark: str) -> None:
-    """Report the exception that is being handled to the coordinator, unless it may be transient:
-    raised by a model, the machine or the cluster."""
+    """Report the exception that is being handled to the coordinator. Do not report an exception of
+    a model, the machine or the cluster, which may be transient."""
     from ray.exceptions import RayError, RayTaskError
 
     error = sys.exc_info()[1]
@@ -77,6 +77,6 @@ def report_bug(coordinator: Any, benchmark: str) -> None:
     if passes or any(frame.filename.startswith(_MODELS) for frame in frames):
         return
     place = f"{type(error).__name__} in {frames[-1].filename}:{frames[-1].lineno}"
-    # Escaped: a lone surrogate in a message would end the process in Ray's transport.
+    # Escape the text: a lone surrogate in it would crash the process in Ray's transport.
     text = traceback.format_exc().encode("ascii", "backslashreplace").decode()[-MOST_CHARS:]
     coordinator.bug.remote(benchmark, place, text)

@@ -1,4 +1,4 @@
-"""Service actors: state that all episodes of a benchmark share and one process owns."""
+"""Service actors. Each owns the state that all episodes of a benchmark share."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ace_ray.errors import RowError, UserError
 from ace_ray.pipeline.actors.coordinator import fetch_shared, named_coordinator
 from ace_ray.pipeline.actors.judging import log_traceback
 
-# Timeout of one call.
+# Timeout of one call of the actor.
 CALL_S = 60.0
-# Timeout of a call with its retries, while the actor restarts.
+# Timeout of a call including its retries, during which the actor may restart.
 LOST_S = 120.0
-# Maximum requests in one call of the actor.
+# Maximum number of requests in one call of the actor.
 MOST = 256
 
 # Method and arguments.
@@ -30,17 +30,17 @@ Asked = tuple[str, tuple[Any, ...]]
 
 
 class ServiceLost(RowError):
-    """The service of a benchmark gave no answer; the row is retried."""
+    """Raised if a benchmark's service refuses a request or does not answer. The row is retried."""
 
 
 class ServiceActor:
-    """Holds the service of one benchmark."""
+    """Runs the service of one benchmark as a Ray actor."""
 
     def __init__(self, make: Callable[[], Service]) -> None:
         self._service = make()
 
     def open(self) -> UserError | None:
-        """Open the service. Return why it cannot be opened."""
+        """Open the service. Return the error if it cannot be opened, else None."""
         try:
             self._service.open()
         except UserError as error:
@@ -48,7 +48,7 @@ class ServiceActor:
         return None
 
     def calls(self, asked: Sequence[Asked]) -> list[tuple[Any, str]]:
-        """Return (answer, "") for each request, or (None, why the row fails)."""
+        """Return (answer, "") for each request, or (None, reason) for one that fails."""
         return [self._call(method, arguments) for method, arguments in asked]
 
     def _call(self, method: str, arguments: tuple[Any, ...]) -> tuple[Any, str]:
@@ -62,11 +62,10 @@ class ServiceActor:
 
 
 class RunningService:
-    """The client of a service actor, for the episodes of one process.
+    """Client through which the episodes of one process use a service actor.
 
-    A call of an actor costs Ray a millisecond, so requests that come during a call go together in
-    the next one.
-    """
+    A call of an actor costs Ray a millisecond. Requests that arrive during a call are therefore
+    sent together in the next call."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
@@ -74,11 +73,10 @@ class RunningService:
         self._sender: asyncio.Task[None] | None = None
 
     async def __call__(self, method: str, *arguments: Any) -> Any:
-        """Return the answer of the service. A request is retried when the actor dies, so it may
-        take effect twice.
+        """Return the answer of the service. A request is retried if the actor dies, so the service
+        may execute it twice.
 
-        Raises `RowError`: the service refuses, or is gone.
-        """
+        Raises `RowError` if the service refuses the request or does not answer."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(((method, arguments), future))
         if self._sender is None:
@@ -89,7 +87,7 @@ class RunningService:
         try:
             while self._waiting:
                 some = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
-                some = [one for one in some if not one[1].done()]  # without cancelled ones
+                some = [one for one in some if not one[1].done()]  # without cancelled requests
                 try:
                     answers = await self._call_actor([asked for asked, _ in some])
                 except Exception as error:  # noqa: BLE001 - raised in the rows that wait
@@ -123,9 +121,9 @@ class RunningService:
 
 
 def start_services(coordinator: str, benchmarks: Mapping[str, Benchmark]) -> dict[str, Any]:
-    """Start an actor for each benchmark with a service, on this node: it may own a local folder.
-    ``coordinator`` is the coordinator's name. Raises `UserError` if one cannot be opened; then no
-    actor is left."""
+    """Start an actor for each benchmark that has a service, and return the handles by benchmark.
+    The actors run on this node, because a service may use a local folder. ``coordinator`` is the
+    coordinator's name. Raises `UserError` if a service cannot be opened; all actors are killed."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     actor = ray.remote(ServiceActor).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
     started = {
@@ -145,5 +143,5 @@ def start_services(coordinator: str, benchmarks: Mapping[str, Benchmark]) -> dic
 def _service_of(coordinator: str, benchmark: str) -> Service:
     _, benchmarks = fetch_shared(named_coordinator(coordinator))
     service = benchmarks[benchmark].service()
-    assert service is not None  # else there is no actor
+    assert service is not None  # an actor exists only for a benchmark with a service
     return service

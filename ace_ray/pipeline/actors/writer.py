@@ -17,7 +17,7 @@ from ace_ray.pipeline.health.processes import Heartbeat, this_process
 from ace_ray.storage.parts import PART_BYTES, write_parts
 from ace_ray.util.sanitizing import well_formed
 
-# Timeout of one attempt to store a part, in which an S3 client tries ten times.
+# Timeout of one attempt to store a part. An S3 client makes ten tries in this time.
 WRITE_S = 900.0
 
 # Maximum seconds that rows wait for more rows of their part.
@@ -25,17 +25,17 @@ FLUSH_S = 30.0
 
 
 class Writer:
-    """Stores rows as parts of their runs, many blocks to a part.
+    """Stores rows as parts of their runs. A part has the rows of many blocks.
 
-    An actor, not a task: its process starts before the first row comes. A call returns when the
-    rows of its block are stored. Until then Ray keeps the block, and repeats the call if this
-    process dies, so that no row is lost. Rows wait for a part of ``rows`` rows, for `FLUSH_S`, or
-    for the last row of their run.
+    This is an actor, so that its process starts before the first row arrives. A call returns when
+    the rows of its block are stored. Until then Ray keeps the block, and repeats the call if this
+    process dies, so that no row is lost. A part is stored when it has ``rows`` rows, after
+    `FLUSH_S`, or after the last row of its run.
 
     Args:
-        rows: rows of a part.
-        planned: rows that will come, by run.
-        calls: maximum blocks that wait at a time.
+        rows: number of rows of a part.
+        planned: number of rows that will arrive, by run.
+        calls: maximum number of blocks that wait at the same time.
     """
 
     def __init__(self, job: Job, *, rows: int, planned: Sequence[int], calls: int) -> None:
@@ -59,18 +59,18 @@ class Writer:
 
     async def __call__(self, table: pa.Table) -> pa.Table:
         self._loop = asyncio.get_running_loop()
-        # One run; none when a stopping worker has ended no row of its block.
+        # A block has rows of one run, or no rows if a stopping worker has ended none of them.
         runs = table.column("run").unique()
         stored = [self._add(run, table) for run in runs.to_pylist()]
         if sum(len(pile.waiting) for pile in self._piles) >= self._calls:
             await asyncio.gather(*(self._flush(run) for run in range(len(self._piles))))
-        # Shielded: a cancelled call must not cancel the part of other calls.
+        # `shield`: a cancelled call must not cancel a part that has rows of other calls.
         await asyncio.gather(*map(asyncio.shield, stored))
         rows = pa.array([table.num_rows] * len(runs), pa.int64())
         return pa.table({"run": runs, "rows": rows})
 
     def _add(self, run: int, table: pa.Table) -> asyncio.Future[None]:
-        """Queue ``table``. Returns a future that is done when it is stored."""
+        """Queue ``table``. Return a future that is done when the table is stored."""
         pile = self._piles[run]
         if pile.stored is None:
             pile.stored = asyncio.get_running_loop().create_future()
@@ -88,12 +88,12 @@ class Writer:
     async def _flush_in_time(self, run: int) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._draining.wait(), FLUSH_S)
-            # A run that stops has few seconds left, and rows that were given up do not come.
+            # A stopping run has only a few seconds, and its cancelled rows never arrive.
             await asyncio.sleep(1.0)
         await self._flush(run)
 
     def _drain(self, seconds: float) -> None:
-        """Called from another thread."""
+        """Store waiting rows soon, since the run stops. Another thread calls this."""
         if self._loop is None:
             self._draining.set()
         else:
@@ -122,8 +122,8 @@ class Writer:
         stored.set_result(None)
 
     def _write(self, run: JobRun, table: pa.Table) -> None:
-        """Store the rows, with retries for `store_patience_s`: the start of the run has shown that
-        it may write."""
+        """Store the rows. If this fails, retry for `store_patience_s`: the run could write at its
+        start, so the error may be transient."""
         until = time.monotonic() + self._job.config.store_patience_s
         wait = 1.0
         while True:
@@ -142,10 +142,10 @@ class Writer:
 
 @dataclass
 class _Pile:
-    """Rows of one run that wait for their part."""
+    """Rows of one run that wait until their part is stored."""
 
     left: int
-    """Rows that will still come."""
+    """Number of rows of the run that have not arrived."""
     waiting: list[pa.Table] = field(default_factory=list)
     stored: asyncio.Future[None] | None = None
     timer: asyncio.Task[None] | None = None

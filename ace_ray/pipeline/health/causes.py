@@ -1,8 +1,8 @@
-"""Find out why a process died: of its own, or of a cause outside of it.
+"""Find out why a process died, and whether the cause was external.
 
-A preempted node, an operator's kill and a signal from outside are not the rows' fault. An
-exception, a crash, a hang and a lack of memory may be a row's fault. A death without a trace counts
-as from outside, since a crash leaves one and SIGKILL does not.
+A preempted node, an operator's kill and a signal from another process are external: rows are not
+the cause. A row may be the cause of an exception, a crash, a hang or a lack of memory. A crash
+leaves a trace and SIGKILL does not. So a death without a trace counts as external.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import psutil
 from ace_ray.pipeline.health.processes import ProcessInfo
 from ace_ray.util import log
 
-# Timeout of the exit of an engine core that has stopped answering.
+# Time to wait for the exit of an engine core that no longer answers.
 EXIT_S = 60.0
 
 # Age at which an unread `CrashFile` is removed.
@@ -30,13 +30,13 @@ KEEP_S = 7 * 24 * 3600.0
 
 _PREFIX = "ace_ray-crash-"
 
-# Signals that programs do not send themselves; the kernel sends SIGKILL when memory runs out.
+# Signals that programs do not send to themselves. The kernel sends SIGKILL when memory runs out.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 class CrashFile:
-    """A file for this process's successor on the same node: the trace of a crash (`faulthandler`),
-    and the kernel's number of out-of-memory kills before the rows at work."""
+    """A file in which this process's successor on the same node finds the trace of a crash
+    (`faulthandler`), and the number of out-of-memory kills before the rows in flight began."""
 
     def __init__(self, process: ProcessInfo) -> None:
         _remove_old()
@@ -46,14 +46,14 @@ class CrashFile:
         self._file: TextIO | None = None
         try:
             self._file = os.fdopen(os.open(self._path, flags, 0o600), "w")
-        except OSError as error:  # e.g. a full disk; a crash then counts as from outside
+        except OSError as error:  # e.g. a full disk; the cause of a crash then counts as external
             log.say(log.warning(f"cannot write a crash trace: {error}"))
             return
         self.note_memory()
         faulthandler.enable(self._file, all_threads=False)
 
     def note_memory(self) -> None:
-        """Note the present number of out-of-memory kills: only later ones may be this process's."""
+        """Note the number of out-of-memory kills. Only later kills can have hit this process."""
         self.oom_kills = oom_kills()
         if self._file is not None:
             self._file.seek(0)
@@ -66,10 +66,10 @@ KILLED = "its process was killed", True
 
 
 def why_gone(process: ProcessInfo) -> tuple[str, bool]:
-    """Return why ``process``, of this node, died without a message, and whether the cause lies
-    outside of it. Remove its `CrashFile`."""
+    """Return why ``process``, which ran on this node, died without a message, and whether the cause
+    is external. Remove its `CrashFile`."""
     if process.kind != "engine":
-        # A check takes milliseconds: no outside kill hits the same row again and again.
+        # A check takes milliseconds, so external kills do not hit the same row repeatedly.
         return "its process was killed", False
     path = _path(process)
     try:
@@ -86,11 +86,11 @@ def why_gone(process: ProcessInfo) -> tuple[str, bool]:
 
 
 def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
-    """Return what ended or stopped an engine core from outside; "" without evidence.
+    """Return the external cause that ended or stopped an engine core; "" without evidence of one.
 
     Args:
         cores: the `multiprocessing.Process`es of an engine that has stopped answering.
-        oom_before: `oom_kills` before the rows at work began.
+        oom_before: `oom_kills` before the rows in flight began.
     """
     end = time.monotonic() + EXIT_S
     for core in cores:
@@ -108,9 +108,9 @@ def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
 
 
 def _exit_code(core: Any, end: float) -> int | None:
-    """Return the exit code; None when ``core`` still runs at ``end`` (`time.monotonic`)."""
-    # vLLM's own thread waits for the core, too. When it has reaped the core, `join` returns at once
-    # and `exitcode` stays None until that thread has noted the code: poll.
+    """Return the exit code; None if ``core`` still runs at ``end`` (`time.monotonic`)."""
+    # Poll, because a thread of vLLM also waits for the core. When this thread has reaped the core,
+    # `join` returns at once, but `exitcode` stays None until the thread has noted the code.
     while (code := core.exitcode) is None and (left := end - time.monotonic()) > 0:
         core.join(left)
         time.sleep(0.01)
@@ -118,7 +118,7 @@ def _exit_code(core: Any, end: float) -> int | None:
 
 
 def _stopped(pid: int | None) -> str:
-    """Return a message when the process or one below it is stopped; else ""."""
+    """Return a message if the process or a descendant is stopped; else ""."""
     with suppress(psutil.Error):
         top = psutil.Process(pid)
         for process in (top, *top.children(recursive=True)):
@@ -128,8 +128,8 @@ def _stopped(pid: int | None) -> str:
 
 
 def oom_kills() -> int:
-    """Return the kernel's number of out-of-memory kills in this container, or on this machine; 0
-    when it is unknown."""
+    """Return the number of out-of-memory kills that the kernel counts in this container or on this
+    machine; 0 if the number is unknown."""
     for counters in ("/sys/fs/cgroup/memory.events", "/proc/vmstat"):
         with suppress(OSError, ValueError):
             for line in Path(counters).read_text().splitlines():
@@ -143,7 +143,7 @@ def _path(process: ProcessInfo) -> Path:
 
 
 def _remove_old() -> None:
-    """Remove the files of processes without a successor, which ended with their run."""
+    """Remove old files of processes that had no successor, because their run ended."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if time.time() - path.lstat().st_mtime > KEEP_S:

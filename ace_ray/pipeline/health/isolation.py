@@ -1,17 +1,18 @@
-"""Isolate the rows that were at work when a process died, and decide which ones are quarantined.
+"""Isolate the rows that were in flight when a process died, and decide which are quarantined.
 
-A process that dies does not say which of its rows was the cause. So these rows are isolated: each
-runs again in a group that has a process to itself. A few rows run alone at once; more of them run
-in groups, about as many groups as rows in a group. When a group's process dies, too, its rows run
-alone.
+When a process dies, it is unknown which of its rows was the cause. So these rows are isolated: they
+are divided into groups, and a process runs only one group at a time. If there are few rows, each
+forms its own group. Otherwise the number of groups is about the number of rows in a group. If a
+group's process dies as well, each of its rows runs alone.
 
-A row that runs alone when its process dies, without a cause outside, has failed a trial. Each trial
-is in another process, which must have done something else before (`EngineWorker`). After `TRIALS`
-failed ones the row is set aside until all others are done; then new processes try it once more. A
-row that fails then, too, is quarantined.
+A row fails a trial if it runs alone when its process dies, and the cause is not external. Each
+trial is in a new process, which must first have answered another request (`EngineWorker`). After
+`TRIALS` failed trials the row is set aside until all other rows are done. Then new processes try
+the row once more. If this trial fails as well, the row is quarantined.
 
-A preparation is work that an engine does once for several rows. While it is at work, it counts as
-one row here (`shared_id`) and its rows do not: they go where it goes, and end as it ends.
+A preparation is work that an engine does once for several rows. While the preparation is in flight,
+it counts as one row here (`shared_id`), and its rows do not count. They are isolated, set aside and
+quarantined together with the preparation.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from typing import Any, Literal
 
 from ace_ray.storage.rows import KILLED_FROM_OUTSIDE, PREPARATION_KILLED
 
-# Maximum rows that run alone at once after their process died; more of them form groups first.
+# Maximum number of isolated rows that run alone at once. More rows first form groups.
 FEW = 16
 
-# Failed trials after which a row waits for all others to be done.
+# Number of failed trials after which a row is set aside until all other rows are done.
 TRIALS = 3
 
-# Deaths of any cause with a row alone after which this command gives the row up: a kill from
-# outside each time looks like a row that kills without a trace.
+# This command gives a row up after this many external deaths while the row ran alone. The row may
+# be the cause and leave no trace.
 MOST_ALONE = 4
 
 # The group of all rows that are not isolated.
@@ -42,38 +43,39 @@ End = Literal["", "set_aside", "quarantined", "given_up"]
 
 @dataclass(frozen=True, slots=True)
 class IsolatedRow:
-    """The state of a row. Only rows of the same ``group`` may run together; `OPEN` ones are
-    released."""
+    """The state of an isolated row (or preparation). Only rows of the same ``group`` may run
+    together. The group `OPEN` also has all rows that are not isolated."""
 
     deaths: int
     group: int
     alone: bool = False
-    """It is the only row of its group."""
+    """Whether it is the only row of its group."""
     trials: int = 0
-    """Failed trials: deaths with it alone, without a cause outside."""
+    """Number of failed trials: deaths while the row ran alone, without an external cause."""
     deaths_alone: int = 0
-    """Deaths of any cause with it alone."""
+    """Number of deaths of any cause while the row ran alone."""
     end: End = ""
-    """Why this pass does not try it again; "": it does."""
+    """Why this pass does not try the row again; "" if it does."""
     stored: int = 0
-    """Deaths that its stored row counts as attempts, since it was set aside."""
+    """Number of deaths that the stored row already counts as attempts."""
 
     @property
     def released(self) -> bool:
-        """Return whether it has ended without a death. The row is kept: Ray repeats it when the
-        process dies before the row has left it, and its attempts go on counting."""
+        """Return whether the row has ended without a death, so that it is no longer isolated. Its
+        state is kept, because Ray may repeat the row if the process dies later."""
         return self.group == OPEN and not self.end
 
     @property
     def unstored(self) -> int:
-        """Number of deaths that its stored row does not count."""
+        """Number of deaths that the stored row does not count as attempts."""
         return self.deaths - self.stored
 
 
 def grouped(
     rows: Iterable[dict[str, Any]], isolated: Mapping[str, IsolatedRow]
 ) -> tuple[list[tuple[dict[str, Any], IsolatedRow]], dict[int, list[dict[str, Any]]]]:
-    """Split ``rows`` into those that this pass does not try again, and the others by group."""
+    """Return the rows that this pass does not try again, with their states, and the other rows by
+    isolation group."""
     ended = []
     groups: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
@@ -89,7 +91,7 @@ _SHARED = "shared "
 
 
 def shared_id(row: Mapping[str, Any]) -> str:
-    """Return the id of the preparation that ``row`` shares with others; "" for none."""
+    """Return the id of the preparation that ``row`` shares with other rows; "" for none."""
     if row["shares"] < 0:
         return ""
     return f"{_SHARED}{row['run']} {row['shares']} {row['sample']} {row['repeat']}"
@@ -98,8 +100,8 @@ def shared_id(row: Mapping[str, Any]) -> str:
 def of_rows(
     rows: Iterable[Mapping[str, Any]], known: Mapping[str, IsolatedRow]
 ) -> dict[str, tuple[IsolatedRow, bool]]:
-    """Map each row to the state that decides with which rows it may run, and to whether that is the
-    state of its preparation."""
+    """Return for each isolated row the state that decides with which rows it may run, and whether
+    this is the state of its preparation. ``known`` has states of rows and preparations by id."""
     by_row: dict[str, tuple[IsolatedRow, bool]] = {}
     for row in rows:
         own, shared = known.get(row["row_id"]), known.get(shared_id(row))
@@ -116,10 +118,9 @@ def of_rows(
 
 
 def ended_columns(row: IsolatedRow, process: str, *, shared: bool = False) -> dict[str, str]:
-    """Return status, class and message of a row that a pass does not try again.
-
-    ``process`` is the kind that died, "engine" or "checker"; ``shared``: its preparation was the
-    cause."""
+    """Return the columns ``status``, ``error_class`` and ``error`` of a row that a pass does not
+    try again. ``process`` is the kind that died, "engine" or "checker". ``shared``: whether it died
+    during the row's preparation."""
     what = "the preparation that this row shares with others" if shared else "this row"
     died = f"{row.deaths} {process}s crashed while working on {what}"
     alone = f"{row.deaths_alone} of them while working on it alone"
@@ -144,18 +145,18 @@ def ended_columns(row: IsolatedRow, process: str, *, shared: bool = False) -> di
 
 
 def set_aside(attempts: int) -> IsolatedRow:
-    """Return the state of a row that an earlier command set aside, after ``attempts``."""
+    """Return the state of a row that an earlier command set aside after ``attempts`` attempts."""
     return IsolatedRow(
         attempts, OPEN, trials=TRIALS, deaths_alone=TRIALS, end="set_aside", stored=attempts
     )
 
 
 class Isolation:
-    """The isolated rows of one kind of process (engine workers, or checkers)."""
+    """The isolated rows of one kind of process, such as engine workers or checkers."""
 
     def __init__(self, earlier: Mapping[str, IsolatedRow] | None = None) -> None:
-        # Released rows are dropped: their stored rows count the attempts. A preparation that was
-        # given up is dropped, too: its rows are tried again by this command.
+        # Drop released rows, since their stored rows count the attempts. Also drop preparations
+        # that were given up, since this command tries their rows again.
         self.rows = {
             row: s
             for row, s in (earlier or {}).items()
@@ -172,21 +173,21 @@ class Isolation:
 
     @property
     def at_work(self) -> int:
-        """Number of rows that processes work on."""
+        """Number of rows in flight in all processes."""
         return sum(len(rows) for rows in self._at_work.values())
 
     def among(self, ids: Iterable[str]) -> dict[str, IsolatedRow]:
-        """Return the known states of ``ids``."""
+        """Return the states of the rows in ``ids`` that are or were isolated."""
         if not self.rows:
             return {}
         return {row_id: self.rows[row_id] for row_id in ids if row_id in self.rows}
 
     def enter(self, process: str, ids: Iterable[str]) -> None:
-        """Note that ``process`` begins to work on ``ids``."""
+        """Note that the actor ``process`` begins to work on ``ids``."""
         self._at_work.setdefault(process, {}).update(dict.fromkeys(ids))
 
     def leave(self, process: str, ids: Iterable[str]) -> None:
-        """Note that ``process`` has ended ``ids``, and release the isolated ones."""
+        """Note that the actor ``process`` has ended work on ``ids``. Release isolated rows."""
         at_work = self._at_work.get(process, {})
         for row_id in ids:
             at_work.pop(row_id, None)
@@ -195,8 +196,8 @@ class Isolation:
                 self.rows[row_id] = IsolatedRow(row.deaths, OPEN, stored=row.stored)
 
     def moved(self, process: str) -> None:
-        """Note that the node of ``process`` is gone, which is not its rows' fault: they run again
-        with others. A row that loses its node twice is left to `died`: it may be the cause."""
+        """Note that the node of the actor ``process`` is gone. Rows are rarely the cause, so the
+        rows in flight are not isolated. Only for rows that already have a state `died` decides."""
         at_work = self._at_work.get(process, {})
         for row_id in list(at_work):
             if row_id not in self.rows:
@@ -206,12 +207,12 @@ class Isolation:
     def died(
         self, process: str, at_work: Iterable[str] | None = None, *, outside: bool = False
     ) -> bool:
-        """Note that ``process`` died, and isolate its rows. Return whether a row has come to its
-        end by this.
+        """Note that the actor ``process`` died, and isolate its rows. Return whether one of them
+        now has an `end`, so that this pass does not try it again.
 
         Args:
-            at_work: rows at work by the process's last message; None: those that it entered.
-            outside: the cause lies outside of the process and its rows.
+            at_work: rows in flight that the process has reported; None: the rows noted by `enter`.
+            outside: whether the cause is external.
         """
         noted = self._at_work.pop(process, {})
         rows = list(noted if at_work is None else at_work)
@@ -219,7 +220,7 @@ class Isolation:
         if len(rows) == 1 and before and before[rows[0]].alone:
             after = self.rows[rows[0]] = self._after_one_alone(before[rows[0]], outside)
             return bool(after.end)
-        # Rows of a group that dies, too, run alone, however many they are.
+        # If the process of a group dies, its rows all run alone, however many they are.
         was_isolated = any(not row.released for row in before.values())
         size = 1 if was_isolated or len(rows) <= FEW else math.isqrt(len(rows) - 1) + 1
         for start in range(0, len(rows), size):

@@ -1,4 +1,4 @@
-"""The driver's health monitor: a thread that ends a run or a process that cannot end itself."""
+"""The driver's health monitor: a thread that ends failed runs and kills frozen processes."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ from ace_ray.storage.lease import LeaseLost
 from ace_ray.util import log
 
 POLL_S = 1.0
-# Minimum silence after which a process, which should beat every 2 s, counts as frozen.
+# Minimum time without a heartbeat (one every 2 s) after which a process counts as frozen.
 FROZEN_S = 30.0
 
-# Silence of the coordinator after which the run's cluster counts as gone.
+# Time without an answer of the coordinator after which the cluster counts as gone.
 COORDINATOR_S = 60.0
 
-# Maximum lines about engines that end at one time.
+# Maximum number of lines about engines that died since the last look.
 DEATH_LINES = 5
 
-# Rows that, when all of them ended in the same exception of a benchmark's code, prove a bug.
+# If all rows so far failed with the same exception, and they are at least this many, it is a bug.
 BUG_ROWS = 32
 
-# Time after the grace period in which the graph stores its rows.
+# Time after the grace period for the graph to store its rows.
 END_S = 30.0
 
 
 class HealthMonitor:
-    """Reads the coordinator once a second while a graph runs. Use as a context.
+    """Reads the coordinator once a second while a graph runs. Use it as a context manager.
 
-    It ends the run when no engine starts, when the coordinator is gone, or when ``lost`` says that
-    another driver has the run. It kills frozen processes, and passes the request to stop on.
-    """
+    It ends the run if no engine starts, if the coordinator is gone, or if ``lost`` returns why the
+    lease is lost. It kills frozen processes, and lets rows end after a request to stop."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class HealthMonitor:
         self._began: float | None = None
         self._answered_at = self._engine_at = time.monotonic()
         self._drain_until: float | None = None
-        # Number of engine deaths that were printed.
+        # Number of engine deaths that were already printed.
         self._deaths_reported = 0
         self._killed: set[ProcessInfo] = set()
         self._ended: set[ProcessInfo] = set()
@@ -79,24 +78,24 @@ class HealthMonitor:
         self._thread.join(timeout=10)
 
     def engines_start(self) -> None:
-        """Begin to count `start_timeout_s`, and to print progress."""
+        """Start the timeout `start_timeout_s` and the progress lines."""
         self._progress = Progress(self._rows, self._say)
         self._began = self._answered_at = self._engine_at = time.monotonic()
 
     def refresh(self) -> Tally:
-        """Read the coordinator now, if it answers."""
+        """Read and return the coordinator's tally. Without an answer return the latest tally."""
         import ray
 
         try:
             self._latest = ray.get(self._coordinator.read.remote(), timeout=30)
             self._answered_at = time.monotonic()
-        except Exception:  # noqa: BLE001 - the cluster may be gone; what was last heard stands
+        except Exception:  # noqa: BLE001 - the cluster may be gone; use the latest tally
             pass
         return self._latest
 
     def last_look(self) -> Tally:
-        """Read the coordinator for the last time, and print the latest engine deaths: the last look
-        may be long ago when the driver got no CPU."""
+        """Read the coordinator for the last time, and print the latest engine deaths. On a busy
+        machine the loop's last look may be long ago."""
         tally = self.refresh()
         self._tell_deaths(tally)
         return tally
@@ -133,7 +132,7 @@ class HealthMonitor:
             self._interrupts.abort(KeyboardInterrupt())
 
     def _tell_deaths(self, tally: Tally) -> None:
-        """Print at most `DEATH_LINES` lines about engines that have ended since the last look."""
+        """Print at most `DEATH_LINES` lines about engines that died since the last look."""
         new = tally.deaths[self._deaths_reported :]
         self._deaths_reported += len(new)
         for line in new[:DEATH_LINES]:
@@ -148,7 +147,7 @@ class HealthMonitor:
             if self._over.is_set():
                 return
             if silent > limit and process not in self._killed | self._ended:
-                # A missing process was removed when its work was done, or starts again.
+                # A process that `_kill` does not find was removed after its work, or is restarting.
                 frozen = _kill(self._coordinator, process)
                 (self._killed if frozen else self._ended).add(process)
                 if frozen:
@@ -156,21 +155,22 @@ class HealthMonitor:
                     self._say(log.warning(line))
 
     def _gone(self, tally: Tally) -> ProcessInfo | None:
-        """Return a process that has been starting, or dead without a successor, for too long."""
+        """Return a process whose start takes too long, or that died long ago and has no successor;
+        None if there is no such process."""
         limit = self._config.start_timeout_s
         late = [process for process, age in tally.starting.items() if age > limit]
         late += [one for one, s in tally.silent.items() if one in self._killed and s > limit]
         if tally.stored < self._rows:
-            # Rows may be on their way to the store from an engine that was removed.
+            # Rows of an engine that was removed may still be on their way to the store.
             limit += self._config.store_patience_s
             late += [one for one, s in tally.silent.items() if one in self._ended and s > limit]
         if self._config.worker_range:
-            # The other engines take its rows.
+            # In an elastic run other engines get the rows of a lost engine.
             late = [process for process in late if process.kind != "engine"]
         return late[0] if late else None
 
     def _without_engine_s(self, tally: Tally) -> float:
-        """Seconds without an engine in an elastic run."""
+        """Return the seconds for which an elastic run has had no engine; else about 0."""
         there = {process for process in tally.silent if process.kind == "engine"}
         if there - self._killed - self._ended or not self._config.worker_range:
             self._engine_at = time.monotonic()
@@ -181,7 +181,7 @@ class HealthMonitor:
             self._interrupts.abort(error)
 
     def _reason_to_end(self, tally: Tally) -> LeaseLost | RunFailed | None:
-        """Return the error that ends the run; None while it goes on."""
+        """Return the error that must end the run; None if the run may go on."""
         now, limit_s = time.monotonic(), self._config.start_timeout_s
         if lost := self._lost():
             return LeaseLost(lost)
@@ -209,13 +209,13 @@ class HealthMonitor:
 
 
 def _passing(line: str) -> RunFailed:
-    """Return an error after which the next pass goes on."""
+    """Return a transient error, after which another pass is made."""
     return RunFailed(line, resumable=True, again=True)
 
 
 def _kill(coordinator: Any, process: ProcessInfo) -> bool:
-    """Send SIGKILL to a process on its node: a frozen one reads no messages. Return whether it was
-    there, or its node does not answer."""
+    """Send SIGKILL to a process on its node, since a frozen process reads no messages. Return False
+    if the process no longer exists; True if it was killed or its node does not answer."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -223,10 +223,10 @@ def _kill(coordinator: Any, process: ProcessInfo) -> bool:
         with suppress(psutil.NoSuchProcess):
             running = psutil.Process(process.pid)
             if running.create_time() == process.began:
-                # SIGSTOP is a cause outside; a process that blocks itself is not.
+                # SIGSTOP is an external cause; a process that blocks itself is not.
                 stopped = running.status() == psutil.STATUS_STOPPED
                 why = "it was stopped by a signal" if stopped else "it did not respond"
-                with suppress(Exception):  # without the coordinator the kill goes on
+                with suppress(Exception):  # kill the process even without the coordinator
                     told = coordinator.killing.remote(process, f"{why} and was killed", stopped)
                     ray.get(told, timeout=30)
                 running.kill()
@@ -242,6 +242,6 @@ def _kill(coordinator: Any, process: ProcessInfo) -> bool:
     )
     try:
         was_there: bool = ray.get(done, timeout=60)
-    except Exception:  # noqa: BLE001 - the node is gone, and its processes with it
+    except Exception:  # noqa: BLE001 - the node and its processes are gone
         return True
     return was_there

@@ -1,8 +1,8 @@
-"""The processes of a run that may die and are started again, and the heartbeat of each.
+"""The processes of a run that Ray restarts when they die, and their heartbeats.
 
-A heartbeat is a thread that works even when its owner hangs. It reports to the coordinator, and
-learns when the run is to stop. It ends the process when pending work makes no progress. Ray then
-restarts the process and repeats its tasks; an exception would end the run instead.
+A heartbeat is a thread that works even if the process's other threads hang. It reports to the
+coordinator, whose answer says when the run must stop. It ends the process if pending work makes no
+progress. Ray then restarts the process and repeats its tasks. An exception would end the run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NAMES = {"engine": "engine worker", "checker": "checker", "writer": "writer"}
 
 @dataclass(frozen=True, slots=True)
 class ProcessInfo:
-    """A process of the run. ``actor`` stays the same when Ray restarts it."""
+    """A process of the run. When Ray restarts it, the new process has the same ``actor``."""
 
     kind: Kind
     actor: str
@@ -43,7 +43,7 @@ class ProcessInfo:
     node: str
     pid: int
     began: float
-    """Creation time of the process by its machine's clock: a pid may be reused."""
+    """Creation time by the machine's clock. It distinguishes processes with a reused pid."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class ProcessInfo:
 
 
 class EngineLoad(NamedTuple):
-    """Rows in flight at an engine worker, and its model calls that have ended."""
+    """Rows in flight at an engine worker, and counts of its ended model calls and their tokens."""
 
     rows: int = 0
     calls: int = 0
@@ -60,7 +60,7 @@ class EngineLoad(NamedTuple):
 
 
 def this_process(kind: Kind) -> ProcessInfo:
-    """Return the info of this process, a Ray actor."""
+    """Return the `ProcessInfo` of this process, which must be a Ray actor."""
     import ray
 
     context = ray.get_runtime_context()
@@ -76,27 +76,26 @@ def this_process(kind: Kind) -> ProcessInfo:
 
 
 def give_back_memory() -> None:
-    """Return freed memory to the system. glibc keeps free memory below anything that is in use:
-    after reading a large run, four times the memory that the run needs."""
+    """Return freed memory to the system. glibc does not return memory that lies below memory in
+    use. After a large run was read, glibc would keep four times the memory that the run needs."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 
 
 class Heartbeat:
-    """The heartbeat thread of one process.
+    """The heartbeat thread of one process. The thread calls the given functions.
 
     Args:
-        coordinator: the run's `Coordinator`.
+        coordinator: actor handle of the run's `Coordinator`.
         stall_s: seconds without progress after which the process ends itself.
         busy_since: returns the time of the last progress of pending work (`time.monotonic`), or
-            None without pending work. Called from the thread.
-        rows_at_work: returns the ids of the rows at work, or None for those that the coordinator
-            has noted.
-        outside: returns the cause outside that has stopped the work, or "". Called when the
-            process is about to end itself.
-        on_drain: receives, once, the seconds that are left to end the work. Called from the
-            thread.
-        load: returns the engine's load, for the progress line; None for other processes.
+            None without pending work.
+        rows_at_work: returns the ids of the rows in flight; None: the rows that the process has
+            reported to the coordinator.
+        outside: returns the external cause that has stopped the work, or "". Called before the
+            process ends itself.
+        on_drain: receives once the seconds that are left to end the work.
+        load: returns the engine's load for the progress line; None for other processes.
     """
 
     def __init__(
@@ -149,10 +148,9 @@ def die(
     rows_at_work: Sequence[str] | None,
     outside: str = "",
 ) -> None:
-    """Report to the coordinator and the log, and end this process with all its children.
+    """Report the reason ``why`` to the coordinator and the log, and end this process and all its
+    children. ``outside`` is the cause if it is external (`causes`); else ""."""
 
-    ``outside`` is the cause when it lies outside of this process and its rows; else "".
-    """
     why = one_line(f"{why} ({outside})" if outside else why, LONGEST_WHY)
     log.say(log.error(f"the {NAMES[process.kind]} {process.name} stops: {why}"))
     import ray
@@ -162,14 +160,14 @@ def die(
             process, why, rows_at_work and list(rows_at_work), bool(outside)
         )
         ray.get(dying, timeout=10)
-    except Exception:  # noqa: BLE001 - a broken process has to end in any case
+    except Exception:  # noqa: BLE001 - a broken process must end in any case
         log.say(log.error("the coordinator could not be reached"))
     end_children()
-    os._exit(1)  # Ray would take exit_actor as intended, and retry nothing
+    os._exit(1)  # after `exit_actor` Ray would not retry the tasks
 
 
 def end_children() -> None:
-    """Kill the processes below this one: a stopped engine core would outlive its parent."""
+    """Kill all descendants of this process. A stopped engine core would outlive its parent."""
     for child in psutil.Process().children(recursive=True):
         try:
             child.send_signal(signal.SIGKILL)

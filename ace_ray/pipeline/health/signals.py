@@ -1,9 +1,10 @@
-"""Signals that stop a run, and the command's own process above the driver. Needs no Ray.
+"""Signals that stop a run, and the command's own process, which is the driver's parent.
 
-The driver is a child in a session of its own. Terminals, ``timeout`` and job managers send a signal
-to all processes of the command. It reaches the driver alone and once: Ray's processes would end,
-and the rows in flight with them. The command's process also sees when something else ended the
-driver: the kernel, or Ray's C++ code, with exit code 1, when its raylet or GCS is gone.
+The driver is a child process in its own session. Terminals, ``timeout`` and job managers send a
+signal to all processes of a command. Ray's processes must not receive it: they would end, and the
+rows in flight would be lost. So the command's process passes the signal on to the driver only. It
+also notices if the kernel ended the driver, or Ray's C++ code did (exit code 1) because the raylet
+or the GCS is gone.
 """
 
 from __future__ import annotations
@@ -28,20 +29,19 @@ _RAISED = "raised"
 
 
 REMIND_S = 30.0
-# Time within which signals count as one. A signal to every process of the command's name reaches
-# the driver directly, and once more through the command's process.
+# Signals within this time count as one. A signal to all processes with the command's name reaches
+# the driver twice: directly, and through the command's process.
 ONCE_S = 1.0
 
 
 class Interrupts:
-    """Turns the first SIGINT or SIGTERM into a request to stop, and a further one into an end.
+    """Handles SIGINT and SIGTERM: the first is a request to stop, a further one ends the run.
 
-    Works in the main thread only; elsewhere it leaves the handlers as they are.
-    """
+    Works only in the main thread; in other threads it does not change the handlers."""
 
     def __init__(self) -> None:
         self.asked = False
-        # Rows are being evaluated, which can be drained.
+        # Whether rows are being evaluated, so that a stop can wait for rows in flight.
         self.drainable = False
         self._abort: BaseException | None = None
         self._woken_at = 0.0
@@ -59,7 +59,7 @@ class Interrupts:
         self._before = {}
 
     def install(self) -> None:
-        """Install the handlers; call it again after the start of Ray, which replaces them."""
+        """Install the handlers. Call it again after the start of Ray, which replaces them."""
         if not self._main:
             return
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -73,24 +73,24 @@ class Interrupts:
             self._wake()
 
     def remind(self) -> None:
-        """Raise the error again after `REMIND_S`: other code may have caught it."""
+        """Raise the error of `abort` again after `REMIND_S`: other code may have caught it."""
         if self._abort is not None and time.monotonic() - self._woken_at > REMIND_S:
             self._wake()
 
     def settle(self) -> None:
-        """Raise the error of `abort` if no signal has. Call it when the aborted work has ended."""
+        """Raise the error of `abort` if no signal has raised it. Call it after the aborted work."""
         error, self._abort = self._abort, None
         if error is not None:
             raise error
 
     def forget(self) -> None:
-        """Forget the error of `abort`: the work has ended with another error."""
+        """Forget the error of `abort`. Call it if the work has ended with another error."""
         self._abort = None
 
     def _wake(self) -> None:
         self._woken_at = time.monotonic()
         if self._main:
-            # A real signal also interrupts a main thread that waits.
+            # Only a real signal interrupts a main thread that waits.
             main = threading.main_thread().ident
             assert main is not None
             signal.pthread_kill(main, signal.SIGINT)
@@ -108,17 +108,17 @@ class Interrupts:
 def supervised(work: Callable[[], int]) -> int:
     """Run ``work`` in a child process, and return its exit code.
 
-    In the child this returns and raises what ``work`` does. In the command's process it returns the
-    child's exit code, or `INCOMPLETE` when something else ended the child. Call it before any
-    thread starts. Without Linux or outside the main thread, ``work`` runs in this process.
-    """
+    In the child this returns the result of ``work``, or raises its exception. In the command's
+    process it returns the child's exit code, or `INCOMPLETE` if the child was killed. Call it
+    before any thread starts. On other systems than Linux, and in other threads than the main
+    thread, ``work`` runs in this process."""
     if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return work()
     sys.stdout.flush()
     sys.stderr.flush()
     parent = os.getpid()
     told, tell = os.pipe()
-    # Block signals until there is a child to pass them on to.
+    # Block signals until the child exists and can receive them.
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     child = os.fork()
     if child == 0:
@@ -165,7 +165,7 @@ def _waited_for(child: int, told: int) -> int:
     with os.fdopen(told) as pipe:
         outcome = pipe.read()
     code = os.waitstatus_to_exitcode(status)
-    if outcome.isdigit():  # valid even if the child was killed afterwards
+    if outcome.isdigit():  # the code is valid even if the child was killed afterwards
         return int(outcome)
     if outcome == _RAISED and code >= 0:
         return code

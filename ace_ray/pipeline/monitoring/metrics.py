@@ -1,11 +1,11 @@
-"""Prometheus metrics of a run: the coordinator's tally, through Ray's exporter.
+"""Prometheus metrics of a run: the coordinator's tally, exported by Ray.
 
-Every node of a cluster serves the metrics of its processes. Ray writes ``ray_`` before each name
-and ``_total`` after a counter's, so `ROWS` is scraped as ``ray_ace_ray_rows_total``. A local Ray
-exports nothing (`connection.connect`).
+Every node of a cluster serves the metrics of its processes. Ray puts ``ray_`` before each name and
+``_total`` after the name of a counter, so `ROWS` is scraped as ``ray_ace_ray_rows_total``. A local
+Ray exports nothing (`connection.connect`).
 
-Each pass over the pending rows has its own coordinator, so counters begin at 0. Ray exports a gauge
-once for each time it is set: a present gauge belongs to a run with a live driver.
+Each pass over the pending rows has its own coordinator, so counters start again at 0. Ray exports a
+gauge only once after it is set. So a gauge that is present belongs to a run whose driver is alive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from ace_ray.pipeline.monitoring.counts import Tally
 
-# Maximum silence of an engine that counts as ready; its heartbeat comes every 2 s.
+# Time after its last heartbeat for which an engine counts as ready. Heartbeats come every 2 s.
 HEARD_S = 30.0
 
 PREFIX = "ace_ray_"
@@ -26,7 +26,7 @@ RUN_TAGS = ("run_id", "model")
 
 @dataclass(frozen=True)
 class Spec:
-    """One metric. Tags are few and never name a row."""
+    """Definition of one metric. Tags have few values and never name a row."""
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -35,7 +35,7 @@ class Spec:
 
     @property
     def scraped(self) -> str:
-        """The name that Prometheus stores."""
+        """Name under which Prometheus stores the metric."""
         return f"ray_{self.name}{'_total' if self.kind == 'counter' else ''}"
 
 
@@ -61,11 +61,11 @@ SPECS = (
 
 
 class Metrics:
-    """The metrics of one pass. Make it in the process that reports them: the coordinator's actor.
+    """The metrics of one pass. Make them in the coordinator's actor, which reports them.
 
     Args:
-        runs: id, model and planned rows of each run. Id and model tag every metric; metrics of no
-            single run have the tags of the latest run with a row.
+        runs: id, model and number of planned rows of each run. Every metric has the tags
+            ``run_id`` and ``model``: of its run, or of the latest run that has ended a row.
     """
 
     def __init__(self, runs: Sequence[tuple[str, str, int]]) -> None:
@@ -82,7 +82,7 @@ class Metrics:
         }
 
     def rows(self, rows: list[tuple[Any, ...]]) -> None:
-        """Count rows, of the columns that `Tally.add` takes."""
+        """Count judged rows, which are tuples as for `Tally.add`."""
         ends: Count[tuple[int, str, str, str]] = Count()
         tokens: Count[tuple[int, str, str]] = Count()
         for run, benchmark, language, status, _, prompt, completion in rows:
@@ -102,7 +102,7 @@ class Metrics:
         self._count(DEATHS, self._latest, 1, process=process)
 
     def show(self, tally: Tally, *, in_flight: int) -> None:
-        """Set the gauges; call it again and again while the run goes on."""
+        """Set the gauges. Call it repeatedly during the run."""
         self._set(PLANNED, self._planned[self._latest])
         self._set(IN_FLIGHT, in_flight)
         heard = [process for process, silence_s in tally.silent.items() if silence_s < HEARD_S]

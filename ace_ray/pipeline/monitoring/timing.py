@@ -1,4 +1,4 @@
-"""Time of engine workers by state, and the timing of a session."""
+"""Measure the time that engine workers spend in each state, and compute a session's timing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ STATES: tuple[State, ...] = ("load", "warm_up", "generation", "tool", "idle")
 
 
 class Clock:
-    """Counts seconds by state.
+    """Counts the seconds that an engine worker spends in each state.
 
-    ``load``: weights are loaded; ``warm_up``: they are probed; ``generation``: the engine has
-    requests; ``tool``: rows wait for sandboxes or other models; ``idle``: the worker has no
-    rows."""
+    ``load``: weights are loaded. ``warm_up``: loaded weights are probed. ``generation``: the engine
+    has requests. ``tool``: rows wait for sandboxes or other models. ``idle``: there are no rows."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -30,13 +29,13 @@ class Clock:
         self._spent: dict[State, float] = dict.fromkeys(STATES, 0.0)
 
     def preparing(self, state: State | None) -> None:
-        """Enter ``load`` or ``warm_up``; None leaves it."""
+        """Enter the state ``load`` or ``warm_up``; None ends it."""
         self._count()
         self._preparing = state
 
     @contextmanager
     def busy(self, what: Literal["row", "call"]) -> Iterator[None]:
-        """Count a row at work, or a request in the engine, until the context ends."""
+        """Count a row in flight, or a request in the engine, until the context ends."""
         self._count()
         self._at_work[what] += 1
         try:
@@ -51,7 +50,7 @@ class Clock:
         return {state: round(seconds, 3) for state, seconds in self._spent.items()}
 
     def restart(self) -> None:
-        """Begin to count for another run."""
+        """Set all seconds to 0, for another run."""
         self._count()
         self._spent = dict.fromkeys(STATES, 0.0)
 
@@ -80,10 +79,10 @@ def timing(
 ) -> dict[str, Any]:
     """Return the timing of the ``run``-th run of a job, in seconds; {} without passes.
 
-    ``device_s`` is by state and over all sessions, with the ``earlier`` ones: the cost of the run.
-    Devices of served models count in the states of the engines. ``engines`` are the different
-    engines of all sessions (`facts.engine_facts`). The other keys are of this session.
-    """
+    ``tallies`` has one tally for each pass. ``device_s`` is the cost of the run: device seconds by
+    state in all sessions, including the ``earlier`` ones. Devices of served models count in the
+    states of the engines. ``engines`` are the different engines of all sessions
+    (`facts.engine_facts`). The other keys cover only this session."""
     counts = [tally.runs[run] for tally in tallies if run in tally.runs]
     if not counts or resources is None:
         return {}
@@ -138,8 +137,8 @@ def timing(
 
 
 def _phases(began: float, **ends: float | None) -> dict[str, float]:
-    """Return the seconds of each phase from its wall-clock end, in order; {} when an end is
-    missing, or lies before an earlier one, as in later runs of a lane."""
+    """Return the seconds of each phase. ``ends`` are the wall-clock ends of the phases, in order.
+    Return {} if an end is missing or they are not in order, as in later runs of a lane."""
     times = [began, *ends.values()]
     known = [at for at in times if at is not None]
     if len(known) < len(times) or known != sorted(known):
@@ -150,8 +149,8 @@ def _phases(began: float, **ends: float | None) -> dict[str, float]:
 
 
 def _each(resources: Resources) -> float:
-    """Return the devices of an engine worker: its own, and its share of the served models'."""
-    if resources.endpoint:  # its cost follows from the tokens
+    """Return the devices of an engine worker, plus its share of the devices of served models."""
+    if resources.endpoint:  # the cost of an endpoint follows from the tokens
         return (resources.server_gpus or resources.server_cpus) / resources.workers
     if resources.worker_gpus:
         return resources.worker_gpus + resources.server_gpus / resources.workers

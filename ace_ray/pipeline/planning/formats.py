@@ -1,4 +1,4 @@
-"""Choose how the candidate's chats are written and its answers read, before anything starts."""
+"""Choose the candidate's chat template and parsers before anything starts."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ace_ray.models.parser_plugins import plugin_sha256, read_plugins
 from ace_ray.models.sources import ModelRef
 from ace_ray.types import Entry
 
-# Default date in prompts with a date, so that they are the same on every day.
+# Date in prompts that contain a date, by default. It is fixed, so that prompts do not change daily.
 START_DATE = "2025-08-05"
 
 
 def first_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) -> Benchmark | None:
-    """Return the first benchmark that offers the candidate tools through its own template: with the
-    prompt of an entry, or in an episode's role that the candidate plays as well."""
+    """Return the first benchmark that offers the candidate tools through the model's template. The
+    tools are offered in the prompt of an entry, or to another role that the candidate plays."""
     playing = set()
     for name, benchmark in benchmarks.items():
         with own_code(type(benchmark), "roles"):
@@ -47,18 +47,18 @@ def first_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) 
 
 
 def _instead(native: Benchmark) -> str:
-    """Return how a config does without native tool calls, as the end of a sentence."""
+    """Return the end of a message: how to configure ``native`` without native tool calls."""
     return f", or write {native.without_native}" if native.without_native else ""
 
 
 def choose_format(
     config: RunConfig, facts: FamilyFacts, *, native: Benchmark | None
 ) -> tuple[FormatChoice, FamilyFacts]:
-    """Choose the format of a model of which ``facts`` are known. Also return the facts, with the
-    template that the config names instead. ``native`` is a benchmark that offers tools through the
-    model's template.
+    """Choose template and parsers of a model from the ``facts`` of its family. Return the choice
+    and the facts; a template that the config names replaces the one in the facts. ``native`` is a
+    benchmark that offers tools through the model's template.
 
-    Raises `UserError`: a file cannot be read, or a parser is needed and the family unclear.
+    Raises `UserError` if a file cannot be read, or if a parser is needed but the family is unknown.
     """
     asked = config.model
     if facts.writes_by_code and asked.chat_template is not None:
@@ -111,7 +111,8 @@ def choose_format(
 
 
 def _day(asked: str | None) -> str:
-    """Return the date for the prompts. Raises `UserError`: ``asked`` is not a date."""
+    """Return the date for the prompts: ``asked``, the value of an environment variable, or the
+    default. Raises `UserError` if this is not a date."""
     variable = "VLLM_SYSTEM_START_DATE"
     told = asked or os.environ.get(variable) or START_DATE
     try:
@@ -125,24 +126,25 @@ def _day(asked: str | None) -> str:
 
 
 def facts_of(config: RunConfig, model: ModelRef) -> FamilyFacts:
-    """Read the candidate's family facts without loading it. Raises `UserError`: it cannot be
-    read."""
+    """Read the facts of the candidate's family without loading its weights. Raises `UserError` if
+    the model's files cannot be read."""
     if config.backend != "vllm":
         return FamilyFacts()
     return facts_of_model(model, str(config.engine.get("tokenizer_mode", "auto")))
 
 
 def choice_identity(config: RunConfig, choice: FormatChoice, *, native: bool) -> dict[str, Any]:
-    """Return the candidate's `FormatChoice.identity`, with its tool parser."""
+    """Return the identity of the format for the run's identity: `FormatChoice.identity` and the
+    tool parser. ``native``: whether tools are offered through the model's template."""
     identity = {**choice.identity, "tool_parser": choice.tool_parser}
-    # vLLM's own code prepares tools for the template, and its parsers read template variables.
+    # In these cases vLLM's code can change prompts or parsed answers.
     if config.backend == "vllm" and (native or choice.named_reasoning):
         identity["format"] = "vllm"
     return identity
 
 
 def choice_facts(choice: FormatChoice) -> dict[str, Any]:
-    """Return ``choice`` for the manifest, with hashes in place of texts."""
+    """Return ``choice`` for the manifest, with hashes in place of the template and the plugins."""
     facts = asdict(choice)
     facts["plugins"] = {name: plugin_sha256(text) for name, text in choice.plugins}
     if choice.chat_template is not None:
@@ -151,7 +153,7 @@ def choice_facts(choice: FormatChoice) -> dict[str, Any]:
 
 
 def choice_line(config: RunConfig, choice: FormatChoice) -> str:
-    """Return a line about the parsers that ``auto`` has chosen; "" for none."""
+    """Return a line about the parsers that were chosen for ``auto``; "" if none were."""
     chosen = []
     if config.model.reasoning_parser == "auto" and choice.reasoning_parser != "auto":
         chosen.append(f"reasoning parser {choice.reasoning_parser}")
@@ -163,16 +165,16 @@ def choice_line(config: RunConfig, choice: FormatChoice) -> str:
 def replayed(
     config: RunConfig, benchmark: Benchmark, choice: FormatChoice, facts: FamilyFacts
 ) -> str:
-    """Return the reasoning that the model sees again in episodes of ``benchmark``: "none" when its
-    answers have no reasoning, or its template would drop it. Raises `UserError`: the class names an
-    unknown policy."""
+    """Return which reasoning the model sees again in episodes of ``benchmark``: "none",
+    "tool_steps" or "all". It is "none" if answers have no reasoning or the template drops it.
+    Raises `UserError` if the benchmark's class has another value."""
     if benchmark.replay_reasoning not in ("none", "tool_steps", "all"):
         raise UserError(
             f"replay_reasoning is {benchmark.replay_reasoning!r:.60}",
             where=f"the class of {benchmark.name}",
             fix="write none, tool_steps or all",
         )
-    # An endpoint's template is unknown, so its reasoning goes back to it.
+    # An endpoint's template is unknown, so reasoning is sent back to the endpoint in any case.
     unread = choice.reasoning_parser == "none" or not facts.reads_reasoning
     if config.backend != ENDPOINT and unread:
         return "none"

@@ -1,8 +1,9 @@
-"""Placement groups of engines that lie on several nodes.
+"""Placement groups of engines that run on several nodes.
 
-Each engine has one group, with a bundle for each GPU. The engine worker is in the first bundle,
-beside the engine core, and takes no GPU. vLLM's Ray executor puts a worker into every bundle, in
-the order of nodes. So tensor parallelism stays on a node when its size divides the node's.
+Each engine has one group, with a bundle for each GPU. The engine worker and the engine core run in
+the first bundle; the engine worker takes no GPU. vLLM's Ray executor puts one of its workers into
+every bundle, node by node. So a tensor-parallel group stays on one node if its size divides the
+number of GPUs of a node.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ LOOK_S = 5.0
 def reserved(
     need: Resources, config: RunConfig, interrupts: Interrupts, say: Callable[[str], None]
 ) -> Iterator[Callable[[], dict[str, Any]] | None]:
-    """Hold a placement group for each engine that lies on several nodes, until the context ends.
+    """Reserve a placement group for each engine until the context ends, if engines need several
+    nodes.
 
-    Yield a function that returns the options of the next engine worker; None when engines lie on
-    one node. Raises `RunFailed`: the GPUs did not become free within ``start_timeout_s``.
-    """
+    Yield a function that returns the Ray options of the next engine worker; None if each engine
+    runs on one node. Raises `RunFailed` if the GPUs are not free within ``start_timeout_s``."""
     if not need.spread:
         yield None
         return
@@ -57,16 +58,17 @@ def reserved(
 
 
 def bundles(need: Resources) -> list[dict[str, float]]:
-    """Return the bundles of one engine; vLLM takes one GPU of each."""
+    """Return the bundles of one engine. vLLM takes one GPU of each bundle."""
     each: list[dict[str, float]] = [{"GPU": 1.0} for _ in range(need.worker_gpus)]
     return [{"CPU": need.worker_cpus, "GPU": 1.0}, *each[1:]]
 
 
 def materialized(ref: ModelRef) -> Path:
-    """Fetch the model (`sources.materialize`) on every node of this process's engine; return its
-    folder.
+    """Fetch the model (`sources.materialize`) on every node of this process's engine. Return the
+    model's folder.
 
-    Raises `UserError`: a node cannot fetch it, or the nodes keep it in different places."""
+    Raises `UserError` if a node cannot fetch the model, or if the folder is not the same on all
+    nodes."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -91,7 +93,7 @@ def materialized(ref: ModelRef) -> Path:
 
 
 def placed() -> dict[str, str]:
-    """Return the placement of this process's engine, a fact of engines; {} without a group."""
+    """Return the key ``placement`` for the facts of this process's engine; {} without a group."""
     group = _group()
     return {"placement": _described(group)} if group else {}
 
@@ -115,7 +117,7 @@ def _wait(groups: list[Any], need: Resources, patience_s: float, interrupts: Int
             raise RunFailed(
                 f"{len(waiting)} of {len(groups)} engines did not get their {need.worker_gpus} "
                 f"GPUs within {patience_s:g} s (start_timeout_s): "
-                "they are in use by others, or nodes left",
+                "other jobs use them, or nodes have left",
                 resumable=True,
             )
 

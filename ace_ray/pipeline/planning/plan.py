@@ -1,7 +1,7 @@
 """Plan a run before anything starts: entries, row ids, manifest, run id.
 
 A row id is a hash of entry content, model revision, prompt text, sampling with seed, sample index
-and protocol options: equal ids mean that the same content would be generated.
+and protocol options. Rows with equal ids would generate the same content.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ REPORTS = "report/"
 
 @dataclass(frozen=True, eq=False)
 class PlannedRows:
-    """Planned rows as columns, longest work first: 58 bytes a row, however many there are."""
+    """Planned rows as arrays of equal length (58 bytes a row), with the longest work first."""
 
     ids: np.ndarray
     entry: np.ndarray
     sample: np.ndarray
     repeat: np.ndarray
     size: np.ndarray
-    """Prompt length in characters: the estimate that puts the longest work first."""
+    """Prompt length in characters, by which the work of a row is estimated."""
     interactive: np.ndarray
     shares: np.ndarray
-    """Number of the preparation that the row shares with others; -1 for none."""
+    """Number of the preparation that the row shares with other rows; -1 for none."""
     window: np.ndarray
-    """Rows of a window come before the rows of the next one; 0 without early stopping."""
+    """Number of the row's window: windows are evaluated in order. 0 without early stopping."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -66,14 +66,14 @@ class PlannedRows:
         return PlannedRows(*(column[mask] for column in vars(self).values()))
 
     def columns(self) -> dict[str, np.ndarray]:
-        """Return the columns of blocks in the graph."""
+        """Return the columns that blocks of the graph have, by name."""
         names = ("entry", "sample", "repeat", "shares")
         return {"row_id": self.ids, **{name: getattr(self, name) for name in names}}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a run needs; ``rows`` declares N."""
+    """Everything a run needs. ``rows`` are the declared rows."""
 
     config: RunConfig
     model: ModelRef
@@ -81,16 +81,16 @@ class Plan:
     bindings: RoleBindings
     entries: list[Entry]
     openings: list[str]
-    """Messages and tools that open the episodes of each entry, as JSON (`entries.Opening`)."""
+    """For each entry the messages and tools that open its episodes, as JSON (`entries.Opening`)."""
     rows: PlannedRows
     identity: dict[str, Any]
     run_id: str
     choice: FormatChoice
     """Format of chats and answers."""
     replay: dict[str, str]
-    """Benchmark -> the reasoning that the candidate sees again."""
+    """Benchmark -> which reasoning the candidate sees again (`formats.replayed`)."""
     restricted: dict[str, dict[str, Any]]
-    """Benchmark -> the ``ids`` and the ``limit`` that restrict this benchmark alone."""
+    """Benchmark -> the ``ids`` and ``limit`` that restrict only this benchmark (`select`)."""
     drawn: Drawn | None = None
     """Seeded order of entries in a run with early stopping."""
 
@@ -105,8 +105,8 @@ def make_plan(
     benchmarks: Sequence[Benchmark],
     family: FamilyFacts | None = None,
 ) -> Plan:
-    """Declare the rows of a run. ``family`` is known of the model. Raises `UserError`: there is
-    nothing to run."""
+    """Plan a run, and declare its rows. ``family`` has the facts of the model's family. Raises
+    `UserError` if the config is invalid or selects no entries."""
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     if len(by_name) < len(benchmarks):
         raise UserError(
@@ -116,11 +116,11 @@ def make_plan(
         )
     for benchmark in benchmarks:
         with own_code(type(benchmark), "ready"):
-            benchmark.ready(named=True)  # by the config
+            benchmark.ready(named=True)  # the config names it
     entries, restricted = select(config, benchmarks)
     if not entries:
         raise UserError("there is nothing to evaluate", where="benchmarks", fix="widen the filter")
-    if config.ids is not None:  # a benchmark without any of them starts no roles or services
+    if config.ids is not None:  # leave out benchmarks without an entry: no roles, no services
         asked = {entry.benchmark for entry in entries}
         benchmarks = [benchmark for benchmark in benchmarks if benchmark.name in asked]
         by_name = {benchmark.name: benchmark for benchmark in benchmarks}
@@ -180,7 +180,7 @@ def make_plan(
         ids[index] = [row_id(contents[index], one) for one in draws]
     drawn = draw(config.early, by_name, entries, config.samples) if config.early else None
     windows = drawn.windows if drawn else np.zeros(len(entries), np.int8)
-    # Episodes first: they take many calls one after another. Then the longest prompts.
+    # Interactive episodes come first, since they make many calls in sequence. Long prompts follow.
     order = np.lexsort((np.arange(len(entries)), -sizes, ~together, windows))
     twice = [at for at in order if is_repeated(entries[at], config.repeat_subset)]
     again = digest(samplings[0], 0, "repeat")
@@ -197,7 +197,7 @@ def make_plan(
         sizes[entry_of],
         together[entry_of],
         shares[entry_of],
-        # Repeated rows come last: they decide no comparison.
+        # Repeated rows come last, since early stopping does not use them.
         np.where(repeat_of == 0, windows[entry_of], windows.max() + bool(config.early)).astype(
             np.int8
         ),
@@ -243,7 +243,7 @@ def _described(adapter: Adapter) -> dict[str, Any]:
 
 
 def identity_of(benchmark: Benchmark) -> dict[str, Any]:
-    """`Benchmark.identity`, and of a class in a local file the hash of that file."""
+    """Return `Benchmark.identity`. For a class in a local file, add the hash of the file."""
     code = code_hash(type(benchmark))
     with own_code(type(benchmark), "identity"):
         identity = benchmark.identity()
@@ -252,18 +252,18 @@ def identity_of(benchmark: Benchmark) -> dict[str, Any]:
 
 
 def groups_of(benchmark: Benchmark) -> dict[str, list[str]]:
-    """`Benchmark.groups` for the manifest: a report runs no local file to ask it."""
+    """Return `Benchmark.groups` for the manifest, so that reports need not run a local file."""
     return {group: list(members) for group, members in benchmark.groups.items()}
 
 
 def row_id(content: str, drawn: str) -> str:
-    """Return the id of a row from the digests of its content and of its sampling."""
+    """Return the id of a row from the digest of its content and the digest of its sampling."""
     return hashlib.sha256(f"{content} {drawn}".encode()).hexdigest()[:32]
 
 
 def is_repeated(entry: Entry, share: float) -> bool:
-    """Return whether ``entry`` is in the ``share`` that is generated twice: whole dialogues, the
-    same for every model."""
+    """Return whether ``entry`` is generated twice. This is so for a share ``share`` (0 to 1) of all
+    dialogues, which does not depend on the model."""
     key = digest(entry.benchmark, entry.category, entry.language, entry.group)
     return int(key[:8], 16) < share * (1 << 32)
 
@@ -280,8 +280,8 @@ def _absolute(paths: Any) -> Any:
 
 
 def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
-    """Return ``run.json``: everything that can change a score, and a config that can be run
-    again."""
+    """Return the content of ``run.json``: everything that can change a score, and a config with
+    which the run can be repeated. ``facts`` are further keys."""
     resolved = plan.config.model_dump(mode="json")
     if plan.model.kind == "hub":
         resolved["model"]["revision"] = plan.model.revision
@@ -296,10 +296,10 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         }
         for name, benchmark in plan.benchmarks.items()
     ]
-    resolved["ids"] = None  # each benchmark has its own
+    resolved["ids"] = None  # each benchmark in the manifest has its own ids
     for key in ("chat_template", "plugins"):
         resolved["model"][key] = _absolute(resolved["model"][key])
-    # The chosen date: the environment of the next machine may have another one.
+    # Write the chosen date, since the environment of another machine may set a different one.
     resolved["model"]["start_date"] = plan.choice.start_date or plan.config.model.start_date
     resolved["run_id"] = plan.run_id
     return {
@@ -327,8 +327,8 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(model: ModelRef) -> dict[str, Any]:
-    """Return ``parameters``, if they are known without fetching the weights."""
-    # A file that cannot be read is refused by the engine.
+    """Return the key ``parameters``, if the number is known without fetching the weights."""
+    # The engine reports a file that cannot be read.
     with suppress(UserError):
         if (size := size_here(model)) is not None and size.parameters:
             return {"parameters": size.parameters}

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 Messages = Sequence[Mapping[str, Any]]
 Count = Callable[[Messages, Messages | None], int]
-# Fitting prompts after which no shorter ones are counted, some 4 ms each.
+# Number of prompts that fit the context after which shorter ones are not counted (4 ms a prompt).
 ENOUGH = 50
-# Time limit of counting, for slow templates.
+# Time limit for counting tokens, since some templates are slow.
 COUNT_S = 10.0
 
 
@@ -45,7 +45,7 @@ def resolve_model(config: RunConfig) -> ModelRef:
     if config.backend == ENDPOINT:
         return endpoint_ref(config.model)
     source = config.model.source
-    assert source is not None  # `run_config` refuses a model without
+    assert source is not None  # `run_config` refuses a model without a source
     if config.backend == "fake" and not Path(source).is_dir():
         model = ModelRef("fake", "fake", "fake", "fake")
     else:
@@ -71,14 +71,14 @@ def resolve_model(config: RunConfig) -> ModelRef:
     return model
 
 
-# Engine arguments by which vLLM may load another architecture than config.json names.
+# Engine arguments with which vLLM may load another architecture than config.json names.
 _DECIDE = ("hf_overrides", "model_impl", "config_format", "trust_remote_code", "speculative_config")
 
 
 def _check_loadable(config: RunConfig, model: ModelRef) -> None:
-    """Raise `UserError` if vLLM does not know the model's architecture or quantization.
+    """Raise `UserError` if vLLM does not support the model's architecture or quantization. An
+    engine would report this only after minutes."""
 
-    An engine would report it only after minutes."""
     if model.kind not in ("folder", "s3", "hub"):
         return
     folder = tokenizer_folder(model)
@@ -106,7 +106,7 @@ def _check_loadable(config: RunConfig, model: ModelRef) -> None:
 
 
 def _check_quantization(tree: Mapping[str, Any], where: str) -> None:
-    # vLLM reads it like this (transformers_utils/model_arch_config_convertor.py).
+    # Read the method as vLLM does (transformers_utils/model_arch_config_convertor.py).
     text = tree.get("text_config")
     places = [tree, text] if isinstance(text, dict) else [tree]
     keys = ("quantization_config", "compression_config")
@@ -140,11 +140,11 @@ def _check_heads(config: RunConfig, model: ModelRef) -> None:
 
 
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:
-    """Make the benchmarks of the config, and run the local files that it names. Raises
+    """Make the benchmarks of the config. This executes local files that the config names. Raises
     `UserError`."""
     made = [make_benchmark(b.name, b.options) for b in config.benchmarks]
     for benchmark in made:
-        if benchmark.source:  # no other process can import it by its name
+        if benchmark.source:  # other processes cannot import this module by its name
             from ray import cloudpickle
 
             cloudpickle.register_pickle_by_value(sys.modules[type(benchmark).__module__])
@@ -158,7 +158,7 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
     return made
 
 
-# Engine arguments by which an engine would take more GPUs than planned.
+# Engine arguments with which an engine would take more GPUs than planned.
 _NOT_PLANNED = ("data_parallel_size", "data_parallel_size_local", "prefill_context_parallel_size")
 _SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")
 
@@ -184,7 +184,7 @@ def check_engine(config: RunConfig) -> list[str]:
     check_sampling(config.sampling, config.model, where="sampling")
     if not config.model.plugins:  # plugins register parsers when vLLM loads them
         check_parsers(config.model)
-    # The plan uses these: refuse booleans, null and numbers below 1.
+    # The plan uses these arguments, so refuse booleans, null and numbers below 1.
     for name in _SIZES:
         check_size(name, config.engine.get(name, 1))
     for name in _NOT_PLANNED:
@@ -202,12 +202,11 @@ def check_engine(config: RunConfig) -> list[str]:
 
 
 def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
-    """Check the model's chat template on this run's prompts, and their length against the context.
+    """Check that the chat template accepts this run's prompts, and that prompts fit the context.
 
-    Returns facts for the manifest, a line about how many prompts fit, and the number of those that
-    do not; "" and 0 where they cannot be counted. Raises `UserError` when the template refuses the
-    prompts or no prompt fits the context.
-    """
+    Return facts for the manifest, a line about how many prompts fit, and the number of prompts that
+    do not fit. If tokens cannot be counted, the last two values are "" and 0. Raises `UserError` if
+    the template refuses the prompts or no prompt fits the context."""
     engine = plan.config.engine
     context: int | None
     count: Count
@@ -229,7 +228,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
             adapters.check_where_local(plan.model)
         mode = str(engine.get("tokenizer_mode", "auto"))
         if family_facts(folder, mode).writes_by_code:
-            _context(engine, folder)  # without a template only the engine can check the prompts
+            _context(engine, folder)  # check config.json; only the engine can check the prompts
             return {"chat_template_sha256": ""}, "", 0
         chat = Chat.load(
             folder,
@@ -253,7 +252,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
 
 
 def is_native(plan: Plan) -> bool:
-    """Return whether the candidate is offered tools through its own template."""
+    """Return whether the run offers the candidate tools through the model's template."""
     return formats.first_native(plan.benchmarks, plan.entries) is not None
 
 
@@ -262,7 +261,7 @@ def _interactive(plan: Plan) -> bool:
 
 
 def _check_variables(plan: Plan, chat: Chat) -> None:
-    """Raise `UserError` when the template does not use a variable that the config sets."""
+    """Raise `UserError` if the template does not use a variable that the config sets."""
     effort = plan.config.sampling.reasoning_effort
     if effort is not None and not any(map(chat.names, ("reasoning_effort", "enable_thinking"))):
         raise UserError(
@@ -271,7 +270,7 @@ def _check_variables(plan: Plan, chat: Chat) -> None:
             fix="leave it out, or set the template's own variable in model.chat_template_kwargs",
         )
     for name in plan.config.model.chat_template_kwargs:
-        # Parsers also read switches of thinking that some templates do not use.
+        # Parsers read the switches for thinking, even if the template does not use them.
         if chat.names(name) or (name in SWITCHES and plan.choice.named_reasoning):
             continue
         raise UserError(
@@ -282,7 +281,7 @@ def _check_variables(plan: Plan, chat: Chat) -> None:
 
 
 def _check_template_probes(plan: Plan, chat: Chat) -> None:
-    """Raise `UserError` when the template refuses a kind of message that episodes send."""
+    """Raise `UserError` if the template refuses a kind of message of the interactive episodes."""
     entries = {(e.benchmark, e.category): e for e in plan.entries}
     for entry in entries.values():
         benchmark = plan.benchmarks[entry.benchmark]
@@ -294,8 +293,8 @@ def _check_template_probes(plan: Plan, chat: Chat) -> None:
 
 
 def _check_roles(plan: Plan, candidate: Chat | None) -> None:
-    """Raise `UserError` when a template refuses the chats of a role that its model plays, or drops
-    the role's tools. An endpoint's template is unknown (``candidate`` None)."""
+    """Raise `UserError` if the template of a role's model refuses the role's chats or drops its
+    tools. ``candidate`` is None for an endpoint, whose template is unknown."""
     from ace_ray.models.chat import Chat
 
     for name, roles in plan.bindings.items() if _interactive(plan) else ():
@@ -320,7 +319,8 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
 def _check_taken(
     chat: Chat, messages: Messages, tools: Messages | None, *, who: str, where: str, fix: str
 ) -> None:
-    """Raise `UserError` when the template refuses ``messages`` of ``who``."""
+    """Raise `UserError` if the template of ``chat`` refuses ``messages`` and ``tools``. ``who`` is
+    the category or role that sends them; ``where`` and ``fix`` are parts of the error."""
     try:
         chat.render(messages, tools)
     except PromptRefused as error:
@@ -330,12 +330,11 @@ def _check_taken(
 
 
 def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
-    """Count the tokens of the prompts, from the longest on until `ENOUGH` have fit. Return a line
-    about them, and the number of those that are too long or that the chat template refuses.
+    """Count the tokens of the shortest prompt, then of the longest ones until `ENOUGH` fit. Return
+    a line about the prompts, and the number of those that are too long or refused by the template.
 
-    Raises `UserError` when the template refuses the shortest one, or no prompt is below
-    ``context`` tokens.
-    """
+    Raises `UserError` if the template refuses the shortest prompt, or no prompt has fewer than
+    ``context`` tokens."""
     entries = sorted({*plan.rows.entry.tolist()}, key=lambda n: len(plan.openings[n]))
     fitting = skipped = longest = 0
     least: int | None = None
@@ -373,13 +372,13 @@ def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
 
 
 def _context(engine: Mapping[str, Any], folder: Path) -> int | None:
-    """Return the tokens of the context; None when only vLLM knows them."""
+    """Return the context length in tokens; None if only vLLM knows it."""
     tree = _model_config(folder)
     text = tree.get("text_config")
     length = engine.get("max_model_len")
     if length is None:
         length = (text if isinstance(text, dict) else tree).get("max_position_embeddings")
-    # vLLM also takes -1 (find out).
+    # vLLM also accepts -1, with which it chooses the length.
     return length if isinstance(length, int) and length > 0 else None
 
 
@@ -405,23 +404,20 @@ def _output(config: RunConfig) -> Store:
 
 
 def output_store(plan: Plan) -> Store:
-    """Return the store of the run's own folder."""
+    """Return the store of the run's folder."""
     return _output(plan.config).child(plan.run_id)
 
 
 def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, Any] | None]:
-    """Return the run's store, checked to be writable, and the manifest that it already holds.
+    """Check that the run's store is writable. Return the store, and its manifest or None.
 
-    With ``fresh`` any run may be there, which the caller replaces; its manifest is not returned.
-
-    Raises:
-        UserError: it cannot be written, or holds a different run.
-    """
+    With ``fresh`` the store may have any run, which the caller replaces; the manifest is then None.
+    Raises `UserError` if the store cannot be written, or has a different run."""
     config = plan.config
     parent = _output(config)
     store = parent.child(plan.run_id)
     store.check_writable()
-    # Before engines start: files behind a link are neither written nor removed.
+    # Refuse links before engines start, since files outside the folder must not change.
     for folder in ("rows", "results/tools", "files", *(f"files/{one}" for one in plan.benchmarks)):
         store.check_unlinked(folder)
     if parent.get(MANIFEST) is not None:
@@ -434,14 +430,14 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
         listed = [item for item in store.list() if not item.path.startswith(REPORTS)]
         if foreign := [item for item in listed if item.path != LEASE]:
             raise UserError(
-                f"the folder contains files that are not a run ({foreign[0].path})",
+                f"the folder contains files that do not belong to a run ({foreign[0].path})",
                 where=plan.uri,
                 fix="choose another run_id or --output",
             )
         return store, None
     try:
         manifest = read_manifest(store).tree
-    except UserError as error:  # --fresh removes nothing of such a folder either
+    except UserError as error:  # --fresh does not remove such a folder either
         raise UserError(
             f"the folder contains a {MANIFEST} that is not a run's",
             where=plan.uri,
@@ -465,6 +461,6 @@ def differences(theirs: Any, mine: Any, path: str = "") -> list[str]:
         paths = []
         for key in sorted({*theirs, *mine}):
             paths += differences(theirs.get(key), mine.get(key), f"{path}.{key}" if path else key)
-        # Row ids differ whenever anything does; say so only if nothing else explains it.
+        # Row ids differ whenever another key differs. Return "rows" only if nothing else does.
         return [p for p in paths if p != "rows"] or paths
     return [] if theirs == mine else [path]
