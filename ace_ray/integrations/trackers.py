@@ -180,7 +180,7 @@ _STEP = "train_step"
 
 
 def to_wandb(options: WandBOptions, publication: Publication) -> str:
-    """Send a publication to its W&B run. The API key and the server come from the environment."""
+    """Send a publication to its W&B run. Keys come from the environment or from `wandb login`."""
     import wandb
 
     run = wandb.init(
