@@ -172,10 +172,9 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
 
 
 def _picture(holders: BenchmarkRuns, rules: str) -> Curves | None:
-    """Draw the scores by training step or by model size. Returns None if no two runs differ in
-    them.
+    """Draw scores by training step, or else by model size. Returns None if neither differs.
 
-    A curve contains only runs that can be compared, either complete or incomplete runs."""
+    The runs of a curve can be compared, and are all complete or all incomplete."""
     sizes = [size_of(run) for run in holders.reported]
     steps = [None if run.step is None else float(run.step) for run in holders.runs]
     places, by_step = steps, True

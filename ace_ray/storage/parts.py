@@ -244,7 +244,7 @@ class Ledger:
     """Index of the stored rows, about 60 bytes a row. One stored row counts for each row id.
 
     An evaluated row counts rather than a failed attempt, and a later attempt rather than an earlier
-    attempt. All arrays have one element per id.
+    attempt. The arrays have one element per id.
     """
 
     store: Store
@@ -460,9 +460,8 @@ def compact(
     """Merge all parts into a few large parts, without the rows that do not count. Returns the
     number of parts before and after.
 
-    New parts are stored before the old parts are deleted. After a crash in between, rows exist
-    twice, which readers ignore. The caller must have the run's lease; ``check`` raises if it is
-    lost.
+    New parts are stored before the old parts are deleted. After a crash in between, rows are stored
+    twice, which readers ignore. The caller must have the run's lease; ``check`` raises if not.
     """
     new: list[str] = []
     waiting: list[pa.Table] = []
