@@ -7,8 +7,8 @@ to the difference, with a value in [-1, 1]. Given the drawn units, the expected 
     m = (difference - sum over the drawn units) / (remaining weight)
 
 The null hypothesis is that the difference is at most ``null``. A bettor stakes a share of the
-capital on the next value being above the m of a difference of ``null``. Under the null hypothesis,
-the probability that the capital ever reaches 1 / alpha is at most alpha (Ville 1939).
+capital on the next value being above m, computed for a difference of ``null``. Under the null
+hypothesis, the capital ever reaches 1 / alpha with a probability of at most alpha (Ville 1939).
 
 The bets follow Waudby-Smith and Ramdas (2020, "Confidence sequences for sampling without
 replacement", section 4; 2024, "Estimating means of bounded random variables by betting"). The
@@ -146,7 +146,7 @@ class Decision:
 
 
 def decide(draws: Draws, rule: Rule) -> Decision | None:
-    """Return the first outcome that ``draws`` allow, or None. ``draws`` begin an order.
+    """Return the first outcome that ``draws`` allow, or None. ``draws``: first units of an order.
 
     An outcome can be wrong only if the lower or the upper confidence sequence is wrong. Each uses
     half of ``alpha``, so the probability of ever being wrong is at most ``alpha``, however often

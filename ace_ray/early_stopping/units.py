@@ -178,7 +178,7 @@ def _shares(
 ) -> list[float]:
     """Return each item's share of the weight of its category: equal, or proportional to its size.
 
-    A simulated run of the smallest and the largest item shows which. Raises `UserError`."""
+    A simulated run of the smallest and the largest item decides. Raises `UserError`: neither."""
     sizes = [len(members) for members in items]
     small, large = min(sizes), max(sizes)
     if small == large:
@@ -204,7 +204,7 @@ def _headline_where(
     rules: str,
     right: set[tuple[str, str]],
 ) -> float:
-    """Compute the headline of a simulated run in which only the rows of cells ``right`` pass."""
+    """Compute the headline of a simulated run in which only the cells in ``right`` are right."""
     rows = (
         _row(entries[place], 0, {r: Verdict(cell in right) for r in benchmark.rule_sets})
         for cell, items in cells.items()

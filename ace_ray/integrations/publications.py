@@ -1,4 +1,4 @@
-"""Build what is sent to trackers from the manifests, summaries and ledger of a run or sweep."""
+"""Build publications for trackers from the stored files of a run or sweep."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _metrics(run: _Run) -> dict[str, float]:
 
 
 def _metric(*parts: str) -> str:
-    """Join ``parts`` to a metric's name with only characters that all trackers accept."""
+    """Join ``parts`` to the name of a metric. Replace characters that some trackers refuse."""
     return "/".join(re.sub(r"[^A-Za-z0-9.-]+", "_", p.lower()).strip("_") or "_" for p in parts)
 
 

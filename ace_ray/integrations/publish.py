@@ -92,12 +92,12 @@ def publish_run(uri: str, config: RunConfig, say: Say) -> None:
 
 
 def run_published(sweep: Sweep, say: Say) -> int:
-    """Run ``sweep`` and return its exit code. Publish the sweep each time runs of it have ended."""
+    """Run ``sweep`` and return its exit code. Publish its results each time runs have ended."""
     config = sweep.any_run
     at_work: list[threading.Thread] = []
 
     def noted() -> None:
-        """Publish in a thread, unless a thread is publishing: a later call sends the rest."""
+        """Publish in a thread. While it runs, do nothing: a later call publishes the rest."""
         busy = any(thread.is_alive() for thread in at_work)
         if sweep.has_results and config.publish and not busy:
             arguments = (sweep.uri, config, say)
@@ -127,7 +127,7 @@ def _run(arguments: Sequence[str], out: IO[bytes], errors: IO[bytes]) -> str:
         return f"not published: {error}"
     try:
         code = child.wait(MOST_S)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):  # not a failure of the run
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):  # does not fail the run
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()

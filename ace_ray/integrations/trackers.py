@@ -80,8 +80,8 @@ class TensorBoardOptions(Section):
 
 
 def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str:
-    """Write an event file into the publication's folder, which is returned. The file replaces the
-    previous file, so that no point occurs twice. TensorBoard reads a folder's files by name."""
+    """Write an event file into the folder of the publication. The file replaces the previous
+    file, so that each point occurs once. TensorBoard reads the files of a folder sorted by name."""
     folder = path_of(options.folder, "publish: tensorboard").absolute()
     place = f"{publication.group or '.'}/{publication.key}"
     store = LocalStore(str(folder))

@@ -95,7 +95,7 @@ def check_labels(runs: Sequence[Run], baseline: str | None) -> None:
 
 
 def condition_differences(runs: Sequence[Run], benchmark: str) -> list[str]:
-    """Return a line for each different condition because of which scores cannot be compared."""
+    """Return a line for each difference in conditions that makes the scores incomparable."""
     conditions = _conditions(runs, benchmark)
     return list(difference_lines("not comparable", runs, lambda run: conditions[run.label]))
 

@@ -177,7 +177,7 @@ def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
 
 
 def _narrowed(data: Sequence[PairedData], names: Collection[str]) -> list[PairedData]:
-    """Keep only the groups in ``names``, or all if it is empty. Raises `UserError`: unknown."""
+    """Keep only the groups in ``names``, or all if empty. Raises `UserError`: unknown name."""
     known = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
     if unknown := [name for name in names if name not in known]:
         raise UserError(

@@ -23,7 +23,7 @@ class EarlyRun:
 
     @property
     def saved_s(self) -> float:
-        """Estimated device seconds saved: number of other rows times the mean of scored rows."""
+        """Estimated device seconds saved: rows not scored, times the mean time of a scored row."""
         left = self.declared - self.scored
         return self.device_s * left / self.scored if self.early.stopped and self.scored else 0.0
 

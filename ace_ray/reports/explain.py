@@ -225,7 +225,7 @@ def _prompts_differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool
 def _answer_differs(
     one: Mapping[str, Any], two: Mapping[str, Any], ids: Sequence[Any], call: int
 ) -> _Place | None:
-    """Return the first difference of two answers: in tokens, or in how these were parsed."""
+    """Return the first difference of two answers, in their tokens or in their parsing, or None."""
     known = all(of is not None and len(of) >= call for of in ids)
     if known:
         first, second = (of[call - 1] for of in ids)

@@ -113,7 +113,7 @@ def _headline(content: Content) -> Section:
 
 
 def _paper(content: Content) -> Section | None:
-    """Build the section with the papers' tables, side by side for all rule sets."""
+    """Build the section with the papers' tables. Tables of all rule sets are side by side."""
     blocks = []
     for benchmark in content.benchmarks:
         own = [benchmark.papers[rules].tables for rules in benchmark.rule_sets]
@@ -131,7 +131,7 @@ def _has_numbers(table: Table) -> bool:
 
 
 def _categories(content: Content) -> Section | None:
-    """Build the section with categories: a table with a column per run, then all rule sets."""
+    """Build the section with categories: tables with a column per run, and per rule set."""
     view = [
         {"matrix": _matrix(one) if len(one.categories) > 1 else None, "table": category_table(one)}
         for one in content.benchmarks

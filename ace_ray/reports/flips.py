@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A row that is right only in ``base`` (its change is "lost") or in ``other`` ("gained")."""
+    """A row that is right in one run only: in ``base`` ("lost") or in ``other`` ("gained")."""
 
     change: Change
     language: str

@@ -1,4 +1,4 @@
-"""Check and write the folder of a report: a folder of the user's, or a subfolder ``report/``."""
+"""Check and write the folder of a report: a named folder, or ``report/`` in a run or sweep."""
 
 from __future__ import annotations
 

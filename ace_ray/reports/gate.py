@@ -200,7 +200,7 @@ def _limits(metric: Metric, runs: Sequence[Run], where: str) -> Iterator[Check]:
 
 
 def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData, Group, str]:
-    """Return the data, the group and the rule set for a metric. Raises `UserError`: unknown."""
+    """Return the data, group and rule set that ``metric`` names. Raises `UserError`."""
     shared = [name for name in runs[-1].benchmarks if all(name in run.benchmarks for run in runs)]
     named = metric.benchmark or (shared[0] if len(shared) == 1 else "")
     if named not in shared:
@@ -215,7 +215,7 @@ def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData
             where=f"{where}: metrics",
             fix=did_you_mean(rules, data.rule_sets),
         )
-    # Groups over all languages come first. If there is only one language, groups name it.
+    # Groups over all languages come first. If there is one language, groups have its name.
     groups = [g for g in data.groups if metric.language in ("", g.language)]
     found = [group for group in groups if group.name == metric.group]
     if metric.group == ALL and len({group.strata for group in groups}) == 1:

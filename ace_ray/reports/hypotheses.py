@@ -65,7 +65,7 @@ class Difference:
 
 
 def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray) -> Difference:
-    """Compute the difference over the units in the mask ``within``, which has a paired unit."""
+    """Compute the difference over the units in mask ``within``. At least one must be paired."""
     used = within & (pairs.samples > 0)
     base, other = pairs.base[used], pairs.other[used]
     by_unit = other - base
@@ -128,7 +128,7 @@ class Noise:
 def repeats_of(
     rows: Sequence[ResultRow], again: Sequence[ResultRow], rule_sets: Sequence[str]
 ) -> Cells | None:
-    """Return the cells of the ``rows`` that were generated again as ``again``, or None."""
+    """Return the cells of rows that were generated twice (``rows``, ``again``), or None."""
     keys = {(unit_of(row), row.id, row.sample) for row in again}
     if not keys:
         return None
@@ -191,7 +191,7 @@ class Hypothesis:
 class TestResult:
     """The test of a hypothesis, a line of a comparison.
 
-    ``holm``: p-value, adjusted for the number of tests under the rule set, ``family``.
+    ``holm``: adjusted p-value. ``family``: number of tests for which it is adjusted.
     ``detectable``: smallest true difference that a test with this n can show, or None.
     ``noise``: None without repeated rows.
     """

@@ -62,7 +62,7 @@ class Run:
     totals: dict[str, Any]
     finished: bool
     comparable: dict[str, str]
-    """Benchmark -> sentence that says which published numbers its numbers can be compared with."""
+    """Benchmark -> sentence on the numbers with which its numbers can be compared."""
     judged_by: str
     """Versions of ace_ray whose checkers gave the verdicts."""
     engines: list[dict[str, Any]] = field(default_factory=list)
@@ -209,7 +209,7 @@ def read_runs(stores: Sequence[Store]) -> list[Run]:
 
 def read_run(store: Store) -> Run:
     """Read the run in ``store``. A model whose name ends with a step is a checkpoint. Raises
-    `UserError`: not a run, or no rows."""
+    `UserError`: ``store`` is not a run, or the run has no rows."""
     manifest = read_manifest(store)
     summary = read_summary(store) or Summary()
     ledger = stored_rows(store, manifest)

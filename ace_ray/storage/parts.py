@@ -83,7 +83,7 @@ def part_name(session: str, row_ids: Sequence[str]) -> str:
 
 
 def write_parts(store: Store, session: str, table: pa.Table) -> list[str]:
-    """Write ``table`` (`rows_schema`) as one part, or as several if it is large. Return paths."""
+    """Write ``table`` (`rows_schema`) as one part, or several if large. Return their paths."""
     if table.nbytes > PART_BYTES and table.num_rows > 1:
         half = table.num_rows // 2
         halves = (table.slice(0, half), table.slice(half))
@@ -235,7 +235,7 @@ def _full_size(column: pa.Array) -> int:
     return int(pc.sum(pc.take(lengths, column.indices)).as_py() or 0) + 8 * len(column)
 
 
-# Error classes of rows that the command which gave them this class does not retry.
+# Error classes of failed rows that only the next command retries, not the same command.
 NOT_RETRYABLE = (CHECK_FAILED, KILLED_FROM_OUTSIDE)
 
 
@@ -257,7 +257,7 @@ class Ledger:
     """False for a row that the same command does not retry: its checker failed, or its engines were
     repeatedly killed from outside."""
     set_aside: np.ndarray = field(default_factory=lambda: np.array([], dtype="S8"))
-    """Kind of process that crashed on a row, which must wait for all other rows (`SET_ASIDE`)."""
+    """Kind of process that crashed on a row, for rows that are retried last (`SET_ASIDE`)."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
     """Path of a part -> indices of its rows that count."""
     parts: tuple[str, ...] = ()
@@ -461,7 +461,7 @@ def compact(
     number of parts before and after.
 
     New parts are stored before the old parts are deleted. After a crash in between, rows are stored
-    twice, which readers ignore. The caller must have the run's lease; ``check`` raises if not.
+    twice, which readers ignore. The caller needs the run's lease; ``check`` raises if it is lost.
     """
     new: list[str] = []
     waiting: list[pa.Table] = []

@@ -312,7 +312,7 @@ def _check_range(name: str, column: pa.ChunkedArray, least: int, most: int) -> N
 
 
 def metrics_of(text: str | None) -> dict[str, float]:
-    """Parse the metrics of a verdict. Raises `ValueError`: they are not names with numbers."""
+    """Parse the metrics of a verdict. Raises `ValueError`: not a mapping of names to numbers."""
     if text == "{}":
         return {}
     metrics = json_of_row(text)

@@ -145,7 +145,7 @@ class Manifest(Stored):
         return tuple(self.rule_sets.get(benchmark, RULE_SETS))
 
     def restriction(self, benchmark: str) -> Restriction:
-        """Return the restriction of ``benchmark``. Its ``limit`` is the run's if it has none."""
+        """Return the restriction of ``benchmark``. Its ``limit`` defaults to that of the run."""
         own = self.restricted.get(benchmark, Restriction())
         limit = own.limit or self.config.limit
         return own.model_copy(update={"limit": limit, "of": self.outputs.of})

@@ -56,8 +56,8 @@ class StoredRun:
     def whole(self, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]:
         """Yield ``rows`` with their texts. Rows that no longer exist are left out.
 
-        To bound memory, texts are read in groups of about `MOST_HELD` characters. Only within a
-        group, the episodes are in the order of ``rows``."""
+        To bound memory, texts are read in groups of about `MOST_HELD` characters. The order of
+        ``rows`` is kept only within a group."""
         wanted = {row.row_id: place for place, row in enumerate(rows)}
         ids = np.sort(np.array(list(wanted), dtype="S32"))
         columns = [*COLUMNS, *verdict_names(self.manifest.all_rule_sets)]

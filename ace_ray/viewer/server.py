@@ -116,7 +116,7 @@ def application(runs: Sequence[RunTable], token: str) -> Starlette:
 class _TokenRequired:
     """Middleware that refuses requests without the token in the URL or in a cookie.
 
-    A request with the token in its URL gets a cookie, and a redirect to the URL without token."""
+    A request with the token in its URL gets a cookie, and a redirect to the URL without it."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._token = app, token

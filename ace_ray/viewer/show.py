@@ -81,7 +81,7 @@ def listed(
 
 
 def _answer(view: EpisodeView) -> str:
-    """Return the text or calls of the model's last message, or the row's error without one."""
+    """Return the text or calls of the model's last message; without a message, the error."""
     for step in reversed(view.steps):
         if step.role == "assistant":
             calls = ", ".join(f"{call.name}({call.arguments})" for call in step.calls)

@@ -35,7 +35,7 @@ RIGHT, WRONG = "right", "wrong"
 
 
 def tables_of(stores: Sequence[Store]) -> list[RunTable]:
-    """Open the runs in ``stores``, and all runs that have started of a sweep in ``stores``.
+    """Open the runs in ``stores``. For a sweep, open all of its runs that have started.
 
     Raises `UserError`: a store is not a run or sweep, or none of the sweep's runs has started."""
     runs: list[Store] = []
@@ -54,7 +54,7 @@ def tables_of(stores: Sequence[Store]) -> list[RunTable]:
 @dataclass(frozen=True, slots=True)
 class Query:
     """A filter of rows; "" matches every row. ``verdict``: `RIGHT`, `WRONG`, `NOT_SCORED`, or
-    "changed" if it differs in the other run. ``rules``: rule set of the verdict."""
+    "changed" (another verdict in the other run). ``rules``: rule set of the verdict."""
 
     benchmark: str = ""
     category: str = ""

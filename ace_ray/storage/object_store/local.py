@@ -68,7 +68,7 @@ class LocalStore:
 
     def list(self, prefix: str = "") -> list[Object]:
         objects = []
-        # Before the last slash is a folder; after it is the beginning of names in this folder.
+        # The prefix is a folder, a slash, and the beginning of names in this folder.
         top = Path(self.root, prefix.rpartition("/")[0])
         for base, _, names in os.walk(top, onerror=self._unless_gone):
             for name in names:
@@ -127,8 +127,8 @@ class LocalStore:
         return self.named or self.root
 
     def _unlinked(self, path: str) -> Path:
-        """Return the local path of ``path``. Raises `OSError` if it is outside `top`, or if a
-        folder between them is a symbolic link: files behind links are never changed."""
+        """Return the local path of ``path``. Raises `OSError` if it is outside `top`, or if one of
+        its folders below `top` is a symbolic link: files behind links are never changed."""
         place = Path(os.path.normpath(Path(self.root, path)))
         folder = Path(os.path.normpath(self.top))
         if not place.is_relative_to(folder):
