@@ -253,7 +253,7 @@ def _refused(benchmark: type[Benchmark], why: str) -> UserError:
     return UserError(
         f"the headline of {benchmark.name} {why}, so no comparison of it can be decided early",
         where="early",
-        fix="leave early out, or evaluate this benchmark in its own run without it",
+        fix="remove early, or evaluate this benchmark in a separate run without early stopping",
     )
 
 

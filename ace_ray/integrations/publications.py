@@ -77,7 +77,7 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
         raise UserError(
             "no run of the sweep can be published",
             where=store.root,
-            fix="publish when a run is complete and has scores",
+            fix="publish the sweep after one of its runs is complete and has scores",
         )
     return found
 

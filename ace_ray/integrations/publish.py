@@ -72,7 +72,7 @@ def _sent(to: str, send: Callable[[Publication], str], publication: Publication)
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {masked(first_line(error))[:300]}"
         raise UserError(
-            f"not published: {why}", where=to, fix="publish again; only what is missing is sent"
+            f"not published: {why}", where=to, fix="publish again; only missing values are sent"
         ) from error
 
 

@@ -103,7 +103,7 @@ class Explanation:
                 f"{min(places)} at the earliest"
             )
         if not self.with_ids:
-            yield "at least one run has no token ids: texts were compared in their place"
+            yield "at least one run has no token ids: texts were compared instead"
 
     def csv(self) -> str:
         """Return a CSV line per differing row."""
@@ -284,7 +284,7 @@ def print_reread(found: Reread, opens: Callable[[str], Store], console: Console)
     if not found.with_ids:
         say("the rows have no token ids: their stored text was read", console)
     if found.unread:
-        say(f"{found.unread:,} answers were not read: their whole text is not stored", console)
+        say(f"{found.unread:,} answers were not read: their complete text is not stored", console)
     for name, scores in found.bounds.items():
         say(f"{name}: {_headline(scores, found.total('diverged'))}", console)
     for line in _difference(found, opens) if found.total("answers") else ():
@@ -292,7 +292,7 @@ def print_reread(found: Reread, opens: Callable[[str], Store], console: Console)
     for example in found.examples:
         say(f"  {example}", console)
     rows = sum(found.total(name) for name in ("gained", "lost", "diverged"))
-    say(f"the model moved 0 rows, the parser {rows:,}", console)
+    say(f"rows changed by the parser: {rows:,}; by the model: 0", console)
     say(f"results: {found.uri}", console)
 
 

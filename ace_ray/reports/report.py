@@ -69,9 +69,9 @@ def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
             continue
         if len(stores) > 1:
             raise UserError(
-                f"is a sweep (it contains {SWEEP}), and a sweep is reported alone",
+                f"is a sweep (it contains {SWEEP}), which cannot be reported with other runs",
                 where=sweep.uri,
-                fix="name only the sweep, or name runs of it",
+                fix="name only the sweep, or name single runs of the sweep",
             )
         return list(sweep.runs), sweep
     return read_runs(stores), None

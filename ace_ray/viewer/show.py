@@ -41,7 +41,7 @@ def show(
         raise UserError(
             f"{run.uri} has no such row",
             where=wanted.entry,
-            fix="name the id of an entry or of a row; without an id, all rows are listed",
+            fix="name the id of an entry or of a row, or omit the id to list all rows",
         )
     if as_json or wanted.entry:
         for number, view in enumerate(run.whole(rows[: limit or None])):
