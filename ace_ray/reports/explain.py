@@ -292,7 +292,7 @@ def print_reread(found: Reread, opens: Callable[[str], Store], console: Console)
     for example in found.examples:
         say(f"  {example}", console)
     rows = sum(found.total(name) for name in ("gained", "lost", "diverged"))
-    say(f"rows changed by the parser: {rows:,}; by the model: 0", console)
+    say(f"the model changed 0 rows, the parser {rows:,}", console)
     say(f"results: {found.uri}", console)
 
 
