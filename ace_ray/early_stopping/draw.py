@@ -59,7 +59,7 @@ def draw(
     entries: Sequence[Entry],
     samples: int,
 ) -> Drawn:
-    """Draw orders and windows. Raises `UserError`: a headline does not allow early decisions."""
+    """Draw the orders and windows of a run. Raises `UserError`: a headline is not supported."""
     orders = {}
     for name, benchmark in benchmarks.items():
         places = [at for at, entry in enumerate(entries) if entry.benchmark == name]

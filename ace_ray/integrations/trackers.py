@@ -52,7 +52,7 @@ class Publication:
     words: Mapping[str, str]
     """Descriptions of metrics by name: ``<benchmark>/<rule set>/headline_is``, ``limited_to``."""
     points: Sequence[Point]
-    """The models, sorted by step."""
+    """One point per model, sorted by step."""
 
     def missing(self, held: Held) -> list[Point]:
         """Return points with only the metrics that the tracker lacks or has with another value."""

@@ -113,8 +113,8 @@ def cautions(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
 def _conditions(runs: Sequence[Run], benchmark: str) -> dict[str, dict[str, str]]:
     """Map each label to the conditions of its run except the candidate: dotted key -> JSON.
 
-    If every manifest declares its entries, these are compared, not the stored rows. So missing rows
-    are not a different condition; they are left out of the pairs.
+    If every manifest declares its entries, the declared entries are compared. So missing rows are
+    not a difference in conditions; they are left out of the pairs.
     """
     declared = [run.manifest.entries.get(benchmark) for run in runs]
     by_label = {}

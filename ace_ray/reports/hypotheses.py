@@ -41,7 +41,7 @@ WEIGHT = 30
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``other`` minus ``base``, both shares in 0..1 over the same ``n`` units of equal weight.
+    """Difference ``other`` - ``base`` of two shares in 0..1 over ``n`` units of equal weight.
 
     ``gained`` and ``lost`` count the units on which ``other`` is better and worse. ``left_out``
     counts rows that lack a verdict in a run. ``interval`` (95 %) is None if it cannot be computed.

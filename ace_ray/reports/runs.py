@@ -279,7 +279,7 @@ def class_of(name: str, runs: Sequence[Run]) -> type[Benchmark]:
 
 
 def facts(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
-    """Yield notes on runs whose scores are of limited use, such as runs with a fake backend."""
+    """Yield notes that limit what a run's scores mean, for example that its backend is fake."""
     found = [(run.label, fact) for run in runs for fact in _facts(run, benchmark)]
     return said_once(found, len(runs))
 

@@ -34,7 +34,7 @@ _WHY = {"pending": "not evaluated yet", "incomplete": "rows are pending; run swe
 
 
 class SweepManifest(Stored):
-    """``sweep.json``. Unknown keys are allowed, since a newer version may write more."""
+    """Content of ``sweep.json``. Unknown keys are allowed: a newer version may write more."""
 
     schema_version: Literal[1]
     sweep_id: str

@@ -156,7 +156,7 @@ def read_bounded(
     ``row``: index of the only row to return. Only its row group is read.
 
     The file is not trusted: a few bytes may unpack to gigabytes. So strings stay encoded as
-    dictionaries until their full size is known, and reading stops as soon as it is too large.
+    dictionaries until their full size is known, and reading stops when a limit is exceeded.
 
     Raises `ValueError`, `OSError` or `pa.ArrowException`: the file is damaged, has other columns,
     or is too large.

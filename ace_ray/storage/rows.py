@@ -148,7 +148,7 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
 
 
 def _token_ids(answers: Sequence[Sequence[int] | None]) -> str | None:
-    """Return the token ids as JSON, one list per answer. Returns None if any answer has none."""
+    """Return the token ids as JSON, one list per answer. Returns None if any answer lacks them."""
     if not answers or None in answers:
         return None
     return json.dumps([list(ids or ()) for ids in answers], separators=(",", ":"))

@@ -119,7 +119,7 @@ class SessionRecord(Stored):
 
 
 class Manifest(Stored):
-    """``run.json`` (docs/results.md)."""
+    """Content of ``run.json``, which describes a run (docs/results.md)."""
 
     schema_version: Literal[1]
     run_id: Line
@@ -243,7 +243,7 @@ class Early(Stored):
 
 
 class Summary(Stored):
-    """``summary.json``. Missing fields have defaults."""
+    """Content of ``summary.json``. Missing fields have defaults."""
 
     complete: bool = False
     why: str = ""

@@ -217,11 +217,11 @@ def _check_answer(
     operation_model: Any,
     **_: object,
 ) -> None:
-    """Raise `UserError` if ``address`` is not an S3 service, or redirects as S3 does not.
+    """Raise `UserError` if an answer from ``address`` does not come from an S3 service.
 
-    Called for every answer before botocore parses it. botocore would treat every redirect as a
-    redirect between regions, and repeat the request forever. It would also send a signature to a
-    host that the user did not name. Outages (status 408, 429, 5xx) pass: botocore retries them.
+    Called before botocore parses the answer. botocore would treat every redirect as a redirect
+    between regions. It would repeat the request forever, and could send a signature to a host that
+    the user did not name. Outages (status 408, 429, 5xx) pass, since botocore retries them.
     """
     status, headers, body = (response_dict[key] for key in ("status_code", "headers", "body"))
     operation = operation_model.name
