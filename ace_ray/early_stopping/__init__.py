@@ -1,1 +1,1 @@
-"""Decide comparisons early: draw entries in an order, bet on the differences, and stop."""
+"""Early stopping: draw entries in random order, and stop when a comparison is decided."""

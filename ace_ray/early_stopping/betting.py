@@ -1,23 +1,22 @@
-"""Decide paired differences by betting on draws without replacement.
+"""Test the difference between two runs by betting on units drawn without replacement.
 
-The units of a benchmark are drawn one after another. Each remaining unit is drawn with a chance in
-proportion to its weight. Unit i adds ``weight_i * value_i`` to the difference. Its value is in
-[-1, 1], and the weights add up to 1. Given the drawn units, the next value has the mean
+The units of a benchmark are drawn one after another. Each remaining unit is drawn with a
+probability proportional to its weight. The weights add up to 1. Unit i adds ``weight_i * value_i``
+to the difference, with a value in [-1, 1]. Given the drawn units, the expected next value is
 
     m = (difference - sum over the drawn units) / (remaining weight)
 
-Assume that the difference is at most ``null``. A bettor stakes a fixed share of the capital on
-values above the m of ``null``. The capital is then a nonnegative supermartingale: it ever reaches
-1 / alpha with a chance of at most alpha (Ville 1939).
+The null hypothesis is that the difference is at most ``null``. A bettor stakes a share of the
+capital on the next value being above m, computed for a difference of ``null``. Under the null
+hypothesis, the capital ever reaches 1 / alpha with a probability of at most alpha (Ville 1939).
 
 The bets follow Waudby-Smith and Ramdas (2020, "Confidence sequences for sampling without
 replacement", section 4; 2024, "Estimating means of bounded random variables by betting"). The
 weights follow Shekhar et al. (2023, "Risk-limiting financial audits via weighted sampling without
-replacement"). The capital is a mean over several shares, which is a supermartingale as well. It
-works without knowing how much entries differ.
+replacement"). The capital is the mean over several shares, since the best share is not known.
 
-A stake is a share of the largest possible stake, ``share / (1 + m)``. So the capital falls as
-``null`` rises, on every path: tests of several nulls are nested, and the nulls that are not
+The stake is ``share / (1 + m)``, where ``1 / (1 + m)`` is the largest possible stake. With this
+stake, a higher ``null`` never gives a higher capital. So the values of ``null`` that are not
 rejected form an interval.
 """
 
@@ -28,10 +27,10 @@ from enum import StrEnum
 
 import numpy as np
 
-# Shares of the largest stake. A share of 0.15 finds a difference of 3 points best where a fifth of
-# the entries differ. Smaller shares suit larger benchmarks, larger shares clear cases.
+# Shares of the largest possible stake. If a fifth of the entries differ, a share of 0.15 is best
+# for a difference of 3 points. Smaller differences need smaller shares.
 SHARES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
-# Rounding error of sums of weights and values.
+# Tolerance for rounding errors in sums of weights and values.
 _SLACK = 1e-9
 
 
@@ -39,8 +38,8 @@ _SLACK = 1e-9
 class Draws:
     """Units in the order in which they were drawn.
 
-    ``lows`` and ``highs``: the bounds of the values, float64 (n,), in [-1, 1]; equal where a value
-    is known. ``weights``: float64 (n,), above 0. Drawn and undrawn weights add up to 1.
+    ``lows`` and ``highs``: bounds of the units' values, float64 (n,), in [-1, 1]; equal if a value
+    is known. ``weights``: float64 (n,), above 0. The weights of all units, drawn or not, sum to 1.
     """
 
     lows: np.ndarray
@@ -67,8 +66,8 @@ class Draws:
 def log_capital(draws: Draws, null: float) -> np.ndarray:
     """Return the logarithm of the capital after each draw, float64 (n,).
 
-    The bets are against "the difference is at most ``null``". The capital is infinite from the draw
-    that makes ``null`` impossible. Unknown values count as their lower bound.
+    The null hypothesis is "the difference is at most ``null``". The capital is infinite after a
+    draw that makes this impossible. Unknown values count as their lower bounds.
     """
     added = np.cumsum(draws.weights * draws.lows)
     left = np.maximum(1.0 - np.cumsum(draws.weights), 0.0)
@@ -78,7 +77,7 @@ def log_capital(draws: Draws, null: float) -> np.ndarray:
     room = np.maximum(np.concatenate([[1.0], left[:-1]]), draws.weights)
     stake = np.maximum(1.0 + (null - before) / room, _SLACK)
     gain = np.minimum(np.maximum(draws.lows + 1.0, 0.0) / stake - 1.0, 1.0 / _SLACK)
-    # The ratio is meaningless once the mean is impossible.
+    # After `null` has become impossible, the ratio has no meaning.
     gain = np.where(impossible, 0.0, gain)
     capital = np.full(gain.shape, -np.inf)
     for share in SHARES:
@@ -87,8 +86,8 @@ def log_capital(draws: Draws, null: float) -> np.ndarray:
 
 
 def rejected_at(draws: Draws, null: float, alpha: float) -> float:
-    """Return the number of draws after which "the difference is at most ``null``" is rejected;
-    infinite if it is not."""
+    """Return the number of draws after which "the difference is at most ``null``" is rejected, or
+    infinity if it is not rejected."""
     if not len(draws):
         return np.inf
     above = log_capital(draws, null) >= -np.log(alpha)
@@ -96,11 +95,11 @@ def rejected_at(draws: Draws, null: float, alpha: float) -> float:
 
 
 def lower_bound(draws: Draws, alpha: float, precision: float = 1e-4) -> float:
-    """Compute the lower confidence sequence after these draws.
+    """Compute the lower confidence bound of the difference after these draws.
 
-    It stays below the difference at every number of draws with a chance of at least 1 - ``alpha``.
-    It is accurate to ``precision``, and exact when all units are drawn."""
-    # The difference is at least this, even if all remaining values were -1.
+    With a probability of at least 1 - ``alpha``, the bounds after every number of draws are all
+    below the difference. Accurate to ``precision``; exact when all units are drawn."""
+    # The lowest possible difference: all remaining values are -1.
     left = max(0.0, 1.0 - float(draws.weights.sum()))
     low = max(-1.0 - precision, float(np.sum(draws.weights * draws.lows)) - left)
     high = 1.0
@@ -114,7 +113,7 @@ def lower_bound(draws: Draws, alpha: float, precision: float = 1e-4) -> float:
 
 
 def confidence_sequence(draws: Draws, alpha: float) -> tuple[float, float]:
-    """Compute the lower and the upper sequence, each with half of ``alpha``."""
+    """Compute the lower and the upper confidence bound, each with half of ``alpha``."""
     return lower_bound(draws, alpha / 2), -lower_bound(draws.mirrored(), alpha / 2)
 
 
@@ -131,8 +130,8 @@ class Outcome(StrEnum):
 class Rule:
     """Parameters of a decision.
 
-    ``alpha``: maximum chance of a wrong outcome of one comparison under one headline. ``margin``:
-    as a share, 0 for no margin. ``min_units``: minimum number of units before an outcome."""
+    ``alpha``: maximum probability of a wrong outcome for one headline of a comparison. ``margin``:
+    a share in 0..1, or 0 for no margin. ``min_units``: minimum drawn units before an outcome."""
 
     alpha: float
     margin: float
@@ -143,15 +142,15 @@ class Rule:
 class Decision:
     outcome: Outcome
     units: int
-    """Number of settled units that the outcome needed."""
+    """Number of drawn units after which the outcome was reached."""
 
 
 def decide(draws: Draws, rule: Rule) -> Decision | None:
-    """Return the first outcome that ``draws``, a prefix of the order, allow; None if undecided.
+    """Return the first outcome that ``draws`` allow, or None. ``draws``: first units of an order.
 
-    A wrong outcome needs a sequence with half of ``alpha`` to pass the difference on one side. Both
-    sides can be wrong only if the difference is exactly 0. So the chance of ever being wrong is at
-    most ``alpha``, for any number of looks. Later draws do not change an outcome.
+    An outcome can be wrong only if the lower or the upper confidence sequence is wrong. Each uses
+    half of ``alpha``, so the probability of ever being wrong is at most ``alpha``, however often
+    this function is called. Later draws do not change an outcome.
     """
     half, mirrored = rule.alpha / 2, draws.mirrored()
     first = {
@@ -161,7 +160,7 @@ def decide(draws: Draws, rule: Rule) -> Decision | None:
     if rule.margin > 0:
         within = [rejected_at(one, -rule.margin, half) for one in (draws, mirrored)]
         first[Outcome.WITHIN] = max(within)
-    # `min` takes the first of equals: better and worse win over within.
+    # On a tie, `min` returns the first key: better or worse before within.
     outcome = min(first, key=first.__getitem__)
     if np.isinf(first[outcome]) or len(draws) < rule.min_units:
         return None

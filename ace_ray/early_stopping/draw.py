@@ -1,8 +1,8 @@
-"""The orders of a run's benchmarks, and the windows in which its rows are evaluated.
+"""Draw the order of each benchmark's units, and split the rows of a run into windows.
 
-A decision uses the longest complete prefix of an order. Engines stay busy only if long work comes
-first. So rows are evaluated in windows. A window is a part of the order, and its rows are sorted
-like the rows of a whole run.
+A decision uses the longest prefix of the order that is completely evaluated, but engines are best
+used if the longest rows come first. So each window is a part of the order, and the rows within a
+window are sorted like the rows of a run without early stopping.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ace_ray.types import Entry
 
 # Seed of the order in which units are drawn.
 SEED = 0
-# Maximum windows in a run. At the end of each window the engine is not full.
+# Maximum windows in a run. At the end of each window the engine has too few rows.
 WINDOWS = 20
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """``orders``: by benchmark. ``windows``: the window of each entry of the plan, int8
-    (entries,)."""
+    """``orders``: benchmark -> order of its units. ``windows``: number of the window of each entry
+    of the plan, int8 (entries,)."""
 
     orders: Mapping[str, Order]
     windows: np.ndarray
 
     def as_json(self) -> dict[str, Any]:
-        """Return the manifest entry: the seed, and for each benchmark the number of units and a
-        hash of their order. The hash is the same for every model."""
+        """Return the record for ``run.json``: the seed, the number of windows, and for each
+        benchmark a hash of its order. The hash is the same for every model."""
         return {
             "seed": next(iter(self.orders.values())).seed,
             "windows": int(self.windows.max()) + 1,
@@ -59,13 +59,13 @@ def draw(
     entries: Sequence[Entry],
     samples: int,
 ) -> Drawn:
-    """Draw the orders and windows of a run. Raises `UserError`: a headline cannot be decided."""
+    """Draw the orders and windows of a run. Raises `UserError`: a headline is not supported."""
     orders = {}
     for name, benchmark in benchmarks.items():
         places = [at for at, entry in enumerate(entries) if entry.benchmark == name]
         if places:
             orders[name] = order_of(benchmark, entries, places, benchmark.rule_sets[:1], SEED)
-    # Benchmarks advance together: at any time each has used the same share of its units.
+    # Interleave the benchmarks, so that at any time the same share of each is evaluated.
     merged = sorted(
         ((at + 0.5) / len(order.units), number, at)
         for number, order in enumerate(orders.values())

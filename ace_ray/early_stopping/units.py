@@ -1,9 +1,9 @@
-"""Units to draw: tasks, with their weight in a headline and their value for one run.
+"""Units for early stopping: tasks, with their weight in the headline and their value in a run.
 
-A benchmark does not declare weights. They are measured with made-up runs. The headline of a run in
-which one category is right and all others are wrong is the weight of that category. The headline of
-a run with one dialogue alone is the value of that dialogue. A run with random verdicts tests
-whether the headline is a weighted mean of its entries; other headlines are refused.
+Benchmarks do not declare weights, so weights are measured with simulated runs. If only one category
+of a run is right, the headline equals the weight of this category. If a run contains only one
+dialogue, the headline equals the value of this dialogue. A simulated run with random verdicts shows
+whether the headline is a weighted mean of the entries. Other headlines are refused.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from ace_ray.types import Entry, Verdict
 
 Bounds = tuple[float, float]
 _BITS = 53
-# Tolerance for headlines that round, as ACEBench's workbook does to three digits. The comparison
-# uses the mean without rounding.
+# Tolerance for headlines that are rounded: ACEBench's workbook rounds to three digits. Decisions
+# use the mean without rounding.
 _CLOSE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An entry or a dialogue, judged as one. ``entries`` are indices into the plan's list.
-    ``weight`` is its share in the headline."""
+    """An entry, or a dialogue whose entries are judged together. ``entries``: indices into the
+    entries of the plan. ``weight``: weight of the item in the headline."""
 
     entries: tuple[int, ...]
     weight: float
@@ -42,7 +42,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Unit:
-    """Items of one task, drawn together."""
+    """All items of one task. They are drawn together."""
 
     benchmark: str
     name: str
@@ -71,13 +71,13 @@ class Order:
         return whole
 
     def draws(self, bounds: Sequence[Bounds]) -> Draws:
-        """Return the first units as draws. ``bounds``: the bounds of their values, in [-1, 1]."""
+        """Return the first ``len(bounds)`` units as draws with these bounds, in [-1, 1]."""
         lows, highs = (np.array([one[side] for one in bounds], float) for side in (0, 1))
         return Draws(lows, highs, self.weights[: len(bounds)])
 
     def rows(self, samples: int, *, weighed: bool = False) -> np.ndarray:
-        """Return the number of rows of each unit; with ``weighed``, only rows that count in the
-        headline."""
+        """Return the number of rows of each unit, int64 (units,). With ``weighed``, count only
+        rows with a weight in the headline."""
         entries = [
             sum(len(item.entries) for item in unit.items if item.weight > 0 or not weighed)
             for unit in self.units
@@ -92,10 +92,10 @@ def order_of(
     rules: Sequence[str],
     seed: int,
 ) -> Order:
-    """Draw the order of the entries at ``places`` of a plan, all of ``benchmark``.
+    """Draw the order of the units of ``benchmark``.
 
-    Raises `UserError`: the headline is not a weighted mean of the entries, or its weights differ
-    between the ``rules``."""
+    ``places``: indices of the benchmark's entries in ``entries``. Raises `UserError`: the headline
+    is not a weighted mean of the entries, or its weights differ between the rule sets ``rules``."""
     kind = type(benchmark)
     cells: dict[tuple[str, str], dict[str, list[int]]] = {}
     for place in places:
@@ -111,7 +111,7 @@ def order_of(
         _check_linear(kind, entries, cells, weights, rules[0], rule, seed)
     units: dict[str, list[Item]] = {}
     for cell, items in cells.items():
-        shares = [0.0] * len(items)  # entries without weight decide nothing
+        shares = [0.0] * len(items)  # entries without weight do not affect decisions
         if weights[cell] > 0:
             shares = _shares(kind, entries, list(items.values()), rules[0])
         for members, share in zip(items.values(), shares, strict=True):
@@ -135,10 +135,10 @@ def uniform(seed: int, name: str) -> float:
 def drawn_order(names: Sequence[str], weights: Sequence[float], seed: int) -> np.ndarray:
     """Return the indices of ``names`` in the order in which they are drawn, int64 (n,).
 
-    Each next name is drawn from the remaining ones, with a chance in proportion to its weight
-    (Efraimidis and Spirakis 2006): keys ``-log(u) / weight``, ascending, with ``u`` from a hash of
-    the seed and the name. So the order of two names does not depend on the machine, the model, or
-    the other entries of the run. Names of weight 0 come last and decide nothing.
+    Each name is drawn from the remaining names with a probability proportional to its weight. This
+    sorts the names by ``-log(u) / weight``, where ``u`` is a hash of the seed and the name
+    (Efraimidis and Spirakis 2006). So the order of two names does not depend on the machine, the
+    model, or the other entries of the run. Names of weight 0 come last.
     """
     keys = [
         -math.log(uniform(seed, name)) / weight if weight > 0 else math.inf
@@ -148,8 +148,8 @@ def drawn_order(names: Sequence[str], weights: Sequence[float], seed: int) -> np
 
 
 def value_of(benchmark: type[Benchmark], rows: Iterable[ResultRow], rules: str) -> float:
-    """Return the value of one item from all its scored rows. Raises `UserError`: it is not between
-    0 and 1."""
+    """Compute the value of one item from all of its scored ``rows``. Raises `UserError` if the
+    value is not between 0 and 1."""
     value = _headline(benchmark, rows, rules)
     if not 0 <= value <= 1:
         raise _refused(
@@ -176,9 +176,9 @@ def _shares(
     items: Sequence[Sequence[int]],
     rules: str,
 ) -> list[float]:
-    """Return the share of each item in its cell: equal, or in proportion to its entries.
+    """Return each item's share of the weight of its category: equal, or proportional to its size.
 
-    A made-up run of the smallest and the largest item shows which. Raises `UserError`: neither."""
+    A simulated run of the smallest and the largest item decides. Raises `UserError`: neither."""
     sizes = [len(members) for members in items]
     small, large = min(sizes), max(sizes)
     if small == large:
@@ -204,7 +204,7 @@ def _headline_where(
     rules: str,
     right: set[tuple[str, str]],
 ) -> float:
-    """Compute the headline of a run in which only the cells ``right`` are right."""
+    """Compute the headline of a simulated run in which only the cells in ``right`` are right."""
     rows = (
         _row(entries[place], 0, {r: Verdict(cell in right) for r in benchmark.rule_sets})
         for cell, items in cells.items()
@@ -223,8 +223,8 @@ def _check_linear(
     rules: str,
     seed: int,
 ) -> None:
-    """Raise `UserError` if the headline is not the weighted mean of the means of its cells.
-    ``first``: the rule set that the shares of items were measured with."""
+    """Raise `UserError` if the headline under ``rules`` is not the weighted mean of its cells.
+    ``first``: rule set under which the shares of the items were measured."""
     drawn = random.Random(seed)
     rows, expected = [], 0.0
     for cell, items in cells.items():
@@ -244,7 +244,7 @@ def _check_linear(
         for one, share in zip(values, shares, strict=True):
             expected += weights[cell] * share * value_of(benchmark, iter(one), rules)
     whole = _headline(benchmark, iter(rows), rules)
-    # A headline may call itself partial without the categories of weight 0; its value must agree.
+    # The rows lack categories of weight 0, so the headline may be partial. Check only its value.
     if abs(sum(weights.values()) - 1.0) > _CLOSE or abs(whole - expected) > _CLOSE:
         raise _refused(benchmark, "is not a weighted mean of its entries")
 
@@ -253,7 +253,7 @@ def _refused(benchmark: type[Benchmark], why: str) -> UserError:
     return UserError(
         f"the headline of {benchmark.name} {why}, so no comparison of it can be decided early",
         where="early",
-        fix="leave early out, or evaluate this benchmark in its own run without it",
+        fix="remove early, or evaluate this benchmark in a separate run without early stopping",
     )
 
 

@@ -1,8 +1,8 @@
 """Export a run as Inspect log files (``.eval``), for ``inspect view`` and Inspect's readers.
 
 The format is version 2 of ``inspect_ai.log`` 0.3: a zip of ``header.json``, ``summaries.json``,
-``_journal/start.json`` and a file for each sample. It is written here row by row, since Inspect's
-own writer holds all samples.
+``_journal/start.json`` and a file for each sample. This module writes row by row, since Inspect's
+own writer keeps all samples in memory.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from ace_ray.viewer.select import StoredRun
 
 # Maximum samples of one file. Viewers keep the list of samples in memory.
 MOST_SAMPLES = 2_000
-# Maximum characters of a sample's question and of listed texts. The messages are complete.
+# Maximum characters of a sample's question and of strings in summaries. Messages are complete.
 _INPUT = 1_000
-# Time of all files in a log, so that one run always gives the same bytes.
+# Timestamp of all files in a log, so that exporting a run again gives the same bytes.
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
-# Backend -> the prefix of a model's name in Inspect. Models of answers have no prefix. Every Eval
-# Ever reads the developer of a model from the part behind the prefix.
+# Backend -> the prefix of a model's name in Inspect. The models of imported outputs have no prefix.
+# The project Every Eval Ever reads a model's developer from the part after the prefix.
 _ENGINES = {"vllm": "vllm", ENDPOINT: "openai-api"}
 _ROLES = ("system", "user", "assistant", "tool")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -54,10 +54,10 @@ def by_benchmark(run: StoredRun) -> dict[str, list[ResultRow]]:
 
 
 def export_inspect(run: StoredRun, target: Store) -> list[str]:
-    """Write the run's rows, repeats left out, as logs into ``target``, and return their names.
+    """Write the run's rows, without repeats, as logs into ``target``. Returns the names.
 
-    A benchmark's rows are in files of `MOST_SAMPLES`, each with the scores of the whole run. Raises
-    `UserError`: there are no rows, or one cannot be read.
+    Each log contains up to `MOST_SAMPLES` rows of one benchmark, and the scores over all its rows.
+    Raises `UserError`: the run has no rows, or a row cannot be read.
     """
     names = []
     for benchmark, own in by_benchmark(run).items():
@@ -161,7 +161,7 @@ class _Log:
         usage = [one["model_usage"].get(self._model) for one in summaries]
         return {
             "version": 2,
-            # Rows of an incomplete run are still to come.
+            # An incomplete run lacks rows.
             "status": "success"
             if len(self._run.rows) >= self._run.manifest.declared
             else "cancelled",
@@ -180,7 +180,7 @@ class _Log:
         }
 
     def _scores(self) -> list[dict[str, Any]]:
-        """Return the scores. The headline is the first number of the first rule set."""
+        """Return a record per rule set. The first metric of the first record is the headline."""
         scores = []
         for rules, numbers in scores_of_rows(self._run, self._own).items():
             metrics = {
@@ -223,15 +223,15 @@ class _Log:
                 "traceback_ansi": "",
             }
             sample |= {"error": error}
-        # Inspect's limit needs a number. Without one the stop reason says that the answer was cut.
+        # Inspect's limit needs a number. Without it, the stop reason shows that an answer was cut.
         if facts["finish_reason"] == "length" and facts["completion_tokens"] is not None:
             sample["limit"] = {"type": "token", "limit": facts["completion_tokens"]}
         return sample
 
 
 def scores_of_rows(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, list[Score]]:
-    """Return the scores of one benchmark's rows by rule set, as in the run's summary. There are no
-    numbers if too many declared rows have no verdict."""
+    """Return rule set -> scores of one benchmark's ``rows``, as in the run's summary. The scores
+    have no estimates if too many rows of the run lack a verdict."""
     benchmark = run.class_of(rows[0])
     most, declared = run.manifest.config.max_unscored, run.manifest.declared
     unscored = declared - sum(row.status == "scored" for row in run.rows)
@@ -245,7 +245,7 @@ def scores_of_rows(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, list[
 
 
 def model_name(source: str) -> str:
-    """Return ``<developer>/<name>``: a hub's name unchanged, or the last part of a path."""
+    """Return ``<developer>/<name>``: a name on the hub unchanged, a path as ``local/<name>``."""
     parts = [part for part in source.rstrip("/").split("/") if part]
     if len(parts) == 2 and not source.startswith(("/", ".")) and ":" not in source:
         return source
@@ -253,7 +253,7 @@ def model_name(source: str) -> str:
 
 
 def _ids(rows: Sequence[ResultRow]) -> dict[str, str]:
-    """Return row id -> id in a log: the entry's id, with category and language where needed."""
+    """Map row ids to sample ids: language (if there are several), category, and entry id."""
     languages = len({row.language for row in rows}) > 1
     found = {}
     for row in rows:
@@ -269,7 +269,7 @@ def _ids(rows: Sequence[ResultRow]) -> dict[str, str]:
 
 
 def _messages(view: EpisodeView) -> list[dict[str, Any]]:
-    """Return the messages of an episode, with the result of each call behind its message."""
+    """Return the messages of an episode. The results of calls follow the message with the calls."""
     messages: list[dict[str, Any]] = []
     for number, step in enumerate(view.steps):
         base = f"{view.row_id}-{number}"
@@ -305,7 +305,7 @@ def _message(step: Step, name: str, calls: list[dict[str, Any]]) -> dict[str, An
 
 
 def _call(call: Call, name: str) -> dict[str, Any]:
-    """Return a tool call. Arguments that are not a JSON object become one argument, as text."""
+    """Return a tool call. Arguments that are not a JSON object become one string argument."""
     try:
         arguments = json_of_row(call.arguments) if call.arguments else {}
     except Unbounded:
@@ -349,7 +349,7 @@ def _store(view: EpisodeView) -> dict[str, Any]:
 
 
 def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that a viewer lists of a sample."""
+    """Return the fields of a sample that viewers show in a list of samples."""
     kept = ("id", "epoch", "input", "metadata", "scores", "model_usage", "started_at")
     further = ("completed_at", "total_time", "working_time", "uuid")
     failed = {"error": sample["error"]["message"][:_INPUT]} if "error" in sample else {}
@@ -365,7 +365,7 @@ def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cut(value: Any) -> Any:
-    """Return a JSON value whose texts have at most `_INPUT` characters."""
+    """Return a JSON value with all strings and keys cut to `_INPUT` characters."""
     if isinstance(value, dict):
         return {name[:_INPUT]: _cut(item) for name, item in value.items()}
     return value[:_INPUT] if isinstance(value, str) else value
@@ -400,7 +400,7 @@ def _total(usages: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _question(steps: Sequence[Step]) -> str:
-    """Return the last message of the user before the model answered."""
+    """Return the last message of the user before the model's first answer."""
     before = list(takewhile(lambda step: step.role != "assistant", steps))
     return next((step.text for step in reversed(before) if step.role == "user"), "")
 

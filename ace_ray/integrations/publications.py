@@ -1,4 +1,4 @@
-"""Publications of a stored run or sweep for trackers, from manifests, summaries and the ledger."""
+"""Build publications for trackers from the stored files of a run or sweep."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Run:
     manifest: Manifest
     summary: Summary
     scores: Mapping[tuple[str, str], Sequence[Score]]
-    """Scores by benchmark and rule set, the headline first."""
+    """(benchmark, rule set) -> scores, the headline first."""
 
     @property
     def created(self) -> str:
@@ -63,10 +63,10 @@ class _Run:
 
 
 def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
-    """Return the publications of the run or sweep in ``store``. The checkpoints of a sweep are one
-    curve, and every other model is one publication. An unreadable run of a sweep is left out.
+    """Return the publications of the run or sweep in ``store``. In a sweep, the checkpoints of a
+    training are one publication. A run of the sweep that cannot be read is left out.
 
-    Raises `UserError`: it is neither, a file of it cannot be read, or there is nothing to publish.
+    Raises `UserError`: ``store`` is not a run or sweep, cannot be read, or has no results.
     """
     sweep = read_sweep(store)
     if sweep is None:
@@ -77,7 +77,7 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
         raise UserError(
             "no run of the sweep can be published",
             where=store.root,
-            fix="publish when a run is complete and has scores",
+            fix="publish the sweep after one of its runs is complete and has scores",
         )
     return found
 
@@ -88,7 +88,7 @@ def _of_sweep(
     lines: Sequence[CostRecord],
     say: Callable[[str], None],
 ) -> Iterator[Publication]:
-    # The id may come from outside, and a tracker may use it as a folder's name.
+    # The id is untrusted, and a tracker may use it as a folder's name.
     group = _safe(manifest.sweep_id) or "sweep"
     curves: dict[str, list[tuple[CostRecord, _Run]]] = {}
     for line in lines:
@@ -113,7 +113,7 @@ def _of_sweep(
 
 
 def _publication(name: str, group: str, key: str, runs: Mapping[int, _Run]) -> Publication:
-    """Build a publication of ``runs`` by training step, in order of steps."""
+    """Build a publication. ``runs``: training step -> run, sorted by step."""
     first, *others = [_config(run) for run in runs.values()]
     shared = {
         key: value
@@ -129,7 +129,7 @@ def _key_of(run: _Run) -> str:
 
 
 def _read(store: Store, say: Callable[[str], None]) -> _Run:
-    """Read a complete run. ``say`` gets a line for each unreadable part.
+    """Read a complete run. ``say`` receives a line for each part that cannot be read.
 
     Raises `UserError` for a folder that is not a run, or a run that is incomplete or lacks scores.
     """
@@ -161,13 +161,13 @@ def _score(stored: _StoredScore) -> Score:
 
 
 def _metrics(run: _Run) -> dict[str, float]:
-    """Return the numbers of a run. Shares are in percent, as in reports."""
+    """Return the metrics of a run for trackers: name -> value. Shares are in percent."""
     found: dict[str, float] = {}
     for (benchmark, rules), scores in run.scores.items():
         for number, (title, one) in enumerate(zip(titles(scores), scores, strict=True)):
             if one.estimate is None:
                 continue
-            # Partial numbers have a curve of their own: they measure something else.
+            # Partial scores have a separate curve, since they measure something else.
             name = _metric(benchmark, rules, title if number else "headline")
             name += "_partial" * one.estimate.partial
             found[name] = _percent(one.estimate.value)
@@ -185,7 +185,7 @@ def _metrics(run: _Run) -> dict[str, float]:
 
 
 def _metric(*parts: str) -> str:
-    """Return a metric's name of letters, digits, ``.``, ``_`` and ``-``, for all trackers."""
+    """Join ``parts`` to the name of a metric. Replace characters that some trackers refuse."""
     return "/".join(re.sub(r"[^A-Za-z0-9.-]+", "_", p.lower()).strip("_") or "_" for p in parts)
 
 
@@ -194,7 +194,7 @@ def _percent(share: float) -> float:
 
 
 def _words(run: _Run) -> dict[str, str]:
-    """Return descriptions of the numbers."""
+    """Return descriptions of a run's metrics and limits: name -> text."""
     words: dict[str, str] = {}
     for (benchmark, rules), scores in run.scores.items():
         if not scores:
@@ -216,7 +216,7 @@ def _words(run: _Run) -> dict[str, str]:
 
 
 def _config(run: _Run) -> dict[str, Scalar]:
-    """Return all settings that can move a score, without the hash of the row list."""
+    """Return all settings that can affect a score, except the hash of the planned rows."""
     identity = {k: v for k, v in run.manifest.tree["identity"].items() if k != "rows"}
     if isinstance(sampling := identity.get("sampling"), list) and len(sampling) == 1:
         identity["sampling"] = sampling[0]
@@ -251,7 +251,7 @@ def _last(source: str) -> str:
 
 
 def _key(name: str, created: str) -> str:
-    """Return the key of a run. A new run of the same name gets a new key."""
+    """Return the tracker key of a run. A new run with the same name gets a new key."""
     return f"{_safe(name)}-{digest(name, created)[:8]}"
 
 

@@ -1,7 +1,7 @@
-"""``ace-ray publish``, and publishing as part of a run or sweep.
+"""Publish results to trackers: the command ``ace-ray publish``, and publishing by runs and sweeps.
 
-A tracker may hang, crash, print or leave threads behind. Runs and sweeps must not suffer from that.
-So they start ``ace-ray publish`` as a child process and wait for it at most `MOST_S` seconds.
+A tracker may hang, crash, print text or start threads that never end. To isolate it, runs and
+sweeps start ``ace-ray publish`` as a subprocess and wait for it at most `MOST_S` seconds.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Say = Callable[[str], None]
 
 
 def publish(store: Store, to: str, options: Mapping[str, Any], say: Say) -> None:
-    """Send the missing numbers of the run or sweep in ``store`` to the tracker ``to``. ``say`` gets
-    a line for each publication.
+    """Send the results of the run or sweep in ``store`` to the tracker ``to``, unless it already
+    has them. ``say`` receives a line for each publication.
 
-    Raises `UserError`: nothing can be sent as asked, or the tracker failed.
+    Raises `UserError`: an option is invalid, there are no results, or the tracker failed.
     """
     send = make_publisher(to, options, to)
     for publication in publications(store, say):
@@ -47,7 +47,7 @@ def publish(store: Store, to: str, options: Mapping[str, Any], say: Say) -> None
 
 
 def options_of(items: Sequence[str]) -> dict[str, Any]:
-    """Return the ``K=V`` items of a command line. Values are YAML. Raises `UserError`."""
+    """Parse the ``KEY=VALUE`` items of a command line. Values are YAML. Raises `UserError`."""
     options: dict[str, Any] = {}
     for item in items:
         key, equals, text = item.partition("=")
@@ -56,15 +56,15 @@ def options_of(items: Sequence[str]) -> dict[str, Any]:
                 raise Unbounded("is not KEY=VALUE")
             options[key] = yaml_tree(text)
         except Unbounded as error:
-            # Do not name the value: it may be a secret.
+            # Do not print the value: it may be a secret.
             raise UserError(str(error), where=f"--option {key}", fix="write key=value") from error
     return options
 
 
 def _sent(to: str, send: Callable[[Publication], str], publication: Publication) -> str:
-    """Send ``publication``; return where a reader finds it. Raises `UserError` for any failure."""
+    """Send ``publication`` and return its location. Raises `UserError` for every failure."""
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # trackers print
+        with contextlib.redirect_stdout(sys.stderr):  # trackers print text
             return one_line(str(send(publication)))
     except UserError:
         raise
@@ -72,13 +72,13 @@ def _sent(to: str, send: Callable[[Publication], str], publication: Publication)
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {masked(first_line(error))[:300]}"
         raise UserError(
-            f"not published: {why}", where=to, fix="publish again; only what is missing is sent"
+            f"not published: {why}", where=to, fix="publish again; only missing values are sent"
         ) from error
 
 
 def publish_run(uri: str, config: RunConfig, say: Say) -> None:
-    """Publish the run or sweep at ``uri`` to the trackers of its config. A tracker that fails or
-    exceeds `MOST_S` is one warning."""
+    """Publish the run or sweep at ``uri`` to the trackers in its config. If a tracker fails or
+    exceeds `MOST_S`, ``say`` receives a warning."""
     for asked in config.publish:
         arguments = _arguments(uri, asked, config.store)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
@@ -92,12 +92,12 @@ def publish_run(uri: str, config: RunConfig, say: Say) -> None:
 
 
 def run_published(sweep: Sweep, say: Say) -> int:
-    """Run ``sweep``, publish it whenever runs of it have ended, and return its exit code."""
+    """Run ``sweep`` and return its exit code. Publish its results each time runs have ended."""
     config = sweep.any_run
     at_work: list[threading.Thread] = []
 
     def noted() -> None:
-        """Publish in a thread. A later call sends the runs that end meanwhile."""
+        """Publish in a thread. While it runs, do nothing: a later call publishes the rest."""
         busy = any(thread.is_alive() for thread in at_work)
         if sweep.has_results and config.publish and not busy:
             arguments = (sweep.uri, config, say)
@@ -113,21 +113,21 @@ def run_published(sweep: Sweep, say: Say) -> int:
 
 
 def _run(arguments: Sequence[str], out: IO[bytes], errors: IO[bytes]) -> str:
-    """Run the command as a child process. Return the reason of its failure, or ""."""
+    """Run ``ace-ray`` with ``arguments`` in a subprocess. Return the reason of a failure, or ""."""
     try:
         child = subprocess.Popen(
             module_command("ace_ray.cli.main", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=errors,
-            env={**module_environment(), "ACE_RAY_LOG_FORMAT": "text"},  # its lines are read here
-            start_new_session=True,  # so that the tracker's own children end with it
+            env={**module_environment(), "ACE_RAY_LOG_FORMAT": "text"},  # parsed below
+            start_new_session=True,  # so that killpg ends the tracker's subprocesses
         )
     except OSError as error:
         return f"not published: {error}"
     try:
         code = child.wait(MOST_S)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):  # the run stays complete
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):  # does not fail the run
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()

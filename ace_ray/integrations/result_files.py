@@ -100,8 +100,8 @@ def _metrics(scores: Sequence[Score]) -> dict[str, float]:
 
 
 def _samples(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, bytearray]:
-    """Return the sample lines of a task by rule set, in the order of stored rows. ``doc_id`` is the
-    row's number."""
+    """Return rule set -> lines of a ``samples_`` file, in the order in which rows are stored.
+    ``doc_id`` is the index of the row in ``rows``."""
     numbers = {row.row_id: number for number, row in enumerate(rows)}
     found: dict[str, bytearray] = {}
     for view in run.whole(rows):
@@ -138,11 +138,11 @@ def _sample(view: EpisodeView, verdict: Any, number: int) -> dict[str, Any]:
 
 
 def export_hub(run: StoredRun, target: Store, dataset: str) -> list[str]:
-    """Write the headlines of ``run`` as a model's evaluation results, for ``dataset``, the id of
-    the benchmark's dataset on the hub; returns the names.
+    """Write the headlines of ``run`` as a model's evaluation results on the hub. Returns the file
+    names. ``dataset``: id of the benchmark's dataset on the hub.
 
-    Raises `UserError`: a headline is partial or missing, the run was limited, or it holds several
-    benchmarks. Such numbers are not results of a benchmark.
+    Raises `UserError` if the headlines are not results of one complete benchmark: a headline is
+    partial or missing, the run was limited, or it has several benchmarks.
     """
     found = by_benchmark(run)
     if len(found) != 1:

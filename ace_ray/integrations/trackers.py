@@ -1,7 +1,7 @@
-"""Trackers: the data that is sent to them, and a function for each.
+"""Send results to experiment trackers: one function per tracker, and the data that it sends.
 
-No tracker is idempotent by itself. Each function makes sure that a number of a run (by its key) and
-a step is in the tracker once: it asks what is there, or writes the whole curve anew.
+A value that is sent twice would be in a tracker twice. To prevent this, each function first reads
+which values the tracker has for a run and step, or writes all values of the run again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Held = Mapping[tuple[int, str], float]
 
 @dataclass(frozen=True)
 class Point:
-    """The numbers of one model. ``step`` is its training step, or 0. ``time`` is the start of its
-    run, in seconds since 1970."""
+    """The metrics of one model. ``step``: training step, or 0. ``time``: start of the run, in
+    seconds since 1970."""
 
     step: int
     metrics: Mapping[str, float]
@@ -40,22 +40,22 @@ class Point:
 
 @dataclass(frozen=True)
 class Publication:
-    """One run of a tracker: the curve of a training run, or a single model."""
+    """The data of one run in a tracker: all checkpoints of a training, or a single model."""
 
     key: str
     """Identifier in the tracker: at most 120 letters, digits, ``.``, ``_`` and ``-``."""
     name: str
     group: str
-    """The sweep of the publication, or ""."""
+    """Name of the sweep, or ""."""
     config: Mapping[str, Scalar]
-    """Settings that all its models share, as dotted keys; no secrets, no local paths."""
+    """Dotted key -> setting that all models share. Contains no secrets and no local paths."""
     words: Mapping[str, str]
-    """Descriptions of the numbers: ``<benchmark>/<rule set>/headline_is``, ``limited_to``."""
+    """Descriptions of metrics by name: ``<benchmark>/<rule set>/headline_is``, ``limited_to``."""
     points: Sequence[Point]
-    """The whole curve, by step."""
+    """One point per model, sorted by step."""
 
     def missing(self, held: Held) -> list[Point]:
-        """Return the points with the numbers that the tracker lacks or has with another value."""
+        """Return points with only the metrics that the tracker lacks or has with another value."""
         points = []
         for point in self.points:
             metrics = {k: v for k, v in point.metrics.items() if held.get((point.step, k)) != v}
@@ -80,8 +80,8 @@ class TensorBoardOptions(Section):
 
 
 def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str:
-    """Write a folder for each publication. A new file replaces the previous one, so that no point
-    occurs twice. TensorBoard reads files of a folder in order of their names."""
+    """Write an event file into the folder of the publication. The file replaces the previous
+    file, so that each point occurs once. TensorBoard reads the files of a folder sorted by name."""
     folder = path_of(options.folder, "publish: tensorboard").absolute()
     place = f"{publication.group or '.'}/{publication.key}"
     store = LocalStore(str(folder))
@@ -95,7 +95,7 @@ def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str
 
 
 def _events(publication: Publication) -> bytes:
-    """Return the whole file. The description of a line explains its number."""
+    """Return the content of an event file. Metrics carry their descriptions from ``words``."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
     from tensorboard.summary.writer.record_writer import RecordWriter
@@ -124,8 +124,8 @@ class TrackioOptions(Section):
 
 
 def to_trackio(options: TrackioOptions, publication: Publication) -> str:
-    """Send to the project's run that is named after the key: on this machine, on a Space of the
-    Hugging Face hub, or on a server."""
+    """Send a publication to the Trackio run that is named after its key. The run is on this
+    machine, on a Space of the Hugging Face hub, or on a server."""
     import trackio
 
     project, environment = options.project, os.environ
@@ -143,7 +143,7 @@ def to_trackio(options: TrackioOptions, publication: Publication) -> str:
     for point in publication.missing(_held_by_trackio(project, publication.key, elsewhere)):
         run.log(point.metrics, step=point.step)
     run.finish()
-    # The address may end with a token.
+    # Omit the query of the URL, which may contain a token.
     return f"{(elsewhere or 'trackio').partition('?')[0]}: project {project}"
 
 
@@ -160,7 +160,7 @@ def _held_by_trackio(project: str, name: str, elsewhere: str | None) -> Held:
 
 
 def _by_step(entries: Sequence[Mapping[str, Any]], step: str) -> Held:
-    """Return the last value of each metric at each step. ``step`` is the key of the step."""
+    """Return the last value of each metric at each step. ``step``: key of the step in entries."""
     return {
         (int(entry[step]), name): value
         for entry in entries
@@ -174,13 +174,13 @@ class WandBOptions(Section):
     project: str = Field("ace_ray", min_length=1, description="name of the project")
 
 
-# The training step, as the metric of W&B's x axis. W&B's own steps only rise, so a late checkpoint
-# would be in the wrong place.
+# Metric with the training step, for the x axis in W&B. W&B's own step can only increase, which is
+# wrong if an earlier checkpoint is evaluated later.
 _STEP = "train_step"
 
 
 def to_wandb(options: WandBOptions, publication: Publication) -> str:
-    """Send to a run. Keys and the server come from the environment, or from `wandb login`."""
+    """Send a publication to its W&B run. Keys come from the environment or from `wandb login`."""
     import wandb
 
     run = wandb.init(
@@ -223,14 +223,14 @@ _MOST_METRICS = 1_000
 
 
 def to_mlflow(options: MLflowOptions, publication: Publication) -> str:
-    """Send to a run of an experiment."""
+    """Send a publication to its MLflow run in the experiment."""
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param, RunTag
 
     client = MlflowClient()
     run_id = _mlflow_run(client, options.experiment, publication)
     recorded = client.get_run(run_id).data.params
-    # MLflow refuses a changed parameter. A longer curve may share fewer settings.
+    # Send only new parameters, since MLflow refuses to change a parameter.
     params = [
         Param(key[:250], str(value)[:6_000])
         for key, value in publication.config.items()
@@ -275,9 +275,9 @@ def _batches(items: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
     return (items[start : start + most] for start in range(0, len(items), most))
 
 
-# Name of a tracker -> its options, and the function that sends missing numbers and returns where a
-# reader finds them. The name is also the module and an extra of this package. The function may
-# raise any exception.
+# Name of a tracker -> its options, and the function that sends a publication and returns its
+# location. The name is also the tracker's Python module and an extra of this package. The function
+# may raise any exception.
 TRACKERS: dict[str, tuple[type[Section], Callable[[Any, Publication], str]]] = {
     "mlflow": (MLflowOptions, to_mlflow),
     "tensorboard": (TensorBoardOptions, to_tensorboard),
@@ -289,9 +289,9 @@ TRACKERS: dict[str, tuple[type[Section], Callable[[Any, Publication], str]]] = {
 def make_publisher(
     name: str, options: Mapping[str, Any], where: str
 ) -> Callable[[Publication], str]:
-    """Return the function that sends to the tracker ``name``.
+    """Return the function that sends publications to the tracker ``name``.
 
-    Raises `UserError` at ``where``: an unknown name or option, a secret, a package that is missing.
+    Raises `UserError` at ``where``: unknown name or option, secret in an option, missing package.
     """
     if name not in TRACKERS:
         raise UserError(

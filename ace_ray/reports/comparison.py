@@ -1,4 +1,4 @@
-"""A comparison of runs: test results, flips and notes."""
+"""Compare runs: compute test results, flips and notes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ MOST_FLIPPED = 3
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Runs compared in ``pairs`` of labels (base, other).
+    """The result of comparing runs in ``pairs``, which are labels (base, other).
 
-    ``differences``: allowed differences in conditions that move scores. With any of them, a result
-    compares more than models. ``cautions``: other differences. ``notes``: facts on single runs, and
-    missing data.
+    ``differences``: differences in conditions that affect scores, which the user allowed. With such
+    differences, a result does not compare only the models. ``cautions``: other differences.
+    ``notes``: facts on single runs, and missing data.
     """
 
     runs: Sequence[Run]
@@ -45,7 +45,7 @@ class Comparison:
     notes: Sequence[str]
 
     def __repr__(self) -> str:
-        """Return one line: the results hold an array for each group."""
+        """Return one line, since the results contain arrays."""
         labels = few([c.label[:60] for c in self.runs], 4)
         shown = sum(result.shown for result in self.results)
         return (
@@ -72,7 +72,7 @@ class Comparison:
     ) -> list[Flips]:
         """Return the flips of every pair, benchmark and rule set that has results.
 
-        ``pairs`` limits the pairs, ``under`` the rule set of each benchmark."""
+        ``pairs`` limits the pairs. ``under``: benchmark -> its only rule set."""
         runs = {run.label: run for run in self.runs}
         sections = dict.fromkeys(
             (under[benchmark] if under else asked, base, other, benchmark)
@@ -93,13 +93,13 @@ def compare_runs(
     groups: Collection[str] = (),
     allow_different: bool = False,
 ) -> Comparison:
-    """Compare the pairs of `make_pairs` on the benchmarks that both runs hold.
+    """Compare the pairs of `make_pairs` on the benchmarks that both runs contain.
 
-    ``rule_sets`` limits the rule sets, ``groups`` the groups. Fewer groups make the correction for
-    many tests smaller: choose them before you look at results.
+    ``rule_sets`` limits the rule sets, ``groups`` the groups. With fewer groups, the correction for
+    many tests is smaller. Groups must be chosen before results are seen.
 
     Raises:
-        NotComparable: the runs differ in conditions that move scores, unless ``allow_different``.
+        NotComparable: the runs differ in conditions that affect scores, unless ``allow_different``.
         UserError: fewer than two runs, unknown labels or groups, or no benchmark in common.
     """
     check_labels(runs, baseline)
@@ -141,7 +141,7 @@ def compare_runs(
 def _shared_benchmarks(
     runs: Sequence[Run], pairs: Sequence[tuple[str, str]]
 ) -> dict[str, list[Run]]:
-    """Map each benchmark that both runs of some pair hold to the runs that hold it."""
+    """Map each benchmark that both runs of any pair contain to all runs that contain it."""
     benchmarks = {run.label: run.benchmarks for run in runs}
     shared = {
         name: [c for c in runs if name in benchmarks[c.label]]
@@ -158,7 +158,7 @@ def _shared_benchmarks(
 
 
 def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
-    """Pair the rows of one benchmark, and find the groups that they fill."""
+    """Pair the rows of one benchmark, and find the groups whose categories all have rows."""
     rows = [run.rows_of(benchmark) for run in runs]
     again = [run.repeats_of(benchmark) for run in runs]
     reporting = class_of(benchmark, runs)
@@ -177,7 +177,7 @@ def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
 
 
 def _narrowed(data: Sequence[PairedData], names: Collection[str]) -> list[PairedData]:
-    """Keep only groups of these names; all groups for no names. Raises `UserError`."""
+    """Keep only the groups in ``names``, or all if empty. Raises `UserError`: unknown name."""
     known = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
     if unknown := [name for name in names if name not in known]:
         raise UserError(
@@ -224,7 +224,7 @@ def _notes_on_pairs(
             yield f"{missing} has no rows of {data.benchmark} and is not compared there"
             continue
         numbers = data.numbers(base, other)
-        # A row has verdicts under all rule sets or under none, except in runs of other tools.
+        # A row has verdicts under all rule sets or under none, except in imported runs.
         left_out, unjudged = 0, [0, 0]
         for rules in rule_sets:
             paired = pairs_of(cells, "accuracy", rules, *numbers)
@@ -265,8 +265,8 @@ def _notes_on_noise(data: PairedData, rule_sets: Sequence[str]) -> Iterator[str]
 class ReportedComparison:
     """The comparison in a report.
 
-    ``comparison`` is None if the runs do not compare: ``refused`` says why, and ``differences``
-    lists the differences. ``unflipped``: labels of runs whose flips are not shown.
+    ``comparison`` is None if the runs cannot be compared. Then ``refused`` is the reason, and
+    ``differences`` are the differences. ``unflipped``: labels of runs whose flips are not shown.
     """
 
     comparison: Comparison | None
@@ -279,10 +279,10 @@ class ReportedComparison:
 def compare_reported(
     runs: Sequence[Run], benchmarks: Sequence[BenchmarkRuns], rule_sets: Mapping[str, Sequence[str]]
 ) -> ReportedComparison | None:
-    """Compare the runs of a report on the groups of the benchmarks' tables; None for one run.
+    """Compare the runs of a report on the groups in its tables. Returns None for a single run.
 
-    ``ace-ray compare`` has single categories: every further test weakens all others. Flips are
-    under the first of a benchmark's ``rule_sets``.
+    Single categories are not tested, since every further test makes the correction larger. Only
+    ``ace-ray compare`` tests them. Flips use the first of a benchmark's ``rule_sets``.
     """
     if len(runs) < 2:
         return None
@@ -306,7 +306,7 @@ def compare_reported(
 
 
 def _table_groups(benchmarks: Sequence[BenchmarkRuns]) -> list[str]:
-    """Return the names of the filled groups: the benchmarks' own groups and the group of all."""
+    """Return the names of the benchmarks' groups that have rows, and of the group of all rows."""
     names: dict[str, None] = {}
     for benchmark in benchmarks:
         named = benchmark.reporting.groups

@@ -1,4 +1,4 @@
-"""Tables and sentences of a comparison. Shares are in points."""
+"""Format a comparison as tables and sentences. Shares are in points of 100."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _legend(results: Sequence[TestResult]) -> list[str]:
 
 def sentence(result: TestResult) -> str:
     """Return a sentence on a result: ``A is better than B on Special: +4.1 points, 95 % CI
-    1.2..7.0, Holm p 0.01``, or that no difference is shown and how large a detectable one is."""
+    1.2..7.0, Holm p 0.01``. If no difference is shown, it says so, and gives the detectable one."""
     tested, difference = result.hypothesis, result.difference
     place = _place(tested)
     facts = (
@@ -119,7 +119,7 @@ def _power(result: TestResult) -> str:
 
 
 def _place(hypothesis: Hypothesis) -> str:
-    """Name the group, its language, and the measure unless it is accuracy."""
+    """Return the group with its language, and the measure if it is not accuracy."""
     group = hypothesis.group
     where = f"{group.name} ({group.language})" if group.language else group.name
     return where if hypothesis.metric == "accuracy" else f"{where}, process accuracy"
@@ -131,7 +131,7 @@ def points(share: float) -> str:
 
 
 def signed(share: float) -> str:
-    """Return `points` with its sign."""
+    """Format a difference of shares in points, with its sign."""
     text = points(share)
     return f"+{text}" if float(text) > 0 else text
 

@@ -1,4 +1,4 @@
-"""The content of a report as data. Printed tables, CSV files and the page are made from it."""
+"""Build the content of a report as data, for printed tables, CSV files and the page."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from ace_ray.reports.sweeps import Sweep, ledger_table
 
 @dataclass(frozen=True)
 class BenchmarkContent:
-    """One benchmark of the runs that hold it; mappings are by rule set.
+    """The content on one benchmark. Mappings are by rule set.
 
-    The requested rule set comes first in ``rule_sets``, by default that of the headline."""
+    ``rule_sets`` begins with the requested rule set, by default the benchmark's first."""
 
     holders: BenchmarkRuns
     rule_sets: Sequence[str]
@@ -172,10 +172,9 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
 
 
 def _picture(holders: BenchmarkRuns, rules: str) -> Curves | None:
-    """Draw the scores against the training step or the size; None where no two runs differ in
-    either.
+    """Draw scores by training step, or else by model size. Returns None if neither differs.
 
-    Runs that do not compare never share a curve, nor do complete and incomplete ones."""
+    The runs of a curve can be compared, and are all complete or all incomplete."""
     sizes = [size_of(run) for run in holders.reported]
     steps = [None if run.step is None else float(run.step) for run in holders.runs]
     places, by_step = steps, True
@@ -214,9 +213,9 @@ def _series(holders: BenchmarkRuns) -> list[str]:
 
 @dataclass(frozen=True)
 class Headline:
-    """Scores of several runs. ``numbers`` has an estimate per title for each run and rule set.
+    """Scores of several runs. ``numbers``: for each run, rule set -> one estimate per title.
 
-    Scores that no run has are left out. ``notes`` say what partial scores lack."""
+    Scores that all runs lack are left out. ``notes``: categories that partial scores lack."""
 
     titles: Sequence[str]
     numbers: Sequence[Mapping[str, Sequence[Estimate | None]]]

@@ -1,4 +1,4 @@
-"""Early decisions of a run or of the runs of a sweep."""
+"""Read the early decisions of runs, and format them as a table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EarlyRun:
 
     @property
     def saved_s(self) -> float:
-        """Estimated device seconds saved: unevaluated rows times the mean of evaluated rows."""
+        """Estimated device seconds saved: rows not scored, times the mean time of a scored row."""
         left = self.declared - self.scored
         return self.device_s * left / self.scored if self.early.stopped and self.scored else 0.0
 
@@ -31,7 +31,7 @@ class EarlyRun:
 def early_run(
     label: str, store: Store, summary: Summary | None, labels: Mapping[str, str]
 ) -> EarlyRun | None:
-    """Read the decision of a run; None if it has no early stopping.
+    """Read the decision of a run. Returns None if the run has no early stopping.
 
     ``labels``: folder name -> label of the other runs. Raises `UserError`: a damaged manifest."""
     if summary is None or summary.early is None:

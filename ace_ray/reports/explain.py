@@ -1,8 +1,7 @@
-"""Explain why two runs differ.
+"""Explain why the rows of two runs differ, and print the result of ``ace-ray reread``.
 
-``ace-ray compare --explain`` finds for each differing row the first cause. Rows are walked in the
-order of their messages; without token ids the stored texts are compared. ``ace-ray reread`` prints
-what another parser changes.
+``ace-ray compare --explain`` compares the messages of each row in order. The first difference is
+the cause. Answers are compared by their token ids, or by their texts if token ids are not stored.
 """
 
 from __future__ import annotations
@@ -42,18 +41,19 @@ _COLUMNS = (
     *("benchmark", "language", "category", "id", "sample", "repeat", "status", "messages"),
     *("tools", "state", "output_token_ids", "prompt_tokens", "model_calls", "output"),
 )
-# Columns of rows of two runs that are Python values at a time.
+# Maximum rows of each run that are compared at a time, to bound memory.
 _BATCH = 512
-# Keys of a message that only describe how it was read.
+# Keys of a message that depend on how the answer was parsed.
 _READ = ("content", "tool_calls", "reasoning", "tool_parser_error", "text", "raw")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first cause of a differing row, and where it is: ``call`` of the candidate from 1, and
-    ``position`` of the first differing token, or character without token ids; 0: not known.
+    """A row that differs between two runs, and the first cause.
 
-    ``flips``: rule sets under which the verdict differs."""
+    ``call``: number of the candidate's call. ``position``: number of the first differing token, or
+    character if token ids are not stored. Both count from 1; 0 is unknown. ``flips``: rule sets
+    under which the verdict differs."""
 
     key: tuple[str, str, str, str, int]
     cause: Cause
@@ -65,7 +65,7 @@ class Difference:
 
 @dataclass
 class Explanation:
-    """Causes of all differing rows of two runs, ``base`` and ``other`` by label."""
+    """The causes of all rows that differ between two runs. ``base``, ``other``: their labels."""
 
     base: str
     other: str
@@ -86,7 +86,7 @@ class Explanation:
         )
 
     def notes(self) -> Iterator[str]:
-        """Yield the certificate of repeatability: shares of differing rows and verdicts."""
+        """Yield notes on how many rows and verdicts differ, which shows repeatability."""
         flipped = sum(bool(one.flips) for one in self.differences)
         tokens = [one for one in self.differences if one.cause == "tokens"]
         total = max(1, self.paired)
@@ -103,7 +103,7 @@ class Explanation:
                 f"{min(places)} at the earliest"
             )
         if not self.with_ids:
-            yield "at least one run has no token ids: texts were compared in their place"
+            yield "at least one run has no token ids: texts were compared instead"
 
     def csv(self) -> str:
         """Return a CSV line per differing row."""
@@ -116,7 +116,7 @@ class Explanation:
 
 
 def explain(base: Run, other: Run) -> Explanation:
-    """Explain each row that differs in text or verdict.
+    """Find the first cause of each row that differs in content or verdict.
 
     Raises `UserError`: a run cannot be read."""
     runs = (base, other)
@@ -154,7 +154,7 @@ def _stored_key(row: Mapping[str, Any]) -> tuple[str, str, str, str, int]:
 
 
 def _contents(run: Run, rows: Sequence[Any]) -> dict[Any, str]:
-    """Return a hash of what each row says; rows are read one at a time."""
+    """Return row key -> hash of the row's content. Rows are converted in small groups."""
     columns = ("status", "messages", "tools", "state", "output_token_ids", "output")
     return {
         _stored_key(row): digest([row[name] for name in columns])
@@ -163,7 +163,7 @@ def _contents(run: Run, rows: Sequence[Any]) -> dict[Any, str]:
 
 
 def _flips(before: Any, after: Any) -> tuple[str, ...]:
-    """Return the rule sets under which both rows have verdicts that differ."""
+    """Return the rule sets under which both rows have verdicts and these differ."""
     shared = (name for name in before.verdicts if name in after.verdicts)
     return tuple(n for n in shared if before.verdicts[n].valid != after.verdicts[n].valid)
 
@@ -179,7 +179,7 @@ _Place = tuple[Cause, int, int, str]
 def _first_cause(
     before: Mapping[str, Any], after: Mapping[str, Any], found: Explanation, *, template: bool
 ) -> _Place | None:
-    """Return the first cause on the way of a row; None if both rows say the same."""
+    """Return the first difference between two rows, or None if they have the same content."""
     if before["status"] != after["status"]:
         return "not scored", 0, 0, f"{before['status']} -> {after['status']}"
     ids = [_ids(row) for row in (before, after)]
@@ -194,7 +194,7 @@ def _first_cause(
         if one.get("role") == "assistant":
             call += 1
             if place := _answer_differs(one, two, ids, call):
-                # The same messages make another prompt in another template.
+                # Another chat template turns the same messages into another prompt.
                 if place[0] == "tokens" and (template or _prompts_differ(before, after)):
                     return "prompt", call, 0, "other chat template or variables"
                 return place
@@ -225,7 +225,7 @@ def _prompts_differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool
 def _answer_differs(
     one: Mapping[str, Any], two: Mapping[str, Any], ids: Sequence[Any], call: int
 ) -> _Place | None:
-    """Return how two answers differ: in their tokens, or in what was read in the same tokens."""
+    """Return the first difference of two answers, in their tokens or in their parsing, or None."""
     known = all(of is not None and len(of) >= call for of in ids)
     if known:
         first, second = (of[call - 1] for of in ids)
@@ -272,7 +272,7 @@ _COUNTS = ("answers", "gained", "lost", "diverged")
 
 
 def print_reread(found: Reread, opens: Callable[[str], Store], console: Console) -> None:
-    """Print the table of changes, the headlines, and examples."""
+    """Print the result of ``ace-ray reread``: changes by category, headlines and examples."""
     lines = [
         [*key, *(str(counts[name]) for name in _COUNTS)]
         for key, counts in sorted(found.moved.items())
@@ -284,7 +284,7 @@ def print_reread(found: Reread, opens: Callable[[str], Store], console: Console)
     if not found.with_ids:
         say("the rows have no token ids: their stored text was read", console)
     if found.unread:
-        say(f"{found.unread:,} answers were not read: their whole text is not stored", console)
+        say(f"{found.unread:,} answers were not read: their complete text is not stored", console)
     for name, scores in found.bounds.items():
         say(f"{name}: {_headline(scores, found.total('diverged'))}", console)
     for line in _difference(found, opens) if found.total("answers") else ():
@@ -292,7 +292,7 @@ def print_reread(found: Reread, opens: Callable[[str], Store], console: Console)
     for example in found.examples:
         say(f"  {example}", console)
     rows = sum(found.total(name) for name in ("gained", "lost", "diverged"))
-    say(f"the model moved 0 rows, the parser {rows:,}", console)
+    say(f"the model changed 0 rows, the parser {rows:,}", console)
     say(f"results: {found.uri}", console)
 
 
@@ -305,7 +305,7 @@ def _headline(scores: tuple[Score, Score, Score, Score], diverged: int) -> str:
 def _difference(found: Reread, opens: Callable[[str], Store]) -> list[str]:
     """Return a line per benchmark with the paired difference of all its rows."""
     runs = load_runs([found.run, found.uri], opens)
-    # A benchmark of which one category was run has no group of all.
+    # A benchmark has no group of all categories if only one category was run.
     results = compare_runs(runs, allow_different=True).results
     every = [one for one in results if one.hypothesis.group.name == ALL] or results
     every = [one for one in every if one.hypothesis.metric == "accuracy"]

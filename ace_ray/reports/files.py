@@ -1,6 +1,6 @@
-"""Files of a report: the page with its sections, and CSV files.
+"""Create the files of a report: the page with its sections, and CSV files.
 
-The template of a section gets a dictionary. Its keys are the names in the template.
+Each section has a template and a view, which is the data that the template renders.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _CHARACTERS = 300
 
 
 def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
-    """Return name -> content: ``report.html``, a CSV file per table, and a comparison's CSV files.
+    """Return file name -> content: ``report.html``, and CSV files of the tables and comparison.
 
-    ``wrong``: wrong answers on the page, per run, language and category.
+    ``wrong``: maximum wrong answers on the page, per run, language and category.
     """
     runs = [one.holders for one in content.benchmarks]
     reported = compare_reported(
@@ -113,11 +113,11 @@ def _headline(content: Content) -> Section:
 
 
 def _paper(content: Content) -> Section | None:
-    """Build the section with the papers' tables. Versions of a table are side by side."""
+    """Build the section with the papers' tables. Tables of all rule sets are side by side."""
     blocks = []
     for benchmark in content.benchmarks:
         own = [benchmark.papers[rules].tables for rules in benchmark.rule_sets]
-        # The main table of a rule set is the first one that holds numbers, else the first.
+        # The main table of a rule set is its first table with numbers, else its first table.
         main = [next(filter(_has_numbers, tables), tables[0]) for tables in own if tables]
         further = [t for pair in zip(*own, strict=True) for t in pair if t not in main]
         if main:
@@ -131,7 +131,7 @@ def _has_numbers(table: Table) -> bool:
 
 
 def _categories(content: Content) -> Section | None:
-    """Build the section with categories: runs side by side, then each under all rule sets."""
+    """Build the section with categories: tables with a column per run, and per rule set."""
     view = [
         {"matrix": _matrix(one) if len(one.categories) > 1 else None, "table": category_table(one)}
         for one in content.benchmarks
@@ -156,7 +156,7 @@ def _matrix(benchmark: BenchmarkContent) -> Table:
 
 
 def _which(result: CategoryResult) -> str:
-    """Name the language, and the measure unless it is the accuracy."""
+    """Return the language, with the measure if it is not the accuracy."""
     plain = result.measure == "accuracy"
     return result.language if plain else f"{result.language}, {result.measure}"
 
@@ -168,7 +168,7 @@ def _errors(content: Content) -> Section | None:
 
 
 def _failures(content: Content) -> Section | None:
-    """Build the section with reasons for rows without a verdict; None if all have one."""
+    """Build the section with reasons for missing verdicts; None if every row has a verdict."""
     found = [(run.label, list(run.totals["failures"])) for run in content.runs]
     view = [(label, failures) for label, failures in found if failures]
     title = "Rows without a verdict"
@@ -209,7 +209,7 @@ def _run_provenance(run: Run) -> dict[str, Any]:
 
 
 def _facts(title: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return dotted keys and JSON values. ``left_out`` counts keys beyond `_LINES`."""
+    """Return at most `_LINES` dotted keys with JSON values. ``left_out`` counts the others."""
     flat = flattened(dict(items))
     lines = [
         (shown(key, _CHARACTERS), shown(value, _CHARACTERS))

@@ -1,6 +1,6 @@
-"""Flips: rows that are right in one of two runs and wrong in the other.
+"""Find flips, which are rows that are right in one of two runs and wrong in the other.
 
-They are returned as data, printed lines and CSV. Outputs are untrusted text and cleaned here.
+Flips are returned as data, printed lines and CSV. Outputs are untrusted text and are cleaned here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Key = tuple[str, str, str, int]
 class Answer:
     """The answer of one run, without control characters and escape sequences.
 
-    ``error_type`` and ``error`` are set if it is not ``valid``.
+    ``error_type`` and ``error`` describe why an answer is not ``valid``.
     """
 
     valid: bool
@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A row that only one run got right: ``lost`` by the other run, or ``gained`` by it."""
+    """A row that is right in one run only: in ``base`` ("lost") or in ``other`` ("gained")."""
 
     change: Change
     language: str
@@ -89,10 +89,10 @@ class Flips:
 
 
 def flips_of(base: tuple[Run, str], other: tuple[Run, str], benchmark: str, rules: str) -> Flips:
-    """Find the rows on which two runs, given with labels, differ under ``rules``.
+    """Find the flips of ``benchmark`` under ``rules`` between two runs, given with their labels.
 
-    Rows are matched by category, language, id and sample. Outputs are read again from the runs, for
-    these rows only. Raises `UserError` when a run cannot be read.
+    Rows are matched by category, language, id and sample. Only the outputs of flipped rows are
+    read. Raises `UserError` if a run cannot be read.
     """
     (base_run, base_label), (other_run, other_label) = base, other
     before, after = (_judged(run.rows_of(benchmark), rules) for run in (base_run, other_run))
@@ -133,7 +133,7 @@ def _judged(rows: Iterable[ResultRow], rules: str) -> dict[_Key, ResultRow]:
 
 
 def _answers(run: Run, rows: Sequence[ResultRow], rules: str) -> Mapping[str, Answer]:
-    """Read the answers of ``rows``, by row id."""
+    """Read the answers of ``rows``: row id -> answer."""
     columns = ["output", *(f"{rules}_{part}" for part in ("valid", "error_type", "error"))]
     answers = {
         stored["row_id"]: Answer(
@@ -177,7 +177,7 @@ def flip_tables(flips: Flips) -> list[Table]:
 
 
 def flip_csv(flips: Flips) -> str:
-    """Return a CSV line per flip. Texts that a spreadsheet would run begin with a quote."""
+    """Return a CSV line per flip. A quote precedes texts that a spreadsheet would execute."""
     of_answers = [(side, part) for part in _ANSWER_COLUMNS for side in ("base", "other")]
     lines = [[*_KEY_COLUMNS, *(f"{side}_{part}" for side, part in of_answers)]]
     for flip in flips.flips:

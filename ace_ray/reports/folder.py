@@ -1,4 +1,4 @@
-"""The folder of a report: a named one, or ``report/`` within its run or sweep."""
+"""Check and write the folder of a report: a named folder, or ``report/`` in a run or sweep."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _MADE_BY = "ace-ray report"
 def claim(uri: str, opens: Callable[[str], Store] = open_store) -> Store:
     """Open the folder or ``s3://`` prefix ``uri`` for a report. Writes nothing.
 
-    Raises `UserError`: the folder is not writable, is relative in a job, or holds other files."""
+    Raises `UserError`: the folder is not writable, contains other files, or is a relative path in a
+    Ray job, whose working directory is temporary."""
     check_lasting(uri, "--output")
     return _claimed(opens(uri), "name another with --output")
 
@@ -49,8 +50,8 @@ def _claimed(store: Store, fix: str) -> Store:
 def write(store: Store, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
     """Replace the report in ``store`` by ``files``. Call `claim` or `claim_within` first.
 
-    ``facts`` go into the marker ``report.json``. It is written before the other files, so that an
-    interrupted report is recognized and replaced by the next one.
+    ``facts`` are stored in ``report.json``, which marks the folder as a report. This file is
+    written first, so that the next report can replace a report that was interrupted.
     """
     listed = (_marker(store) or {}).get("files", [])
     # Only plain names: the marker is untrusted, and a path could point elsewhere.
@@ -66,7 +67,7 @@ def write(store: Store, files: Mapping[str, bytes], facts: Mapping[str, Any]) ->
 
 
 def _marker(store: Store) -> dict[str, Any] | None:
-    """Read the marker of the report in ``store``; None without a report."""
+    """Read the marker of the report in ``store``, ``report.json``; None without a report."""
     content = store.get(MARKER)
     try:
         marker = json_tree(content or b"null")

@@ -1,7 +1,7 @@
 """``ace-ray gate``: decide by a policy whether a run is good enough, as an exit code for CI.
 
-A limit is met (GO) or missed (NO-GO) only where the confidence bound is on one side of it. Else the
-answer is INCONCLUSIVE, with the number of rows that would decide it.
+A limit is met (GO) or missed (NO-GO) only if the complete confidence interval is on one side of it.
+Otherwise the answer is INCONCLUSIVE, with an estimate of the rows that are needed to decide.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Policy(Section):
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the answer."""
+    """The result of one limit or condition of a policy."""
 
     name: str
     answer: Answer
@@ -69,7 +69,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Decision:
-    """The answer of a policy. ``incomplete`` names what a run lacks, "" for nothing."""
+    """The result of a policy. ``incomplete``: what an incomplete run lacks, or ""."""
 
     answer: Answer
     checks: Sequence[Check]
@@ -108,7 +108,7 @@ def gate(
     against: str | None = None,
     opens: Callable[[str], Store] = open_store,
 ) -> Decision:
-    """Decide by the policy in the file ``policy`` on a run, compared with the run ``against``.
+    """Apply the policy in the file ``policy`` to the run at ``uri``, with the baseline ``against``.
 
     Raises `UserError`: a wrong policy, an unknown metric or setting, or runs without shared rows.
     """
@@ -200,7 +200,7 @@ def _limits(metric: Metric, runs: Sequence[Run], where: str) -> Iterator[Check]:
 
 
 def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData, Group, str]:
-    """Return the data, the group and the rule set that a metric names. Raises `UserError`."""
+    """Return the data, group and rule set that ``metric`` names. Raises `UserError`."""
     shared = [name for name in runs[-1].benchmarks if all(name in run.benchmarks for run in runs)]
     named = metric.benchmark or (shared[0] if len(shared) == 1 else "")
     if named not in shared:
@@ -215,11 +215,11 @@ def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData
             where=f"{where}: metrics",
             fix=did_you_mean(rules, data.rule_sets),
         )
-    # All languages come first; runs of one language have its name.
+    # Groups over all languages come first. If there is one language, groups have its name.
     groups = [g for g in data.groups if metric.language in ("", g.language)]
     found = [group for group in groups if group.name == metric.group]
     if metric.group == ALL and len({group.strata for group in groups}) == 1:
-        found = groups  # of one category
+        found = groups  # the runs have one category
     if not found:
         raise UserError(
             f"{named} has no group {metric.group!r} in these runs",
@@ -232,7 +232,7 @@ def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData
 def _share(
     cells: Cells, pairs: Pairs, within: np.ndarray, confidence: float, where: str
 ) -> tuple[float, Interval | None, int]:
-    """Return the mean of a run's units, its one-sided bounds at ``confidence``, and the units."""
+    """Return the mean of a run's units, its one-sided bounds, and the number of units."""
     used = within & (pairs.samples > 0)
     values = pairs.other[used]
     if not len(values):
@@ -256,7 +256,7 @@ def limit_check(
     unit: str,
     shown: Callable[[float], str],
 ) -> Check:
-    """Decide a lower ``limit`` by the interval of ``value``."""
+    """Check whether ``value`` is at least ``limit``, by its ``interval`` from ``n`` units."""
     if interval is None:
         return Check(name, "INCONCLUSIVE", f"{n} units give no interval")
     low, high = interval

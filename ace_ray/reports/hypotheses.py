@@ -1,8 +1,8 @@
 """Test for each group whether one run is better or worse than another.
 
-The test results of a rule set are one family: their p-values are corrected for their number. Rows
-that were generated twice give the noise floor, which is the difference between two runs of one
-model.
+All tests under one rule set are a family: their p-values are corrected for the number of tests.
+Rows that were generated twice give the noise floor: the difference between two runs of the same
+model that occurs by chance.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from ace_ray.reports.significance import (
 )
 from ace_ray.util.stats import Z95, Interval
 
-# Weight of the repeated cells of all groups against the cells of a group, which are few.
+# Weight, in cells, of the noise of all groups when the noise of one group is estimated.
 WEIGHT = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``other`` minus ``base``, both shares in 0..1 over the same ``n`` units of equal weight.
+    """Difference ``other`` - ``base`` of two shares in 0..1 over ``n`` units of equal weight.
 
     ``gained`` and ``lost`` count the units on which ``other`` is better and worse. ``left_out``
-    counts rows without a verdict in either run. ``interval`` (95 %) is None if the data give none.
-    ``p`` is the uncorrected p-value of ``test``. ``sizes`` has the units of each cluster, ``moves``
-    the sum of their differences. ``samples`` has the number of averaged samples of each unit.
+    counts rows that lack a verdict in a run. ``interval`` (95 %) is None if it cannot be computed.
+    ``p`` is the uncorrected p-value of ``test``. ``sizes`` has the number of units per cluster,
+    ``moves`` the sum of their differences. ``samples`` has the number of samples per unit.
     """
 
     n: int
@@ -65,7 +65,7 @@ class Difference:
 
 
 def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray) -> Difference:
-    """Compute the difference over the units of the mask ``within``, at least one of them paired."""
+    """Compute the difference over the units in mask ``within``. At least one must be paired."""
     used = within & (pairs.samples > 0)
     base, other = pairs.base[used], pairs.other[used]
     by_unit = other - base
@@ -107,10 +107,10 @@ def _interval(
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Noise of a group: ``flips`` of ``n`` cells differ when they are generated twice.
+    """Noise of a group: ``flips`` of the ``n`` cells that were generated twice differ.
 
-    ``variance`` is the mean square of the move of a cell that is generated twice. The value of the
-    group is shrunk towards the value of all groups.
+    ``variance`` is the mean squared difference between both generations of a cell. It is shrunk
+    towards the variance over all groups.
     """
 
     flips: int
@@ -118,7 +118,7 @@ class Noise:
     variance: float
 
     def floor(self, samples: np.ndarray) -> float:
-        """Compute the bound that holds 95 % of the differences between two identical runs.
+        """Compute the noise floor: 95 % of the differences between identical runs are smaller.
 
         ``samples``: number of averaged samples of each unit.
         """
@@ -128,7 +128,7 @@ class Noise:
 def repeats_of(
     rows: Sequence[ResultRow], again: Sequence[ResultRow], rule_sets: Sequence[str]
 ) -> Cells | None:
-    """Return the cells of ``rows`` that ``again`` repeats; None without repeats."""
+    """Return the cells of rows that were generated twice (``rows``, ``again``), or None."""
     keys = {(unit_of(row), row.id, row.sample) for row in again}
     if not keys:
         return None
@@ -172,7 +172,7 @@ def _moves(repeats: Cells, metric: Metric, rules: str) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """Is ``other`` better or worse than ``base`` (labels of runs) on this group?"""
+    """The question whether run ``other`` is better or worse than run ``base`` on a group."""
 
     benchmark: str
     rules: str
@@ -189,11 +189,11 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TestResult:
-    """A hypothesis and its test, a line of a comparison.
+    """The test of a hypothesis, a line of a comparison.
 
-    ``holm`` is the p-value, adjusted over the ``family``: all results of the rule set.
-    ``detectable`` is the smallest true difference that this n shows; None if it shows none.
-    ``noise`` is None without repeated rows.
+    ``holm``: adjusted p-value. ``family``: number of tests for which it is adjusted.
+    ``detectable``: smallest true difference that a test with this n can show, or None.
+    ``noise``: None without repeated rows.
     """
 
     hypothesis: Hypothesis
@@ -205,26 +205,26 @@ class TestResult:
 
     @property
     def shown(self) -> bool:
-        """Whether there is a difference, at a family-wise error of `ALPHA`."""
+        """Whether the test shows a difference, at a family-wise error rate of `ALPHA`."""
         return self.holm < ALPHA
 
     @property
     def noise_floor(self) -> float | None:
-        """Bound that holds 95 % of the differences between identical runs."""
+        """Limit that 95 % of the differences between identical runs do not exceed, or None."""
         return None if self.noise is None else self.noise.floor(self.difference.samples)
 
     @property
     def under_noise(self) -> bool:
-        """Whether identical runs differ by as much."""
+        """Whether the difference is smaller than the noise floor."""
         return self.noise_floor is not None and abs(self.difference.value) < self.noise_floor
 
 
 def results_of(
     data: Sequence[PairedData], pairs: Sequence[tuple[str, str]], rule_sets: Sequence[str]
 ) -> list[TestResult]:
-    """Compute all results in print order: by rule set, pair, benchmark, metric and group.
+    """Test all hypotheses, in print order: by rule set, pair, benchmark, metric and group.
 
-    ``pairs`` are labels (base, other). A benchmark gives results for pairs whose runs both hold it.
+    ``pairs``: labels (base, other). A benchmark is tested for each pair whose runs both have it.
     """
     results: list[TestResult] = []
     for rules in rule_sets:

@@ -1,12 +1,12 @@
-"""Pair the rows of several runs: the same question and the same sample, with every verdict.
+"""Pair the rows of several runs that have the same question and the same sample number.
 
-A *unit* is judged as one: an entry, or the dialogue that entries share
-(`ace_ray.types.Entry.group`). A *cell* is one sample of a unit. A *cluster* holds the units of one
-task, mostly one unit. Clusters are independent evidence, units of a cluster are not.
+A *unit* is an entry, or a dialogue whose entries are judged together (`ace_ray.types.Entry.group`).
+A *cell* is one sample of a unit. A *cluster* contains the units of one task, in most cases one
+unit. Clusters are statistically independent; the units of a cluster are not.
 
-Rows pair by benchmark, language, category, id and sample, since the row ids of two models differ.
-Runs are compared on a *group*: several categories, a single one, or all of them, in each language
-and in all languages.
+Rows are paired by benchmark, language, category, id and sample, since row ids differ between
+models. Runs are compared on *groups*: a group contains one, several or all categories, in one
+language or in all languages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Unit = tuple[str, str, str]
 Stratum = tuple[str, str]
 Metric = Literal["accuracy", "process"]
 METRICS: tuple[Metric, ...] = ("accuracy", "process")
-# Metric of a verdict with the process accuracy of a row (docs/results.md).
+# Name of the metric that contains the process accuracy of a row (docs/results.md).
 _PROCESS = "process_accuracy"
 # Name of the group of all categories.
 ALL = "All"
@@ -36,9 +36,9 @@ ALL = "All"
 class Cells:
     """Values of each run in each cell.
 
-    ``accuracy`` is 1 if the row, or every turn of the dialogue, is valid, else 0. ``process`` is
-    the process accuracy of the row, or the share of valid turns of the dialogue. Both are NaN if a
-    row of the cell lacks a verdict; ``process`` is NaN if a verdict lacks this metric.
+    ``accuracy`` is the score of the row; for a dialogue, 1 if all turns are valid, else 0.
+    ``process`` is the process accuracy of the row; for a dialogue, the share of valid turns. Values
+    are NaN if a row of the cell lacks its verdict, or the verdict of a row lacks the metric.
     """
 
     units: Sequence[Unit]
@@ -75,7 +75,7 @@ def cells_of(
     rule_sets: Sequence[str],
     task: Callable[[ResultRow], str] = own_task,
 ) -> Cells:
-    """Build the cells of ``runs``, given as the rows of one benchmark of each run.
+    """Build the cells of ``runs``. Each item of ``runs`` has a run's rows of one benchmark.
 
     ``task`` is `ace_ray.benchmarks.base.Benchmark.task`.
     """
@@ -146,10 +146,10 @@ def _judged(
 
 @dataclass(frozen=True)
 class Pairs:
-    """Two runs under one metric and rule set, by unit; all arrays are (units,).
+    """The paired values of two runs under one metric and rule set. All arrays are (units,).
 
-    A cell is paired if it has verdicts in both runs. ``base`` and ``other`` are means over paired
-    cells, NaN without any. ``samples`` counts paired cells, ``left_out`` rows of unpaired cells.
+    A cell is paired if it has verdicts in both runs. ``base`` and ``other``: means over a unit's
+    paired cells, or NaN. ``samples``: number of paired cells. ``left_out``: rows in other cells.
     """
 
     base: np.ndarray
@@ -159,7 +159,7 @@ class Pairs:
 
 
 def pairs_of(cells: Cells, metric: Metric, rules: str, base: int, other: int) -> Pairs:
-    """Pair the runs with the numbers ``base`` and ``other``."""
+    """Pair two runs of ``cells``, which have the indices ``base`` and ``other``."""
     values = cells.values[metric, rules]
     both = ~np.isnan(values[base]) & ~np.isnan(values[other])
     count = len(cells.units)
@@ -194,10 +194,10 @@ class Group:
 
 
 def groups_of(units: Collection[Unit], named: Mapping[str, Sequence[str]]) -> list[Group]:
-    """Return the groups that ``units`` fill: all languages first, groups before categories.
+    """Return the groups whose categories all occur in ``units``.
 
-    ``named`` is `ace_ray.benchmarks.base.Benchmark.groups`. A group with a missing category is left
-    out. Groups of the same entries are listed once.
+    ``named`` is `ace_ray.benchmarks.base.Benchmark.groups`. Groups over all languages come first,
+    and groups come before single categories. Groups with the same entries are listed once.
     """
     there = {unit[:2] for unit in units}
     languages = sorted({language for language, _ in there})
@@ -232,10 +232,10 @@ def _groups_in(
 
 @dataclass(frozen=True)
 class PairedData:
-    """One benchmark of the compared runs.
+    """The paired rows of one benchmark.
 
-    ``repeats`` holds the repeated cells of each run, as two "runs": first and second generation.
-    ``seeds`` are the sampling seeds, None for greedy decoding.
+    ``repeats``: repeated cells of each run, with the first and the second generation as two "runs".
+    ``seeds``: sampling seed of each run, None for greedy decoding.
     """
 
     benchmark: str
@@ -261,9 +261,9 @@ class PairedData:
         return self.seeds[first] == self.seeds[second]
 
     def repeats_between(self, base: str, other: str) -> list[Cells]:
-        """Return repeats that show the differences between identical runs.
+        """Return the repeats of both runs, which show how much identical runs differ.
 
-        The list is empty if the seeds differ: a repeat uses the seed of its run."""
+        The list is empty if the seeds of the runs differ, since a repeat uses its run's seed."""
         if not self.same_seed(base, other):
             return []
         both = (self.repeats[number] for number in self.numbers(base, other))

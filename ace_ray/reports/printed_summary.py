@@ -51,7 +51,7 @@ def _short(benchmark: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def print_summary(summary: Mapping[str, Any], console: Console, *, full: bool = False) -> None:
-    """Print scores, totals and the place of the run; with ``full`` also its tables."""
+    """Print the scores, totals and URI of a run. With ``full``, also print all tables."""
     for name, benchmark in summary["benchmarks"].items():
         print_benchmark(name, benchmark, console, full=full)
     for line in _totals(summary):
@@ -157,8 +157,8 @@ def _counted(names: Mapping[str, int]) -> str:
 def print_benchmark(
     name: str, summary: Mapping[str, Any], console: Console, *, full: bool = False
 ) -> None:
-    """Print the scores of a benchmark and what its numbers compare with; with ``full`` also its
-    tables."""
+    """Print the scores of a benchmark, and notes on comparing and using them. With ``full``, also
+    print its tables."""
     if full:
         _print_tables(name, summary, console)
     say(name, console)
@@ -171,10 +171,10 @@ def print_benchmark(
 
 
 def _score_lines(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield lines with the indentation of their continuation.
+    """Yield (line, indentation of its continuation lines).
 
-    A rule set has a line for the headline and one for the other scores. Rule sets with equal scores
-    share lines. Notes on partial scores follow."""
+    A rule set has a line with the headline and a line with the other scores. Rule sets with equal
+    scores share these lines. Notes on partial scores follow."""
     by_rules = {rules: [Score.of_json(one) for one in found] for rules, found in scores.items()}
     same: dict[str, list[Score]] = {}
     for rules, found in by_rules.items():

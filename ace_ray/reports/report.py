@@ -1,4 +1,4 @@
-"""``ace-ray report``: report on runs or a sweep, printed and as a page and CSV files."""
+"""``ace-ray report``: print a report on runs or a sweep, and write it as a page and CSV files."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def make_report(
 ) -> str | None:
     """Print a report on the runs, or the sweep, at ``uris``, and write it.
 
-    Returns the URI of the page, None if it is not written. Without ``out``, the report of one run
-    or sweep goes to its ``report/``; a report on several runs is only printed. ``paper`` also
-    prints the tables of the benchmarks' papers. ``store``: the open store of a single URI.
-    ``opens`` opens the others. Raises `UserError`: not a run, nothing in common, or ``out`` holds
-    other files."""
+    Returns the URI of the page, or None if the report is only printed. Without ``out``, a report on
+    one run or sweep is written to its subfolder ``report/``, and a report on several runs is only
+    printed. ``paper``: also print the tables of the benchmarks' papers. ``wrong``: wrong answers
+    per run, language and category. ``store``: the open store of a single URI, instead of ``opens``.
+    Raises `UserError`: a URI is not a run or sweep, or ``out`` contains other files."""
     target = None if out is None else claim(out, opens)
     stores = [opens(uri) for uri in uris] if store is None else [store]
     runs, sweep = _load(stores)
@@ -69,9 +69,9 @@ def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
             continue
         if len(stores) > 1:
             raise UserError(
-                f"is a sweep (it contains {SWEEP}), and a sweep is reported alone",
+                f"is a sweep (it contains {SWEEP}), which cannot be reported with other runs",
                 where=sweep.uri,
-                fix="name only the sweep, or name runs of it",
+                fix="name only the sweep, or name single runs of the sweep",
             )
         return list(sweep.runs), sweep
     return read_runs(stores), None

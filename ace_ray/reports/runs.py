@@ -52,28 +52,28 @@ _SAME = "same"
 
 @dataclass(repr=False)
 class Run:
-    """A stored run. ``totals`` come from `ace_ray.pipeline.summary.summarize`."""
+    """A stored run. ``totals``: the result of `ace_ray.pipeline.summary.summarize`."""
 
     uri: str
     manifest: Manifest
     rows: list[ResultRow]
     ledger: Ledger
-    """Index of the stored rows, to read further columns."""
+    """Index of the stored rows, from which further columns can be read."""
     totals: dict[str, Any]
     finished: bool
     comparable: dict[str, str]
-    """Benchmark -> the sentence of the summary on what its numbers compare with."""
+    """Benchmark -> sentence on the numbers with which its numbers can be compared."""
     judged_by: str
     """Versions of ace_ray whose checkers gave the verdicts."""
     engines: list[dict[str, Any]] = field(default_factory=list)
-    """Facts that the engines reported, each set of facts once."""
+    """Facts that the engines reported, such as versions. Equal sets of facts are listed once."""
     stopped_early: bool = False
-    """Whether the run is incomplete and its comparison was looked at, so it may have stopped."""
+    """Whether the run is incomplete and early stopping has evaluated its comparison."""
     label: str = ""
     step: int | None = None
     """Training step of a checkpoint."""
     training: str = ""
-    """Training that the checkpoint belongs to; "" for other models."""
+    """Name of the training that produced the checkpoint; "" for other models."""
 
     def __repr__(self) -> str:
         return f"<Run {one_line(self.label)}: {len(self.rows)} of {self.manifest.declared} rows>"
@@ -122,24 +122,24 @@ class Run:
         )
 
     def rows_of(self, benchmark: str) -> list[ResultRow]:
-        """Return the rows that count, without the repeats of `repeats_of`."""
+        """Return the rows of ``benchmark``, without the repeats that `repeats_of` returns."""
         return [row for row in self.rows if row.benchmark == benchmark and not row.repeat]
 
     def repeats_of(self, benchmark: str) -> list[ResultRow]:
-        """Return the rows that were generated again to measure noise. Accuracies ignore them."""
+        """Return the rows that were generated again to measure noise. They do not affect scores."""
         return [row for row in self.rows if row.benchmark == benchmark and row.repeat]
 
     def stored(self, rows: Sequence[ResultRow], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Read ``row_id`` and these columns of ``rows``. Rows that have gone are left out.
+        """Read ``row_id`` and ``columns`` of ``rows``. Rows that no longer exist are left out.
 
-        Raises `UserError` when a part cannot be read."""
+        Raises `UserError` if a part cannot be read."""
         ids = np.sort(np.array([row.row_id for row in rows], dtype="S32"))
         for table in self.ledger.tables(["row_id", *columns], ids) if rows else ():
             yield from rows_of(table)
 
     def conditions(self, benchmark: str) -> dict[str, str]:
-        """Return all conditions that can move a score besides the candidate, as dotted key ->
-        JSON."""
+        """Return dotted key -> JSON of all conditions that can affect a score, except the
+        candidate."""
         identity = self.manifest.identity
         keys = {(row.language, row.category, row.id) for row in self.rows_of(benchmark)}
         return flattened(
@@ -165,7 +165,7 @@ class Run:
         return {
             key: value
             for key, value in extra.items()
-            # `rows` hashes the planned rows, model and all.
+            # `rows` is a hash of the planned rows, which depends on the model.
             if key != "rows" and (key in _OF_THE_CANDIDATE) == of_the_candidate
         }
 
@@ -179,14 +179,14 @@ def _last(source: str) -> str:
 
 
 def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -> list[Run]:
-    """Read the runs in the folders or at the S3 prefixes ``uris``, as `read_runs`."""
+    """Read the runs at ``uris``, which are folders or S3 prefixes, like `read_runs`."""
     return read_runs([opens(uri) for uri in uris])
 
 
 def read_runs(stores: Sequence[Store]) -> list[Run]:
     """Read runs and give each a unique label: the model, with the run id if two runs share it.
 
-    Raises `UserError`: not a run, a run without rows, or one named twice."""
+    Raises `UserError`: a store is not a run, has no rows, or is named twice."""
     runs: list[Run] = []
     for store in stores:
         run = read_run(store)
@@ -208,8 +208,8 @@ def read_runs(stores: Sequence[Store]) -> list[Run]:
 
 
 def read_run(store: Store) -> Run:
-    """Read the run in ``store``. The model's name tells if it is a checkpoint. Raises
-    `UserError`."""
+    """Read the run in ``store``. A model whose name ends with a step is a checkpoint. Raises
+    `UserError`: ``store`` is not a run, or the run has no rows."""
     manifest = read_manifest(store)
     summary = read_summary(store) or Summary()
     ledger = stored_rows(store, manifest)
@@ -230,7 +230,7 @@ def read_run(store: Store) -> Run:
         comparable={n: b.comparable for n, b in summary.benchmarks.items() if b.comparable},
         engines=summary.timing.engines or [],
         judged_by=judged_by,
-        # The sample size is not fixed once the comparison of the run was looked at.
+        # After early stopping has evaluated the comparison, the sample size is not fixed.
         stopped_early=store.get(SUCCESS) is None and looked,
     )
     if run.stopped_early:
@@ -246,7 +246,7 @@ def read_run(store: Store) -> Run:
 
 @dataclass(frozen=True)
 class BenchmarkRuns:
-    """One benchmark, the runs that hold it, and their summaries in the same order."""
+    """One benchmark, the runs that contain it, and their summaries in the same order."""
 
     benchmark: str
     reporting: type[Benchmark]
@@ -279,7 +279,7 @@ def class_of(name: str, runs: Sequence[Run]) -> type[Benchmark]:
 
 
 def facts(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
-    """Yield facts that limit what the numbers of single runs say about a model."""
+    """Yield notes that limit what a run's scores mean, for example that its backend is fake."""
     found = [(run.label, fact) for run in runs for fact in _facts(run, benchmark)]
     return said_once(found, len(runs))
 
@@ -304,9 +304,9 @@ def _facts(run: Run, benchmark: str) -> Iterator[str]:
 
 
 def said_once(facts: Iterable[tuple[str, str]], runs: int) -> Iterator[str]:
-    """Yield a line for each fact, with the labels of its runs. A fact of a lone run stands alone.
+    """Yield a line for each distinct fact, with the labels of the runs that have it.
 
-    ``runs``: number of all runs.
+    ``facts``: (label, fact). ``runs``: number of all runs; for a single run, labels are omitted.
     """
     labels: dict[str, list[str]] = {}
     for label, fact in facts:

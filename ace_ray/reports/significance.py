@@ -1,8 +1,8 @@
-"""Tests and intervals for comparisons. Only this module imports scipy.
+"""Compute tests and intervals for comparisons. Only this module imports scipy.
 
-A *move* is the contribution of a cluster to a difference: the sum over its ``sizes`` units of the
-value in the other run minus the value in the base run. A cluster is an entry, a dialogue, or
-several of one task. Clusters are independent. docs/statistics.md has formulas and sources.
+A cluster contains the units of one task (`ace_ray.reports.paired`). Clusters are independent.
+``sizes`` has the number of units of each cluster. ``moves`` has the difference of each cluster:
+the sum of the other run's values minus the base run's. Formulas: docs/statistics.md.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SAME = 1e-9
 def difference_test(moves: np.ndarray) -> tuple[float, str]:
     """Return the two-sided p-value of "the runs are equal", and the name of the test.
 
-    If all moves have the same size, as for right and wrong entries, this is the exact McNemar test.
-    Else all patterns of signs are tried for up to `MOST_ENUMERATED` moves. For more moves it is the
-    clustered McNemar test (Obuchowski 1998, Durkalski et al. 2003) with a continuity correction of
-    the smallest move.
+    If all moves that are not 0 have the same size, the test is the exact McNemar test. Else, up to
+    `MOST_ENUMERATED` moves, it is the exact sign-flip test over all patterns of signs. For more
+    moves, it is the clustered McNemar test (Obuchowski 1998, Durkalski et al. 2003). Its continuity
+    correction is the smallest move.
     """
     moved = moves[np.abs(moves) > _SAME]
     sizes = np.abs(moved)
@@ -51,7 +51,7 @@ def difference_test(moves: np.ndarray) -> tuple[float, str]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values by Holm (1979): values below `ALPHA` have this family-wise error."""
+    """Adjust p-values by the method of Holm (1979), which limits the family-wise error rate."""
     adjusted, highest = [0.0] * len(p_values), 0.0
     for place, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
         highest = max(highest, min(1.0, (len(p_values) - place) * p_values[index]))
@@ -62,8 +62,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def newcombe(both: int, gained: int, lost: int, neither: int) -> Interval | None:
     """Compute the 95 % interval of the difference of two paired shares, ``(gained - lost) / n``.
 
-    This is Newcombe's (1998) method 10. It combines the Wilson intervals of both shares and their
-    correlation with its continuity correction. It has a width even if no unit moved. None if n = 0.
+    This is method 10 of Newcombe (1998). It combines the Wilson intervals of both shares with their
+    continuity-corrected correlation. The width is positive even if no unit changed. None if n = 0.
     """
     n = both + gained + lost + neither
     base, other = both + lost, both + gained
@@ -86,7 +86,7 @@ def _combined(one: float, two: float, correlation: float) -> float:
 
 
 def share_interval(successes: int, n: int, alpha: float) -> Interval:
-    """Compute Wilson's interval of a share at the level ``alpha``."""
+    """Compute Wilson's interval of a share with the confidence 1 - ``alpha``."""
     found = stats.binomtest(successes, n).proportion_ci(1 - alpha, "wilson")
     return float(found.low), float(found.high)
 
@@ -94,7 +94,7 @@ def share_interval(successes: int, n: int, alpha: float) -> Interval:
 def clustered_interval(
     moves: np.ndarray, sizes: np.ndarray, alpha: float = ALPHA
 ) -> Interval | None:
-    """Compute the interval of the mean move of a unit, by Student's t over clusters.
+    """Compute the interval of the mean difference per unit, by Student's t over clusters, or None.
 
     It uses the variance of a ratio of sums, since the sizes of clusters are random as well.
     """
@@ -110,9 +110,9 @@ def clustered_interval(
 def _without_spread(
     moves: np.ndarray, sizes: np.ndarray, alpha: float
 ) -> tuple[Interval | None] | None:
-    """Return the interval (or None) of clusters that all moved alike as a 1-tuple; else None.
+    """Return a 1-tuple with the interval (or None) if all clusters differ equally; else None.
 
-    If none of n clusters moved, the exact binomial limit bounds the share of moving clusters.
+    If no cluster differs, the interval is the exact binomial limit on the share that may differ.
     """
     if len(moves) and not np.any(np.abs(moves) > _SAME):
         most = float(stats.binomtest(0, len(moves)).proportion_ci(1 - alpha, "exact").high)
@@ -129,10 +129,10 @@ def _bounded(low: float, high: float) -> Interval:
 def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | None:
     """Compute the smallest true difference that these clusters show with a power of 80 %.
 
-    The level is Bonferroni's `ALPHA` / ``tests``, the strictest level of Holm. For n units it is
-    ``z * sqrt(sum(moves ** 2)) / n``, but at least ``z ** 2 * sum(sizes ** 2) / n ** 2``. The lower
-    bound holds since a difference of d needs a share d of moving units (Connor 1987, in its
-    conservative form). None if no difference can be shown.
+    The level is Bonferroni's `ALPHA` / ``tests``, the strictest level of Holm. For n units the
+    result is ``z * sqrt(sum(moves ** 2)) / n``, but at least ``z ** 2 * sum(sizes ** 2) / n ** 2``.
+    The minimum exists since a difference of d requires that a share d of the units differs (Connor
+    1987, in its conservative form). Returns None if no difference can be shown.
     """
     n = float(sizes.sum())
     z = _detected_at(tests)
@@ -143,5 +143,5 @@ def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | 
 
 @cache
 def _detected_at(tests: int) -> float:
-    """Return the size of a detectable difference, in standard errors."""
+    """Return the smallest detectable difference in standard errors."""
     return float(stats.norm.isf(ALPHA / tests / 2) + stats.norm.ppf(POWER))

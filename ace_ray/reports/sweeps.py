@@ -1,4 +1,4 @@
-"""Read sweeps for a report: the manifest, the ledger and the complete runs.
+"""Read sweeps for a report, and format the ledger as a table.
 
 `ace_ray.sweep.ledger` writes ``ledger.json`` (docs/sweeps.md).
 """
@@ -34,7 +34,7 @@ _WHY = {"pending": "not evaluated yet", "incomplete": "rows are pending; run swe
 
 
 class SweepManifest(Stored):
-    """``sweep.json``. Other keys are allowed: a newer version may write more."""
+    """Content of ``sweep.json``. Unknown keys are allowed: a newer version may write more."""
 
     schema_version: Literal[1]
     sweep_id: str
@@ -69,9 +69,9 @@ class Sweep:
 
 
 def load_sweep(store: Store) -> Sweep | None:
-    """Read the sweep in ``store``; None without a sweep.
+    """Read the sweep in ``store``. Returns None if ``store`` is not a sweep.
 
-    Complete runs that cannot be read are left out with the reason, like failed runs.
+    Complete runs that cannot be read are listed with the reason in ``left_out``, like failed runs.
 
     Raises `UserError`: a file of the sweep itself is missing or damaged.
     """
@@ -97,7 +97,7 @@ def load_sweep(store: Store) -> Sweep | None:
                 run.label = one_line(label)
                 run.step = line.step
                 run.training = "" if line.step is None else one_line(_training(line.source))
-                # The manifest of a run may not know how large its model is.
+                # The manifest of a run may lack the size of its model.
                 run.manifest.model.parameters = run.manifest.model.parameters or line.parameters
                 runs.append(run)
                 continue
@@ -109,12 +109,12 @@ def _compared(label: str, store: Store, labels: Mapping[str, str]) -> list[Early
     try:
         found = early_run(label, store, read_summary(store), labels)
     except UserError:
-        return []  # the run is left out, with why
+        return []  # `load_sweep` lists the run in `left_out`
     return [found] if found is not None else []
 
 
 def read_sweep(store: Store) -> tuple[SweepManifest, list[CostRecord]] | None:
-    """Read the manifest and the ledger of the sweep in ``store``; None without a sweep."""
+    """Read the manifest and the ledger of the sweep in ``store``; None if it is not a sweep."""
     content = store.get(SWEEP)
     if content is None:
         return None
@@ -124,9 +124,9 @@ def read_sweep(store: Store) -> tuple[SweepManifest, list[CostRecord]] | None:
 
 
 def run_folders(store: Store) -> list[str] | None:
-    """Return the folders of the sweep's runs that have begun; None if ``store`` is not a sweep.
+    """Return the folders of a sweep's runs that have started; None if ``store`` is not a sweep.
 
-    Raises `UserError`: its ledger is damaged."""
+    Raises `UserError`: the ledger is damaged."""
     if store.get(SWEEP) is None:
         return None
     begun = [line.run_id for line in ledger_lines(store) if line.run_id]
@@ -134,7 +134,7 @@ def run_folders(store: Store) -> list[str] | None:
 
 
 def _training(source: str) -> str:
-    """Name a training by the folder or prefix of its checkpoints."""
+    """Return the name of a training: the name of the folder that contains its checkpoints."""
     path = PurePosixPath(source)
     return path.parent.name or str(path)
 
@@ -151,7 +151,7 @@ def _labels(lines: Sequence[CostRecord]) -> list[str]:
 
 
 def seconds_of(line: CostRecord) -> dict[str, float]:
-    """Return device seconds by part; empty for a run without device time."""
+    """Return part -> device seconds, as in `PARTS`; empty for a run without device time."""
     return {part: line.seconds.get(part, 0.0) for part in PARTS} if line.seconds else {}
 
 

@@ -18,14 +18,14 @@ NOT_AVAILABLE = "N/A"
 
 
 def print_table(table: Table, console: Console, *, intervals: bool) -> None:
-    """Print a table and its notes; with ``intervals``, a share is ``84.0 [71.5, 91.7] n=50``."""
+    """Print a table and its notes. ``intervals``: print shares as ``84.0 [71.5, 91.7] n=50``."""
     grid = RichTable()
     grid.add_column(plain(table.header[0]), overflow="fold")
     for column in table.header[1:]:
         grid.add_column(plain(column), justify="right")
     for line in table.lines:
         grid.add_row(*(plain(cell(value, intervals=intervals, n=intervals)) for value in line))
-    # A log file does not limit the width of a table.
+    # A file does not limit the width of a table as a terminal does.
     wide = (
         console
         if console.is_terminal
@@ -46,8 +46,8 @@ def csv_text(table: Table) -> str:
     """Return a table as CSV.
 
     A column of shares is followed by columns for ``low`` and ``high`` (95 % interval) and ``n``.
-    If any share is partial, a column ``partial`` ("yes") follows. Texts that a spreadsheet would
-    run begin with a quote."""
+    If any share is partial, a column ``partial`` follows, with "yes" for partial shares. A quote
+    precedes texts that a spreadsheet would execute."""
     columns = [[line[i] for line in table.lines] for i in range(len(table.header))]
     parts: list[list[str]] = []
     for values in columns:
@@ -74,7 +74,7 @@ def csv_text(table: Table) -> str:
 
 
 def csv_lines(lines: Iterable[Iterable[Any]]) -> str:
-    """Return lines of values as CSV, with texts as in `csv_text`."""
+    """Return lines of values as CSV. Strings are protected as in `csv_text`."""
     return _csv([spreadsheet(v) if isinstance(v, str) else v for v in line] for line in lines)
 
 
@@ -97,5 +97,5 @@ def cell(value: Value, *, intervals: bool = False, n: bool = False) -> str:
 
 
 def plain(cell: Any) -> Text:
-    """Return untrusted text without markup: names of models and categories come from data."""
+    """Return ``cell`` as text without markup: names of models and categories are untrusted."""
     return Text(printed(str(cell)))

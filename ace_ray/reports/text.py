@@ -1,6 +1,6 @@
-"""Make untrusted text readable: cut it, and name invisible characters in brackets.
+"""Make untrusted text readable: cut it, and replace invisible characters by names in brackets.
 
-Templates escape the text.
+This does not escape the text; templates escape it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BLANK = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F
 _BLANK |= {0xFFA0, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
 """Invisible characters that Unicode lists as letters, marks and symbols."""
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
-# Blanks that are shown as they are. U+3000 is the space of Chinese texts.
+# Blank characters that are not replaced. U+3000 is the space in Chinese texts.
 _PLAIN = frozenset("\n\t \u3000")
 
 
@@ -35,7 +35,7 @@ def shown(text: str, limit: int) -> Shown:
 
 
 def shown_json(text: str, limit: int) -> Shown:
-    """Indent a JSON text and cut it. Other texts are cut only."""
+    """Indent ``text`` if it is JSON, and cut it after ``limit`` characters."""
     try:
         value = json_of_row(text)
     except Unbounded:
@@ -44,7 +44,7 @@ def shown_json(text: str, limit: int) -> Shown:
 
 
 def pretty(value: Any) -> str:
-    """Format a JSON value, `shortened`. A string stays as it is."""
+    """Shorten a JSON value and format it with indentation. A string is returned without quotes."""
     value = shortened(value)
     if isinstance(value, str):
         return value
@@ -52,7 +52,7 @@ def pretty(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """Return ``text`` with the names of invisible characters in brackets."""
+    """Return ``text`` with invisible characters replaced by their names in brackets."""
     if text.isprintable() and not _BLANK & {ord(c) for c in text}:
         return text
     return "".join(

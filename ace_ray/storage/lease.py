@@ -1,10 +1,10 @@
-"""One writer per run folder: a lease object, taken and renewed by conditional writes.
+"""The lease of a run folder, a stored object that allows only one driver to write the run.
 
-No wall clock is trusted. The holder rewrites the object every `BEAT_S` seconds. A driver that finds
-a lease watches it. If the object changes, the holder is running, and the run is refused. If the
-object stays the same for `TTL_S` seconds of the watcher's monotonic clock, the holder is dead. The
-watcher then takes the lease over, on condition that the object is still the one it watched. The
-process table tells at once that a holder on this machine has ended.
+The holder of the lease rewrites the object every `BEAT_S` seconds. Another driver that finds the
+object watches it. If the object changes, its holder is running, and the other driver is refused. If
+it does not change for `TTL_S` seconds, the lease has expired, and the other driver replaces the
+object by a conditional write. The time is measured by the watching driver's monotonic clock. A
+lease expires at once if its holder ran on the same machine and the process has ended.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ TTL_S = 30.0
 
 
 class LeaseLost(RunFailed):
-    """Another driver has taken the lease of this run. Writing must stop."""
+    """This driver has lost the lease of its run, so it must stop writing."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why, resumable=True)
 
 
 class Lease:
-    """The right to write one run. `acquire` takes it, and a thread renews it until `release`."""
+    """The right to write one run. A thread renews it from `acquire` until `release`."""
 
     def __init__(self, store: Store, tag: str, claim: dict[str, Any]) -> None:
         self._store, self._quick = store, store.quick()
@@ -49,9 +49,9 @@ class Lease:
 
     @classmethod
     def acquire(cls, store: Store, say: Callable[[str], None]) -> Lease:
-        """Take the lease of the run in ``store``. Wait for the lease of a dead holder to expire.
+        """Acquire the lease of the run in ``store``. Wait until an abandoned lease expires.
 
-        Raises `UserError`: another driver holds it, or the store has no conditional writes.
+        Raises `UserError`: another driver has it, or the store lacks conditional writes.
         """
         claim = {
             "schema_version": 1,
@@ -66,7 +66,7 @@ class Lease:
             if stored is None:
                 tag = store.put_if(LEASE, _json(claim), None)
             elif _claim(stored[0]).get("holder") == claim["holder"]:
-                tag = stored[1]  # it was written, and the store's answer was lost
+                tag = stored[1]  # our write succeeded, but the store's answer was lost
             else:
                 content, seen = stored
                 dead = has_ended(_claim(content))
@@ -85,7 +85,7 @@ class Lease:
                         continue
                 tag = store.put_if(LEASE, _json(claim), seen)
             if tag is not None:
-                # The object exists now, so a store with conditions refuses to create it.
+                # The object exists now, so the store must refuse to create it again.
                 if store.put_if(LEASE, _json(claim), None) is not None:
                     store.delete(LEASE)
                     raise UserError(
@@ -97,7 +97,7 @@ class Lease:
                 return cls(store, tag, claim)
 
     def check(self) -> None:
-        """Renew the lease now. Raise `LeaseLost` when another driver holds the run."""
+        """Renew the lease now. Raise `LeaseLost` if this driver no longer has it."""
         with self._lock:
             if not self._lost:
                 self._renew(self._store)
@@ -106,11 +106,11 @@ class Lease:
 
     @property
     def lost(self) -> str:
-        """The reason why this process holds the run no longer; "" while it holds it."""
+        """The reason why this driver lost the lease; "" while it has the lease."""
         return self._lost
 
     def release(self) -> None:
-        """Stop renewing and delete the lease. Never raises: a lease that is left expires."""
+        """Stop renewing and delete the lease. Never raises: a lease that remains expires."""
         self._stop.set()
         self._thread.join(timeout=30)
         try:
@@ -127,7 +127,7 @@ class Lease:
                 with self._lock:
                     self._renew(self._quick)
             except UserError:
-                # The store is away for other drivers too. The next beat tries again.
+                # An outage also affects other drivers. The next beat tries again.
                 continue
             if self._lost:
                 return
@@ -136,7 +136,7 @@ class Lease:
         claim = {**self._claim, "beat": self._claim["beat"] + 1, "renewed": _now()}
         tag = store.put_if(LEASE, _json(claim), self._tag)
         if tag is None:
-            # A request that boto3 repeated fails on its own first try. The holder tells.
+            # If boto3 repeated the request, its first try may have succeeded. Check the holder.
             stored = store.tagged(LEASE)
             if stored is None or not self._ours(stored[0]):
                 self._lost = (
@@ -153,7 +153,7 @@ class Lease:
 
 
 def _claim(content: bytes) -> dict[str, Any]:
-    """Return the claim in a lease object; empty if it cannot be read."""
+    """Parse the content of a lease object. Returns {} if it is damaged."""
     try:
         claim = json.loads(content)
     except (ValueError, RecursionError):
@@ -178,7 +178,7 @@ def _json(claim: dict[str, Any]) -> bytes:
 
 
 def this_process() -> dict[str, Any]:
-    """Return the fields by which a claim names this process."""
+    """Return the fields that identify this process in a claim."""
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -188,7 +188,7 @@ def this_process() -> dict[str, Any]:
 
 
 def has_ended(claim: Mapping[str, Any]) -> bool:
-    """Return whether the process in a claim ran on this machine and has ended.
+    """Return whether the process that ``claim`` identifies ran on this machine and has ended.
 
     The pid alone is not enough: other boots and containers use the same numbers, and the kernel
     reuses them.
@@ -202,13 +202,13 @@ def has_ended(claim: Mapping[str, Any]) -> bool:
         return True
     except PermissionError:
         pass
-    # "" where the processes of other users are hidden. One of them has this pid.
+    # `_started` returns "" if the system hides a process of another user. It is running.
     return _started(pid) not in ("", claim.get("started"))
 
 
 def _started(pid: int) -> str:
-    """Return the start time of a process in the kernel's ticks, or ``ended`` for a zombie, which
-    writes no more."""
+    """Return the start time of a process in clock ticks. Returns ``ended`` for a zombie process,
+    and "" if the time is unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -217,7 +217,7 @@ def _started(pid: int) -> str:
 
 
 def _machine() -> str:
-    """Return the boot and the pid namespace, within which a pid is unique; "" if unknown."""
+    """Return the ids of the boot and the pid namespace, in which a pid is unique, or ""."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"

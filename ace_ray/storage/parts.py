@@ -1,7 +1,7 @@
-"""Parquet parts under ``rows/``: written whole under a unique name, read back without duplicates.
+"""Write and read the rows of a run: Parquet files, called parts, in the folder ``rows/``.
 
-A part is its own ledger. The row ids are one of its columns, so rows and ids become visible in one
-step (docs/reliability.md).
+A part is written atomically under a unique name. It contains the ids of its rows, so no other index
+needs to be updated. Readers ignore duplicates of a row in several parts (docs/reliability.md).
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ PART_BYTES = 64 << 20
 GROUP_ROWS = 256
 # Columns that parts of earlier versions lack. They are read as null.
 ADDED = ("output_token_ids",)
-# Maximum row groups of a part. Groups hold `GROUP_ROWS` rows, or more in a large part.
+# Maximum row groups of a part. A group has `GROUP_ROWS` rows, or more in a large part.
 MOST_GROUPS = 16
 
-# Maximum bytes of a part: of its file, and of its columns in memory.
+# Maximum bytes of a part's file, and of its columns in memory.
 MOST_BYTES = 4 * PART_BYTES
 # Maximum rows of a part that is read.
 MOST_ROWS = 1 << 20
 # Rows that are unpacked before their size is checked.
 _BATCH_ROWS = 4096
 
-# The reason for a part that was deleted after the folder was listed.
+# Result of `read_part` for a part that was deleted after the folder was listed.
 GONE = "it is gone"
-# Maximum ignored files that are named on screen.
+# Maximum ignored files whose names are printed.
 MOST_NAMED = 5
-# Maximum listings of the parts while a merge replaces them.
+# Maximum attempts to list and read the parts while `compact` replaces them.
 _LISTINGS = 5
 
 _PART = re.compile(r"rows/part-[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
@@ -63,9 +63,9 @@ _READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
 
 
 def new_session(names: Sequence[str], salt: str) -> str:
-    """Return the name of a new session, which sorts after the sessions of the parts ``names``.
+    """Return the name of a new session that sorts after the sessions in the part names ``names``.
 
-    Sessions are numbered, since a clock may jump. ``salt`` keeps two writers apart.
+    Sessions are numbered, since a clock may jump. ``salt`` makes the names of two writers differ.
     """
     numbers = [part.removeprefix(f"{FOLDER}part-").split("-")[0] for part in names]
     last = max((int(n) for n in numbers if n.isascii() and n.isdigit()), default=0)
@@ -73,17 +73,17 @@ def new_session(names: Sequence[str], salt: str) -> str:
 
 
 def part_name(session: str, row_ids: Sequence[str]) -> str:
-    """``part-<session>-<hash of its row ids>.parquet``.
+    """Return the path of a part: ``rows/part-<session>-<hash of its row ids>.parquet``.
 
-    Sessions sort in the order in which they began, so a later attempt at a row sorts after an
-    earlier one. A name is used twice only when storing the same rows is tried again.
+    Session names sort by start time, so a later attempt at a row sorts after an earlier attempt. A
+    path is used again only if writing the same rows is retried.
     """
     content = hashlib.sha256("\n".join(row_ids).encode()).hexdigest()[:16]
     return f"{FOLDER}part-{session}-{content}.parquet"
 
 
 def write_parts(store: Store, session: str, table: pa.Table) -> list[str]:
-    """Store ``table`` (`rows_schema`) as one part, or several if it is large; return the names."""
+    """Write ``table`` (`rows_schema`) as one part, or several if large. Return their paths."""
     if table.nbytes > PART_BYTES and table.num_rows > 1:
         half = table.num_rows // 2
         halves = (table.slice(0, half), table.slice(half))
@@ -95,9 +95,9 @@ def write_parts(store: Store, session: str, table: pa.Table) -> list[str]:
         table.select(schema.names).cast(schema),
         sink,
         compression="zstd",
-        # One row can be read without the others, and the footer stays small.
+        # Small groups, so that one row can be read alone; few groups, for a small footer.
         row_group_size=max(GROUP_ROWS, -(-table.num_rows // MOST_GROUPS)),
-        # Statistics of long texts are large and of no use.
+        # Statistics of long strings are large and are not used.
         write_statistics=[f.name for f in schema if not pa.types.is_large_string(f.type)],
     )
     store.put(name, sink.getvalue().to_pybytes())
@@ -109,7 +109,7 @@ def part_names(store: Store) -> list[str]:
 
 
 def is_part_name(path: str) -> bool:
-    """Return whether ``path`` has the form of a part's name, of any version."""
+    """Return whether ``path`` has the form of a part's path in any version of ace_ray."""
     return _PART.fullmatch(path) is not None
 
 
@@ -120,17 +120,17 @@ def read_part(
     schema: pa.Schema = ROWS,
     row: int | None = None,
 ) -> pa.Table | str:
-    """Return ``columns`` of one part, or the reason why it cannot be read: torn, or foreign.
+    """Read ``columns`` of one part. Returns the reason as a string if the part cannot be read.
 
-    ``schema`` describes the run's rows. ``row`` is the place of the only row to read.
+    ``schema``: schema of the run's rows. ``row``: index of the only row to read.
 
-    Raises `UserError` when the store does not answer.
+    Raises `UserError` if the store does not answer.
     """
     try:
         with store.open(name) as file:
             return _columns(file, columns, schema, row)
     except _READ_ERRORS:
-        # Torn or out of reach. `get` tells which, since it raises on an outage.
+        # The part is damaged, or the store has an outage. During an outage `get` raises.
         content = store.get(name)
     if content is None:
         return GONE
@@ -152,14 +152,14 @@ def _columns(
 def read_bounded(
     source: pa.NativeFile, schema: pa.Schema, names: Sequence[str], row: int | None = None
 ) -> pa.Table:
-    """Read the columns of ``schema`` from a Parquet file that has the columns ``names``. With the
-    place of a ``row``, read the row group that holds it, and return that row.
+    """Read the columns of ``schema`` from a Parquet file, which must have the columns ``names``.
+    ``row``: index of the only row to return. Only its row group is read.
 
-    The file is not trusted: a few bytes may unpack to gigabytes. So texts stay dictionaries until
-    their full size is known, and reading stops at the first batch that is too large.
+    The file is not trusted: a few bytes may unpack to gigabytes. So strings stay encoded as
+    dictionaries until their full size is known, and reading stops when a limit is exceeded.
 
-    Raises `ValueError`, `OSError` or `pa.ArrowException`: the file is damaged, of another shape, or
-    too large.
+    Raises `ValueError`, `OSError` or `pa.ArrowException`: the file is damaged, has other columns,
+    or is too large.
     """
     size = source.size()
     if size > MOST_BYTES:
@@ -171,10 +171,10 @@ def read_bounded(
             read_dictionary=texts,
             pre_buffer=True,
             thrift_string_size_limit=4 << 20,
-            # pyarrow walks the schema recursively.
+            # A limit is needed because pyarrow reads the schema recursively.
             thrift_container_size_limit=1_000,
         )
-    except KeyError as error:  # of `read_dictionary`
+    except KeyError as error:  # a column in `read_dictionary` is missing
         if not set(ADDED) & set(texts):
             raise ValueError("it lacks a column of the run's rows") from error
         older = pa.schema([column for column in schema if column.name not in ADDED])
@@ -183,7 +183,7 @@ def read_bounded(
             table = table.append_column(column, pa.nulls(table.num_rows, column.type))
         return table.select(schema.names)
     _check_columns(file.schema_arrow, [*set(names).difference(ADDED), *schema.names])
-    # A row id takes more than one packed byte. A file with more rows than bytes repeats rows.
+    # A row id takes more than one byte even if packed, so a valid file has fewer rows than bytes.
     most = min(MOST_ROWS, size)
     groups, place = (None, 0) if row is None else _group_of(file, row)
     batches: list[pa.Table] = []
@@ -201,7 +201,7 @@ def read_bounded(
         if table.num_rows <= place:
             raise ValueError("its footer is damaged")
         table = table.slice(place, 1)
-    # Invalid UTF-8 would raise far from here.
+    # Check UTF-8 here; otherwise later code would raise an error.
     table.validate(full=True)
     return table
 
@@ -216,7 +216,7 @@ def _check_columns(found: pa.Schema, names: Iterable[str]) -> None:
 
 
 def _group_of(file: pq.ParquetFile, row: int) -> tuple[list[int], int]:
-    """Return the number of the row group that holds ``row``, and the row's place in it."""
+    """Return the number of the row group that contains ``row``, and the row's index in it."""
     begins = 0
     for number in range(file.metadata.num_row_groups):
         # Do not call `.column()` on metadata: pyarrow 26 aborts the process if it is damaged.
@@ -228,22 +228,23 @@ def _group_of(file: pq.ParquetFile, row: int) -> tuple[list[int], int]:
 
 
 def _full_size(column: pa.Array) -> int:
-    """Return the bytes of a column with nothing shared between its values."""
+    """Return the size of a column in bytes without dictionary encoding."""
     if not pa.types.is_dictionary(column.type):
         return int(column.nbytes)
     lengths = pc.binary_length(column.dictionary)
     return int(pc.sum(pc.take(lengths, column.indices)).as_py() or 0) + 8 * len(column)
 
 
-# Error classes of rows that another attempt of the same command cannot help.
+# Error classes of failed rows that only the next command retries, not the same command.
 NOT_RETRYABLE = (CHECK_FAILED, KILLED_FROM_OUTSIDE)
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The rows that are stored, and the place of each row that counts; about 60 bytes a row.
+    """Index of the stored rows, about 60 bytes a row. One stored row counts for each row id.
 
-    An evaluated row wins over a failed attempt, and a later attempt wins over an earlier one.
+    An evaluated row counts rather than a failed attempt, and a later attempt rather than an earlier
+    attempt. The arrays have one element per id.
     """
 
     store: Store
@@ -253,12 +254,12 @@ class Ledger:
     """True for a row that needs no further attempt: any status but ``infra_error``."""
     attempts: np.ndarray = field(default_factory=lambda: np.array([], dtype=np.int32))
     retryable: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
-    """False for a row that another attempt of the same command cannot help: its checker failed, or
-    engines were repeatedly killed on it."""
+    """False for a row that the same command does not retry: its checker failed, or its engines were
+    repeatedly killed from outside."""
     set_aside: np.ndarray = field(default_factory=lambda: np.array([], dtype="S8"))
-    """The kind of process that the row has killed, if it waits for all other rows (`SET_ASIDE`)."""
+    """Kind of process that crashed on a row, for rows that are retried last (`SET_ASIDE`)."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
-    """Part -> positions of the rows in it that count."""
+    """Path of a part -> indices of its rows that count."""
     parts: tuple[str, ...] = ()
     """Every part that was read."""
     dominated: int = 0
@@ -273,12 +274,12 @@ class Ledger:
         return rule_sets_in(self.schema.names)
 
     def find(self, ids: np.ndarray) -> np.ndarray:
-        """Return the position of each of ``ids`` in this ledger; -1 if it is not stored."""
+        """Return the index of each of ``ids`` in the arrays; -1 for an id that is not stored."""
         return _positions(self.ids, ids)
 
     def tables(self, columns: Sequence[str], known: np.ndarray | None = None) -> Iterator[pa.Table]:
-        """Yield the rows that count, part by part; if given, only rows with the sorted ids
-        ``known``. If `compact` merges parts meanwhile, the other rows come from the new parts.
+        """Yield ``columns`` of the rows that count, one table per part. ``known``: sorted ids of
+        the rows to yield. If `compact` merges parts meanwhile, the new parts are read instead.
 
         Raises `UserError`: a part cannot be read."""
         done: list[np.ndarray] = []
@@ -301,7 +302,7 @@ class Ledger:
             yield table.select(columns)
 
     def _now(self, ids: np.ndarray) -> Ledger:
-        """Read the ledger again. Raises `UserError`: ``ids`` are no longer in it."""
+        """Read the ledger again. Raises `UserError` if it lacks any of ``ids``."""
         now = read_ledger(self.store, schema=self.schema)
         if lost := int((now.find(ids) < 0).sum()):
             raise UserError(
@@ -317,7 +318,7 @@ class Ledger:
 
 
 def unreadable(store: Store, name: str, why: str) -> UserError:
-    """Return the error of a part that `read_part` cannot read."""
+    """Return the error for the part ``name``, which `read_part` could not read due to ``why``."""
     where = f"{store.root}/{name}"
     if why == GONE:
         return UserError(
@@ -341,23 +342,23 @@ def read_ledger(
     schema: pa.Schema = ROWS,
     read: ReadPart = read_part,
 ) -> Ledger:
-    """Read which rows the run holds; time and memory grow with the number of rows only.
+    """Read the index of a run's stored rows, without reading their texts.
 
-    ``schema`` describes the rows; ``say`` gets a line for each ignored part; ``read`` may cache
-    parts. Raises `UserError` when the store is away.
+    ``say`` receives a line for each part that is ignored. ``read`` replaces `read_part`, for
+    example to cache parts. Raises `UserError` if the store does not answer.
     """
     for _ in range(_LISTINGS):
         ledger = _read_listed(store, schema, read)
         if GONE not in ledger.ignored.values():
             break
-        # `compact` has replaced the parts that were listed. New parts hold their rows.
+        # `compact` has replaced the listed parts by new parts with the same rows. List again.
     for line in ignored_lines(ledger):
         say(log.warning(line))
     return ledger
 
 
 def ignored_lines(ledger: Ledger) -> Iterator[str]:
-    """Name the files of the run that were not read, and why."""
+    """Yield a line for each file of the run that was not read, with the reason."""
     for name, why in list(ledger.ignored.items())[:MOST_NAMED]:
         yield f"{ledger.store.root}/{name} is ignored, its rows are pending: {why}"
     if (more := len(ledger.ignored) - MOST_NAMED) > 0:
@@ -365,7 +366,7 @@ def ignored_lines(ledger: Ledger) -> Iterator[str]:
 
 
 def _read_listed(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
-    """Read the parts that the folder lists now."""
+    """Build a ledger from the parts that the folder contains now."""
     names: list[str] = []
     ignored: dict[str, str] = {}
     columns: list[list[np.ndarray]] = []
@@ -392,11 +393,11 @@ def _read_listed(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
         names.append(name)
     if not columns:
         return Ledger(store, ignored=ignored, schema=schema)
-    # Each column replaces its parts at once: the rows of a large run fill the driver's memory.
+    # Join one column at a time and free its pieces, since a large run needs much memory.
     ids, settled, attempts, retryable, waits, part, position = (
         np.concatenate([table.pop(0) for table in columns]) for _ in range(7)
     )
-    # Parts are read oldest first, so a stable sort puts the row that counts last.
+    # Parts are read oldest first, so among equal ids a stable sort puts the row that counts last.
     order = np.lexsort((settled, ids))
     ordered = ids[order]
     wins = order[np.append(ordered[1:] != ordered[:-1], True)]
@@ -424,7 +425,7 @@ def _read_listed(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
 
 
 def no_rows(ledger: Ledger, fix: str) -> UserError:
-    """Return the error of a run whose rows cannot be read; ``fix`` is for a run without parts."""
+    """Return the error for a run without readable rows. ``fix``: advice if it has no parts."""
     where = ledger.store.root
     if not ledger.ignored:
         return UserError("the run has no rows yet", where=where, fix=fix)
@@ -438,7 +439,7 @@ def no_rows(ledger: Ledger, fix: str) -> UserError:
 
 
 def _positions(ordered: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Return the position of each of ``ids`` in ``ordered``; -1 if it is not there."""
+    """Return the index of each of ``ids`` in the sorted ``ordered``; -1 for a missing id."""
     if not len(ordered):
         return np.full(len(ids), -1)
     at = np.searchsorted(ordered, ids).clip(max=len(ordered) - 1)
@@ -446,7 +447,7 @@ def _positions(ordered: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 
 def _ids(table: pa.Table) -> np.ndarray:
-    """Return the row ids of a table. Raises `ValueError`: they have not the form of row ids."""
+    """Return the row ids of a table. Raises `ValueError`: an id does not have the right form."""
     texts = table.column("row_id").to_pylist()
     if any(text is None or len(text) > 32 or not text.isascii() for text in texts):
         raise ValueError("its row ids do not have the form of row ids")
@@ -456,11 +457,11 @@ def _ids(table: pa.Table) -> np.ndarray:
 def compact(
     store: Store, ledger: Ledger, session: str, check: Callable[[], None] = lambda: None
 ) -> tuple[int, int]:
-    """Merge all parts into a few large ones, without the rows that do not count. Return the number
-    of parts before and after.
+    """Merge all parts into a few large parts, without the rows that do not count. Returns the
+    number of parts before and after.
 
-    New parts are stored before old ones are deleted. A crash in between leaves duplicates, which
-    readers count once. The caller holds the run's lease, and ``check`` raises when it is lost.
+    New parts are stored before the old parts are deleted. After a crash in between, rows are stored
+    twice, which readers ignore. The caller needs the run's lease; ``check`` raises if it is lost.
     """
     new: list[str] = []
     waiting: list[pa.Table] = []
@@ -472,7 +473,7 @@ def compact(
     if waiting:
         new += write_parts(store, session, pa.concat_tables(waiting))
     check()
-    # Parts that the ledger has not read stay: their rows are not in the new parts.
+    # Keep parts that the ledger has not read: their rows are not in the new parts.
     for name in ledger.parts:
         store.delete(name)
     return len(ledger.parts), len(new)
@@ -484,10 +485,10 @@ def stored_rows(
     say: Callable[[str], None] = log.caution,
     read: ReadPart = read_part,
 ) -> Ledger:
-    """Read the ledger of the run with this ``manifest``, as `read_ledger`.
+    """Read the ledger of the run with this ``manifest``, like `read_ledger`.
 
-    Raises `UserError` also when the run holds more rows than it declares: nothing else bounds
-    their number.
+    Also raises `UserError` if the run contains more rows than its manifest declares, so that an
+    untrusted run cannot contain any number of rows.
     """
     ledger = read_ledger(store, say, rows_schema(manifest.all_rule_sets), read)
     if len(ledger.ids) > manifest.declared:

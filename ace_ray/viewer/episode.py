@@ -38,8 +38,8 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A difference of two states. ``place``: the keys and indices that lead to it. ``kind``:
-    ``added``, ``removed`` or ``changed``. Values are JSON values, None if absent."""
+    """A difference between two states. ``place``: path of keys and indices to a value. ``kind``:
+    ``added``, ``removed`` or ``changed``. ``before``, ``after``: JSON values, None if absent."""
 
     place: tuple[str | int, ...]
     kind: str
@@ -48,7 +48,7 @@ class Change:
 
     @property
     def path(self) -> str:
-        """Return the place as text: ``a.b[0]``."""
+        """``place`` as a string, such as ``a.b[0]``."""
         parts = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in self.place)
         return "".join(parts).removeprefix(".")
 
@@ -81,12 +81,12 @@ def _changes(place: tuple[str | int, ...], before: Any, after: Any) -> Iterator[
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EpisodeView:
-    """One row, with each column `shortened`.
+    """One row to show. Long values are `shortened`.
 
-    ``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``states``: the sandbox
-    before and after, None without a sandbox. ``tools``: tools offered through the model's template,
-    None if the messages show them. ``gold``: a 1-tuple. ``left``: the stored state of the
-    episode."""
+    ``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``tools``: tools that the
+    chat template offered, None if the messages contain them. ``gold``: gold answer in a 1-tuple,
+    None if not stored. ``states``: sandbox before and after the episode, None without a sandbox.
+    ``changed``: their differences. ``left``: stored state of the episode."""
 
     row_id: str
     key: Mapping[str, str]
@@ -104,14 +104,14 @@ class EpisodeView:
     facts: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        """Return one line: steps and states may be megabytes."""
+        """Return one line, since steps and states may have megabytes."""
         judged = {r: "right" if v["valid"] else v["error_type"] for r, v in self.verdicts.items()}
         told = ", ".join(f"{rules} {one_line(said, 80)}" for rules, said in judged.items())
         name = f"{one_line(self.key['id'], 80)}, sample {self.facts['sample']}"
         return f"<EpisodeView {name}: {told or self.status}, {len(self.steps)} steps>"
 
     def told_facts(self) -> list[tuple[str, str]]:
-        """Return names and texts of the known facts."""
+        """Return (name, text) of each known fact on the row, such as tokens and seed."""
         facts = self.facts
         tokens = (facts["prompt_tokens"], facts["completion_tokens"])
         named = {
@@ -195,14 +195,14 @@ def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeV
 
 
 def _in_parts(state: Any) -> Any:
-    """Shorten each part of a state by itself, so that a large sandbox does not hide the steps."""
+    """Shorten each part of a state separately, so that a large sandbox does not hide the steps."""
     if isinstance(state, dict) and len(state) <= _MOST_PARTS:
         return {name: shortened(part, _EPISODE_CHARS) for name, part in state.items()}
     return shortened(state, _EPISODE_CHARS)
 
 
 def _shortened_changes(changed: Sequence[Change]) -> list[Change]:
-    """Shorten each change to an equal share of the limits of one value."""
+    """Shorten all changes so that together they have the maximum size of one value."""
     shares = len(changed) or 1
     share = {"chars": SHOWN_CHARS // shares, "values": SHOWN_VALUES // shares}
     return [
@@ -222,7 +222,7 @@ def _metrics(text: str | None) -> dict[str, float]:
 
 
 def _json(text: str | None) -> Any:
-    """Return the value in a JSON column, `shortened`; the text itself where it is not JSON."""
+    """Parse and shorten the value of a JSON column. Text that is not JSON is only shortened."""
     if text is None:
         return None
     try:

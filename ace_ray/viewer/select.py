@@ -35,7 +35,7 @@ class StoredRun:
     """A stored run, complete or not, with its rows in the order of their keys."""
 
     def __init__(self, store: Store) -> None:
-        """Open a run. Raises `UserError`: not a run, or a part of it cannot be read."""
+        """Open a run. Raises `UserError`: ``store`` is not a run, or it cannot be read."""
         self.uri = store.root
         self.manifest: Manifest = read_manifest(store)
         self.ledger: Ledger = stored_rows(store, self.manifest)
@@ -54,10 +54,10 @@ class StoredRun:
         return self._class_of(row.benchmark)
 
     def whole(self, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]:
-        """Yield ``rows`` with their texts. Rows that have gone are left out.
+        """Yield ``rows`` with their texts. Rows that no longer exist are left out.
 
-        The order is kept up to `MOST_HELD` characters. Larger results come group by group, since a
-        few kilobytes of a part may hold hundreds of megabytes of text."""
+        To bound memory, texts are read in groups of about `MOST_HELD` characters. The order of
+        ``rows`` is kept only within a group."""
         wanted = {row.row_id: place for place, row in enumerate(rows)}
         ids = np.sort(np.array(list(wanted), dtype="S32"))
         columns = [*COLUMNS, *verdict_names(self.manifest.all_rule_sets)]
@@ -80,7 +80,7 @@ class StoredRun:
 
 
 def entry_order(row: ResultRow) -> tuple[object, ...]:
-    """Return the sort key of a row. Numbers in ids count as numbers."""
+    """Return the sort key of a row. Numbers in ids are compared as numbers."""
     numbered = [
         (0, int(part), "") if part.isdecimal() and len(part) < 19 else (1, 0, part)
         for part in row.id.replace("-", "_").split("_")
@@ -90,7 +90,7 @@ def entry_order(row: ResultRow) -> tuple[object, ...]:
 
 
 def key_of(row: ResultRow) -> tuple[object, ...]:
-    """Return the key that a row has in every run."""
+    """Return the key by which a row is found in another run."""
     return (row.benchmark, row.language, row.category, row.id, row.sample, row.repeat)
 
 
@@ -113,7 +113,7 @@ class Filter:
     error_type: str = ""
 
     def check(self, run: StoredRun) -> None:
-        """Raise `UserError` if ``run`` cannot have such a row."""
+        """Raise `UserError` if a value of the filter does not occur in ``run``."""
         known = {name: {getattr(row, name) for row in run.rows} for name in KEYS[:3]}
         known |= {"rules": {*run.manifest.all_rule_sets}, "status": {*STATUSES}}
         for name, values in known.items():
@@ -125,7 +125,7 @@ class Filter:
                 )
 
     def takes(self, row: ResultRow, rules: str) -> bool:
-        """Whether ``row`` matches, with its verdict under the rule set ``rules``."""
+        """Return whether ``row`` matches. ``rules``: rule set of the verdict to compare."""
         for name in (*KEYS[:3], "status"):
             if getattr(self, name) and getattr(self, name) != getattr(row, name):
                 return False
@@ -146,8 +146,8 @@ def _is_called(row: ResultRow, name: str) -> bool:
 
 
 def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:
-    """Return the rows of ``run`` that match ``wanted``; with ``other``, only shared rows with
-    different verdicts."""
+    """Return the rows of ``run`` that match ``wanted``. With ``other``, return only rows that have
+    another verdict in the run ``other``."""
     theirs = None if other is None else {key_of(row): row for row in other.rows}
     found = []
     for row in run.rows:
@@ -158,13 +158,13 @@ def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> li
 
 
 def is_changed(row: ResultRow, others: Mapping[tuple[object, ...], ResultRow], rules: str) -> bool:
-    """Whether ``others`` has the row with another verdict under ``rules``."""
+    """Return whether ``others`` contains the row with another verdict under ``rules``."""
     other = others.get(key_of(row))
     return other is not None and is_right(other, rules) != is_right(row, rules)
 
 
 def is_right(row: ResultRow, rules: str) -> bool | None:
-    """Whether the row is right under ``rules``; None without a verdict."""
+    """Return whether the row is right under ``rules``; None if it has no verdict."""
     verdict = row.verdicts.get(rules)
     return None if verdict is None else verdict.valid
 

@@ -1,9 +1,9 @@
-"""``ace-ray view``: show runs in a browser of this machine, with an address for every row.
+"""``ace-ray view``: a web server for this machine's browser that shows runs, with a URL per row.
 
-Nothing is written. Only GET requests with the token are answered, since other users of the machine
-can reach the port. The content policy forbids foreign scripts. Requests with another host name are
-refused, so that foreign pages cannot read answers. Templates escape all values. Long texts are
-folded, and invisible characters are named.
+The server writes nothing. A request needs a secret token, since other users of the machine can
+reach the port. Requests with another host name are refused, so that other web pages cannot read
+answers. The content security policy forbids foreign scripts, and templates escape all values. Long
+texts are folded, and invisible characters are replaced by their names.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ace_ray.viewer.select import key_of, outcome
 from ace_ray.viewer.table import NOT_SCORED, RIGHT, WRONG, Query, RunTable
 
 PAGE_ROWS = 100
-# Maximum values that the filter of a column offers, the most frequent ones.
+# Maximum values that the filter of a column offers; the most frequent values are chosen.
 MOST_CHOICES = 1_000
 # Texts with more characters are folded.
 FOLDED = 1_500
@@ -94,7 +94,7 @@ def listener_at(port: int | None) -> socket.socket:
 
 
 def application(runs: Sequence[RunTable], token: str) -> Starlette:
-    """Build the site of ``runs``, protected by the ``token``."""
+    """Build the web application that shows ``runs``. Requests need the ``token``."""
     site = _Site(runs)
     return Starlette(
         routes=[
@@ -114,9 +114,9 @@ def application(runs: Sequence[RunTable], token: str) -> Starlette:
 
 
 class _TokenRequired:
-    """Middleware: answer requests with the token, in the URL or in a cookie.
+    """Middleware that refuses requests without the token in the URL or in a cookie.
 
-    The first answer sets the cookie, and redirects to the URL without the token."""
+    A request with the token in its URL gets a cookie, and a redirect to the URL without it."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._token = app, token
@@ -125,7 +125,7 @@ class _TokenRequired:
         answer: ASGIApp = self._app
         if scope["type"] == "http" and not scope["path"].startswith(_ASSETS_FOLDER):
             request = Request(scope)
-            # Cookies belong to a host. Views on other ports need other names.
+            # Browsers share cookies between ports, so servers on other ports need other names.
             cookie = f"ace_ray_view_{scope['server'][1]}"
             if self._is_right(request.query_params.get(TOKEN, "")):
                 answer = self._admitted(request, cookie)
@@ -138,20 +138,20 @@ class _TokenRequired:
 
     def _admitted(self, request: Request, cookie: str) -> Response:
         asked = [one for one in request.query_params.multi_items() if one[0] != TOKEN]
-        # A single slash: a path that begins with two would name another host.
+        # Keep a single leading slash: a URL that begins with two slashes names another host.
         there = f"/{request.scope['raw_path'].decode('ascii', 'replace').lstrip('/')}"
         answer = RedirectResponse(f"{there}?{urlencode(asked)}" if asked else there, 303, _HEADERS)
-        # Lax, so that links in a report send the cookie.
+        # With "lax", browsers also send the cookie when a user follows a link in a report.
         answer.set_cookie(cookie, self._token, httponly=True, samesite="lax")
         return answer
 
 
 class _NotFound(UserError):
-    """The address does not exist."""
+    """The requested page does not exist."""
 
 
 class _Site:
-    """The pages. Handlers are plain functions, which Starlette runs in threads."""
+    """Handlers of the pages. They are not asynchronous, so Starlette runs them in threads."""
 
     def __init__(self, runs: Sequence[RunTable]) -> None:
         self._lock = threading.Lock()
@@ -163,7 +163,7 @@ class _Site:
             self._runs[name] = run
 
     def alone(self, handler: Callable[[Request], Response]) -> Callable[[Request], Response]:
-        """Handle one request at a time, since a run may grow between two reads."""
+        """Wrap ``handler`` so that one request runs at a time: `RunTable` is not thread-safe."""
 
         @wraps(handler)
         def locked(request: Request) -> Response:
@@ -180,7 +180,7 @@ class _Site:
         return _page("home.html.j2", title="Runs", runs=lines)
 
     def state(self, request: Request) -> Response:
-        """Return the number of rows. Pages of an unfinished run ask for it every few seconds."""
+        """Return the number of rows. Pages of an unfinished run request it every few seconds."""
         _, run = self._run(request)
         return JSONResponse({"rows": len(run.rows), "finished": run.finished}, headers=_HEADERS)
 
@@ -222,7 +222,7 @@ class _Site:
         )
 
     def row(self, request: Request) -> Response:
-        """Show a row; with another run in the address, the same entry in both runs."""
+        """Show a row. If the URL names another run, show its row of this entry as well."""
         name, run = self._run(request)
         row = run.by_id.get(request.path_params["row"])
         if row is None:
@@ -258,7 +258,7 @@ class _Site:
         )
 
     def _turn(self, run: RunTable, link: _Links, row: ResultRow, *, pair: bool) -> dict[str, str]:
-        """Return links to the previous and next row of the list."""
+        """Return links to the previous and next row of the list, and the place in it."""
         found = [one.row_id for one in run.select(link.query, self._runs.get(link.against))]
         if row.row_id not in found:
             return {"previous": "", "next": "", "place": ""}
@@ -270,7 +270,7 @@ class _Site:
         }
 
     def _run(self, request: Request) -> tuple[str, RunTable]:
-        """Return the run of an address, refreshed."""
+        """Return the name and the rows of the run in the URL, after reading new rows."""
         name = request.path_params["run"]
         if name not in self._runs:
             raise _NotFound("no such run", where=name, fix="see the list of runs")
@@ -278,7 +278,7 @@ class _Site:
         return name, self._runs[name]
 
     def _other(self, name: str, asked: str) -> str:
-        """Return the run to compare with: the requested one, else the only other one."""
+        """Return the name of the run to compare with: ``asked``, else the only other run."""
         others = [one for one in self._runs if one != name]
         if asked in others:
             return asked
@@ -286,7 +286,7 @@ class _Site:
 
 
 class _Links:
-    """Builds addresses that keep the query of a list."""
+    """Builds URLs that contain the filters of a list of rows."""
 
     def __init__(self, run: str, query: Query, against: str) -> None:
         self.run, self.query, self.against = run, query, against
@@ -330,7 +330,7 @@ def _whole(text: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A text with its length. ``start``: its beginning on one line, "" if it is not folded."""
+    """A string to show. ``start``: the beginning of a folded string on one line, else ""."""
 
     text: Shown
     length: int
@@ -343,8 +343,8 @@ def words(text: str) -> Words:
 
 
 def row_view(view: EpisodeView) -> dict[str, Any]:
-    """Return the values for the page of a row. ``asked``: index of the first answer; the offered
-    tools are shown before it."""
+    """Return the values for the page of a row. ``asked``: index of the first answer. The page
+    shows the offered tools before this answer."""
     roles = [step.role for step in view.steps]
     asked = roles.index("assistant") if "assistant" in roles else len(roles)
     return {"view": view, "facts": view.told_facts(), "asked": asked}

@@ -17,7 +17,7 @@ from ace_ray.viewer.select import Filter, StoredRun, outcome, select
 
 Say = Callable[[str], None]
 WIDTH = 72
-# Shown characters of a row id, which are unique among millions of rows.
+# Printed characters of a row id. They are unique among millions of rows.
 _ID = 12
 
 
@@ -30,10 +30,10 @@ def show(
     limit: int = 0,
     as_json: bool = False,
 ) -> None:
-    """Print the rows of ``run`` that match ``wanted``, at most ``limit`` of them (0: all).
+    """Print at most ``limit`` rows (0: all) of ``run`` that match ``wanted``.
 
-    Rows are complete if ``wanted`` names an entry, else a line each. With ``as_json``, each line is
-    a complete row. Raises `UserError`: the filter cannot match, or the entry is unknown.
+    If ``wanted`` names an entry, complete rows are printed, else a list. With ``as_json``, each
+    line is a complete row. Raises `UserError`: the filter cannot match, or the entry is unknown.
     """
     wanted.check(run)
     rows = select(run, wanted, other)
@@ -41,7 +41,7 @@ def show(
         raise UserError(
             f"{run.uri} has no such row",
             where=wanted.entry,
-            fix="name the id of an entry or of a row; without an id, all rows are listed",
+            fix="name the id of an entry or of a row, or omit the id to list all rows",
         )
     if as_json or wanted.entry:
         for number, view in enumerate(run.whole(rows[: limit or None])):
@@ -66,7 +66,7 @@ def listed(
     other: StoredRun | None,
     limit: int,
 ) -> Iterator[str]:
-    """Yield a line per row: its id, its verdicts, and the beginning of its answer."""
+    """Yield the number of rows, and for each row its id, outcomes and the start of its answer."""
     count = f"{len(rows)} of {len(run.rows)} rows"
     yield f"{count} have a different verdict in {other.uri}" if other else count
     by_id = {row.row_id: row for row in rows}
@@ -81,7 +81,7 @@ def listed(
 
 
 def _answer(view: EpisodeView) -> str:
-    """Return the text of the model's last message, or its calls."""
+    """Return the text or calls of the model's last message; without a message, the error."""
     for step in reversed(view.steps):
         if step.role == "assistant":
             calls = ", ".join(f"{call.name}({call.arguments})" for call in step.calls)
@@ -90,7 +90,7 @@ def _answer(view: EpisodeView) -> str:
 
 
 def whole(view: EpisodeView) -> Iterator[str]:
-    """Yield the lines of one row."""
+    """Yield the lines of one complete row."""
     key = view.key
     names = [name for name in (key["benchmark"], key["category"], key["language"]) if name]
     yield _line(f"{key['id']}   ({', '.join(names)}; row {view.row_id[:_ID]})")
@@ -184,7 +184,7 @@ def _indented(text: str) -> Iterator[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of ``text`` without control characters, at most `SHOWN_CHARS` long."""
+    """Return the lines of the first `SHOWN_CHARS` characters, without control characters."""
     return cleaned(text, SHOWN_CHARS).split("\n")
 
 

@@ -1,7 +1,7 @@
-"""Rows of a run for pages that are reloaded while the run grows.
+"""Rows of a run for the pages of the viewer, which are reloaded while the run grows.
 
-The columns of lists are read once per part and kept. Texts stay in the parts: a row reads one group
-of rows, and a search reads one part at a time.
+The columns that lists show are read once per part and kept in memory. Texts are not kept: to show a
+row, one row group is read; to search, one part is read at a time.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ RIGHT, WRONG = "right", "wrong"
 
 
 def tables_of(stores: Sequence[Store]) -> list[RunTable]:
-    """Open runs; for a sweep, all its runs that have begun.
+    """Open the runs in ``stores``. For a sweep, open all of its runs that have started.
 
-    Raises `UserError`: a store is neither a run nor a sweep, or the sweep has not begun."""
+    Raises `UserError`: a store is not a run or sweep, or none of the sweep's runs has started."""
     runs: list[Store] = []
     for named in stores:
         folders = run_folders(named)
@@ -53,8 +53,8 @@ def tables_of(stores: Sequence[Store]) -> list[RunTable]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A filter of rows; "" matches every row. ``verdict``: `RIGHT`, `WRONG`, `NOT_SCORED` or
-    "changed" (against the other run), under the rule set ``rules``."""
+    """A filter of rows; "" matches every row. ``verdict``: `RIGHT`, `WRONG`, `NOT_SCORED`, or
+    "changed" (another verdict in the other run). ``rules``: rule set of the verdict."""
 
     benchmark: str = ""
     category: str = ""
@@ -74,7 +74,7 @@ class Query:
 
     @property
     def filter(self) -> Filter:
-        """The part of the query that a row alone decides, except `NOT_SCORED`."""
+        """The conditions on keys, error type, and the verdicts `RIGHT` and `WRONG`."""
         valid = {RIGHT: True, WRONG: False}.get(self.verdict)
         keys = (self.benchmark, self.category, self.language)
         return Filter("", *keys, valid=valid, error_type=self.error_type)
@@ -84,7 +84,7 @@ class RunTable:
     """A stored run, complete or not, that is read again when it has grown. Not thread-safe."""
 
     def __init__(self, store: Store) -> None:
-        """Open a run. Raises `UserError`: not a run, or a part of it cannot be read."""
+        """Open a run. Raises `UserError`: ``store`` is not a run, or it cannot be read."""
         self._store = store
         self.manifest: Manifest = read_manifest(store)
         self.rule_sets: tuple[str, ...] = tuple(self.manifest.all_rule_sets)
@@ -96,13 +96,13 @@ class RunTable:
         self._searched: tuple[str, dict[str, np.ndarray]] = ("", {})
         self._say_once = cache(log.caution)
         self._ignored: list[str] = []
-        # Row id -> name of its part, and its index there.
+        # Row id -> name of its part, and its index in the part.
         self._places: dict[str, tuple[str, int]] = {}
         self.finished = False
         # Rows that count, in the order of their entries.
         self.rows: list[ResultRow] = []
         self.by_id: dict[str, ResultRow] = {}
-        # Rows by the key that they share between runs.
+        # Rows by `key_of`, to find the row of another run.
         self.by_key: dict[tuple[object, ...], ResultRow] = {}
         self.refresh()
 
@@ -113,7 +113,7 @@ class RunTable:
     def refresh(self) -> bool:
         """Read new parts, and return whether there are any. Raises `UserError`: the store does not
         answer."""
-        # The parts of a complete run may still be merged.
+        # Also look at the parts of a finished run: they may still be merged.
         names = part_names(self._store)
         self.finished = self.finished or self._store.get(SUCCESS) is not None
         if names == self._names:
@@ -137,7 +137,7 @@ class RunTable:
     def _read(
         self, store: Store, name: str, columns: Sequence[str], schema: pa.Schema
     ) -> pa.Table | str:
-        """Read the columns of lists as `read_part` does. Each part is read once."""
+        """Return columns of a part like `read_part`, but read each part only once."""
         if name not in self._parts:
             table = read_part(store, name, self._narrow, schema)
             if isinstance(table, str):
@@ -169,7 +169,7 @@ class RunTable:
         return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
 
     def facts(self) -> dict[str, Any]:
-        """Return the run's line in the list of runs."""
+        """Return the values for the run's line in the list of runs."""
         return {
             "model": self.manifest.model.source,
             "rows": len(self.rows),
@@ -200,8 +200,8 @@ class RunTable:
         return episode_view(whole, class_of(self.manifest, row.benchmark))
 
     def _holding(self, text: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
-        """Keep the ``rows`` that contain ``text``, ignoring case. Parts without any of ``rows`` are
-        not read."""
+        """Return the ``rows`` that contain ``text``, ignoring case. Only parts that contain some
+        of the ``rows`` are read."""
         if self._searched[0] != text:
             self._searched = (text, {})
         found = self._searched[1]
@@ -219,7 +219,7 @@ class RunTable:
         if isinstance(table, str):
             raise unreadable(self._store, name, table)
         holds = np.zeros(table.num_rows, bool)
-        # In JSON columns quotes and line breaks are escaped.
+        # Also search for the escaped form, since columns with JSON escape quotes and line breaks.
         for form in {text, json.dumps(text, ensure_ascii=False)[1:-1]}:
             for column in table.columns:
                 matches = pc.match_substring(column, form, ignore_case=True)

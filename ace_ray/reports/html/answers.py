@@ -1,7 +1,7 @@
-"""The section with a sample of wrong answers: each with its prompt and the gold answer.
+"""Build the report section with a sample of wrong answers, their prompts and gold answers.
 
-The sample depends on the rows alone. Every run prefers the same entries. In a category, error types
-take turns.
+The sample is not random: rows are ordered by a hash of their entry, so all runs prefer the same
+entries. Within a category, rows with different error types alternate.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ace_ray.types import digest
 HOST = "127.0.0.1"
 # Default address of ``ace-ray view``.
 PORT = 8642
-# Maximum wrong answers in a report over all runs. A phone's browser can open as many.
+# Maximum wrong answers in a report over all runs. A phone's browser can open such a page.
 MOST = 400
 # Maximum characters of an answer, a gold answer, a state or a message.
 TEXT = LONGEST
 # Maximum characters of all messages of an answer.
 MESSAGES = 16_000
-# Maximum messages of an answer; `MESSAGES` does not bound empty ones.
+# Maximum messages of an answer; `MESSAGES` does not limit the number of empty messages.
 MOST_MESSAGES = 500
 _REASON = 1_000
 _COLUMNS = ["messages", "output", "reasoning", "state", "gold"]
@@ -42,7 +42,7 @@ def path_of(run_id: str, row_id: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class WrongAnswers:
-    """A sample of ``wrong`` wrong rows, by run, in the order of choice."""
+    """The sampled rows of each run, and the number ``wrong`` of all wrong rows."""
 
     by_run: Sequence[tuple[Run, Sequence[ResultRow]]]
     wrong: int
@@ -51,8 +51,8 @@ class WrongAnswers:
 def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAnswers:
     """Choose at most ``per_category`` wrong rows per run, language and category, ``most`` in all.
 
-    If ``most`` is reached, categories of all runs take turns: each gives a row before any gives its
-    second.
+    If ``most`` limits the number, each category of each run gets its first row before any category
+    gets a second row.
     """
     cells: dict[tuple[str, str, str, str], list[ResultRow]] = {}
     for run in runs:
@@ -77,7 +77,7 @@ def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAns
 
 
 def _ordered(rows: Iterable[ResultRow]) -> list[ResultRow]:
-    """Sort ``rows`` in an order that is the same for every run. Error types take turns."""
+    """Sort ``rows`` in an order that is the same for every run. Error types alternate."""
 
     def error_types(row: ResultRow) -> tuple[str, ...]:
         return tuple(row.verdicts[rules].error_type for rules in sorted(row.verdicts))
@@ -99,7 +99,7 @@ def in_turns(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[
 
 
 def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
-    """Build the section. ``choices`` are the options of its filters."""
+    """Build the section. ``choices`` in its view are the options of the filters."""
     views = [view for run, rows in sample.by_run for view in _views(run, rows, rule_sets)]
     judged = [judgement for view in views for judgement in view["judgements"]]
     view = {
@@ -123,8 +123,8 @@ def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
 def _views(
     run: Run, rows: Sequence[ResultRow], rule_sets: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the views of ``rows``; rows that have gone are left out. Texts are cut when they are
-    read, since all texts together may be gigabytes."""
+    """Yield the views of ``rows``, except rows that no longer exist. Texts are cut when they are
+    read, since all texts together may have gigabytes."""
     columns = _COLUMNS + [f"{rules}_error" for rules in run.manifest.all_rule_sets]
     by_id = {row.row_id: row for row in rows}
     made = {
@@ -179,7 +179,7 @@ def _view(
 def _messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the first messages, up to `MESSAGES` characters.
 
-    ``open`` is false for system messages, which are long and alike in all rows.
+    ``open`` is false for system messages, which are long and similar in all rows.
     """
     views: list[dict[str, Any]] = []
     room = MESSAGES

@@ -1,4 +1,4 @@
-"""The sections on differences between runs: test results and flips."""
+"""Build the report sections on differences between runs: test results and flips."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLIPS = 25
 
 
 def comparison(reported: ReportedComparison | None) -> Section | None:
-    """Build the section with test results, or the reason why the runs do not compare."""
+    """Build the section with test results, or the reason why the runs cannot be compared."""
     if reported is None:
         return None
     if reported.comparison is None:
@@ -35,7 +35,7 @@ def _view(compared: Comparison) -> dict[str, Any]:
 
 
 def _sentences(compared: Comparison, rules: str) -> dict[str, Any]:
-    """Return sentences under one rule set: results that show a difference, and others."""
+    """Return sentences on the results under one rule set, by whether they show a difference."""
     results = [result for result in compared.results if result.hypothesis.rules == rules]
     return {
         "rules": rules,
@@ -45,7 +45,7 @@ def _sentences(compared: Comparison, rules: str) -> dict[str, Any]:
 
 
 def flips(reported: ReportedComparison | None) -> Section | None:
-    """Build the section with flips, each with both answers."""
+    """Build the section with flips and both answers of each flip."""
     if reported is None or not reported.flips:
         return None
     pairs = [_pair(flipped) for flipped in reported.flips]

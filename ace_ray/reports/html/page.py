@@ -1,8 +1,8 @@
-"""Render sections into a page, one file that sends no requests, and draw its figures as SVG.
+"""Render sections as an HTML page in one file, and draw its figures as SVG.
 
-Values from models and manifests are untrusted text. The environment escapes every value, and
-invisible characters are named. A policy in the page forbids requests and foreign scripts. Only
-style, script and figures of this package are inserted as markup.
+Values from models and manifests are untrusted text, so templates escape every value and replace
+invisible characters by their names. A security policy in the page forbids requests and foreign
+scripts. Only style, script and figures of this package are inserted without escaping.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from markupsafe import Markup, escape
 from ace_ray.benchmarks.results import Curves, Estimate, Table, Value
 from ace_ray.reports.text import visible
 
-# Maximum characters of a value. Texts of models are cut before, with a note (`shown`), and use the
-# filter `whole`.
+# Maximum characters of a value in a template. Texts of models are exempt by the filter `whole`,
+# since `shown` has cut them.
 LONGEST = 4_000
 
 
@@ -72,8 +72,8 @@ def _asset(name: str) -> str:
 
 
 def environment(package: str = "ace_ray.reports", folder: str = "html") -> Environment:
-    """Return the environment of the templates in ``folder`` of ``package``. They may import the
-    templates of reports."""
+    """Return the Jinja environment for the templates in ``folder`` of ``package``. They may
+    import the templates of reports."""
     places = dict.fromkeys([(package, folder), ("ace_ray.reports", "html")])
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(*place) for place in places]),
@@ -96,7 +96,7 @@ def environment(package: str = "ace_ray.reports", folder: str = "html") -> Envir
 
 
 def _finalize(value: Any) -> Any:
-    """Cut a value and name its invisible characters, before it is escaped."""
+    """Cut a value and replace invisible characters by their names, before it is escaped."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     if len(value) <= LONGEST:
@@ -118,7 +118,7 @@ def _is_words(value: Value) -> bool:
 
 # Okabe and Ito's palette, which is safe for colour-blind readers.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
-# Dash pattern of the first eight series, the next eight, and all others.
+# Dash patterns of the first eight series, of the next eight series, and of all others.
 _DASHES = ("none", "6 3", "2 3")
 _MOST_TICKS = 6
 # Height of a line of text.
@@ -203,14 +203,14 @@ def _grid(figure: Curves, across: _Scale, up: _Scale, places: Sequence[float]) -
 
 def _ticks(figure: Curves, places: Sequence[float]) -> list[tuple[float, str]]:
     if figure.axis == "parameters":
-        # Ticks are the model sizes, not powers of ten. Each needs a tenth of the width.
+        # Ticks are at the model sizes, not at powers of ten. Each needs a tenth of the width.
         apart = (1.96 * places[-1] / places[0]) ** 0.1
         sizes: list[float] = []
         for size in places:
             if not sizes or size / sizes[-1] >= apart:
                 sizes.append(size)
         return [(b, f"{b:.3g}B" if b >= 1 else f"{1e3 * b:.3g}M") for b in sizes]
-    # Counted from the end: the last checkpoint always has a label.
+    # Count from the end, so that the last checkpoint always has a label.
     every = -(-len(places) // _MOST_TICKS)
     return [(place, f"{place:,.0f}") for place in places[::-1][::every][::-1]]
 
@@ -218,7 +218,7 @@ def _ticks(figure: Curves, places: Sequence[float]) -> list[tuple[float, str]]:
 def _curve(
     points: Sequence[tuple[float, Estimate]], name: str, number: int, across: _Scale, up: _Scale
 ) -> list[str]:
-    """Draw joined points with their intervals. Points of partial estimates are hollow."""
+    """Draw points with their intervals, joined by lines. Partial estimates have hollow points."""
     colour = _COLOURS[number % len(_COLOURS)]
     dash = _DASHES[min(number // len(_COLOURS), len(_DASHES) - 1)]
     joined = " ".join(f"{across(x):.1f},{up(100 * one.value):.1f}" for x, one in points)

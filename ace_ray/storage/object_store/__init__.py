@@ -1,11 +1,11 @@
-"""Object stores: a local folder or ``s3://bucket/prefix`` behind one small interface.
+"""Object stores: a local folder or an S3 prefix, with the same interface (`Store`).
 
-Only this package uses S3. A `put` is atomic on both kinds: readers see the old object or the new
-one, never a part (local: temporary file, fsync, rename; S3: one PutObject). boto3 takes credentials
-from the platform's own chain. pyarrow reads Parquet with column projection.
+Only this package uses S3. `Store.put` is atomic: readers see the old object or the new object. A
+local store writes a temporary file and renames it; S3 uses one PutObject. boto3 finds credentials
+in its usual places.
 
-A `put_if` writes only over the content that its caller has seen (S3: If-None-Match and If-Match;
-local: under a lock on the folder). Of two writers one fails.
+`Store.put_if` writes only if the object is unchanged since the caller read it. If two writers try,
+one fails. S3 uses If-None-Match and If-Match; a local store uses a lock on the folder.
 """
 
 from __future__ import annotations

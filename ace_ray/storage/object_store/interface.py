@@ -1,4 +1,4 @@
-"""The interface of a store."""
+"""The interface that all object stores implement."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any, Protocol
 
 from ace_ray.errors import UserError
 
-# Maximum bytes of an object that is read whole.
+# Maximum bytes of an object that `get` and `tagged` return.
 MOST_BYTES = 256 << 20
 LARGE = f"is larger than {MOST_BYTES >> 20} MiB"
 
 
 class Unreachable(UserError):
-    """The store does not answer now. Its content is unknown."""
+    """The store does not answer, so its content is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """One stored object. ``etag`` changes with the content. ``broken`` is the reason why the object
-    cannot be read, or ""."""
+    """One stored object. ``etag`` changes when the content changes. ``broken`` is the reason why
+    the object cannot be read, or ""."""
 
     path: str
     size: int
@@ -28,7 +28,7 @@ class Object:
 
 
 class Store(Protocol):
-    """Objects under one root, with paths relative to it. Can be pickled."""
+    """A store of objects. Paths are relative to ``root``. Stores can be pickled."""
 
     @property
     def root(self) -> str: ...
@@ -42,28 +42,28 @@ class Store(Protocol):
         """Return the object's bytes and a tag for `put_if`, or None if it does not exist."""
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
-        """Write if the object still has ``tag`` (None: if it still does not exist).
+        """Write ``data`` if the object still has ``tag``, or does not exist if ``tag`` is None.
 
-        Returns the new tag, or None if another writer was first."""
+        Returns the object's new tag, or None if another writer has changed the object."""
 
     def list(self, prefix: str = "") -> list[Object]:
-        """Return all objects whose path starts with ``prefix``, in order of paths."""
+        """Return all objects whose path starts with ``prefix``, sorted by path."""
 
     def delete(self, path: str) -> None: ...
 
     def check_unlinked(self, path: str) -> None:
-        """Raise `UserError` if the folder ``path`` is a symbolic link or lies behind one."""
+        """Raise `UserError` if the folder ``path`` is a symbolic link or is below one."""
 
     def open(self, path: str) -> Any:
         """Open an object as a seekable ``pyarrow.NativeFile`` for reading."""
 
     def child(self, path: str) -> Store:
-        """Return the store at ``path`` below this one."""
+        """Return a store whose root is the folder ``path`` of this store."""
 
     def quick(self) -> Store:
-        """Return the same store, which gives up within 20 s during an outage."""
+        """Return a store with the same root that gives up within 20 s during an outage."""
 
     def check_writable(self) -> None:
-        """Check that objects can be written and listed, and leave nothing behind.
+        """Check that objects can be written and listed. Leaves no object in the store.
 
-        Raises `UserError` within 20 s."""
+        Raises `UserError` if they cannot, after at most 20 s."""

@@ -1,4 +1,4 @@
-"""A local folder as a store. It follows no symbolic link below the folder and opens no pipe."""
+"""Object store in a local folder. It changes no files behind symbolic links and reads no pipes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store.interface import LARGE, MOST_BYTES, Object
 
-# Timeout for a lock. A lock is held for a few milliseconds, unless its holder is stopped.
+# Timeout for acquiring a lock. A process keeps it for a few milliseconds unless it is suspended.
 LOCK_S = 60.0
 
 
@@ -29,7 +29,7 @@ LOCK_S = 60.0
 class LocalStore:
     root: str
     named: str = ""
-    """The folder that the user named, if it lies above ``root``."""
+    """The folder that the user named, if ``root`` is a subfolder of it; else ""."""
 
     def put(self, path: str, data: bytes) -> None:
         with self._failures(path):
@@ -54,7 +54,7 @@ class LocalStore:
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
         with self._failures(path):
             place = self._made(path) if tag is None else self._unlinked(path)
-            # A folder that is deleted meanwhile is created again.
+            # If the folder is deleted meanwhile, the call below tries again and creates it.
             with suppress(FileNotFoundError, NotADirectoryError), locked(place.parent) as held:
                 if held:
                     stored = self.tagged(path)
@@ -68,7 +68,7 @@ class LocalStore:
 
     def list(self, prefix: str = "") -> list[Object]:
         objects = []
-        # Everything up to the last slash is a folder; the rest is the start of names in it.
+        # The prefix is a folder, a slash, and the beginning of names in this folder.
         top = Path(self.root, prefix.rpartition("/")[0])
         for base, _, names in os.walk(top, onerror=self._unless_gone):
             for name in names:
@@ -83,8 +83,8 @@ class LocalStore:
                     except OSError as error:
                         if error.errno not in (errno.ENOENT, errno.ELOOP):
                             raise
-                        # A link to itself is reported and must not hide all other files. A file
-                        # that was deleted during the walk is left out.
+                        # Report a link to itself without an error, so that the other files are
+                        # still listed. Omit a file that was deleted during the walk.
                         about = file.lstat()
                         if error.errno == errno.ELOOP:
                             fault = "is a symbolic link to itself"
@@ -112,7 +112,7 @@ class LocalStore:
         import pyarrow as pa
 
         with open_regular(Path(self.root, path)) as file:
-            # By file descriptor, so that the file that was checked is the one that is read.
+            # Open by file descriptor: another file may have replaced the checked file.
             return pa.OSFile(f"/proc/self/fd/{file.fileno()}")
 
     def child(self, path: str) -> LocalStore:
@@ -123,12 +123,12 @@ class LocalStore:
 
     @property
     def top(self) -> str:
-        """The folder that the user named. Links above it are the user's own."""
+        """The folder that the user named. It may itself be reached through symbolic links."""
         return self.named or self.root
 
     def _unlinked(self, path: str) -> Path:
-        """Return the place of ``path``. Raises `OSError` if a symbolic link below `top` leads
-        there, since nothing is written or removed behind links."""
+        """Return the local path of ``path``. Raises `OSError` if it is outside `top`, or if one of
+        its folders below `top` is a symbolic link: files behind links are never changed."""
         place = Path(os.path.normpath(Path(self.root, path)))
         folder = Path(os.path.normpath(self.top))
         if not place.is_relative_to(folder):
@@ -150,7 +150,7 @@ class LocalStore:
 
     def check_writable(self) -> None:
         self.check_unlinked(".")
-        # A refused run must not create its folder.
+        # Check the nearest existing folder, since a refused run must not create its own.
         with self._failures(""):
             folder = Path(self.root)
             while not folder.exists():
@@ -166,7 +166,7 @@ class LocalStore:
             )
 
     def _unless_gone(self, error: OSError) -> None:
-        """Raise for a folder that cannot be read: it is not empty."""
+        """Raise `UserError` for a folder that cannot be read; ignore a deleted folder."""
         if not isinstance(error, FileNotFoundError):
             with self._failures(os.path.relpath(error.filename or self.root, self.root), "read"):
                 raise error
@@ -190,7 +190,7 @@ _FIXES = {
 
 
 def _write(place: Path, data: bytes) -> None:
-    """Write the whole file, or nothing."""
+    """Write a file atomically: after a crash, ``place`` has the old or the new content."""
     scratch = place.with_name(f".tmp-{secrets.token_hex(8)}")
     try:
         with scratch.open("xb") as file:
@@ -198,7 +198,7 @@ def _write(place: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(place)
-        # Only a synced folder keeps the rename after a power cut.
+        # Without fsync of the folder, a power cut may undo the rename.
         with _opened(place.parent) as folder:
             os.fsync(folder)
     except BaseException:
@@ -216,8 +216,8 @@ def _opened(folder: Path) -> Iterator[int]:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open the file at ``path`` for reading. Raises `OSError`, also for a pipe or a device: reading
-    it may never end."""
+    """Open the file at ``path`` for reading. Raises `OSError`, also for a pipe or a device, since
+    reading from it may block forever."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
@@ -230,9 +230,9 @@ def open_regular(path: Path) -> BinaryIO:
 
 @contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of ``folder``. Yield False if the folder was replaced meanwhile.
+    """Acquire the lock of ``folder``. Yield False if the folder was replaced meanwhile.
 
-    Raises `OSError`: another process holds the lock, after `LOCK_S` if ``wait``."""
+    ``wait``: wait up to `LOCK_S` for the lock. Raises `OSError` if another process has it."""
     until = time.monotonic() + (LOCK_S if wait else 0.0)
     with _opened(folder) as handle:
         while True:

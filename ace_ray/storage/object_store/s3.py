@@ -1,4 +1,4 @@
-"""An S3 bucket, or a prefix in one, as a store."""
+"""Object store in an S3 bucket or under a prefix of a bucket."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class S3Store:
     endpoint_url: str | None = None
     region: str | None = None
     patient: bool = True
-    """Whether to retry for about a minute during an outage, as a running job should, or to give up
+    """True: retry for about a minute during an outage, as a running job should. False: give up
     within 20 s."""
 
     def __post_init__(self) -> None:
         try:
             bucket = self._bucket
-        except ValueError:  # brackets that hold no address
+        except ValueError:  # brackets without an IP address
             bucket = ""
         if not bucket:
             raise UserError(
@@ -65,7 +65,7 @@ class S3Store:
             config=Config(**limits),
         )
         address = client.meta.endpoint_url
-        # "*.*" runs before botocore's own handler of "s3.*", which turns some 200 into 500.
+        # Run before botocore's handler of "s3.*", which changes some statuses from 200 to 500.
         client.meta.events.register_first(
             "before-parse.*.*", lambda **answer: _check_answer(self.root, address, **answer)
         )
@@ -157,7 +157,7 @@ class S3Store:
         with quick._failures():
             quick._client.list_objects_v2(Bucket=self._bucket, Prefix=self._key(""), MaxKeys=1)
         quick.put(PROBE, b"")
-        # Credentials that may write but not delete are enough. `list` hides the probe.
+        # The permission to delete is not required: `list` omits a probe that is left.
         with suppress(UserError):
             quick.delete(PROBE)
 
@@ -165,7 +165,7 @@ class S3Store:
     def _filesystem(self) -> Any:
         import pyarrow.fs as pafs
 
-        # The client's endpoint, whichever setting or variable chose it.
+        # Use the client's endpoint: a setting or an environment variable may have set it.
         split = urlsplit(self._client.meta.endpoint_url)
         options: dict[str, Any] = {}
         if not split.netloc.endswith((".amazonaws.com", ".amazonaws.com.cn")):
@@ -173,7 +173,7 @@ class S3Store:
         region = self.region or self._session.region_name
         if region:
             options["region"] = region
-        # The same credential chain as for writes, profiles and SSO included.
+        # Use the same credentials as for writes; they may come from a profile or SSO.
         credentials = self._session.get_credentials()
         if credentials is not None:
             frozen = credentials.get_frozen_credentials()
@@ -193,7 +193,7 @@ class S3Store:
             yield
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
-            # A gateway's error page has only a status.
+            # The error page of a gateway has a status, but not an S3 error code.
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             what, fix = _S3_CAUSES.get(
                 code, (f"S3 answered {code or status or error}", "see the logs of the store")
@@ -204,7 +204,7 @@ class S3Store:
         except (BotoCoreError, Boto3Error, ValueError) as error:
             kind = UserError if isinstance(error, ValueError) else Unreachable
             fix = "check store.endpoint_url (or AWS_ENDPOINT_URL), region and credentials"
-            if "WRONG_VERSION_NUMBER" in str(error):  # no TLS answers a TLS greeting
+            if "WRONG_VERSION_NUMBER" in str(error):  # the server does not use TLS
                 fix = "write store.endpoint_url with http://"
             raise kind(f"S3 cannot be reached: {error}", where=self.root, fix=fix) from error
 
@@ -217,11 +217,11 @@ def _check_answer(
     operation_model: Any,
     **_: object,
 ) -> None:
-    """Raise `UserError` if ``address`` redirects or is not an S3 service.
+    """Raise `UserError` if an answer from ``address`` does not come from an S3 service.
 
-    Runs on every answer before botocore reads it. botocore takes any redirect for one between
-    regions and repeats the request without end. No redirect is followed, so no signature leaves the
-    host that the user named. Outages (status 408, 429, 5xx) are left to botocore's retries.
+    Called before botocore parses the answer. botocore would treat every redirect as a redirect
+    between regions. It would repeat the request forever, and could send a signature to a host that
+    the user did not name. Outages (status 408, 429, 5xx) pass, since botocore retries them.
     """
     status, headers, body = (response_dict[key] for key in ("status_code", "headers", "body"))
     operation = operation_model.name
@@ -229,7 +229,7 @@ def _check_answer(
     if 300 <= status < 400 and status != 304:
         is_s3 = "x-amz-bucket-region" in headers  # S3's own redirects name the bucket's region
     elif status < 300 and operation in _TAGGED:
-        # A web server may send an ETag with a page. S3 sends headers of its own beside it.
+        # A web server may send an ETag with an HTML page. Only S3 adds x-amz headers.
         own = any(name.lower().startswith("x-amz") for name in headers)
         is_s3 = "etag" in headers and (own or not page)
     elif operation in _WITH_XML and status < 500 and status not in _PASSED_ON:
@@ -247,7 +247,7 @@ def _check_answer(
 
 
 def _is_passing(error: ClientError) -> bool:
-    """Return whether the error may pass."""
+    """Return whether the error is temporary, so that a retry may succeed."""
     code = error.response.get("Error", {}).get("Code", "")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     return code in _PASSING or (code not in _S3_CAUSES and status >= 500)
@@ -256,12 +256,12 @@ def _is_passing(error: ClientError) -> bool:
 PROBE = ".ace-ray-probe"
 # Operations that return an ETag when they succeed.
 _TAGGED = ("GetObject", "HeadObject", "PutObject", "UploadPart")
-# Operations that return XML when they fail, or a list.
+# Operations whose errors, or whose results, are XML.
 _WITH_XML = ("GetObject", "ListObjectsV2", "PutObject")
 _MARKS = (b"<Error", b"<ListBucketResult")
 # Status codes that botocore or `put_if` handles without XML.
 _PASSED_ON = (408, 412, 429)
-# Types of the files that a browser shows. All other files have S3's default type.
+# Content types of files that a browser shows. All other files have S3's default type.
 _CONTENT_TYPES = {
     ".csv": "text/csv; charset=utf-8",
     ".html": "text/html; charset=utf-8",
