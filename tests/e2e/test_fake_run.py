@@ -72,7 +72,7 @@ def test_rows_are_judged_stored_and_resumed(evaluate: Evaluate, cli: Cli, tmp_pa
     assert stored == 16 + 2
     other = cli("evaluate", manifest, "--set", "sampling.seed=1")
     assert other.code == 2
-    assert "holds a different run" in other.stderr
+    assert "contains a different run" in other.stderr
 
 
 def test_a_run_on_s3_is_complete_and_can_start_afresh(config: Path, cli: Cli, s3: S3) -> None:

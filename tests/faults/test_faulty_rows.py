@@ -67,7 +67,7 @@ def test_each_row_ends_by_its_own_fault(faulty):
     assert (fails_once["status"], fails_once["attempts"]) == ("scored", 2)
     assert fails_once["error"] is None
     assert (kills["status"], kills["error_class"]) == ("quarantined", "EngineKilled")
-    died = "5 engines crashed while working on this row, 4 of them on it"
+    died = "5 engines crashed while working on this row, 4 of them while working on it"
     assert kills["error"].startswith(died)
     assert fails["official_valid"] is kills["official_valid"] is None
     for entry in (KILLS_ONCE, CRASHES_ONCE, HANGS_ONCE, FREEZES_ONCE):
@@ -121,7 +121,7 @@ def test_engines_that_die_on_every_row_end_the_run(make_run):
     run.write(engine={"die": {"": ""}})
     driver = run.to_the_end()
     assert driver.code == 75, driver.text
-    line = f"{MAX_STARTS_WITHOUT_PROGRESS} engines started one after another and no row got further"
+    line = f"{MAX_STARTS_WITHOUT_PROGRESS} engines started one after another without progress of any row"
     assert driver.text.count(line) == 1, driver.text
     assert "told to die" in driver.text
     assert run.rows() == []

@@ -45,7 +45,7 @@ def test_hostile_outputs_are_judged_and_an_endless_one_times_out(make_run):
     assert rows["lone surrogates"]["output"] == "\ufffd" * 1_000
     late = run.row(ENDLESS)
     assert (late["status"], late["error_class"]) == ("infra_error", "EpisodeTimeout")
-    assert "episode_timeout_s = 8" in late["error"]
+    assert "timed out after 8 s (episode_timeout_s)" in late["error"]
 
 
 def test_prompts_over_the_context_are_skipped(make_run):

@@ -40,7 +40,7 @@ def test_run_ends_if_no_engine_starts_in_time(make_run):
     run = make_run(engine={"ready_file": "/never"}, start_timeout_s=3.0)
     driver = run.to_the_end()
     assert driver.code == 75
-    assert "no engine started within  s (start_timeout_s)3" in driver.text
+    assert "no engine started within 3 s (start_timeout_s)" in driver.text
     assert "Traceback" not in driver.text
 
 

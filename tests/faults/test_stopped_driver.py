@@ -26,7 +26,7 @@ def test_stopped_interrupted_and_killed_runs_continue(make_run):
     # `timeout` and job managers send the signal to every process of the group.
     os.killpg(first.process.pid, signal.SIGTERM)
     assert first.wait() == 75, first.text
-    assert "rows in flight have 3 s to end" in first.text
+    assert "finishing rows in flight (3 s)" in first.text
     assert "Traceback" not in first.text
     assert "*** SIGTERM" not in first.text
     summary = run.summary()

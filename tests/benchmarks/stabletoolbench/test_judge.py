@@ -364,7 +364,7 @@ def test_a_bad_label_is_named_by_file_and_line(labels: Path) -> None:
         (LABELS[0] | {"answer": {"final_answer": "x"}}, "neither a string nor a converted"),
         (chained(450), "too deeply"),
         ({"query_id": 1, "query": "q"}, "has no answer"),
-        ([1], "contains a list"),
+        ([1], "holds a list"),
     ):
         with pytest.raises(UserError) as found:
             checked(labels, LABELS[0], row)

@@ -145,7 +145,7 @@ def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path) -> None:
     assert data_hash(load(folder).entries) == data_hash(load(root).entries)
     assert read_texts(folder) == read_texts(root)
     assert all((folder / name).is_file() for name in ("LICENSE", "server/system_prompts.py"))
-    assert any("not those of commit" in line for line in said)
+    assert any("differ from those of commit" in line for line in said)
     assert importer.import_queries(root / "solvable_queries", say=said.append) == folder
     assert any("already imported" in line for line in said)
     plain = write_checkout(tmp_path / "plain", sources=False)

@@ -83,7 +83,7 @@ def test_a_wrong_shape_is_named(tmp_path):
         (SINGLE, 0, {"question": None}, '"question" is missing'),
         (SINGLE, 0, {"function": [{"parameters": {}}]}, '"function" has the wrong shape'),
         (SINGLE, 1, {"ground_truth": [{"light": {}}, {"light": 1}]}, "each an object of arguments"),
-        ("special_incomplete", 1, {"ground_truth": {"light": "x"}}, "object of lists of texts"),
+        ("special_incomplete", 1, {"ground_truth": {"light": "x"}}, "object of lists of strings"),
         ("special_irrelevant", 1, {"ground_truth": {}}, '"ground_truth" has the wrong shape'),
         ("normal_preference", 0, {"profile": None}, '"profile" is missing'),
         ("agent_multi_step", 0, {"initial_config": None}, '"initial_config" is missing'),
