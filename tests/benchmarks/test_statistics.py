@@ -227,5 +227,5 @@ def test_a_damaged_second_reading_is_refused() -> None:
     for change in ({"reader": "x" * 41}, {"reader": "<b>"}, {"where": ["x"]}, {"answers": True}):
         with pytest.raises(ValueError, match="has an invalid"):
             SecondReading.of_json(intact | change)
-    with pytest.raises(ValueError, match="no object"):
+    with pytest.raises(ValueError, match="not an object"):
         SecondReading.of_json([intact])

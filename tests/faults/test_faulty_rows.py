@@ -121,7 +121,8 @@ def test_engines_that_die_on_every_row_end_the_run(make_run):
     run.write(engine={"die": {"": ""}})
     driver = run.to_the_end()
     assert driver.code == 75, driver.text
-    line = f"{MAX_STARTS_WITHOUT_PROGRESS} engines started one after another without progress of any row"
+    starts = f"{MAX_STARTS_WITHOUT_PROGRESS} engines started one after another"
+    line = f"{starts} without progress of any row"
     assert driver.text.count(line) == 1, driver.text
     assert "told to die" in driver.text
     assert run.rows() == []
