@@ -102,7 +102,7 @@ def test_a_run_stops_and_can_be_completed(here: Any, tmp_path: Path, reference: 
     refused = here("compare", reference, run, "--allow-different")
     assert refused.code == 2
     assert "was stopped when its comparison was decided" in refused.stderr
-    for alpha, what in ((2, "early.alpha"), (0.2, "looked at with early.alpha = 0.05")):
+    for alpha, what in ((2, "early.alpha"), (0.2, "begun with early.alpha = 0.05")):
         refused = here("evaluate", run_config(tmp_path, "better", engine, alpha=alpha))
         assert refused.code == 2
         assert what in " ".join(refused.stderr.split())
