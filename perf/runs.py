@@ -29,7 +29,13 @@ ENGINE = {
     "enforce_eager": True,
     "kv_cache_memory_bytes": 2 << 30,
 }
-COMMAND = (sys.executable, "-m", "ace_ray.cli")
+# Earlier checkouts have one module, `ace_ray.cli`.
+MAIN = """
+import importlib.util, runpy
+package = importlib.util.find_spec("ace_ray.cli").submodule_search_locations
+runpy.run_module("ace_ray.cli.main" if package else "ace_ray.cli", run_name="__main__")
+"""
+COMMAND = (sys.executable, "-c", MAIN)
 
 
 def model_folder(source: str = SMOLLM2) -> Path:

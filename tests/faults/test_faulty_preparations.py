@@ -28,5 +28,5 @@ def test_rows_of_a_preparation_that_crashes_engines_are_quarantined(make_run):
     for row in rows:
         if row["id"] in killed:
             assert row["error_class"] == "PreparationKilled"
-            assert "5 engines crashed while working on the preparation that this row shares" in row["error"]
+            assert "5 engines crashed while working on the preparation" in row["error"]
     assert len(run.summary()["timing"]["engine_deaths"]) == 5
