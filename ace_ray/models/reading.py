@@ -10,8 +10,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -27,6 +30,8 @@ from ace_ray.types import ToolAnswer, ToolCall
 from ace_ray.util.subprocesses import module_command, module_environment
 
 READY = "ace_ray reading "
+# Timeout of a batch of answers, and of the start of the process.
+TIMEOUT_S = 600.0
 # Chat of a sample prompt. Every prompt is assumed to end like it, e.g. with an open ``<think>``.
 _CHAT = [{"role": "user", "content": "-"}]
 _FIX = "name a Python with vLLM, such as /path/to/venv/bin/python"
@@ -60,12 +65,14 @@ class AnswerParser:
         command[0] = python or command[0]
         environment = {**module_environment(), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
         self._where = command[0]
+        # A file, since vLLM writes more than a pipe holds.
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the child
         try:
             self._child = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE if python else None,
+                stderr=self._log,
                 env=environment,
                 text=True,
             )
@@ -92,6 +99,7 @@ class AnswerParser:
     ) -> None:
         self._child.kill()
         self._child.wait()
+        self._log.close()
 
     def read(self, answers: Sequence[StoredAnswer]) -> list[Reading]:
         """Return the reading of each answer. Never raises on any text."""
@@ -100,18 +108,26 @@ class AnswerParser:
     def _ask(self, message: Any) -> Any:
         assert self._child.stdin is not None
         assert self._child.stdout is not None
-        with suppress(BrokenPipeError):
-            self._child.stdin.write(json.dumps(message) + "\n")
-            self._child.stdin.flush()
-        # vLLM prints to stdout as well.
-        for line in self._child.stdout:
-            if line.startswith(READY):
-                answer = json.loads(line[len(READY) :])
-                if "error" in answer:
-                    raise UserError(**answer["error"])
-                return answer["result"]
-        said = self._child.stderr.read() if self._child.stderr else ""
-        lines = said.strip().splitlines() or ["it ended without a message"]
+        # A parser may hang on a hostile text. The kill ends the loop below.
+        timer = threading.Timer(TIMEOUT_S, self._child.kill)
+        timer.start()
+        try:
+            with suppress(BrokenPipeError):
+                self._child.stdin.write(json.dumps(message) + "\n")
+                self._child.stdin.flush()
+            # vLLM prints to stdout as well.
+            for line in self._child.stdout:
+                if line.startswith(READY):
+                    answer = json.loads(line[len(READY) :])
+                    if "error" in answer:
+                        raise UserError(**answer["error"])
+                    return answer["result"]
+        finally:
+            timer.cancel()
+        self._log.seek(0)
+        lines = self._log.read().strip().splitlines() or ["the process ended without a message"]
+        if self._child.wait() == -signal.SIGKILL:
+            lines = [f"a batch of answers took over {TIMEOUT_S:g} s, or the process was killed"]
         raise UserError(f"cannot read answers: {lines[-1][:300]}", where=self._where, fix=_FIX)
 
 
