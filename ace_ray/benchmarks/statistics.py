@@ -96,7 +96,7 @@ def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any
 def sample_tables(
     categories: Mapping[str, Mapping[str, Any]], rule_sets: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return the table of pass@k and pass^k to print; an empty list without several samples.
+    """Return a list with the table of pass@k and pass^k; empty if entries have one sample.
 
     ``categories`` is ``{category: {rule set: STATS}}``. The table has lines for k = 1, 2, 4 and the
     smallest number of samples of an entry. Columns for each k would be too wide for a terminal. The

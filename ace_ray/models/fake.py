@@ -210,7 +210,7 @@ def _delay_s(script: FakeScript, last: str, seed: int) -> float:
 
 
 def _told(script: Marked, last: str) -> bool:
-    """Return whether ``last`` triggers a fault; only once if the script names a marker file."""
+    """Return whether ``last`` triggers a fault. With a marker file, the fault occurs only once."""
     for key, marker in script.items():
         if key in last and not (marker and os.path.exists(marker)):
             if marker:

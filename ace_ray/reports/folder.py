@@ -67,7 +67,7 @@ def write(store: Store, files: Mapping[str, bytes], facts: Mapping[str, Any]) ->
 
 
 def _marker(store: Store) -> dict[str, Any] | None:
-    """Read the marker of the report in ``store``, ``report.json``; None without a report."""
+    """Read ``report.json``, which marks the folder of a report. Return None without it."""
     content = store.get(MARKER)
     try:
         marker = json_tree(content or b"null")

@@ -128,7 +128,7 @@ class Options(Section):
 
 
 def wording(options: Options, folder: Path) -> Literal["official", "own"]:
-    """Return the source of the prompts. Shortened variants are always partly ace_ray's own."""
+    """Return who wrote the prompts. Shortened variants always contain text of ace_ray."""
     if options.prompts != "auto":
         return options.prompts
     return "official" if (folder / OFFICIAL_FILE).is_file() else "own"

@@ -94,8 +94,8 @@ class HealthMonitor:
         return self._latest
 
     def last_look(self) -> Tally:
-        """Read the coordinator for the last time, and print the latest engine deaths. On a busy
-        machine the loop's last look may be long ago."""
+        """Read the coordinator's counts a final time, and print the newest engine crashes. On a
+        busy machine the loop may have read them long ago."""
         tally = self.refresh()
         self._tell_deaths(tally)
         return tally
@@ -170,7 +170,7 @@ class HealthMonitor:
         return late[0] if late else None
 
     def _without_engine_s(self, tally: Tally) -> float:
-        """Return the seconds for which an elastic run has had no engine; else about 0."""
+        """Return the seconds since an elastic run last had an engine; 0 for other runs."""
         there = {process for process in tally.silent if process.kind == "engine"}
         if there - self._killed - self._ended or not self._config.worker_range:
             self._engine_at = time.monotonic()

@@ -57,7 +57,7 @@ class Bug:
 
 
 class Tally:
-    """Counts of a running graph, in plain Python, so that tests need no Ray."""
+    """Counts of rows, engines and crashes in one pass; plain Python, so tests need no Ray."""
 
     def __init__(self) -> None:
         self.runs: dict[int, RunCounts] = {}

@@ -47,7 +47,7 @@ def first_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) 
 
 
 def _instead(native: Benchmark) -> str:
-    """Return the end of a message: how to configure ``native`` without native tool calls."""
+    """Return the end of an error message: the setting that turns native tool calls off."""
     return f", or write {native.without_native}" if native.without_native else ""
 
 

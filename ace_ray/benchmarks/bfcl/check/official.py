@@ -222,7 +222,7 @@ def _items_fit(param: Any, value: Any, option: Any, nested: type) -> bool:
 
 
 def string_fault(param: Any, value: str, options: Sequence[Any]) -> Fault | None:
-    """Check that a string equals an option that is a string, after both are normalised."""
+    """Check that a string equals one of the acceptable strings, after normalising both."""
     wanted = normal(value)
     if any(type(option) is str and normal(option) == wanted for option in options):
         return None
