@@ -18,6 +18,9 @@ from ace_ray.errors import UserError
 CHECKER_CPUS = 0.25
 WRITER_CPUS = 0.25
 SANDBOX_CPUS = 0.1
+# A check takes about 0.4 ms, and an engine answers about 40 rows a second, so one checker could
+# follow many more engines. The import of a checker costs about 4 s of CPU time.
+WORKERS_PER_CHECKER = 4
 # CPUs of a worker that uses an endpoint. All four values are small, so that one engine and these
 # actors fit a cluster of two CPUs.
 CLIENT_CPUS = 0.25
@@ -247,8 +250,8 @@ def fit(
             if fits
             else "lower worker_cpus or engine.tensor_parallel_size, or join a larger cluster",
         )
-    # Plan one checker for each worker, or fewer if the CPUs do not suffice.
-    counts = range(workers, 0, -1)
+    # Fewer checkers if the CPUs do not suffice.
+    counts = range(math.ceil(workers / WORKERS_PER_CHECKER), 0, -1)
     return next(more for n in counts if held(more := replace(need, checkers=n)))
 
 

@@ -57,8 +57,8 @@ def sits(nodes: list[dict[str, float]], *, rows: int = 100, **changes: Any) -> R
 @pytest.mark.parametrize(
     ("nodes", "changes", "expected"),
     [
-        ([TOTAL], {}, {"workers": 8, "gpus": 8, "elastic": False, "checkers": 8}),
-        ([{"CPU": 9.0, "GPU": 8.0}], {}, {"workers": 8, "checkers": 3}),
+        ([TOTAL], {}, {"workers": 8, "gpus": 8, "elastic": False, "checkers": 2}),
+        ([{"CPU": 8.5, "GPU": 8.0}], {}, {"workers": 8, "checkers": 1}),
         ([TOTAL], {"engine": engine(2, 4)}, {"workers": 1, "worker_gpus": 8, "spread": False}),
         (
             [{"CPU": 1.0}] * 3,
