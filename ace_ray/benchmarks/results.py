@@ -19,9 +19,9 @@ _MOST_ANSWERS = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class SecondReading:
-    """Calls that the run did not read (`ace_ray.benchmarks.diagnosis`). ``reader`` found most of
-    them. ``where`` is "answer", or "reasoning" if the reasoning never ended. ``answers`` is the
-    number of the row's answers with such calls."""
+    """Calls of a row that the run did not read (`ace_ray.benchmarks.diagnosis`). ``reader`` found
+    most of these calls. ``where`` is "answer", or "reasoning" if the reasoning never ended.
+    ``answers`` is the number of the row's answers with such calls."""
 
     reader: str
     where: Where
@@ -177,8 +177,8 @@ class CategoryResult:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """A figure. ``panels`` maps panels to series, and series to (x, share) points sorted by x. x is
-    billions of parameters, or a training step (``axis``)."""
+    """A figure. ``panels`` maps the title of a panel to its curves, and the name of a curve to its
+    (x, share) points, sorted by x. x is billions of parameters, or a training step (``axis``)."""
 
     name: str
     title: str
@@ -188,7 +188,8 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """Counterparts of a paper's tables and figures. ``notes`` name figures that are missing."""
+    """The tables and figures of a benchmark's paper, made from the user's runs. ``notes`` name the
+    figures that are missing."""
 
     tables: Sequence[Table]
     figures: Sequence[Curves]

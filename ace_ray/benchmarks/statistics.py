@@ -35,7 +35,7 @@ POOLED = "pooled"
 def statistics(
     rows: Iterable[ResultRow], rule_sets: Sequence[str], groups: Groups, max_unscored: float
 ) -> dict[str, Any]:
-    """Compute the statistics in one pass over ``rows``, without repeated rows.
+    """Compute the statistics in one pass over ``rows``; each must have ``repeat`` 0.
 
     ``groups``: categories by the name of the group."""
     tallies: dict[tuple[str, str], Tally] = {}
@@ -96,12 +96,11 @@ def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any
 def sample_tables(
     categories: Mapping[str, Mapping[str, Any]], rule_sets: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return a list with the table of pass@k and pass^k; empty if entries have one sample.
+    """Return a list with the table of pass@k and pass^k; the list is empty if there are no values.
 
-    ``categories`` is ``{category: {rule set: STATS}}``. The table has lines for k = 1, 2, 4 and the
-    smallest number of samples of an entry. Columns for each k would be too wide for a terminal. The
-    summary contains further values of k.
-    """
+    ``categories`` is ``{category: {rule set: STATS}}``. There are values if an entry has more than
+    one sample. The table has lines for k = 1, 2, 4 and the smallest number of samples of an entry,
+    since columns for each k are too wide for a terminal. The summary has further values of k."""
     lines = []
     for name, stats in categories.items():
         for rules in rule_sets:
@@ -119,7 +118,7 @@ def sample_tables(
 
 
 def scores(summary: Mapping[str, Any], rules: str, groups: Groups) -> list[Score]:
-    """Return the score of all rows, and the score of each group."""
+    """Return the score over all rows, then the score of each group."""
     present = summary["categories"]
     named = dict.fromkeys(category for members in groups.values() for category in members)
     missing = [category for category in named if category not in present]
@@ -141,7 +140,7 @@ def scores(summary: Mapping[str, Any], rules: str, groups: Groups) -> list[Score
 
 
 def pooled(categories: Iterable[Mapping[str, Any]]) -> Score:
-    """Return the mean accuracy of ``categories``, ``{"accuracy", "n"}`` each, weighted by ``n``."""
+    """Return the mean ``accuracy`` of the STATS in ``categories``, weighted by ``n``."""
     judged = [stats for stats in categories if stats["n"]]
     n = sum(stats["n"] for stats in judged)
     if not n:
