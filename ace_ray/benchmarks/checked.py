@@ -24,7 +24,7 @@ from ace_ray.util.sanitizing import well_formed
 def own_code(benchmark: type[Any], member: str) -> Iterator[None]:
     """Convert an exception in the benchmark's code to a `UserError` that names file and line.
 
-    ``member`` names the code in the error. Exceptions in benchmarks of ace_ray are not converted."""
+    ``member`` names the code in the error. Exceptions in ace_ray's benchmarks are not converted."""
     try:
         yield
     except UserError:

@@ -31,11 +31,10 @@ GET_DATA = "run `ace-ray data pull acebench` or `ace-ray data import acebench PA
 def load(
     folder: Path, *, languages: Sequence[str] = LANGUAGES, categories: Sequence[str] = CATEGORIES
 ) -> list[Entry]:
-    """Return entries by language, category and line. Raises `UserError` naming file and line.
+    """Return the entries, ordered by language, category and line. Raises `UserError`.
 
     ``Entry.gold`` is the ``ground_truth`` of the answer row. In agent categories it is a dict with
-    ``ground_truth`` and ``mile_stone``.
-    """
+    ``ground_truth`` and ``mile_stone``."""
     return [
         entry
         for language in languages
