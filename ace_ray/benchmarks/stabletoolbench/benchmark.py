@@ -1,4 +1,4 @@
-"""StableToolBench as a `Benchmark`."""
+"""The benchmark class of StableToolBench."""
 
 from __future__ import annotations
 
@@ -326,7 +326,8 @@ class StableToolBench(Benchmark):
         return text
 
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-        """Yield the result JSON of all samples, and each group's converted answers of sample 0."""
+        """Yield the result JSON with all samples, and a file of converted answers for each group.
+        Converted answers are those of sample 0."""
         entries = {entry.key: entry for entry in self.dataset()}
 
         def read(group: str | None = None) -> Iterator[tuple[Entry, Mapping[str, Any]]]:
@@ -372,7 +373,8 @@ def _has_own_sampling(role: Role) -> bool:
 
 
 async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
-    """Await ``work``, the judging, at most until `JUDGE_S` after the episode's deadline."""
+    """Await ``work``, which judges an answer, and return its value. Raise `JudgeError` if it takes
+    longer than until `JUDGE_S` seconds after the episode's deadline."""
     try:
         return await asyncio.wait_for(work, JUDGE_S + max(0.0, context.left_s or 0.0))
     except TimeoutError:

@@ -42,8 +42,7 @@ def import_answers(source: Path, folder: Path) -> int:
 
     The answers replace earlier imports for the same calls. Values without error and response are
     skipped: upstream stores all that a simulator wrote. Raises `UserError` that names a file that
-    cannot be read; nothing is imported then.
-    """
+    cannot be read; nothing is imported then."""
     imported = 0
     with closing(open_database(folder, "readwrite")) as database, database:
         for path in sorted(source.glob("*/*/*.json")):
@@ -108,7 +107,7 @@ def _answer_text(answer: dict[str, Any]) -> str:
 
 
 def _arguments_key(key: str) -> str:
-    """Return our key for a key of upstream's; the order of arguments does not matter."""
+    """Return the cache's key for an upstream key; the order of arguments does not matter."""
     try:
         value = literal(expression(key))
         if isinstance(value, dict) and all(isinstance(name, str) for name in value):

@@ -66,13 +66,13 @@ class Finished:
     observation: str
     code: int
     answer: str = ""
-    """The final answer as text, "" without one."""
+    """The final answer as text, "" if there is none."""
 
 
 def read_finish(arguments: str, texts: Texts) -> Finished:
     """Read the arguments of Finish. Never raises.
 
-    Arguments that are not JSON are searched for their two keys, as in upstream."""
+    If the arguments are not JSON, their text is searched for the two keys, as in upstream."""
     values = _finish_values(arguments)
     kind = values.get("return_type")
     if "return_type" not in values:

@@ -3,7 +3,7 @@
 SoPR, the solvable pass rate (upstream ``tooleval/eval_pass_rate.py`` and
 ``registered_cls/rtl.py::check_is_solved``), is decided by votes. In each vote, the judge first sees
 the final answer alone: is it Solved, Unsolved or Unsure? If Unsure, it is asked again with the
-execution. An `unanswered` query is Unsolved without a question.
+execution. An `unanswered` query is Unsolved; the judge is not asked.
 
 FAC, final answer completeness (``fac_eval.py``), is one question about the final answer alone.
 
@@ -47,11 +47,10 @@ UNANSWERED = {
 
 
 def unanswered(answer_tree: Mapping[str, Any], final_answer_raw: Any) -> str | None:
-    """Return why an answer is Unsolved without a question: a key of `UNANSWERED`, or None.
+    """Return why the judge is not asked and the answer is Unsolved: a key of `UNANSWERED`, or None.
 
     ``final_answer_raw`` is Finish's arguments as the model wrote them. If the answer inside them is
-    empty, upstream asks the judge; here the answer counts as empty.
-    """
+    empty, upstream asks the judge, but ace_ray does not."""
     if gave_up(final_answer_raw):
         return "gave_up"
     if not has_finish(answer_tree):
@@ -112,7 +111,7 @@ async def _vote(
 
 
 def majority(votes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the most frequent status; Unsure for a tie or without votes."""
+    """Return the most frequent status; Unsure if two are equally frequent or there is no vote."""
     counted = Counter(vote["status"] for vote in votes).most_common(2)
     if not counted or (len(counted) == 2 and counted[0][1] == counted[1][1]):
         return "Unsure"
@@ -135,10 +134,11 @@ async def judge_answer(
     references: Mapping[str, str] | None,
     query_id: str,
 ) -> dict[str, Any]:
-    """Judge an answer by all measures, and return the fields for the row's state.
+    """Judge an answer, and return the fields for the row's state. Raises `JudgeError`.
 
-    These are ``votes``; ``fac`` if that model is given; and ``sowr`` or ``sowr_missing`` if there
-    are ``references``, the answers of another run as JSON text by query id. Raises `JudgeError`."""
+    ``votes`` is always judged; ``fac`` only if a model for FAC is given. If ``references`` (another
+    run's answers as JSON text by query id) are given, ``sowr`` is judged; ``sowr_missing`` is set
+    instead if they lack the query."""
     final = answer["final_answer"]
     judged: dict[str, Any] = {
         "votes": await judge_sopr(model, query, answer, final, votes, prompts)
@@ -165,10 +165,9 @@ async def judge_fac(
 ) -> dict[str, Any]:
     """Return ``{"status": "Solved" | "Unsolved", ...}`` with the fields of `asking.Reply`.
 
-    An `unanswered` answer is Unsolved without a question; upstream omits the question only if the
-    final answer is missing. Replies to upstream's question are read by upstream's rule. Raises
-    `JudgeError` if no reply states a verdict; upstream scores such replies as Unsolved.
-    """
+    An `unanswered` answer is Unsolved, and the judge is not asked; upstream asks unless the final
+    answer is missing. Replies to upstream's question are read by upstream's rule. Raises
+    `JudgeError` if no reply states a verdict; upstream scores such replies as Unsolved."""
     if why := unanswered(answer_tree, final_answer_raw):
         return {
             "status": "Unsolved",
@@ -206,8 +205,7 @@ async def judge_sowr(
     differ, the side with the better one wins all rounds (Solved, then Unsure, then Unsolved). If
     they are equal, the judge decides each round; for equal answers a coin decides, as in upstream.
     The side that wins more rounds wins. ``by`` is ``status``, ``coin`` or ``judge``. Raises
-    `JudgeError` if one round fails.
-    """
+    `JudgeError` if one round fails."""
     ours, theirs = (POINTS[status] for status in statuses)
     if ours != theirs:
         better = CANDIDATE if ours > theirs else REFERENCE
