@@ -36,7 +36,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """An output that gets no verdict, and the reason. ``where`` is its place in the input.
+    """An output without a verdict, and the reason. ``where`` is its place in the input.
     ``entry`` is None if no row can be stored for the output."""
 
     where: str

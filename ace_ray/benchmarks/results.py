@@ -61,7 +61,7 @@ class ResultRow:
     """1 for a row that was generated again, to measure how much two identical runs differ."""
     error_class: str | None = None
     error: str | None = None
-    """Reason why the row has no verdict."""
+    """Reason why the row lacks a verdict."""
     prompt_tokens: int | None = 0
     completion_tokens: int | None = 0
     """Token counts are None if an endpoint did not report them."""
@@ -206,7 +206,7 @@ class ReportedRun:
     the benchmark's part of the conditions. ``parameters`` is the model's size, if the manifest has
     it. ``summary`` comes from `Benchmark.statistics`. ``plays`` lists the roles that the candidate
     plays itself. ``headline`` is false if more rows than allowed lack a verdict. ``incomplete``
-    describes the missing rows; it is "" if there are none. ``step`` is the training step of a
+    describes the missing rows; it is "" if the run is complete. ``step`` is the training step of a
     checkpoint. ``limited`` is true if the run declares only a part of the entries, and ``partial``
     if it evaluated only named entries.
     """

@@ -96,10 +96,10 @@ def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any
 def sample_tables(
     categories: Mapping[str, Mapping[str, Any]], rule_sets: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return a list with the table of pass@k and pass^k; the list is empty if there are no values.
+    """Return a list with the table of pass@k and pass^k, or an empty list.
 
-    ``categories`` is ``{category: {rule set: STATS}}``. There are values if an entry has more than
-    one sample. The table has lines for k = 1, 2, 4 and the smallest number of samples of an entry,
+    It is empty if no entry has more than one sample. ``categories`` is ``{category: {rule set:
+    STATS}}``. The table has lines for k = 1, 2, 4 and the smallest number of samples of an entry,
     since columns for each k are too wide for a terminal. The summary has further values of k."""
     lines = []
     for name, stats in categories.items():

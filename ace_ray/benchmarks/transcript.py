@@ -105,8 +105,8 @@ def of_messages(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
 
 
 def _answer(step: Step, message: Mapping[str, Any], waiting: dict[str, int]) -> None:
-    """Store the content of a tool ``message`` in the call of ``step`` that the message answers. If
-    ``step`` has no call without a result (calls may be part of the text), add a call."""
+    """Store the content of a tool ``message`` in the call of ``step`` that the message answers. Add
+    a call if all calls of ``step`` have results, as when calls are part of the text."""
     content = text_of(message.get("content"))
     place = waiting.pop(text_of(message.get("tool_call_id")), None)
     if place is None and waiting:

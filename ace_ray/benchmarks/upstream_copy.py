@@ -132,7 +132,7 @@ class UpstreamCopy:
             rows=dict(rows),
         )
         if not known:
-            say(f"the files differ from those of the published package: {copy.root}")
+            say(f"the files differ from the published package: {copy.root}")
         return target
 
     @property
@@ -192,7 +192,7 @@ class UpstreamCopy:
 
 
 def _version_beside(upstream: Upstream, root: Path) -> str:
-    """Return the version in the metadata beside the package's folder; "" if there is none."""
+    """Return the version in the metadata beside the package's folder; "" if it is missing."""
     name = upstream.distribution.replace("-", "_")
     for folder in sorted(root.parent.glob(f"{name}-*.dist-info")):
         if (folder / "METADATA").is_file():

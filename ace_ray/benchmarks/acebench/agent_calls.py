@@ -120,8 +120,8 @@ def _agent_call(name: str, given: dict[str | None, Any]) -> AgentCall:
 
 
 def _tool(name: str) -> str:
-    """Return the tool that upstream's regular expression finds in a dotted name. Return "" if there
-    is no dot, or if the last part does not begin with an ASCII letter or ``_``."""
+    """Return the tool that upstream's regular expression finds in a dotted name. Return "" if the
+    dot is missing, or if the last part does not begin with an ASCII letter or ``_``."""
     match = _TOOL.search(name) if "." in name else None
     return match.group() if match else ""
 

@@ -182,7 +182,7 @@ def _overall(
 
 
 def _known(weight: float, cell: Mapping[str, Any]) -> tuple[float, Any, Any]:
-    """Return ``weight`` with the cell's value and interval, or those of its partial mean."""
+    """Return ``weight``, and the value and interval of ``cell`` or of its partial mean."""
     there = cell if cell["value"] is not None else cell.get("partial") or {}
     return weight, there.get("value"), there.get("interval")
 

@@ -138,7 +138,7 @@ _AGENT = {"Multi-Turn": "agent_multi_turn", "Multi-Step": "agent_multi_step"}
 
 
 def table2(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 2: all groups, mean of both languages. A run of one language has no values."""
+    """Build Table 2: all groups, mean of both languages. A run of one language lacks values."""
     return _groups("table2", "English and Chinese combined", runs, rules, both_languages)
 
 

@@ -326,8 +326,8 @@ class StableToolBench(Benchmark):
         return text
 
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-        """Yield the result JSON with all samples, and a file of converted answers for each group.
-        Converted answers are those of sample 0."""
+        """Yield the result JSON with all samples, and for each group a file with the converted
+        answers of sample 0."""
         entries = {entry.key: entry for entry in self.dataset()}
 
         def read(group: str | None = None) -> Iterator[tuple[Entry, Mapping[str, Any]]]:

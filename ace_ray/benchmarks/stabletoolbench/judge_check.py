@@ -219,7 +219,7 @@ def agreement(labels: Sequence[str], verdicts: Sequence[str | None]) -> dict[str
     Returns:
         ``n`` (compared pairs), ``judge_errors``, ``accuracy``, ``accuracy_interval`` (Wilson),
         ``kappa`` (Cohen's; None if chance alone would always agree) and ``confusion``
-        (``{label: {verdict: n}}``). If there are no pairs, accuracy, interval and kappa are None.
+        (``{label: {verdict: n}}``). If ``n`` is 0, accuracy, interval and kappa are None.
     """
     pairs = [(a, b) for a, b in zip(labels, verdicts, strict=True) if b is not None]
     n = len(pairs)

@@ -47,7 +47,7 @@ class Metadata:
 def result_json(metadata: Metadata, rows: Iterable[tuple[Entry, Mapping[str, Any]]]) -> bytes:
     """Return the content of the file; ``rows``: entries with the states of their episodes.
 
-    A row that was not scored must have an empty state. It is counted, but has no result."""
+    A row that was not scored must have an empty state. It is counted, but not among the results."""
     declared: set[str] = set()
     evaluated: set[str] = set()
     not_scored = 0

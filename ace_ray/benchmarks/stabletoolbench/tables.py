@@ -160,7 +160,7 @@ def scores(summary: Stats, rules: str) -> list[Score]:
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
     """Return SoPR, FAC and API recall by group. FAC and API recall are equal in both rule sets, and
-    are left out if a group has no value."""
+    are left out if a group lacks values."""
     results = []
     for name, stats in run.summary["categories"].items():
         measures = {

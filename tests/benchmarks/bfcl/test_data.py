@@ -154,7 +154,7 @@ def test_import_lands_whole_and_once(made_up: Path) -> None:
     assert manifest["rows"]["simple_python"] == 4
     assert manifest["files"].keys() == set(upstream_package.all_files())
     assert said[0] == f"imported: 174 rows, version {folder.name} in {folder}"
-    assert said[1].startswith("the files differ from those of the published package")
+    assert said[1].startswith("the files differ from the published package")
     copy, before = UpstreamPackage.locate("imported"), UpstreamPackage.locate(str(made_up))
     assert copy.name == f"imported:{folder.name}"
     assert copy == UpstreamPackage.locate(copy.name)

@@ -93,7 +93,7 @@ _Fault = tuple[str, str]
 def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
     """Return the verdict on a row of a normal category.
 
-    ``calls`` are the strictly decoded calls, or a string that says why there are none. They may
+    ``calls`` are the strictly decoded calls, or a string that says why they are missing. They may
     match any gold alternative. If they match none, the error is the first alternative's."""
     if isinstance(calls, str):
         return Verdict(False, "output_format", calls)
@@ -161,7 +161,7 @@ def _group_faults(
 
 
 def _schemas(candidates: list[Any], name: str) -> Mapping[str, Any]:
-    """Return the schemas of a function's parameters by name, {} if the function has no schemas."""
+    """Return the schemas of a function's parameters by name; {} if the function lacks schemas."""
     function = _described(candidates, name) or {}
     return _inner(function.get("parameters"), "properties")
 

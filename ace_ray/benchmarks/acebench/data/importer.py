@@ -170,8 +170,8 @@ def pull(
 ) -> Path:
     """Download an archive, check and import it; return the version's folder.
 
-    ``sha256`` is the expected hash of the archive, if known. The contents must equal those of the
-    pinned commit, unless both another ``url`` and ``sha256`` are given. Proxies are taken from the
+    ``sha256`` is the expected hash of the archive, if known. The contents must equal the pinned
+    commit, unless both another ``url`` and ``sha256`` are given. Proxies are taken from the
     environment. Raises `UserError`; then the cache is unchanged."""
     if not url.startswith(("https://", "http://")):
         raise UserError(

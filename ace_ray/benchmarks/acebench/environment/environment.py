@@ -122,8 +122,8 @@ class Environment:
 def open_environment(app_specs: Mapping[str, Any], entry: Entry) -> Environment:
     """Return a fresh environment of an entry that has passed `check_entry`.
 
-    The environment shares no state with ``app_specs`` or other environments. Of ``initial_config``,
-    only the key ``BaseApi`` is used. The defaults come from ``load_scenario`` in ``app_specs``:
+    The environment shares no state with ``app_specs`` or other environments. The only used key
+    of ``initial_config`` is ``BaseApi``. The defaults come from ``load_scenario`` in ``app_specs``:
     Wi-Fi off, device logged in. The official row zh multi_turn_12 misspells the key and gets the
     defaults."""
     classes = app_specs[_loop(entry)][entry.language]

@@ -40,8 +40,8 @@ class Answered:
         failure: the reason for a missing answer, or "". ``arguments``: not JSON within the bounds,
             or not an object for MirrorAPI. ``simulator``: unusable in all attempts. ``prompt``: too
             long, or refused by the template. ``real``: the request was refused or failed.
-            ``no_backend``: only the cache was asked. Of these, only ``simulator`` is recorded in
-            the cache, for the simulator that failed.
+            ``no_backend``: only the cache was asked. The cache records only the failure
+            ``simulator``, for the simulator that failed.
         schema_refused: the reason why the simulator's answer ignores the schema, or "".
     """
 

@@ -187,8 +187,8 @@ def _answered(found: Found) -> Answered:
 
 
 def recorded_sha256(folder: Path, apis: Iterable[str]) -> str | None:
-    """Return the SHA-256 (hex) of the imported answers of ``apis`` (`api_key`); None if there are
-    none. Raises `UserError` as `AnswerCache.open` does."""
+    """Return the SHA-256 (hex) of the imported answers of ``apis`` (`api_key`); None if the
+    cache lacks them. Raises `UserError` as `AnswerCache.open` does."""
     if not (folder / FILE).exists():
         return None
     with closing(open_database(folder, "read")) as database:

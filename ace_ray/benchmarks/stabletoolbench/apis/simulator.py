@@ -102,7 +102,7 @@ def form_of(model: str) -> Form:
 def system_text(form: Form, upstream: str | None) -> SystemText:
     """Return the system message of ``form``, for MirrorAPI from the checkout ``upstream``.
 
-    It is ace_ray's message for the form ``own``, or if there is no checkout. Raises `UserError` if
+    It is ace_ray's message for the form ``own``, or if ``upstream`` is None. Raises `UserError` if
     the checkout lacks the message."""
     if form == "own" or upstream is None:
         return SystemText(OWN_SYSTEM, "own")

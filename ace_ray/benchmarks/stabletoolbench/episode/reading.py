@@ -66,7 +66,7 @@ class Finished:
     observation: str
     code: int
     answer: str = ""
-    """The final answer as text, "" if there is none."""
+    """The final answer as text, "" if it is missing."""
 
 
 def read_finish(arguments: str, texts: Texts) -> Finished:

@@ -111,7 +111,7 @@ async def _vote(
 
 
 def majority(votes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the most frequent status; Unsure if two are equally frequent or there is no vote."""
+    """Return the most frequent status; Unsure if two are equally frequent or votes are missing."""
     counted = Counter(vote["status"] for vote in votes).most_common(2)
     if not counted or (len(counted) == 2 and counted[0][1] == counted[1][1]):
         return "Unsure"
