@@ -157,7 +157,7 @@ class Benchmark(ABC):
 
         Args:
             named: whether the user named the benchmark's data in this command. If only a stored run
-                names the data, only code in it with the hash of upstream's code is executed."""
+                names the data, code in the data may run only if it equals upstream's code."""
 
     # Interactive episodes.
 
@@ -221,7 +221,7 @@ class Benchmark(ABC):
 
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         """Return the benchmark's part of ``summary.json``: `statistics` and the printed `tables`.
-        The optional key ``comparable`` is a sentence: which published numbers to compare with."""
+        The optional key ``comparable`` is a sentence that names comparable published numbers."""
         summary = self.statistics(rows, max_unscored)
         return {**summary, **self.tables(summary)}
 
@@ -268,8 +268,8 @@ class Benchmark(ABC):
     @classmethod
     def task(cls, row: ResultRow) -> str:
         """Return the key of the row's task. Rows with the same key are not independent evidence.
-        By default, the rows of one entry or dialogue have the same key. The rows of one dialogue
-        must have it."""
+        The rows of a dialogue must have the same key. By default, the rows of one entry or dialogue
+        have it, and no others."""
         return own_task(row)
 
     @classmethod

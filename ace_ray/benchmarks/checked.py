@@ -44,7 +44,7 @@ def own_code(benchmark: type[Any], member: str) -> Iterator[None]:
 
 
 def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
-    """Return the entries of the benchmark ``name``, with fields that may be left out filled in.
+    """Return the entries of the benchmark ``name``; empty optional fields are filled in.
 
     Raises `UserError`: two entries share an id, or an entry is not valid JSON data."""
     entries: dict[tuple[str, str, str], Entry] = {}

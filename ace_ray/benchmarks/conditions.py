@@ -28,7 +28,7 @@ _Run = TypeVar("_Run", bound=Labelled)
 def flattened(tree: Mapping[str, Any], prefix: str = "", *, depth: int = 9) -> dict[str, str]:
     """Return the leaves of ``tree`` as canonical JSON by dotted key. Lists are leaves.
 
-    ``depth``: maximum number of levels; mappings below them are leaves, too."""
+    ``depth``: maximum number of levels; a mapping at the lowest level is a leaf, too."""
     flat: dict[str, str] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping) and value and depth > 1:

@@ -158,10 +158,10 @@ class Diagnosis:
     def findings(self) -> list[dict[str, Any]]:
         """Return the findings as JSON values, unread calls first (docs/results.md).
 
-        The row counts ``rows`` and ``of``: rows that the finding concerns, and all scored rows.
-        ``accuracy`` is the accuracy of all scored rows by rule set. ``others`` is the accuracy of
-        the rows that the finding does not concern. ``categories`` is set if only some categories
-        reach the minimum share, not the benchmark. ``text`` describes the finding."""
+        ``rows`` is the number of rows that a finding concerns, ``of`` the number of scored rows.
+        ``accuracy`` is the accuracy of all scored rows by rule set, ``others`` the accuracy of the
+        rows that the finding does not concern. If not the benchmark, but some categories reach the
+        minimum share, ``categories`` lists them. ``text`` describes the finding."""
         every = self._all
         accuracy = {rules: total / every.rows for rules, total in every.sums.items()}
         findings = []

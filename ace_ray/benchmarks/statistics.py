@@ -201,7 +201,7 @@ def _rules(tallies: Sequence[Tally], rule_sets: Sequence[str]) -> dict[str, Any]
 
 def _place(key: tuple[str, str], groups: Groups) -> tuple[Any, ...]:
     """Return a sort key: first the language, then the category. Categories of ``groups`` are first,
-    in the order of the groups. The others are sorted by name."""
+    in the order of the groups. Other categories follow by name."""
     named = [category for members in groups.values() for category in members]
     language, category = key
     return (language, named.index(category) if category in named else len(named), category)

@@ -152,7 +152,7 @@ class UpstreamCopy:
         return (self.root / path).is_file()
 
     def where(self, path: str) -> str:
-        """Return the name of the file ``path`` for error messages."""
+        """Return the full path of the file ``path``, for error messages."""
         return str(self.root / path)
 
     @classmethod

@@ -58,9 +58,10 @@ def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
 
     One leading blank is removed, then every ``[``, ``]`` and ``'`` at both ends. The rest must be
     one expression: a call, or a tuple or list of calls. Any other expression gives an empty list.
-    Positional arguments are dropped, names become strings, and every sign negates. A nested call
-    without keyword arguments becomes a string with its source text. A dict as an argument raises
-    `NotCalls`, unless its first value is a dict: upstream would run such an argument as a call.
+    Positional arguments are dropped, names become strings, and any unary operator negates: ``+1``
+    is -1. A nested call without keyword arguments becomes a string with its source text. A dict as
+    an argument raises `NotCalls`, unless its first value is a dict: upstream would run such an
+    argument as a call.
 
     ``need_brackets`` (multi_turn): a line of ``text`` must contain a ``[`` and after it a ``]``.
 

@@ -45,14 +45,14 @@ def gold_of(entry: Entry) -> Gold:
 
 
 def render_gold(entry: Entry) -> str:
-    """Return the output of a perfect model on a generation entry: the first gold alternative."""
+    """Return the first gold answer of a normal or special entry, as a model would write it."""
     if not entry.category.startswith("special_"):
         return _calls_text(entry, alternatives(entry)[0])
     return _message(entry, entry.gold)
 
 
 def render_mangled(entry: Entry) -> str:
-    """Return the gold output of a generation entry with one part altered, always the same part.
+    """Return the result of `render_gold` with one part altered, always the same part.
 
     In a normal entry this is an argument, or a function's name if all copies with an altered
     argument are gold alternatives too. In an incomplete or error_param entry it is a parameter's

@@ -39,9 +39,8 @@ def answer_text(
     """Return the model's answer as text, with the published function names. Never raises.
 
     Calls are written in the official syntax, ``[F(a='x'), G(b=1)]``, and ``content`` is dropped.
-    Without calls the answer is ``content``. If a call cannot be written (its arguments are not a
-    JSON object, a name is not an identifier), the answer is `UNREADABLE`.
-    """
+    If ``calls`` is empty, the answer is ``content``. If a call cannot be written (its arguments are
+    not a JSON object, a name is not an identifier), the answer is `UNREADABLE`."""
     names = tool_names(functions)
     if not calls:
         return _with_published_names(content, names)
@@ -265,9 +264,8 @@ class NotJson(ValueError):
 def load_json(text: str) -> Any:
     """Parse a JSON text.
 
-    Raises `NotJson` for invalid JSON, NaN, infinities, numbers that overflow a float, and text
-    beyond the limits of `ace_ray.parsing` on length (here strings count too), depth and digits.
-    """
+    Raises `NotJson` for invalid JSON, NaN, infinities, numbers that overflow a float, and text that
+    exceeds a limit of `ace_ray.parsing`: length, depth, or digits of an integer."""
     if len(text) > MAX_CODE:
         raise NotJson(f"longer than {MAX_CODE} characters")
     try:

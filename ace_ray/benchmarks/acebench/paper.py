@@ -143,7 +143,8 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
-    """Return each language's accuracies, and process accuracies of dialogues and agents."""
+    """Return the accuracies of all categories by language, and for dialogues and agents the process
+    accuracies."""
     return [
         CategoryResult(
             language,

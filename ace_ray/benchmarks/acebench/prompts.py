@@ -1,4 +1,4 @@
-"""Build the messages of generation prompts and of agent episodes.
+"""Build the messages of entries that take one model call, and of agent episodes.
 
 Messages are built as in the official inference code. The texts come from the user's copy of the
 official texts, or are ace_ray's own (`texts`, `agent_texts`). Texts that upstream lacks (Finance,
@@ -42,7 +42,7 @@ class Prompts:
         return digest(dict(self.templates))
 
     def messages(self, entry: Entry) -> list[dict[str, str]]:
-        """Return the system and the user message of an entry in a generation category."""
+        """Return the system and the user message of an entry that takes one model call."""
         language = entry.language.upper()
         special = (name for name in ("special", "preference") if name in entry.category)
         kind = next(special, "normal").upper()

@@ -160,7 +160,7 @@ class Rollout:
         return answer
 
     async def _observed(self, call: AgentCall) -> tuple[str, Any]:
-        """Run one call. Return its kind of error ("" for none) and its answer."""
+        """Run one call. Return its kind of error ("" if it succeeded) and its answer."""
         if not call.problem:
             answer = await self.session.call(call.name, call.arguments)
             return answer.error, answer.value
@@ -355,7 +355,7 @@ class _User:
 
 
 def texts_without_calls(steps: Any) -> list[str]:
-    """Return the texts of the agent's messages without calls, from a stored transcript."""
+    """Return the texts of the agent's messages that contain no call, from a stored transcript."""
     if not isinstance(steps, list):
         return []
     mappings = [step for step in steps if isinstance(step, Mapping)]

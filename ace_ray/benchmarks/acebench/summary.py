@@ -100,9 +100,8 @@ def workbook(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
 def paper(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
     """Return the columns of the paper's Table 2, unrounded, with the weights of Appendix E.
 
-    ``counts`` has the sample sizes for the weights: judged entries, or dialogues in multi-turn
-    categories. The official sizes, 700, 150 and 50, give `WORKBOOK_WEIGHTS`.
-    """
+    In the overall column, ``counts`` has the sample sizes for the weights: judged entries, or
+    dialogues in multi-turn categories. The official 700, 150 and 50 give `WORKBOOK_WEIGHTS`."""
     counts = {
         group: sum(categories[c].n for c in GROUPS[group] if c in categories)
         for group in ("normal", "special", "agent")
@@ -182,7 +181,7 @@ def _overall(
 
 
 def _known(weight: float, cell: Mapping[str, Any]) -> tuple[float, Any, Any]:
-    """Return ``weight``, and the value and interval of ``cell`` or of its partial mean."""
+    """Return ``weight``, and the cell's value and interval, or its partial mean if it has one."""
     there = cell if cell["value"] is not None else cell.get("partial") or {}
     return weight, there.get("value"), there.get("interval")
 

@@ -25,10 +25,10 @@ _NAMED = ("atom", "single_turn", "multi_turn", *_TOP, "overall")
 def table(summary: Mapping[str, Any]) -> list[list[str]]:
     """Return the lines of the printed table, each with the cells of `HEADER`.
 
-    There are lines for each language, and for all combined if there are several. Accuracies read
-    ``84.0 % [71.5, 91.7]``, missing accuracies ``N/A``. Agent categories have a line for end-to-end
-    accuracy and one for process accuracy. Aggregates come from `summary.workbook` and use the
-    end-to-end accuracy of agents."""
+    There are lines for each language, and for all languages combined if there are several. Cells
+    read ``84.0 % [71.5, 91.7]``, or ``N/A`` if the value is missing. Agent categories have a line
+    for end-to-end accuracy and one for process accuracy. Aggregates come from `summary.workbook`
+    and use the end-to-end accuracy of agents."""
     blocks = dict(summary["languages"])
     if len(blocks) > 1:
         blocks["combined"] = summary["combined"]

@@ -373,8 +373,8 @@ def _has_own_sampling(role: Role) -> bool:
 
 
 async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
-    """Await ``work``, which judges an answer, and return its value. Raise `JudgeError` if it takes
-    longer than until `JUDGE_S` seconds after the episode's deadline."""
+    """Await ``work``, which judges an answer, and return its value. Raise `JudgeError` if it is not
+    done within `JUDGE_S` seconds after the episode's deadline."""
     try:
         return await asyncio.wait_for(work, JUDGE_S + max(0.0, context.left_s or 0.0))
     except TimeoutError:

@@ -122,7 +122,7 @@ def object_of(text: str) -> Mapping[str, Any] | None:
 
 
 def converted(query: str, tools: Tools, run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the converted answer of ``run``, an `AgentRun` as JSON; the agent had ``tools``.
+    """Return the converted answer of ``run``, an `AgentRun` as JSON whose agent had ``tools``.
 
     ``total_steps`` counts system and user, as in upstream. ``final_answer`` is Finish's arguments
     as the model wrote them, "" if the run did not end in Finish. A run that ended in Finish is

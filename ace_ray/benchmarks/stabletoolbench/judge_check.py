@@ -108,7 +108,8 @@ class JudgeCheck(Benchmark):
         return episode
 
     def _sampling(self, given: Sampling) -> Sampling:
-        """Return `SAMPLING` with the values that the config sets, but with its own temperature."""
+        """Return `SAMPLING` with the values that the config sets, except that the temperature stays
+        that of `SAMPLING`."""
         default = asdict(Sampling())
         changed = {name: value for name, value in asdict(given).items() if value != default[name]}
         return replace(SAMPLING, **{**changed, "temperature": SAMPLING.temperature})

@@ -1,13 +1,13 @@
 """Compute the verdicts of the official evaluator (upstream ``eval_main.py`` at commit 56dd66c).
 
 ``valid`` and ``error_type`` equal upstream's for any output, quirks included (docs/acebench.md).
-Two error types are ours, for outputs without a verdict upstream:
+Two error types are ace_ray's, for outputs that upstream does not judge:
 
 - ``official_crash``: upstream raises an exception while it judges, which ends its complete run. An
   output that breaks only a later report (control characters in the Excel export, lone surrogates in
   the error list) keeps its verdict.
 - ``official_unsafe``: upstream would evaluate model text that is not literal arithmetic, or has an
-  unbounded cost. Such text is never evaluated here. The output is invalid even if upstream accepts
+  unbounded cost. ace_ray never evaluates such text. The output is invalid even if upstream accepts
   it.
 
 The comparison of calls reimplements ``model_eval/checker.py`` and ``model_eval/utils.py``. The
@@ -113,8 +113,8 @@ def compare_objects(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> 
 def object_differs(value: Any, gold: Any, prints: bool) -> bool:
     """Return whether two objects differ.
 
-    They must have the same keys; inner objects are compared in the same way. Any other gold value,
-    converted to a string, must be part of the model's value, converted likewise.
+    They must have the same keys; inner objects are compared in the same way. Of other values, the
+    gold value as a string must be contained in the model's value as a string.
 
     Strings are compared as `contains` does. The model's strings ``true`` and ``false`` count as
     booleans."""

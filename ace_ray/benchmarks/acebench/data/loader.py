@@ -50,11 +50,10 @@ def files_of(language: str, category: str) -> tuple[str, str]:
 
 
 def locate(name: str) -> Path:
-    """Return the folder that ``data:`` in a config names.
+    """Return the folder that ``data:`` in a config names. Raises `UserError`.
 
-    ``mini``, ``imported`` (the only import), ``imported:<version>``, or the path of a folder with
-    ``data_en`` or ``data_zh`` in it.
-    """
+    Valid names are ``mini``, ``imported`` (the only import), ``imported:<version>``, and the path
+    of a folder with ``data_en`` or ``data_zh`` in it."""
     return dataset.locate(name, BENCHMARK, mini=MINI, get_data=GET_DATA, check=_check_folder)
 
 

@@ -104,7 +104,7 @@ class Environment:
 
     def shown(self, last: int) -> list[Any]:
         """Return the current content of the ``last`` most recent answers, at most `MAX_SHOWN`.
-        Upstream writes the answers of a batch at its end. Later calls may have changed them."""
+        Upstream writes answers at the end of a batch, when later calls may have changed them."""
         kept = list(self._results)
         return [as_message(result) for result in kept[max(0, len(kept) - last) :]]
 

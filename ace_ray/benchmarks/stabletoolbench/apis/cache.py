@@ -87,7 +87,7 @@ class AnswerCache:
             self._database = None
 
     def get(self, api: str, arguments: str, simulator_id: str) -> Found | None:
-        """Return the recorded answer, or None.
+        """Return the answer that is recorded for a call, or None.
 
         ``arguments`` is JSON text that keeps the given order of keys. Imported answers take
         precedence: only they are part of a run's identity, so answers that a run records must not
@@ -151,7 +151,7 @@ class CacheClient:
         self._simulator_id = simulator_id
 
     async def get(self, api: Api, arguments: Any) -> Answered | None:
-        """Return the recorded answer, or None."""
+        """Return the answer that is recorded for a call, or None."""
         call = (api_key(api), json.dumps(arguments), self._simulator_id)
         found = await self._service("get", *call)
         return _answered(found) if found else None

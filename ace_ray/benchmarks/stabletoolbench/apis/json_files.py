@@ -66,8 +66,9 @@ def import_answers(source: Path, folder: Path) -> int:
 
 
 def export_answers(folder: Path, target: Path) -> int:
-    """Write the first answer to each call in ``folder`` as JSON files below ``target``, a new or
-    empty folder. Return the number of answers. Raises `UserError`."""
+    """Write the answers in the cache ``folder`` as JSON files below ``target``, a new or empty
+    folder: for each call the imported answer, otherwise the answer recorded first. Return the
+    number of answers. Raises `UserError`."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UserError("is not an empty folder", where=str(target), fix="name a new folder")
     exported = 0

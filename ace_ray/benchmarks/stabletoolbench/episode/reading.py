@@ -26,7 +26,7 @@ def system_text(system: str, tools: Sequence[Mapping[str, Any]], texts: Texts) -
 
 
 def read_react(text: str) -> tuple[str, list[ToolCall]]:
-    """Return (thought, calls) of a reply: always one call. Never raises.
+    """Return the thought and the call of a reply, as (thought, [call]). Never raises.
 
     As in upstream's ``react_parser``, the call's name and arguments are the texts after the first
     markers, even if a marker is missing. The thought is the complete text.

@@ -97,7 +97,8 @@ class Search:
         return 1
 
     def _other_action(self, node: Node) -> list[Message]:
-        """Return the message that asks for another action than those tried at ``node``, if any."""
+        """Return a list with the message that asks for an action not yet tried at ``node``. The
+        list is empty at the first try."""
         texts = self._rollout.settings.texts
         done = []
         for child in node.children:
@@ -128,9 +129,9 @@ class AgentRun:
 
     Attributes:
         final: ``{"return_type", "answer", "raw"}``, None if the agent did not finish. ``raw`` is
-            Finish's arguments as text, which upstream's judges see. A tree search without an answer
-            returns one of its give-ups, if any. In a single chain, a give-up is not an answer in
-            upstream, so ``valid`` is false.
+            Finish's arguments as text, which upstream's judges see. If a tree search found no
+            answer, ``final`` is one of its give-ups. In upstream, a give-up of a single chain is
+            not an answer, so ``valid`` is false.
         ended: answered, gave_up, max_steps, max_queries, exhausted, context or deadline.
         tries: one ``{"nodes"}`` for each attempt (`Node.as_json`).
         calls: API calls. ``tool`` and ``api`` are None for a function that does not exist.

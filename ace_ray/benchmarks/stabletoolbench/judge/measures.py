@@ -8,8 +8,8 @@ execution. An `unanswered` query is Unsolved; the judge is not asked.
 FAC, final answer completeness (``fac_eval.py``), is one question about the final answer alone.
 
 SoWR decides in rounds which of two runs answers a query better, by the rules of
-``tooleval/eval_preference.py`` and ``registered_cls/rtl.py``. Bugs disable two of these rules in
-upstream, but not here: statuses come from the SoPR votes, and the order of the two answers changes.
+``tooleval/eval_preference.py`` and ``registered_cls/rtl.py``. Two rules that bugs disable in
+upstream apply in ace_ray: statuses come from the SoPR votes, and the order of the answers changes.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ async def _vote(
 
 
 def majority(votes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the most frequent status; Unsure if two are equally frequent or votes are missing."""
+    """Return the most frequent status; Unsure if two are equally frequent or ``votes`` is empty."""
     counted = Counter(vote["status"] for vote in votes).most_common(2)
     if not counted or (len(counted) == 2 and counted[0][1] == counted[1][1]):
         return "Unsure"
@@ -136,9 +136,9 @@ async def judge_answer(
 ) -> dict[str, Any]:
     """Judge an answer, and return the fields for the row's state. Raises `JudgeError`.
 
-    ``votes`` is always judged; ``fac`` only if a model for FAC is given. If ``references`` (another
-    run's answers as JSON text by query id) are given, ``sowr`` is judged; ``sowr_missing`` is set
-    instead if they lack the query."""
+    The fields are ``votes``; ``fac``, if a model for FAC is given; and, if ``references`` (another
+    run's answers as JSON text by query id) are given, ``sowr``, or ``sowr_missing`` if the
+    references lack the query."""
     final = answer["final_answer"]
     judged: dict[str, Any] = {
         "votes": await judge_sopr(model, query, answer, final, votes, prompts)
