@@ -84,7 +84,7 @@ class Rollout:
         return text, calls
 
     def _native_calls(self, answer: ToolAnswer) -> tuple[str, list[AgentCall] | None]:
-        """Return a native answer in the official syntax, and its calls or None."""
+        """Return an answer with native tool calls in the official syntax, and the calls or None."""
         text = answer_text(answer.content, answer.calls, self.entry.data["function"])
         if not answer.calls:
             return text, None

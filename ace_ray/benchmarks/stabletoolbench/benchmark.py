@@ -382,7 +382,7 @@ async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
 
 
 def _converted(reference: str) -> Path:
-    """Return the folder with converted answers: ``reference``, or a subfolder of a run."""
+    """Return the folder with converted answers: ``reference``, or its subfolder if it is a run."""
     folder = path_of(reference, f"{_WHERE}.reference")
     inner = folder / "files" / StableToolBench.name / "converted"
     return inner if inner.is_dir() else folder

@@ -108,10 +108,9 @@ _WHY = {
 def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
     """Return the verdicts of both rule sets on one episode.
 
-    ``state`` is `Episode.state`. If its ``votes``, ``fac`` or ``sowr`` is null, the metrics of that
-    measure are missing. ``sowr_missing`` is 1 if the reference lacks an answer. The rule sets
-    differ only in validity and in the metric ``sopr``.
-    """
+    ``state`` is `Episode.state`. If its ``votes``, ``fac`` or ``sowr`` is null, the metrics that
+    are computed from it are missing. The metric ``sowr_missing`` is 1 if the reference run has not
+    answered the query. The rule sets differ only in validity and in the metric ``sopr``."""
     answer = state["answer"]["answer"]
     votes: Sequence[Mapping[str, Any]] = state["votes"] or ()
     why = unanswered(answer, answer["final_answer"])
