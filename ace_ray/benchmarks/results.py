@@ -227,5 +227,5 @@ class ReportedRun:
 
 
 def own_task(row: ResultRow) -> str:
-    """Return the task key of a row if each entry or dialogue is a separate task."""
+    """Return the key of the row's entry or dialogue, which is by default its task."""
     return f"{row.language}/{row.category}/{row.group}"

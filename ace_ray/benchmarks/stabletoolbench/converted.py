@@ -237,7 +237,7 @@ def converted_answers(path: Path) -> Iterator[tuple[str, Any, str]]:
 
 
 def json_object(path: Path, fix: str) -> dict[str, Any]:
-    """Return the JSON object in a file. Raises `UserError`, for example for a repeated key."""
+    """Return the JSON object in the file ``path``. Raises `UserError`, also for a repeated key."""
     value = json_value(read_bounded(path, REFERENCE_LIMIT_BYTES), path, fix)
     if not isinstance(value, dict):
         raise UserError(f"contains a {type(value).__name__}", where=str(path), fix=fix)

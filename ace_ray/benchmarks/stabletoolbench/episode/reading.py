@@ -72,7 +72,8 @@ class Finished:
 def read_finish(arguments: str, texts: Texts) -> Finished:
     """Read the arguments of Finish. Never raises.
 
-    If the arguments are not JSON, their text is searched for the two keys, as in upstream."""
+    If the arguments are not JSON, their text is searched for ``return_type`` and ``final_answer``,
+    as in upstream."""
     values = _finish_values(arguments)
     kind = values.get("return_type")
     if "return_type" not in values:

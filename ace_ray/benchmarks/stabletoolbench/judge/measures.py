@@ -202,10 +202,10 @@ async def judge_sowr(
     """Return ``{"outcome": "win" | "lose" | "tie", "by", "rounds"}``, seen from the candidate.
 
     ``statuses`` are the majorities of the SoPR votes on the candidate and on the reference. If they
-    differ, the side with the better one wins all rounds (Solved, then Unsure, then Unsolved). If
-    they are equal, the judge decides each round; for equal answers a coin decides, as in upstream.
-    The side that wins more rounds wins. ``by`` is ``status``, ``coin`` or ``judge``. Raises
-    `JudgeError` if one round fails."""
+    differ, the side with the better status (Solved, then Unsure, then Unsolved) wins all rounds.
+    If they are equal, the judge decides each round; if the answers are equal, a random draw
+    decides, as in upstream. The side that wins more rounds wins. ``by`` names what decided:
+    ``status``, ``judge``, or ``coin`` for a draw. Raises `JudgeError` if one round fails."""
     ours, theirs = (POINTS[status] for status in statuses)
     if ours != theirs:
         better = CANDIDATE if ours > theirs else REFERENCE
