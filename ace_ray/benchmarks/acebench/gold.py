@@ -113,8 +113,8 @@ def _mangled_message(entry: Entry) -> Any:
 
 
 def _mangled_calls(entry: Entry, calls: Calls) -> Iterator[Calls]:
-    """Yield copies with one argument altered, then copies with one function renamed. The entry's
-    key decides which argument is first."""
+    """Yield copies of ``calls`` with one argument altered, then with one function renamed. The
+    entry's key decides which argument is first."""
     places = [(key, name) for key, arguments in calls.items() for name in arguments]
     start = int(digest(*entry.key)[:8], 16) % max(1, len(places))
     for key, name in places[start:] + places[:start]:

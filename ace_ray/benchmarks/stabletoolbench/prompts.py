@@ -25,7 +25,7 @@ class Texts:
     """All sentences of the agent's prompts, without queries, tools and API answers."""
 
     source: str
-    """``own`` or ``upstream``."""
+    """Author of the texts: ``own`` (ace_ray) or ``upstream``."""
     system: str
     """System message with the slot ``{task_description}``."""
     user: str

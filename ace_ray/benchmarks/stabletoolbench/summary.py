@@ -109,8 +109,8 @@ class Group:
         self.judge_errors += getattr(row, "error_class", None) == JUDGE_ERROR
 
     def sopr(self, rules: str) -> Cell:
-        """Return SoPR over the group without failed rows (``infra_error``, ``quarantined``). A
-        skipped query counts as Unsolved."""
+        """Return the group's SoPR. Failed rows (``infra_error``, ``quarantined``) are left out, and
+        a skipped query counts as Unsolved."""
         return self._of_all("sopr", rules)
 
     def answered_only(self, rules: str) -> Cell:

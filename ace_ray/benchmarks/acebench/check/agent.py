@@ -5,9 +5,10 @@ faults. The recorded state is compared with the gold state, class by class:
 
 - attributes that are missing, and extra keys inside an attribute, are not noticed;
 - ``1``, ``1.0`` and ``True`` are equal;
-- a missing gold class gets the verdict of the gold class before it, or is valid if it is the first.
+- if the state lacks a gold class, the verdict on the previous gold class counts for it, too; the
+  first gold class is then valid.
 
-The process is compared with the milestones as strings.
+The texts that were sent to execution are compared with the milestones as strings.
 
 Error types: ``wrong number of class``, ``class attributes wrong``, and ``official_crash``: the
 official evaluator raises an exception, which ends its complete run.
