@@ -30,7 +30,7 @@ class Prompts:
     """One set of prompt texts for entries that take one model call.
 
     ``source`` is "official" or "own" (ace_ray's), ``variant`` one of `VARIANTS`. ``templates`` has
-    the texts by upstream's names. Only "official" and "standard" compare with the leaderboard."""
+    the texts by upstream's names. The leaderboard's runs had "official" and "standard"."""
 
     source: str
     variant: str

@@ -172,7 +172,7 @@ class Rollout:
 
     async def _show_again(self, observed: list[tuple[str, Any]]) -> None:
         """Replace each answer by its value at the end of the batch, when upstream writes it. Later
-        calls of the batch may have changed objects in it."""
+        calls of the batch may have changed objects in the answer."""
         answered = [place for place, (error, _) in enumerate(observed) if not error]
         if len(answered) < 2:
             return

@@ -116,7 +116,7 @@ class ApiSources:
         return cache
 
     def caller(self, context: EpisodeContext) -> ApiCaller:
-        """Return the `ApiCaller` for the simulator of ``context``, one for each process."""
+        """Return this process's `ApiCaller` for the simulator that ``context`` has."""
         simulator = self.simulator_of(context)
         simulator_id = simulator.simulator_id if simulator else ""
         if simulator_id not in self._callers:
