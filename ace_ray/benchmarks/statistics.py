@@ -173,7 +173,7 @@ def categories(run: ReportedRun, rule_sets: Sequence[str]) -> list[CategoryResul
 
 
 def estimate(stats: Mapping[str, Any] | None, key: str = "accuracy") -> Estimate | None:
-    """Return the share ``key`` of the STATS ``stats`` with its interval, or None."""
+    """Return the share ``stats[key]`` and its interval; None if the share is missing."""
     if stats is None or stats[key] is None:
         return None
     low, high = stats["interval"]

@@ -198,7 +198,7 @@ def _result(rollout: Rollout, ended: str, gave_up: Sequence[Node]) -> AgentRun:
 
 
 def _answered(rollout: Rollout) -> Node | None:
-    """Return the last node of the chain with the answer; None if no chain has one."""
+    """Return the last node of the chain with the answer; None if no chain has an answer."""
     leaves = (node for tree in rollout.trees for node in tree.nodes if not node.children)
     return next((node for node in leaves if node.terminal and not node.pruned), None)
 
