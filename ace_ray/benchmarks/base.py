@@ -47,7 +47,8 @@ class Benchmark(ABC):
     source: ClassVar[str] = ""
     """``FILE:CLASS`` of a class in a local file; the registry sets it."""
     rule_sets: ClassVar[tuple[str, ...]] = ("correct",)
-    """Names of the rule sets, the headline first. Each rule set has its own result columns."""
+    """Names of the rule sets, which are ways to judge an answer. The first one gives the headline
+    score. Each rule set has its own result columns."""
     Options: ClassVar[type[Section]] = Section
     """The keys of the benchmark's section of the config."""
     groups: ClassVar[Mapping[str, Sequence[str]]] = {}
@@ -66,8 +67,7 @@ class Benchmark(ABC):
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """Make the benchmark from a section of the config. Raises `UserError`: a key or value is
-        invalid."""
+        """Make the benchmark from a section of the config. Raises `UserError` for a bad option."""
         where = f"benchmarks.{cls.name}"
         return cls(validated(cls.Options, options, where=where, beside=SECTION_KEYS))
 
@@ -76,8 +76,8 @@ class Benchmark(ABC):
         return self.__dict__ | {"_dataset": None}
 
     replay_reasoning: ClassVar[str] = "none"
-    """Earlier answers that upstream's handlers send to the model with their reasoning: ``none``,
-    ``tool_steps`` (answers after the last user message) or ``all``."""
+    """Earlier answers whose reasoning upstream sends to the model again: ``none``, ``tool_steps``
+    (answers after the last user message) or ``all``."""
 
     # Entries and verdicts.
 
@@ -88,11 +88,12 @@ class Benchmark(ABC):
     @abstractmethod
     def check(self, entry: Entry, episode: Episode) -> Verdict | Mapping[str, Verdict]:
         """Return the verdict on an episode, or a verdict for each of `rule_sets`. It must depend on
-        the arguments only. The output may be hostile. If `check` raises, the row has no verdict."""
+        the arguments only. The model's output may be hostile. If `check` raises, the row has no
+        verdict."""
 
     def unread(self, entry: Entry, episode: Episode) -> Answers:
-        """Return the answers in which `check` finds no call. They are searched for calls in other
-        formats (docs/results.md). Stateless, like `check`."""
+        """Return the answers in which `check` finds no call. The run then searches them for calls
+        in other formats (docs/results.md). The result must depend on the arguments only."""
         return ()
 
     # Prompts and episodes.
@@ -130,8 +131,8 @@ class Benchmark(ABC):
     def identity(self) -> Mapping[str, Any]:
         """Return all settings that can change a score, except model and sampling, as JSON values.
 
-        Every row id is computed from ``protocol``, among other values. The ids of interactive rows
-        are also computed from ``episodes``."""
+        If the key ``protocol`` has another value, all row ids change. If the optional key
+        ``episodes`` has another value, the ids of interactive rows change."""
         protocol = {key: value for key, value in self.resolved().items() if key != "data"}
         if texts := self.texts():
             protocol["texts_sha256"] = digest(texts)
@@ -142,22 +143,21 @@ class Benchmark(ABC):
         return {}
 
     def resolved(self) -> dict[str, Any]:
-        """Return the benchmark's section of the config, complete but without the name.
+        """Return the benchmark's section of the config with all defaults, but without its name.
 
-        Defaults are filled in; data and files are pinned by version or absolute path. In any
-        working directory, these JSON values configure the same benchmark."""
+        Data and files are pinned by version or absolute path. In any working directory, these JSON
+        values configure the same benchmark."""
         options: dict[str, Any] = self.options.model_dump(mode="json") if self.options else {}
         return options
 
     def ready(self, *, named: bool) -> None:  # noqa: B027 - most benchmarks check nothing
-        """Check that everything that `run` and `check` need is available. Raises `UserError`.
+        """Raise `UserError` unless everything that `run` and `check` need is available.
 
-        Commands that only read a run do not call it.
+        Commands that only read a run do not call this method.
 
         Args:
             named: whether the user named the benchmark's data in this command. If only a stored run
-                names the data, code in the data is not executed unless the benchmark knows it.
-        """
+                names the data, code in the data may run only if it equals upstream's code."""
 
     # Interactive episodes.
 
@@ -166,7 +166,8 @@ class Benchmark(ABC):
         return {}
 
     shared_roles: ClassVar[frozenset[str]] = frozenset()
-    """Roles with cached answers that several rows use. Their seeds are the same in every row."""
+    """Roles whose answers are cached and used by several rows. The seed of such a role's sampling
+    is the same in every row."""
 
     def role_sampling(self, role: str) -> Sampling:
         """Return the default sampling of the model in ``role``. The config can override it."""
@@ -178,7 +179,7 @@ class Benchmark(ABC):
 
     def role_tools(self, role: str) -> list[dict[str, Any]] | None:
         """Return the tools that are offered to the model in ``role``, in OpenAI's form, or None.
-        If the run serves this model itself, the model then needs a tool parser."""
+        A model that is offered tools, and that the run serves itself, needs a tool parser."""
         return None
 
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
@@ -190,34 +191,37 @@ class Benchmark(ABC):
     """Suggested fix in the error for a chat template that refuses the messages."""
 
     without_native: ClassVar[str] = ""
-    """Config line that puts tools into the prompt, if the benchmark has one."""
+    """Config line that puts tools into the prompt; "" if the benchmark has no such line."""
 
     def scenario(self, entry: Entry) -> Scenario:
-        """Open a new sandbox for an interactive entry. Called in the process of the sandbox."""
+        """Open a new sandbox for an interactive entry. The sandbox's process calls this method."""
         raise NotImplementedError(f"{self.name} has no sandbox")
 
     def preparation(self, entry: Entry) -> str:
-        """Return the name of the preparation that an interactive entry needs, or "".
+        """Return the name of the preparation that an interactive entry needs, or "" for none.
 
-        Entries with the same name share one preparation, and their episodes share one worker."""
+        A preparation (`prepare`) is work that one worker does once, for all entries with this name.
+        The worker then runs the episodes of these entries."""
         return ""
 
     async def prepare(self, entry: Entry, context: EpisodeContext) -> Any:
         """Run the preparation of ``entry``. Return the value for `EpisodeContext.prepared`.
 
-        If entries run again, it runs again too. Its tokens are counted in the first episode."""
+        If entries run again, their preparation runs again. Its tokens count as tokens of the first
+        episode that uses it."""
         raise NotImplementedError(f"{self.name} prepares nothing")
 
     def service(self) -> Service | None:
         """Return the object that one process owns for all episodes, such as a cache, or None.
-        The driver calls this first, to find errors, and then that process. Raises `UserError`."""
+        The driver calls this method first, to find errors; then the owner process calls it.
+        Raises `UserError`."""
         return None
 
     # The numbers of a run.
 
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         """Return the benchmark's part of ``summary.json``: `statistics` and the printed `tables`.
-        An optional ``comparable`` names, in one sentence, published numbers to compare with."""
+        The optional key ``comparable`` is a sentence that names comparable published numbers."""
         summary = self.statistics(rows, max_unscored)
         return {**summary, **self.tables(summary)}
 
@@ -226,9 +230,9 @@ class Benchmark(ABC):
     ) -> Iterator[tuple[str, bytes]]:
         """Yield (path, content) of the files that the benchmark adds to a summarized run.
 
-        ``rows`` reads the stored rows (columns of docs/results.md) without repeats. ``summary`` is
-        the summary of the run, with all benchmarks. Paths are relative to ``files/<benchmark>/``. A
-        path that begins with ``results/tools/`` is relative to the run's folder."""
+        ``rows`` reads the stored rows (columns of docs/results.md) whose ``repeat`` is 0.
+        ``summary`` is the summary of the run, with all benchmarks. Paths are relative to
+        ``files/<benchmark>/``, or to the run's folder if they begin with ``results/tools/``."""
         return iter(())
 
     # Reports. These class methods need no data, since rows contain the verdicts.
@@ -264,19 +268,20 @@ class Benchmark(ABC):
     @classmethod
     def task(cls, row: ResultRow) -> str:
         """Return the key of the row's task. Rows with the same key are not independent evidence.
-        The rows of a dialogue must share a key. By default only they do."""
+        The rows of a dialogue must have the same key. By default, the rows of one entry or dialogue
+        have it, and no others."""
         return own_task(row)
 
     @classmethod
     def transcript(cls, messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
         """Return the steps of a stored episode for display and export; by default its messages.
-        ``state`` is `Episode.state`. Neither argument is trusted: runs may come from elsewhere."""
+        ``state`` is `Episode.state`. Arguments are not trusted: others may have stored the run."""
         return of_messages(messages)
 
     @classmethod
     def sandbox_states(cls, state: Any) -> tuple[Any, Any] | None:
         """Return the state of the sandbox before and after a stored episode, or None. ``state`` is
-        `Episode.state`, and is not trusted: runs may come from elsewhere."""
+        `Episode.state`, and is not trusted: others may have stored the run."""
         return None
 
     @classmethod
@@ -302,13 +307,12 @@ class Benchmark(ABC):
         raise _offers_none(cls, "data pull")
 
     def gold(self, entry: Entry) -> Gold | None:
-        """``data check``: return an entry's gold answer and a mangled copy of it, or None."""
+        """``data check``: return an entry's gold answer and a deliberately wrong copy, or None."""
         return None
 
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:
-        """``data check``: tell whether all gold answers are valid and all mangled ones invalid.
-        Raises `UserError`."""
+        """``data check``: return the result of `check_gold` on ``data``. Raises `UserError`."""
         if cls.gold is Benchmark.gold:
             raise _offers_none(cls, "data check")
         return check_gold(cls.for_gold_check(data), say)
@@ -334,8 +338,9 @@ class Benchmark(ABC):
     # Called by the pipeline.
 
     def dataset(self) -> list[Entry]:
-        """Return `entries`, completed and checked once. Raises `UserError` if two entries share an
-        id, if an entry is not JSON or has no prompt, or if `entries` raises."""
+        """Return the list of `entries`, with missing fields filled in; it is built only once.
+        Raises `UserError` if two entries share an id, if an entry is not JSON or has no prompt, or
+        if `entries` raises."""
         if self._dataset is None:
             with own_code(type(self), "entries"):
                 entries = completed(self.name, self.entries())

@@ -1,6 +1,6 @@
 """Check the values that a benchmark's code returns.
 
-A mistake in the class is a one-line error before the run starts, or one row without a verdict.
+Thus a mistake in the class gives a one-line error before the run starts, or a row without verdict.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ace_ray.util.sanitizing import well_formed
 def own_code(benchmark: type[Any], member: str) -> Iterator[None]:
     """Convert an exception in the benchmark's code to a `UserError` that names file and line.
 
-    ``member`` names the code. Exceptions in benchmarks of this package keep their traceback."""
+    ``member`` names the code in the error. Exceptions in ace_ray's benchmarks are not converted."""
     try:
         yield
     except UserError:
@@ -44,7 +44,7 @@ def own_code(benchmark: type[Any], member: str) -> Iterator[None]:
 
 
 def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
-    """Return the entries of the benchmark ``name``; fill in fields that a benchmark may leave out.
+    """Return the entries of the benchmark ``name``; empty optional fields are filled in.
 
     Raises `UserError`: two entries share an id, or an entry is not valid JSON data."""
     entries: dict[tuple[str, str, str], Entry] = {}

@@ -1,7 +1,7 @@
 """Decide which runs are comparable: runs that differ only in the model.
 
-The conditions of a run are everything except the candidate that can change a score: data, prompts,
-protocol, sampling, user simulator and the evaluated entries.
+The candidate is the model under evaluation. The conditions of a run are everything else that can
+change a score: data, prompts, protocol, sampling, user simulator and the evaluated entries.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Run = TypeVar("_Run", bound=Labelled)
 def flattened(tree: Mapping[str, Any], prefix: str = "", *, depth: int = 9) -> dict[str, str]:
     """Return the leaves of ``tree`` as canonical JSON by dotted key. Lists are leaves.
 
-    ``depth``: maximum number of levels; mappings below them are leaves, too."""
+    ``depth``: maximum number of levels; a mapping at the lowest level is a leaf, too."""
     flat: dict[str, str] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping) and value and depth > 1:
@@ -39,23 +39,22 @@ def flattened(tree: Mapping[str, Any], prefix: str = "", *, depth: int = 9) -> d
 
 
 def differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
-    """Yield a line for each difference between runs, in conditions or in equally named candidates.
-
-    Each line names the values, and the runs with each value."""
+    """Yield a line for each condition in which runs differ, and for each property in which
+    candidates with the same name differ. A line names the values, and the runs with each value."""
     yield from difference_lines("not comparable", runs, lambda run: run.conditions)
     yield from self_played(runs)
     yield from candidate_differences(runs)
 
 
 def candidate_differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
-    """Yield a line per part in which the candidates of runs with equal model names differ."""
+    """Yield a line for each property in which candidates with the same model name differ."""
     for model in dict.fromkeys(run.model for run in runs):
         same = [run for run in runs if run.model == model]
         yield from difference_lines("not the same candidate", same, lambda run: run.candidate)
 
 
 def self_played(runs: Sequence[ReportedRun]) -> Iterator[str]:
-    """Yield a line per role that several candidates play themselves, if these candidates differ."""
+    """Yield a line for each role that two or more different candidates play themselves."""
     for role in dict.fromkeys(role for run in runs for role in run.plays):
         players = [run for run in runs if role in run.plays]
         if len({canonical_json(run.candidate) for run in players}) > 1:
@@ -66,7 +65,7 @@ def self_played(runs: Sequence[ReportedRun]) -> Iterator[str]:
 def difference_lines(
     word: str, runs: Sequence[_Run], facts: Callable[[_Run], Mapping[str, str]]
 ) -> Iterator[str]:
-    """Yield ``word: key is VALUE in RUNS; ...`` for each key whose value in ``facts`` differs."""
+    """Yield ``word: key is VALUE in RUNS; ...`` for each key of ``facts`` in which runs differ."""
     for key in dict.fromkeys(key for run in runs for key in facts(run)):
         holders: dict[str, list[str]] = {}
         for run in runs:
@@ -79,16 +78,16 @@ def difference_lines(
 
 
 def comparable_sets(runs: Sequence[ReportedRun]) -> list[int]:
-    """Return the number, from 1, of each run's set. Runs of one set are comparable."""
+    """Return, for each run, the number (from 1) of the set of comparable runs that it is in."""
     numbers: dict[str, int] = {}
     return [numbers.setdefault(canonical_json(run.conditions), len(numbers) + 1) for run in runs]
 
 
 def marked(runs: Sequence[ReportedRun]) -> tuple[list[str], list[str]]:
-    """Return the labels of runs with marks, and a legend of the marks.
+    """Return the label of each run with its marks added, and a legend of the marks.
 
     ``*`` marks an incomplete run, and ``(limited)`` a run on a sample of the benchmark. ``[2]`` is
-    the number of the run's set of comparable runs, shown if there are several sets."""
+    the run's number from `comparable_sets`, which is added if there are several sets."""
     sets = comparable_sets(runs)
     several = len(set(sets)) > 1
     labels = [

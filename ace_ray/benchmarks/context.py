@@ -1,7 +1,7 @@
 """The context of an episode: models, a sandbox, a service, a deadline.
 
-`EpisodeContext` calls models and records messages and tokens. It decides when an episode ends, and
-whether the candidate is the reason. The benchmark chooses the messages for each model::
+`EpisodeContext` calls models and records messages and tokens. At the deadline, or when the context
+is full, it decides whether the episode is scored. The benchmark chooses the messages::
 
     context.say("user", question)
     async with context.sandbox() as session:
@@ -64,8 +64,8 @@ class RoleModel:
     ) -> Completion:
         """Return the model's answer. ``sampling`` replaces the role's sampling. Raises as `Model`.
 
-        ``schema`` is a JSON schema for the answer. If the engine does not support it, the answer is
-        not constrained, and `Completion.schema_refused` gives the reason. So always check answers.
+        ``schema`` is a JSON schema for the answer. If the engine does not support it, the answer
+        may have any form, and `Completion.schema_refused` gives the reason. Always check answers.
         """
         drawn = sampling or self.sampling
         if schema is not None:
@@ -80,8 +80,8 @@ class Service(Protocol):
     """An object that all episodes of a run share and one process owns, such as a cache."""
 
     def open(self) -> None:
-        """Open the service, in its process, before any engine starts. Raises `UserError` if another
-        run has it open."""
+        """Open the service, in the process that owns it, before any engine starts. Raises
+        `UserError` if another run has opened it."""
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call ``method``. Arguments and result are plain values. Raises `RowError` if the row
@@ -115,7 +115,8 @@ class EpisodeContext:
             of the answer. Raises as `Model.chat` does.
         service: calls a method of `Benchmark.service`; takes the method's name and arguments.
         attempt: the number of the row's attempt, from 1.
-        opening: the value of `Benchmark.opening` from the plan; None without a plan.
+        opening: the value of `Benchmark.opening`, computed by the plan of the run; None if the
+            episode belongs to no plan.
         replay_reasoning: earlier answers that are sent to the candidate with their reasoning:
             ``none``, ``tool_steps`` (answers after the last user message) or ``all``.
         episode: the record to store. `dataclasses.replace` gives the new context an empty record.
@@ -143,10 +144,11 @@ class EpisodeContext:
     async def answer(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None
     ) -> Completion:
-        """Return the answer of an episode with a single model call; record messages and answer.
+        """Make the only model call of an episode. Record the messages and the answer; return the
+        answer.
 
-        Raises as `Model`. The episode's deadline does not apply, only the row's timeout: without an
-        answer there is nothing to score."""
+        Raises as `Model`. The episode's deadline does not apply, only the row's timeout, because an
+        episode without an answer cannot be scored."""
         self.episode.messages = [dict(message) for message in messages]
         self.episode.offer(tools)
         completion = await self.candidate.ask(messages, tools=tools)
@@ -171,7 +173,8 @@ class EpisodeContext:
             record: whether the answer is added to the messages. Tokens are always recorded.
 
         Returns:
-            The answer, or `Truncated` at the deadline or if the context is full: end the episode.
+            The answer; or `Truncated`, at the deadline or if the context is full. After
+            `Truncated`, the benchmark must end the episode.
 
         Raises:
             PromptTooLong: the prompt does not fit, and no model has answered yet.
@@ -216,8 +219,8 @@ class EpisodeContext:
             role: a role that `Benchmark.roles` names.
             messages: the messages to send.
             schema: a JSON schema for the answer, as in `RoleModel.ask`.
-            tools: tools to offer, which `Benchmark.role_tools` declares. The caller numbers the
-                calls in answers that it keeps (`number_calls`).
+            tools: tools to offer, which `Benchmark.role_tools` declares. If the caller stores the
+                answer, it must number the answer's calls (`number_calls`).
             sampling: replaces the role's sampling, which has the seed of the row.
 
         Raises:
@@ -236,10 +239,10 @@ class EpisodeContext:
         return completion
 
     async def wait_for(self, who: str, work: Callable[[], Awaitable[_T]]) -> _T | Truncated:
-        """Await ``work``, such as a request to a service, and return its value. ``who`` names it.
+        """Await ``work``, such as a request to a service, and return its value.
 
-        Returns `Truncated` if the deadline has already passed. Raises `EpisodeStalled` if it passes
-        during ``work``, or as `ask` does."""
+        ``who`` names the service in errors. Returns `Truncated` if the deadline has already passed.
+        Raises `EpisodeStalled` if it passes during ``work``, or as `ask` does."""
         left_s = self.left_s
         if left_s is not None and left_s <= 0:
             return await self._late()

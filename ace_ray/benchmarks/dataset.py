@@ -164,9 +164,9 @@ def files_hash(files: Files) -> str:
 
 
 def rows_by_id(raw: bytes, path: str | Path) -> Rows:
-    """Read the rows of a JSON-lines file, of which ``raw`` is the content. Ids must be unique.
+    """Read the rows from ``raw``, the content of the JSON-lines file ``path``.
 
-    Raises `UserError` naming the line."""
+    Raises `UserError` naming the line, also if two rows share an id."""
     rows: Rows = {}
     for where, row in json_lines(raw, path):
         row_id = row.pop("id", None)
@@ -212,7 +212,7 @@ def shaped(model: type[_Model], tree: Any, where: str | Path, fix: str = "") -> 
 def first_problem(error: ValidationError) -> str:
     """Return the first invalid key of an object, and the problem."""
     first = error.errors(include_input=False, include_url=False)[0]
-    what = "is no object" if first["type"] == "model_type" else str(first["msg"]).lower()
+    what = "is not an object" if first["type"] == "model_type" else str(first["msg"]).lower()
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), what)))
 
 
@@ -241,10 +241,9 @@ def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
 
 
 def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
-    """Read the bytes of ``root/relative``. No part of ``relative`` may be a symbolic link.
+    """Return the bytes of ``root/relative``. Raises `UserError` if a part is a symbolic link.
 
-    Otherwise a downloaded checkout could copy any file of this machine into the cache.
-    """
+    With links, a downloaded checkout could copy any file of this machine into the cache."""
     path = root
     for part in relative.split("/"):
         path = path / part
@@ -335,7 +334,7 @@ def python_tree(raw: bytes) -> ast.Module:
 
 
 def _land(files: Files, manifest: Mapping[str, Any], target: Path) -> bool:
-    """Write a version. Return False if another process has written it first."""
+    """Write a version to the folder ``target``. Return False if another process was faster."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".import-", dir=target.parent) as scratch:
         folder = Path(scratch) / target.name

@@ -28,9 +28,10 @@ _END_OF_REASONING = "</think>"
 
 
 def second_reading(benchmark: Any, entry: Entry, episode: Episode) -> SecondReading | None:
-    """Search an episode's answers without calls (`Benchmark.unread`) for calls in known formats.
+    """Search an episode for calls, in known formats, that the run did not read.
 
-    ``benchmark`` is a `Benchmark`. Returns None if no calls are found."""
+    The answers to search come from `Benchmark.unread`. If they contain no calls, reasoning that
+    never ended is searched. Return None if no calls are found."""
     answers = benchmark.unread(entry, episode)
     where: Where = "answer"
     readers = _readers(answers)
@@ -44,7 +45,7 @@ def second_reading(benchmark: Any, entry: Entry, episode: Episode) -> SecondRead
 
 
 def _readers(answers: Answers) -> list[str]:
-    """Return the name of the reader that finds calls, for each answer with calls."""
+    """Return, for each answer in which a reader finds calls, the name of the first such reader."""
     found = (next(filter(None, map(known_calls, texts)), None) for texts in answers)
     return [calls.reader for calls in found if calls is not None]
 
@@ -66,7 +67,7 @@ def texts_of(message: Mapping[str, Any]) -> list[str]:
 
 
 def answer_texts(episode: Episode, *first: str) -> list[str]:
-    """Return ``first``, and then the texts of the last message of an episode with one answer."""
+    """Return ``first``, then the texts of the episode's last message if it is an answer."""
     last = episode.messages[-1] if episode.messages else {}
     stored = texts_of(last) if last.get("role") == "assistant" else []
     return list(dict.fromkeys([*(text for text in first if text), *stored]))
@@ -157,9 +158,10 @@ class Diagnosis:
     def findings(self) -> list[dict[str, Any]]:
         """Return the findings as JSON values, unread calls first (docs/results.md).
 
-        A finding concerns ``rows`` of the ``of`` scored rows. ``accuracy`` is the accuracy of all
-        scored rows by rule set, ``others`` the accuracy of other rows. ``categories`` lists the
-        categories with many such rows, if the benchmark has few. ``text`` describes the finding."""
+        ``rows`` is the number of rows that a finding concerns, ``of`` the number of scored rows.
+        ``accuracy`` is the accuracy of all scored rows by rule set, ``others`` the accuracy of the
+        rows that the finding does not concern. If not the benchmark, but some categories reach the
+        minimum share, ``categories`` lists them. ``text`` describes the finding."""
         every = self._all
         accuracy = {rules: total / every.rows for rules, total in every.sums.items()}
         findings = []
@@ -187,8 +189,8 @@ class Diagnosis:
         return findings
 
     def _of_categories(self, tally: _Tally) -> dict[str, dict[str, int]]:
-        """Return the categories with many rows of ``tally``, most rows first. Return none if the
-        benchmark as a whole has many."""
+        """Return the categories that are findings by themselves, most rows first. Return {} if the
+        rows of ``tally`` are a finding for the whole benchmark."""
         if _are_many(tally.rows, self._all.rows, MIN_SHARE):
             return {}
         return {

@@ -1,4 +1,4 @@
-"""Run ``ace-ray data check``: all gold answers must be valid, and all mangled ones invalid."""
+"""Check that gold answers are valid and deliberately wrong copies are not (``data check``)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """The gold answer of an entry.
+    """The gold answer of an entry, and a deliberately wrong copy of it.
 
     Attributes:
         right: an episode with the gold answer.
-        mangled: an episode with the gold answer in which a part is missing.
-        may_fail: whether the gold answer need not be valid, because it contradicts itself.
-        mangled_may_pass: whether the mangled answer may be valid, because the entry may not require
-            any call.
+        mangled: an episode with the wrong copy, in which a part is missing or changed.
+        may_fail: true if the gold answer may be invalid, because it contradicts itself.
+        mangled_may_pass: true if the wrong copy may be valid, because the entry may need no call.
         required: rule sets to check; empty: all. Verdicts under other rule sets are only counted.
     """
 
@@ -33,12 +32,11 @@ class Gold:
 
 
 def check_gold(benchmark: Any, say: Callable[[str], object]) -> bool:
-    """Judge the gold and the mangled answers of all entries of a `Benchmark`.
+    """Return whether all gold answers of a `Benchmark` are valid and all wrong copies invalid.
 
-    A surprise is a gold answer that fails or a mangled one that passes, unless its `Gold` allows
-    it. ``say`` receives a line for each category, lines for the first surprises, and the totals.
-
-    Return whether there is no surprise. Raises what `Benchmark.dataset` raises."""
+    A verdict that the entry's `Gold` allows is ignored. ``say`` receives a line for each category,
+    a line for each of the first unexpected verdicts, and the totals. Raises what
+    `Benchmark.dataset` raises."""
     counts: dict[str, Counter[str]] = {}
     surprises: list[str] = []
     for entry in benchmark.dataset():
@@ -53,17 +51,17 @@ def check_gold(benchmark: Any, say: Callable[[str], object]) -> bool:
             if not verdict.valid and not gold.may_fail and rules in required:
                 surprises.append(f"{entry.id}: the gold answer is {verdict.error_type} ({rules})")
         for rules, verdict in benchmark.verdicts(entry, gold.mangled).items():
-            count[f"mangled {rules}"] += verdict.valid
+            count[f"wrong copies {rules}"] += verdict.valid
             if verdict.valid and not gold.mangled_may_pass and rules in required:
-                surprises.append(f"{entry.id}: a mangled gold answer passes ({rules})")
+                surprises.append(f"{entry.id}: a deliberately wrong copy is valid ({rules})")
     for category, count in counts.items():
         valid = [
             f"{copy} " + ", ".join(f"{count[f'{copy} {r}']} {r}" for r in benchmark.rule_sets)
-            for copy in ("gold", "mangled")
+            for copy in ("gold", "wrong copies")
         ]
         say(f"{category}: {count['answers']} answers, valid: {'; '.join(valid)}")
     for line in surprises[:_SHOWN]:
         say(line)
     total = sum(count["answers"] for count in counts.values())
-    say(f"{total} gold answers and as many mangled ones: {len(surprises)} surprises")
+    say(f"{total} gold answers and {total} wrong copies: {len(surprises)} unexpected verdicts")
     return not surprises

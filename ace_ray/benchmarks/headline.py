@@ -1,4 +1,4 @@
-"""Compute the headline and the other scores of a run, for every place that shows them."""
+"""Compute the scores of a run. The first is the headline, shown where only one score fits."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def titles(scores: Sequence[Score]) -> list[str]:
 
 
 def partial_notes(scores: Sequence[Score]) -> list[str]:
-    """Return a line for each partial score with the categories that it lacks. A score is left out
-    if earlier lines name all its categories."""
+    """Return a line for each partial score with the categories that were not run. A score is left
+    out if earlier lines name all these categories."""
     notes: list[str] = []
     told: set[str] = set()
     for title, one in zip(titles(scores), scores, strict=True):
@@ -66,7 +66,7 @@ def partial_notes(scores: Sequence[Score]) -> list[str]:
 
 
 def few(names: Iterable[str], most: int = FEW) -> str:
-    """Join the first ``most`` names, followed by the number of the others."""
+    """Join the first ``most`` names, followed by the number of the remaining names."""
     names = list(names)
     if len(names) <= most + 1:
         return ", ".join(names)

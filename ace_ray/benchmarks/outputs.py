@@ -1,7 +1,8 @@
 """Read external outputs, and convert them to the episodes that a run would have stored.
 
-All formats use this module for JSON lines, for the keys of entries, and for errors. Lines are read
-one at a time, and only a digest of their keys is kept. Outputs are never executed.
+External outputs are answers that another program generated and stored in a file. The readers of all
+formats use this module. Lines are read one at a time, and only a digest of an output's keys is
+kept. Outputs are never executed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """An output that gets no verdict, and the reason. ``where`` is its place in the input.
+    """An output without a verdict, and the reason. ``where`` is its place in the input.
     ``entry`` is None if no row can be stored for the output."""
 
     where: str
@@ -51,7 +52,7 @@ ToEpisode = Callable[[Entry, Row, str], Episode]
 
 
 class Entries:
-    """The entries that outputs may answer. Each category is loaded at its first use."""
+    """The entries that external outputs may answer. Each category is loaded at its first use."""
 
     def __init__(
         self,
@@ -62,9 +63,11 @@ class Entries:
         load_others: Callable[[str, str], Iterable[Entry]] = lambda *_: (),
         searched: Sequence[str] | None = None,
     ) -> None:
-        """``load`` takes a language and a category, and may raise `UserError`. ``load_others``
-        returns further entries of a category, which are declared only if an output answers them.
-        Rows without a category are searched in the categories ``searched``, by default all."""
+        """Store the functions that load entries; ``load`` may raise `UserError`.
+
+        ``load_others`` returns further entries of a category, which are declared only if an output
+        answers them. An entry whose output names no category is searched in the categories
+        ``searched``, by default in all."""
         self.languages, self.categories = languages, categories
         self._searched = categories if searched is None else searched
         self._load, self._load_others = load, load_others
@@ -92,7 +95,7 @@ class Entries:
         return self._loaded[key]
 
     def get(self, language: str, category: str, entry_id: str) -> Entry | None:
-        """Return the entry with this id, or None. An entry of `load_others` is added to `of`."""
+        """Return the entry with this id, also if only ``load_others`` returns it, or None."""
         own = self.of(language, category)
         if entry_id not in own:
             for entry in self._load_others(language, category):

@@ -213,7 +213,7 @@ def _wrong_shape(cls: type[Benchmark]) -> str:
     ):
         return "groups is not a mapping of names to lists of categories"
     if ALL_ROWS in groups:
-        return f"a group cannot be called {ALL_ROWS!r}: that is all rows"
+        return f"a group cannot be called {ALL_ROWS!r}: the score over all rows has that name"
     for member, awaited in (("entries", False), ("check", False), ("run", True)):
         code = getattr(cls, member)
         if not callable(code) or iscoroutinefunction(code) != awaited:

@@ -19,9 +19,9 @@ _MOST_ANSWERS = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class SecondReading:
-    """Calls that the run did not read (`ace_ray.benchmarks.diagnosis`). ``reader`` found most of
-    them. ``where`` is "answer", or "reasoning" if the reasoning never ended. ``answers`` is the
-    number of the row's answers with such calls."""
+    """Calls of a row that the run did not read (`ace_ray.benchmarks.diagnosis`). ``reader`` found
+    most of these calls. ``where`` is "answer", or "reasoning" if the reasoning never ended.
+    ``answers`` is the number of the row's answers with such calls."""
 
     reader: str
     where: Where
@@ -61,7 +61,7 @@ class ResultRow:
     """1 for a row that was generated again, to measure how much two identical runs differ."""
     error_class: str | None = None
     error: str | None = None
-    """Reason why the row has no verdict."""
+    """Reason why the row lacks a verdict."""
     prompt_tokens: int | None = 0
     completion_tokens: int | None = 0
     """Token counts are None if an endpoint did not report them."""
@@ -177,8 +177,8 @@ class CategoryResult:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """A figure. ``panels`` maps panels to series, and series to (x, share) points sorted by x. x is
-    billions of parameters, or a training step (``axis``)."""
+    """A figure. ``panels`` maps the title of a panel to its curves, and the name of a curve to its
+    (x, share) points, sorted by x. x is billions of parameters, or a training step (``axis``)."""
 
     name: str
     title: str
@@ -188,7 +188,8 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """Counterparts of a paper's tables and figures. ``notes`` name figures that are missing."""
+    """The tables and figures of a benchmark's paper, made from the user's runs. ``notes`` name the
+    figures that are missing."""
 
     tables: Sequence[Table]
     figures: Sequence[Curves]
@@ -205,7 +206,7 @@ class ReportedRun:
     the benchmark's part of the conditions. ``parameters`` is the model's size, if the manifest has
     it. ``summary`` comes from `Benchmark.statistics`. ``plays`` lists the roles that the candidate
     plays itself. ``headline`` is false if more rows than allowed lack a verdict. ``incomplete``
-    describes the missing rows; it is "" if there are none. ``step`` is the training step of a
+    describes the missing rows; it is "" if the run is complete. ``step`` is the training step of a
     checkpoint. ``limited`` is true if the run declares only a part of the entries, and ``partial``
     if it evaluated only named entries.
     """
@@ -226,5 +227,5 @@ class ReportedRun:
 
 
 def own_task(row: ResultRow) -> str:
-    """Return the task key of a row if each entry or dialogue is a separate task."""
+    """Return the key of the row's entry or dialogue, which is by default its task."""
     return f"{row.language}/{row.category}/{row.group}"

@@ -1,4 +1,4 @@
-"""Find the size and family of a model in the manifest or its name; build curves over sizes."""
+"""Find a model's size and family, in the manifest or in the model's name; build size curves."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ def curves_by_size(
     name: str,
     title: str,
 ) -> Curves | None:
-    """Build a figure with one curve per model family in each panel; None below two known sizes.
+    """Build a figure with one curve per model family in each panel.
 
     ``panels`` maps the title of a panel to a function that returns a run's value. Runs that are not
-    comparable are on different curves. So are complete and incomplete runs."""
+    comparable are on different curves, and so are complete and incomplete runs. Return None if
+    fewer than two sizes are known."""
     sized = [
         (run, size.billions, number)
         for run, number in zip(runs, comparable_sets(runs), strict=True)
@@ -67,7 +68,7 @@ def curves_by_size(
 def parameters_named(name: str) -> int | None:
     """Return the number of parameters that a model's name or size label contains, or None.
 
-    A mixture named 8x7B counts as 56 billion. It is smaller, since its experts share layers."""
+    A mixture named 8x7B counts as 56 billion. Its real number is smaller: experts share layers."""
     match = _SIZE.search(name)
     if match is None:
         return None

@@ -35,7 +35,7 @@ POOLED = "pooled"
 def statistics(
     rows: Iterable[ResultRow], rule_sets: Sequence[str], groups: Groups, max_unscored: float
 ) -> dict[str, Any]:
-    """Compute the statistics in one pass over ``rows``, without repeated rows.
+    """Compute the statistics in one pass over ``rows``; each must have ``repeat`` 0.
 
     ``groups``: categories by the name of the group."""
     tallies: dict[tuple[str, str], Tally] = {}
@@ -96,12 +96,11 @@ def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any
 def sample_tables(
     categories: Mapping[str, Mapping[str, Any]], rule_sets: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return a list with the table of pass@k and pass^k; empty if entries have one sample.
+    """Return a list with the table of pass@k and pass^k, or an empty list.
 
-    ``categories`` is ``{category: {rule set: STATS}}``. The table has lines for k = 1, 2, 4 and the
-    smallest number of samples of an entry. Columns for each k would be too wide for a terminal. The
-    summary contains further values of k.
-    """
+    It is empty if no entry has more than one sample. ``categories`` is ``{category: {rule set:
+    STATS}}``. The table has lines for k = 1, 2, 4 and the smallest number of samples of an entry,
+    since columns for each k are too wide for a terminal. The summary has further values of k."""
     lines = []
     for name, stats in categories.items():
         for rules in rule_sets:
@@ -119,7 +118,7 @@ def sample_tables(
 
 
 def scores(summary: Mapping[str, Any], rules: str, groups: Groups) -> list[Score]:
-    """Return the score of all rows, and the score of each group."""
+    """Return the score over all rows, then the score of each group."""
     present = summary["categories"]
     named = dict.fromkeys(category for members in groups.values() for category in members)
     missing = [category for category in named if category not in present]
@@ -141,7 +140,7 @@ def scores(summary: Mapping[str, Any], rules: str, groups: Groups) -> list[Score
 
 
 def pooled(categories: Iterable[Mapping[str, Any]]) -> Score:
-    """Return the mean accuracy of ``categories``, ``{"accuracy", "n"}`` each, weighted by ``n``."""
+    """Return the mean ``accuracy`` of the STATS in ``categories``, weighted by ``n``."""
     judged = [stats for stats in categories if stats["n"]]
     n = sum(stats["n"] for stats in judged)
     if not n:
@@ -174,7 +173,7 @@ def categories(run: ReportedRun, rule_sets: Sequence[str]) -> list[CategoryResul
 
 
 def estimate(stats: Mapping[str, Any] | None, key: str = "accuracy") -> Estimate | None:
-    """Return the share ``key`` of the STATS ``stats`` with its interval, or None."""
+    """Return the share ``stats[key]`` and its interval; None if the share is missing."""
     if stats is None or stats[key] is None:
         return None
     low, high = stats["interval"]
@@ -202,7 +201,7 @@ def _rules(tallies: Sequence[Tally], rule_sets: Sequence[str]) -> dict[str, Any]
 
 def _place(key: tuple[str, str], groups: Groups) -> tuple[Any, ...]:
     """Return a sort key: first the language, then the category. Categories of ``groups`` are first,
-    in the order of the groups. The others are sorted by name."""
+    in the order of the groups. Other categories follow by name."""
     named = [category for members in groups.values() for category in members]
     language, category = key
     return (language, named.index(category) if category in named else len(named), category)

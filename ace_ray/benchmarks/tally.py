@@ -35,7 +35,7 @@ class Tally:
         self.errors: dict[str, Counter[str]] = {rule: Counter() for rule in rule_sets}
         # Sum and number of the process accuracies of rows that have one.
         self.process = {rule: [0.0, 0] for rule in rule_sets}
-        # Rule sets under which the score of any row is neither 0 nor 1.
+        # Rule sets under which at least one row has a score that is neither 0 nor 1.
         self.graded: set[str] = set()
         self.prompt_tokens = self.completion_tokens = 0
         self.generation_s = 0.0
@@ -73,13 +73,13 @@ class Tally:
         return self.status["scored"]
 
     def turns(self, rule: str) -> Units:
-        """Return the units with each entry as a unit, even if entries are turns of dialogues."""
+        """Return one unit for each entry (see `Units`), even if entries are turns of dialogues."""
         place = 2 + self.rule_sets.index(rule)
         return [(int(entry[1]), entry[place]) for entry in self._entries.values() if entry[1]]
 
     def units(self, rule: str) -> Units:
-        """Return the units: entries, or dialogues. A dialogue's sample is judged if all its turns
-        are scored."""
+        """Return one unit for each entry, or for each dialogue if rows are turns. A sample of a
+        dialogue is judged if all its turns are scored."""
         if not self.multi_turn:
             return self.turns(rule)
         units: Units = []
@@ -90,7 +90,7 @@ class Tally:
         return units
 
     def shares(self, rule: str) -> list[list[float]]:
-        """Return the shares of valid turns: per judged dialogue, a list with one per sample."""
+        """Return, for each judged dialogue, a list with the share of valid turns of each sample."""
         judged = (self._judged(group, rule) for group in self._dialogues)
         return [[valid / turns for valid, turns in samples] for samples in judged if samples]
 
@@ -196,9 +196,9 @@ def _samples(units: Units, *, graded: bool) -> dict[str, Any]:
     """Compute the mean score, pass@k and pass^k, as means over entries (or dialogues) with equal
     weights. k is at most the smallest number of samples of any entry.
 
-    All averaged values are in 0..1, so values 0 and 1 with the same mean have the largest variance.
-    So the Wilson interval over the entries is conservative. pass@k and pass^k are left out for
-    ``graded`` scores, since they are defined only for right and wrong answers."""
+    The Wilson interval over the entries is conservative. It assumes values of only 0 and 1, and of
+    all values in 0..1 with the same mean, these have the largest variance. pass@k and pass^k are
+    left out for ``graded`` scores, since they are defined only for right and wrong answers."""
     fewest, most = min(n for n, _ in units), max(n for n, _ in units)
     mean = sum(c / n for n, c in units) / len(units)
     stats: dict[str, Any] = {"min": fewest, "max": most, "mean": mean}

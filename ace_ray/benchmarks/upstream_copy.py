@@ -20,7 +20,7 @@ from ace_ray.benchmarks.dataset import (
 )
 from ace_ray.errors import UserError
 
-# Version of a folder without metadata, if its data differ from the known version.
+# Version of a folder without metadata whose data differ from the supported version's data.
 UNKNOWN = "unknown"
 _METADATA_LIMIT_BYTES = 1 << 20
 
@@ -59,7 +59,7 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamCopy:
-    """A folder with a copy of the package. Benchmarks subclass it. Objects can be pickled.
+    """A folder with a copy of ``upstream``. Each benchmark has a subclass. Objects can be pickled.
 
     ``name`` is a value for `locate` that works in any working directory. ``root`` is the package's
     folder. ``version`` is a version of upstream, "mini" or `UNKNOWN`.
@@ -72,7 +72,7 @@ class UpstreamCopy:
     upstream: ClassVar[Upstream]
 
     def is_known(self) -> bool:
-        """Tell whether the copy's data equal the data of the known version."""
+        """Tell whether the copy's data equal the data of the supported version."""
         raise NotImplementedError
 
     @classmethod
@@ -80,7 +80,7 @@ class UpstreamCopy:
         """Find the copy that a config's ``data:`` names: ``mini``, ``installed``, ``imported`` (if
         there is one import), ``imported:<version>``, or the package's folder or its parent.
 
-        Raises `UserError`: there is no such copy, or its version is not the known version."""
+        Raises `UserError`: there is no such copy, or ace_ray does not support its version."""
         upstream = cls.upstream
         if spec == "mini" and upstream.mini is not None:
             return cls("mini", upstream.mini, "mini")
@@ -95,8 +95,8 @@ class UpstreamCopy:
             copy = cls._folder(path.resolve())
         if copy.version not in (upstream.version, UNKNOWN):
             raise UserError(
-                f"is version {copy.version} of {upstream.distribution}, and only"
-                f" {upstream.version} is known here",
+                f"is version {copy.version} of {upstream.distribution}, but ace_ray supports only"
+                f" version {upstream.version}",
                 where=str(copy.root),
                 fix=upstream.install,
             )
@@ -132,7 +132,7 @@ class UpstreamCopy:
             rows=dict(rows),
         )
         if not known:
-            say(f"its files are not those of the published package: {copy.root}")
+            say(f"the files differ from the published package: {copy.root}")
         return target
 
     @property
@@ -152,7 +152,7 @@ class UpstreamCopy:
         return (self.root / path).is_file()
 
     def where(self, path: str) -> str:
-        """Return the name of the file ``path`` for error messages."""
+        """Return the full path of the file ``path``, for error messages."""
         return str(self.root / path)
 
     @classmethod
@@ -192,7 +192,7 @@ class UpstreamCopy:
 
 
 def _version_beside(upstream: Upstream, root: Path) -> str:
-    """Return the version in the metadata of an installation; "" without metadata."""
+    """Return the version in the metadata beside the package's folder; "" if it is missing."""
     name = upstream.distribution.replace("-", "_")
     for folder in sorted(root.parent.glob(f"{name}-*.dist-info")):
         if (folder / "METADATA").is_file():

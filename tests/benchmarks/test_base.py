@@ -295,13 +295,13 @@ def test_surprising_gold_answers_are_named(monkeypatch: pytest.MonkeyPatch) -> N
     said: list[str] = []
     assert not Sums.check_data("", said.append)
     assert said == [
-        "mine: 3 answers, valid: gold 2 correct; mangled 0 correct",
+        "mine: 3 answers, valid: gold 2 correct; wrong copies 0 correct",
         "3: the gold answer is wrong_sum (correct)",
-        "3 gold answers and as many mangled ones: 1 surprises",
+        "3 gold answers and 3 wrong copies: 1 unexpected verdicts",
     ]
     monkeypatch.setattr(Sums, "known", "3")
     assert Sums.check_data("", said.append)
-    assert said[-1] == "3 gold answers and as many mangled ones: 0 surprises"
+    assert said[-1] == "3 gold answers and 3 wrong copies: 0 unexpected verdicts"
     monkeypatch.setattr(Sums, "known", "all")
     assert not Sums.check_data("", said.append)
-    assert "1: a mangled gold answer passes (correct)" in said
+    assert "1: a deliberately wrong copy is valid (correct)" in said

@@ -5,9 +5,9 @@ calls that the prompt asks for, anywhere in the message.
 
 ``official`` reimplements ``multi_turn/common_agent.py``, ``multi_turn/execution_role.py`` and
 ``multi_step/execution_role_step.py`` at upstream commit 56dd66c. Upstream evaluates binary
-operations when it decodes. It then writes each call as source text and evaluates that text. Here
-`ace_ray.parsing.fold` computes operations, and no text is evaluated. `AgentCall.problem` is set if
-upstream could not write the call as text, or if the text would run more than its tool.
+operations when it decodes. It then writes each call as source text and evaluates that text. In
+ace_ray, `ace_ray.parsing.fold` computes operations, and no text is evaluated. `AgentCall.problem`
+is set if upstream could not write the call as text, or if the text would run other code too.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ _NOT_EVALUATED = object()
 class AgentCall:
     """One call of an agent: a name, which may have dots, and arguments that are JSON values.
 
-    A call with a ``problem`` runs no tool and returns an error. Its ``arguments`` may be
-    incomplete.
-    """
+    A call with a ``problem`` runs no tool and returns an error; ``arguments`` may be incomplete."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -60,15 +58,15 @@ def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
 
     One leading blank is removed, then every ``[``, ``]`` and ``'`` at both ends. The rest must be
     one expression: a call, or a tuple or list of calls. Any other expression gives an empty list.
-    Positional arguments are dropped, names become strings, and every sign negates. A nested call
-    without keyword arguments becomes a string with its source text. A dict as an argument raises
-    `NotCalls`, unless its first value is a dict: upstream would run such an argument as a call.
+    Positional arguments are dropped, names become strings, and any unary operator negates: ``+1``
+    is -1. A nested call without keyword arguments becomes a string with its source text. A dict as
+    an argument raises `NotCalls`, unless its first value is a dict: upstream would run such an
+    argument as a call.
 
     ``need_brackets`` (multi_turn): a line of ``text`` must contain a ``[`` and after it a ``]``.
 
-    Nothing is evaluated here. Tuples become lists. A call gets a ``problem`` if it has
-    bytes, complex numbers, sets, or dicts with a key that is not a string.
-    """
+    Nothing is evaluated. Tuples become lists. A call gets a ``problem`` if it has bytes, complex
+    numbers, sets, or dicts with a key that is not a string."""
     bracketed = any(-1 < line.find("[") < line.rfind("]") for line in text.split("\n"))
     if not text or (need_brackets and not bracketed):
         raise NotCalls("no brackets")
@@ -123,8 +121,8 @@ def _agent_call(name: str, given: dict[str | None, Any]) -> AgentCall:
 
 
 def _tool(name: str) -> str:
-    """Return the tool that upstream's regular expression finds in a dotted name. Return "" without
-    a dot, or if the last part does not begin with an ASCII letter or ``_``."""
+    """Return the tool that upstream's regular expression finds in a dotted name. Return "" if the
+    dot is missing, or if the last part does not begin with an ASCII letter or ``_``."""
     match = _TOOL.search(name) if "." in name else None
     return match.group() if match else ""
 
@@ -215,7 +213,9 @@ def _first_list(text: str) -> list[AgentCall] | None:
 
 
 def _lists(text: str) -> Iterator[str]:
-    """Yield parts of ``text``: an opening bracket to its closing bracket, not counting strings."""
+    """Yield the parts of ``text`` that may be lists of calls, from bracket to closing bracket.
+
+    Brackets inside strings are ignored."""
     for tried, opening in enumerate(_OPENING.finditer(text)):
         if tried == _MAX_LISTS:
             return

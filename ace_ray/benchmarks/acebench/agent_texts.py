@@ -1,8 +1,8 @@
-"""Our own wording of the agent protocol, English and Chinese; the rules are the paper's.
+"""ace_ray's wording of the texts of agent episodes, English and Chinese; the rules are the paper's.
 
 ``{functions}``, ``{history}``, ``{instruction}`` and ``{error}`` are placeholders. ``turn_failed``
-is execution's answer to a failed batch in agent_multi_turn, ``step_failed`` its answer to a failed
-call in agent_multi_step, and ``unset`` the error of a call to an unknown tool.
+answers an agent_multi_turn message in which a call failed, ``step_failed`` a failed call in
+agent_multi_step. ``unset`` is the error of a call to an unknown tool.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ACEBench as a `Benchmark`."""
+"""The benchmark class of ACEBench, and the check of answers that take one model call."""
 
 from __future__ import annotations
 

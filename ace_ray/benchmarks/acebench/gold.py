@@ -1,4 +1,4 @@
-"""Build gold answers and gold end states, and mangled copies that must not pass.
+"""Build gold answers and gold end states, and deliberately wrong ("mangled") copies of them.
 
 `replays` runs the ideal paths of agent rows in the sandbox. Some published paths do not reach the
 gold state: they delete the wrong message, lack a login, or have an unreadable step.
@@ -27,11 +27,11 @@ LIMITS = "Due to the limitations of the function, I cannot solve this problem."
 
 
 def gold_of(entry: Entry) -> Gold:
-    """Return the gold answer and the mangled answer of an entry.
+    """Return the gold answer of an entry, and the mangled copy of it.
 
     Only the strict rules must judge both correctly: the official rules reject some gold answers and
-    accept many mangled ones. An agent row's answer is an episode with the gold or mangled state and
-    the calls of the first path."""
+    accept many mangled copies. For an agent entry, both are episodes with the calls of the first
+    ideal path, one with the gold state and one with the mangled state."""
     if entry.category not in AGENT:
         right, mangled = single_answer(render_gold(entry)), single_answer(render_mangled(entry))
         return Gold(right, mangled, required=("strict",))
@@ -45,18 +45,18 @@ def gold_of(entry: Entry) -> Gold:
 
 
 def render_gold(entry: Entry) -> str:
-    """Return the output of a perfect model on a generation entry: the first gold alternative."""
+    """Return the first gold answer of a normal or special entry, as a model would write it."""
     if not entry.category.startswith("special_"):
         return _calls_text(entry, alternatives(entry)[0])
     return _message(entry, entry.gold)
 
 
 def render_mangled(entry: Entry) -> str:
-    """Return the gold output of a generation entry with one part altered, always the same part.
+    """Return the result of `render_gold` with one part altered, always the same part.
 
-    In a normal entry this is an argument, or a function's name if no altered argument is wrong. In
-    an incomplete or error_param entry it is a parameter's name. An irrelevant entry gets a call
-    before the sentence."""
+    In a normal entry this is an argument, or a function's name if all copies with an altered
+    argument are gold alternatives too. In an incomplete or error_param entry it is a parameter's
+    name. In an irrelevant entry, a call is written before the sentence."""
     if entry.category == "special_irrelevant":
         return f"[{entry.data['function'][0]['name']}()] {LIMITS}"
     if entry.category.startswith("special_"):
@@ -113,8 +113,8 @@ def _mangled_message(entry: Entry) -> Any:
 
 
 def _mangled_calls(entry: Entry, calls: Calls) -> Iterator[Calls]:
-    """Yield copies with one argument altered, then copies with one function renamed. The entry's
-    key decides which argument is first."""
+    """Yield copies of ``calls`` with one argument altered, then with one function renamed. The
+    entry's key decides which argument is first."""
     places = [(key, name) for key, arguments in calls.items() for name in arguments]
     start = int(digest(*entry.key)[:8], 16) % max(1, len(places))
     for key, name in places[start:] + places[:start]:

@@ -1,8 +1,8 @@
 """Convert functions to tools for native tool calling, and the model's calls to text.
 
 The model sees the functions as tools in its own chat template and calls them in its own syntax. A
-tool parser reads the calls. They are written in the official syntax, so that both rule sets judge
-them like a prompted answer. Results are comparable only with other native results.
+tool parser reads the calls. This module writes these calls in the official syntax, so that both
+rule sets judge them like a prompted answer. Results are comparable only with other native results.
 
 The published schemas are not JSON Schema. Their type names come from Python and from upstream's
 evaluator (``float``, ``dict``, ``list(string)``, ``objectArray``, ``enum``;
@@ -29,7 +29,7 @@ UNREADABLE = "a tool call that cannot be read"
 
 
 def prompts() -> Prompts:
-    """Return the prompt texts of native mode, which are always ace_ray's own."""
+    """Return the prompt texts of native mode, which ace_ray wrote."""
     return Prompts("own", "native", NATIVE)
 
 
@@ -39,9 +39,8 @@ def answer_text(
     """Return the model's answer as text, with the published function names. Never raises.
 
     Calls are written in the official syntax, ``[F(a='x'), G(b=1)]``, and ``content`` is dropped.
-    Without calls the answer is ``content``. If a call cannot be written (its arguments are not a
-    JSON object, a name is not an identifier), the answer is `UNREADABLE`.
-    """
+    If ``calls`` is empty, the answer is ``content``. If a call cannot be written (its arguments are
+    not a JSON object, a name is not an identifier), the answer is `UNREADABLE`."""
     names = tool_names(functions)
     if not calls:
         return _with_published_names(content, names)
@@ -136,13 +135,12 @@ def openai_tools(functions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def tool_names(functions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the published name of each tool name, in the order of ``functions``.
+    """Return ``{tool name: published name}`` in the order of ``functions``.
 
     A tool name is an ASCII identifier of at most 64 characters, unique in the list. Published names
     that are valid are kept. In other names, dots, blanks and other characters become underscores. A
     name without ASCII letters and digits becomes ``api_<number>``; the description of its tool then
-    begins with the published name.
-    """
+    begins with the published name."""
     published = [str(function["name"]) for function in functions]
     taken = {name for name in published if _PLAIN_NAME.fullmatch(name)}
     names: dict[str, str] = {}
@@ -266,9 +264,8 @@ class NotJson(ValueError):
 def load_json(text: str) -> Any:
     """Parse a JSON text.
 
-    Raises `NotJson` for invalid JSON, NaN, infinities, numbers that overflow a float, and text
-    beyond the limits of `ace_ray.parsing` on length (here strings count too), depth and digits.
-    """
+    Raises `NotJson` for invalid JSON, NaN, infinities, numbers that overflow a float, and text that
+    exceeds a limit of `ace_ray.parsing`: length, depth, or digits of an integer."""
     if len(text) > MAX_CODE:
         raise NotJson(f"longer than {MAX_CODE} characters")
     try:

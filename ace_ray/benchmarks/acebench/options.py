@@ -1,5 +1,5 @@
-"""ACEBench's categories, their groups in its tables (upstream ``category.py``), and the
-``acebench`` section of a run's config."""
+"""The categories of ACEBench and their groups (upstream ``category.py``), and the ``acebench``
+section of a run's config."""
 
 from __future__ import annotations
 
@@ -56,10 +56,9 @@ def agent_task(category: str, entry_id: str) -> str:
 
 
 def dialogue(category: str, entry_id: str) -> str:
-    """Return the group of an entry: its dialogue in the multi-turn categories, else its own id.
+    """Return the group of an entry: its dialogue in multi-turn categories, its id in the others.
 
-    Multi-turn ids end in ``_<dialogue>_<turn>``.
-    """
+    Multi-turn ids end in ``_<dialogue>_<turn>``."""
     return entry_id.rsplit("_", 1)[0] if category in MULTI_TURN else entry_id
 
 

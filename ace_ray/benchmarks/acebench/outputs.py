@@ -1,4 +1,4 @@
-"""Read ACEBench outputs made elsewhere: JSON lines or an official result folder."""
+"""Read ACEBench outputs of another program: a JSON-lines file or an official result folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LANGUAGE_FOLDER = re.compile(r"result_(\w+)")
 
 
 def entries_of(data: Path) -> Entries:
-    """Return the entries of a data folder, loaded by category."""
+    """Return the entries of a data folder; each category is loaded at its first use."""
     return Entries(
         lambda language, category: load(data, languages=[language], categories=[category]),
         languages=LANGUAGES,

@@ -91,8 +91,7 @@ _PANELS = {"normal": "Normal", **{k: PAPER_COLUMNS[k] for k in ("special", "agen
 def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, list[str]]:
     """Return Figure 7, with a curve over model size for each model family, and notes on the sizes.
 
-    The figure is None with fewer than two known sizes. A run's accuracy covers all its languages.
-    """
+    The figure is None if fewer than two sizes are known. Accuracies cover all languages of runs."""
     shown = standard(runs)
     sizes = [size_of(run) for run in shown]
     origins: dict[str, list[str]] = {}
@@ -123,8 +122,8 @@ _TABLES = (table2, table3, table4, table5, table6, table7, table8)
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
-    """Return the scores of a run over its languages: the workbook's aggregates, the paper's overall
-    number (with other weights), and the share of valid entries (without weights)."""
+    """Return the scores of a run over its languages: the workbook's aggregates, the overall number
+    with the paper's weights, and the share of valid entries, without weights."""
     block = summary["combined"]
 
     def score(name: str, column: str, formula: str) -> Score:
@@ -144,7 +143,8 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
-    """Return each language's accuracies, and process accuracies of dialogues and agents."""
+    """Return the accuracies of all categories by language, and for dialogues and agents the process
+    accuracies."""
     return [
         CategoryResult(
             language,

@@ -1,4 +1,4 @@
-"""Build the messages of generation prompts and of agent episodes.
+"""Build the messages of entries that take one model call, and of agent episodes.
 
 Messages are built as in the official inference code. The texts come from the user's copy of the
 official texts, or are ace_ray's own (`texts`, `agent_texts`). Texts that upstream lacks (Finance,
@@ -27,10 +27,10 @@ _TOKEN = re.compile(r"\{\{|\}\}|\{(time|profile|functions?|question|history|inst
 
 @dataclass(frozen=True)
 class Prompts:
-    """One set of prompt texts.
+    """One set of prompt texts for entries that take one model call.
 
-    ``source`` is "official" or "own", ``variant`` one of `VARIANTS`. ``templates`` has the texts by
-    upstream's names. Only "official" with "standard" compares with the published leaderboard."""
+    ``source`` is "official" or "own" (ace_ray's), ``variant`` one of `VARIANTS`. ``templates`` has
+    the texts by upstream's names. The leaderboard's runs had "official" and "standard"."""
 
     source: str
     variant: str
@@ -42,7 +42,7 @@ class Prompts:
         return digest(dict(self.templates))
 
     def messages(self, entry: Entry) -> list[dict[str, str]]:
-        """Return the system and the user message of an entry in a generation category."""
+        """Return the system and the user message of an entry that takes one model call."""
         language = entry.language.upper()
         special = (name for name in ("special", "preference") if name in entry.category)
         kind = next(special, "normal").upper()
@@ -71,10 +71,9 @@ def own(variant: str = "standard") -> Prompts:
 def official(data_folder: Path, variant: str = "standard") -> Prompts:
     """Read the official texts from ``<data_folder>/upstream/prompts.json``.
 
-    Upstream has only the standard variant. With another ``variant`` the prompt of the normal
-    categories is ace_ray's own, and ``source`` is "own". Raises `UserError` naming the file and the
-    text that is missing or malformed.
-    """
+    Upstream has only the standard variant. For another ``variant``, the prompt of the normal
+    categories is ace_ray's, and the result's ``source`` is "own". Raises `UserError` naming the
+    file and the text that is missing or malformed."""
     shorter = NORMAL_VARIANTS.get(variant, {})
     path = data_folder / OFFICIAL_FILE
     upstream = read_texts(path)
@@ -100,7 +99,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     return _TOKEN.sub(substitute, template)
 
 
-_FIX = "run `ace-ray data import acebench PATH` again, or choose our own prompts"
+_FIX = "run `ace-ray data import acebench PATH` again, or set prompts: own"
 
 
 def read_texts(path: Path) -> dict[str, Any]:
@@ -151,8 +150,7 @@ _AGENT_FIELDS = {
 class AgentTexts:
     """Prompt texts of the agent categories by language and name (the names of `agent_texts.OWN`).
 
-    ``source`` is "official" or "own". Upstream has no Finance texts; they are always ace_ray's own.
-    """
+    ``source`` is "official" or "own" (ace_ray's). The texts of Finance are always ace_ray's."""
 
     source: str
     texts: Mapping[str, Mapping[str, str]]

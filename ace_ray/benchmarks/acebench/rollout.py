@@ -1,4 +1,9 @@
-"""Run agent episodes with upstream's loops over an open sandbox; read their stored transcripts."""
+"""Run agent episodes in a sandbox with upstream's loops; read their stored transcripts.
+
+Execution is upstream's name for the part that runs the calls of an agent's message (a batch) and
+answers with their results. The protocol ``official`` keeps the faults of upstream's loops; the
+protocol ``fixed`` corrects them.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +44,7 @@ class Rollout:
     process: list[str] = field(default_factory=list)
     """Texts that were sent to execution. Upstream compares them with the gold milestones."""
     registered: bool = False
-    """Whether upstream would have recorded a state."""
+    """True if upstream would have recorded a state."""
 
     @property
     def episode(self) -> Episode:
@@ -79,7 +84,7 @@ class Rollout:
         return text, calls
 
     def _native_calls(self, answer: ToolAnswer) -> tuple[str, list[AgentCall] | None]:
-        """Return a native answer in the official syntax, and its calls or None."""
+        """Return an answer with native tool calls in the official syntax, and the calls or None."""
         text = answer_text(answer.content, answer.calls, self.entry.data["function"])
         if not answer.calls:
             return text, None
@@ -127,7 +132,7 @@ class Rollout:
         )
 
     async def execute(self, text: str, calls: Sequence[AgentCall]) -> Any:
-        """Run the calls of the message ``text`` in order; return and store execution's answer."""
+        """Run the calls of the agent's message ``text`` in order. Store and return the answer."""
         start = time.perf_counter()
         observed = []
         for call in calls:
@@ -155,7 +160,7 @@ class Rollout:
         return answer
 
     async def _observed(self, call: AgentCall) -> tuple[str, Any]:
-        """Run one call. Return its kind of error ("" for none) and its answer."""
+        """Run one call. Return its kind of error ("" if it succeeded) and its answer."""
         if not call.problem:
             answer = await self.session.call(call.name, call.arguments)
             return answer.error, answer.value
@@ -166,8 +171,8 @@ class Rollout:
         return "bad_arguments", call.problem
 
     async def _show_again(self, observed: list[tuple[str, Any]]) -> None:
-        """Replace answers by their current value, which later calls may have changed: upstream
-        writes the answers at the end of a batch."""
+        """Replace each answer by its value at the end of the batch, when upstream writes it. Later
+        calls of the batch may have changed objects in the answer."""
         answered = [place for place, (error, _) in enumerate(observed) if not error]
         if len(answered) < 2:
             return
@@ -176,8 +181,8 @@ class Rollout:
             observed[place] = ("", value)
 
     def refuse(self, text: str) -> str:
-        """Return execution's answer to a message of agent_multi_step without a call. As upstream
-        does, add the message to ``process`` nevertheless."""
+        """Return the answer to an agent_multi_step message ``text`` that contains no call. As
+        upstream does, add the message to ``process`` nevertheless."""
         answer = self.texts.texts[self.entry.language]["no_questions"]
         self.process.append(text)
         self.steps.append({"speaker": "execution", "text": answer, "errors": ["not_a_call"]})
@@ -189,8 +194,8 @@ class Rollout:
         return self.entry.category == "agent_multi_turn"
 
     def _batch_ends(self, observed: Sequence[tuple[str, Any]]) -> bool:
-        """Return whether the batch ends after a failed call. Upstream's multi-turn execution stops
-        at errors, except at an unknown tool that is not the first call."""
+        """Return whether the batch ends after the last observed call, which failed. Upstream's
+        multi-turn execution ends it, except at an unknown tool that is not the first call."""
         unknown_later = observed[-1][0] == "unknown_tool" and len(observed) > 1
         return self.official and self._turns and not unknown_later
 
@@ -216,8 +221,8 @@ class Rollout:
         return answers
 
     def finished(self, index: int, message: Any) -> bool:
-        """Return whether ``message`` ends the conversation. Upstream looks only from the fourth
-        message on; in a list of results it looks for an element that equals `FINISH`."""
+        """Return whether `FINISH` in ``message`` ends the conversation. Upstream ignores the first
+        three messages. In a list of results, an element must equal `FINISH`."""
         if self.official:
             return index > 1 and FINISH in message
         return isinstance(message, str) and FINISH in message
@@ -225,9 +230,8 @@ class Rollout:
     def state(self, before: Any, end: Any, ended: str) -> dict[str, Any]:
         """Return the state to store, which is enough to score the episode without an engine.
 
-        ``before`` and ``end`` are states of the sandbox. ``after`` is the state that upstream
-        judges: under ``official`` it is empty if no batch of calls was completed.
-        """
+        ``before`` and ``end`` are states of the sandbox. The result's ``after`` is the state that
+        upstream judges: under ``official`` it is empty if no batch of calls was completed."""
         user = self.context.roles["user"].identity if self._turns else {}
         return {
             "before": before,
@@ -254,10 +258,9 @@ async def run_agent(
 ) -> Episode:
     """Run the episode of an agent entry.
 
-    ``tools`` are the functions for native tool calling, None in prompt mode. An episode that ends
-    early (by its deadline, the context length or the message limit) is scored by its state then.
-    Raises `RowError` if the simulator or the sandbox fails.
-    """
+    ``tools`` are the functions for native tool calling, None in prompt mode. If the deadline, the
+    context length or the message limit ends the episode, its state at that moment is scored.
+    Raises `RowError` if the simulator or the sandbox fails."""
     async with context.sandbox() as session:
         before = await session.state()
         rollout = Rollout(entry, context, texts, protocol, max_messages, session, tools)
@@ -277,8 +280,7 @@ async def _multi_step(rollout: Rollout) -> str:
     """Run an episode of agent_multi_step. Return its ending: "finished" or "max_messages".
 
     Every message of the agent goes to execution. Under ``official`` the agent never sees its own
-    messages. Raises `Truncated`.
-    """
+    messages. Raises `Truncated`."""
     history = f"user:{rollout.entry.data['question']}\n"
     for index in range(0, rollout.max_messages, 2):
         text, calls = await rollout.ask_agent(history)
@@ -297,7 +299,7 @@ async def _multi_step(rollout: Rollout) -> str:
 
 
 def own_role(*, official: bool) -> str:
-    """Return the role of the user simulator's own messages in its chat; upstream uses system."""
+    """Return the chat role of messages that the user simulator wrote; upstream uses "system"."""
     return "system" if official else "assistant"
 
 
@@ -305,8 +307,7 @@ async def _multi_turn(rollout: Rollout) -> str:
     """Run an episode of agent_multi_turn. Return its ending: "finished" or "max_messages".
 
     The agent's messages with calls go to execution, its other messages to the user simulator
-    (upstream's ``Scene``). Raises `Truncated`.
-    """
+    (upstream's ``Scene``). Raises `Truncated`."""
     user = _User(rollout)
     speaker, message = "user", await user.begin()
     calls = None
@@ -328,7 +329,7 @@ async def _multi_turn(rollout: Rollout) -> str:
 
 
 class _User:
-    """The user simulator. It sees the agent's messages to it, but no calls and no results."""
+    """The user simulator. It sees the agent's messages without calls, but no calls or results."""
 
     def __init__(self, rollout: Rollout) -> None:
         entry, texts = rollout.entry, rollout.texts
@@ -354,7 +355,7 @@ class _User:
 
 
 def texts_without_calls(steps: Any) -> list[str]:
-    """Return the texts of the agent's messages without calls, from a stored transcript."""
+    """Return the texts of the agent's messages that contain no call, from a stored transcript."""
     if not isinstance(steps, list):
         return []
     mappings = [step for step in steps if isinstance(step, Mapping)]

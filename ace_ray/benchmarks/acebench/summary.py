@@ -76,7 +76,7 @@ WORKBOOK_WEIGHTS = {"special": 0.2676, "normal": 0.578, "agent": 0.1545}
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Accuracy of a category for the aggregates, with 95 % interval and number of judged units."""
+    """Accuracy of a category, with its 95 % interval and its number of judged units."""
 
     value: float
     interval: Interval
@@ -86,8 +86,7 @@ class Accuracy:
 def workbook(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
     """Return the columns of the official result workbook, rounded to 3 digits as upstream does.
 
-    Category accuracies are rounded before they are averaged, except in special categories.
-    """
+    Category accuracies are rounded before they are averaged, except in special categories."""
 
     def rounded(category: str) -> float:
         value = categories[category].value
@@ -101,9 +100,8 @@ def workbook(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
 def paper(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
     """Return the columns of the paper's Table 2, unrounded, with the weights of Appendix E.
 
-    ``counts`` has the sample sizes for the weights: judged entries, or dialogues in multi-turn
-    categories. The official sizes, 700, 150 and 50, give `WORKBOOK_WEIGHTS`.
-    """
+    In the overall column, ``counts`` has the sample sizes for the weights: judged entries, or
+    dialogues in multi-turn categories. The official 700, 150 and 50 give `WORKBOOK_WEIGHTS`."""
     counts = {
         group: sum(categories[c].n for c in GROUPS[group] if c in categories)
         for group in ("normal", "special", "agent")
@@ -183,13 +181,13 @@ def _overall(
 
 
 def _known(weight: float, cell: Mapping[str, Any]) -> tuple[float, Any, Any]:
-    """Return ``weight`` with the value and interval of a cell, or of its partial mean."""
+    """Return ``weight``, and the cell's value and interval, or its partial mean if it has one."""
     there = cell if cell["value"] is not None else cell.get("partial") or {}
     return weight, there.get("value"), there.get("interval")
 
 
 def _partial(parts: Iterable[tuple[float, Any, Any]]) -> dict[str, Any] | None:
-    """Return the mean of the ``parts`` that have a value, for a cell with missing categories."""
+    """Return the weighted mean of the ``parts`` that have a value; None if no part has one."""
     found = mean_of_present(parts)
     return None if found is None else {"value": found[0], "interval": list(found[1])}
 

@@ -25,11 +25,10 @@ _NAMED = ("atom", "single_turn", "multi_turn", *_TOP, "overall")
 def table(summary: Mapping[str, Any]) -> list[list[str]]:
     """Return the lines of the printed table, each with the cells of `HEADER`.
 
-    There are lines for each language, and for all combined if there are several. Accuracies read
-    ``84.0 % [71.5, 91.7]``, missing ones ``N/A``. Agent categories have a line for end-to-end
-    accuracy and one for process accuracy. Aggregates are the workbook's, with end-to-end accuracy
-    for agents.
-    """
+    There are lines for each language, and for all languages combined if there are several. Cells
+    read ``84.0 % [71.5, 91.7]``, or ``N/A`` if the value is missing. Agent categories have a line
+    for end-to-end accuracy and one for process accuracy. Aggregates come from `summary.workbook`
+    and use the end-to-end accuracy of agents."""
     blocks = dict(summary["languages"])
     if len(blocks) > 1:
         blocks["combined"] = summary["combined"]
@@ -64,9 +63,10 @@ STANDARD = "standard"
 
 
 def aggregate(run: ReportedRun, block: Block | None, name: str, rules: str) -> Estimate | None:
-    """Return the column ``name`` of Table 2, weighted as in the paper; ``n`` counts judged entries.
+    """Return a run's estimate for the column ``name`` of the paper's Table 2.
 
-    The overall number is None for a run without a headline, which has too many unscored rows."""
+    Its ``n`` counts judged entries. The overall number is None if the run has too many unscored
+    rows (``run.headline`` is false)."""
     if block is None or (name == "overall" and not run.headline):
         return None
     cell = block["rules"][rules]["paper"].get(name)  # no cell before the first row
@@ -138,7 +138,7 @@ _AGENT = {"Multi-Turn": "agent_multi_turn", "Multi-Step": "agent_multi_step"}
 
 
 def table2(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 2: all groups, mean of both languages. Runs with one language lack values."""
+    """Build Table 2: all groups, mean of both languages. A run of one language lacks values."""
     return _groups("table2", "English and Chinese combined", runs, rules, both_languages)
 
 
@@ -257,7 +257,7 @@ def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
 
 
 def _series(runs: Sequence[ReportedRun]) -> list[dict[str, ReportedRun]]:
-    """Group runs that differ only in their variant. A second run of a variant starts a group."""
+    """Group runs that differ only in the variant. A group has at most one run of each variant."""
     alike: dict[str, list[dict[str, ReportedRun]]] = {}
     for run in runs:
         series = alike.setdefault(_key(run), [])

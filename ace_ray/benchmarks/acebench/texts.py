@@ -1,11 +1,11 @@
-"""Our own wording of ACEBench's inference protocol, English and Chinese.
+"""ace_ray's wording of ACEBench's prompts for a single model call, English and Chinese.
 
 The rules come from the official prompts (output format, optional parameters, the three messages
-of the special categories); the sentences are ours. ``{time}``, ``{profile}``, ``{function}`` and
-``{question}`` are placeholders. Instructions come first, so that rows share a prompt prefix.
+of the special categories); ace_ray wrote the sentences. ``{time}``, ``{profile}``, ``{function}``
+and ``{question}`` are placeholders. Instructions come first, so that rows share a prompt prefix.
 
-The instructions of native tool calling contain neither functions nor a call syntax, because the
-chat template adds both. They have the same rules as prompt mode; the sentences are ours.
+The instructions of native tool calling have the same rules. They contain neither functions nor a
+call syntax, because the chat template adds both.
 """
 
 from __future__ import annotations

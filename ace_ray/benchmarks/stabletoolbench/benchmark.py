@@ -1,4 +1,4 @@
-"""StableToolBench as a `Benchmark`."""
+"""The benchmark class of StableToolBench."""
 
 from __future__ import annotations
 
@@ -326,7 +326,8 @@ class StableToolBench(Benchmark):
         return text
 
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-        """Yield the result JSON of all samples, and each group's converted answers of sample 0."""
+        """Yield the result JSON with all samples, and for each group a file with the converted
+        answers of sample 0."""
         entries = {entry.key: entry for entry in self.dataset()}
 
         def read(group: str | None = None) -> Iterator[tuple[Entry, Mapping[str, Any]]]:
@@ -372,7 +373,8 @@ def _has_own_sampling(role: Role) -> bool:
 
 
 async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
-    """Await ``work``, the judging, at most until `JUDGE_S` after the episode's deadline."""
+    """Await ``work``, which judges an answer, and return its value. Raise `JudgeError` if it is not
+    done within `JUDGE_S` seconds after the episode's deadline."""
     try:
         return await asyncio.wait_for(work, JUDGE_S + max(0.0, context.left_s or 0.0))
     except TimeoutError:
@@ -380,7 +382,7 @@ async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
 
 
 def _converted(reference: str) -> Path:
-    """Return the folder with converted answers: ``reference``, or a subfolder of a run."""
+    """Return the folder with converted answers: ``reference``, or its subfolder if it is a run."""
     folder = path_of(reference, f"{_WHERE}.reference")
     inner = folder / "files" / StableToolBench.name / "converted"
     return inner if inner.is_dir() else folder

@@ -1,8 +1,9 @@
 """Compute the verdicts and metrics of a row from the state of its episode.
 
-``official`` counts votes as upstream does (``eval_pass_rate.py``). A row's SoPR is the mean of its
-votes: 1 for Solved, 0.5 for Unsure, 0 for Unsolved. The row is valid if its SoPR exceeds 0.5. In
-``strict``, a row is valid if every vote is Solved; its SoPR is then 1, otherwise 0.
+``official`` counts votes as upstream does (``eval_pass_rate.py``). A row's SoPR (solvable pass
+rate) is the mean of its votes: 1 for Solved, 0.5 for Unsure, 0 for Unsolved. The row is valid if
+its SoPR exceeds 0.5. In ``strict``, a row is valid if every vote is Solved; its SoPR is then 1,
+otherwise 0.
 
 Calls are the ``calls`` in the episode's state (docs/results.md), which do not include Finish.
 """
@@ -38,8 +39,8 @@ Pairs = Sequence[Sequence[str]]
 
 
 def api_recall(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> float:
-    """Return the share of relevant APIs that were called, 0 if no API is relevant. The result JSON
-    contains it as ``api_call_score``."""
+    """Return the share of relevant APIs that were called, 0 if no API is relevant. It is the
+    ``api_call_score`` of the result JSON."""
     wanted = {(tool, api) for tool, api in relevant}
     return len(wanted & _reached(calls)) / len(wanted) if wanted else 0.0
 
@@ -51,8 +52,7 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
     ``calls_<n>`` (1 for n calls). Rows that called an API have ``api_precision``. Rows with calls
     also have the shares of calls ``hallucinated`` (unknown function), ``errors`` (an API answered
     with an error), ``cache_hit``, ``from_<source>``, ``cached_<origin>`` and ``failed_<kind>`` (see
-    `Answered.failure`).
-    """
+    `Answered.failure`)."""
     wanted = {(tool, api) for tool, api in relevant}
     reached, made = _reached(calls), calls
     shares = {
@@ -108,10 +108,9 @@ _WHY = {
 def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
     """Return the verdicts of both rule sets on one episode.
 
-    ``state`` is `Episode.state`. If its ``votes``, ``fac`` or ``sowr`` is null, the metrics of that
-    measure are missing. ``sowr_missing`` is 1 if the reference lacks an answer. The rule sets
-    differ only in validity and in the metric ``sopr``.
-    """
+    ``state`` is `Episode.state`. If its ``votes``, ``fac`` or ``sowr`` is null, the metrics that
+    are computed from it are missing. The metric ``sowr_missing`` is 1 if the reference run has not
+    answered the query. The rule sets differ only in validity and in the metric ``sopr``."""
     answer = state["answer"]["answer"]
     votes: Sequence[Mapping[str, Any]] = state["votes"] or ()
     why = unanswered(answer, answer["final_answer"])

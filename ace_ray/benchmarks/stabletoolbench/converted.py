@@ -1,9 +1,10 @@
-"""Make converted answers, the input of upstream's judges, from runs; read and write their files.
+"""Convert an agent's run to a converted answer, which upstream's judges read; read and write files.
 
 Form (upstream ``tooleval/convert_to_answer_format.py``): a root ``{"role": "system", "message": "",
 "next": [{"role": "user", ...}]}``, then a chain of ``{"role": "tool", "message": {"name",
 "arguments", "response"}}`` and ``{"role": "assistant", "message": text}``. Models or other programs
-may have written a file: no type is assumed, and no function recurses.
+may have written a file: no type is assumed, and no function recurses. Finish is the function with
+which an agent ends its work.
 """
 
 from __future__ import annotations
@@ -87,11 +88,10 @@ def has_finish(answer: Mapping[str, Any]) -> bool:
 
 
 def final_text(raw: Any) -> str:
-    """Return the answer inside ``raw``, Finish's arguments as the model wrote them, or "".
+    """Return the final answer in ``raw``, the arguments of Finish as the model wrote them, or "".
 
     Arguments that are not JSON are searched for the answer, as in upstream. Text that does not
-    begin with a brace is itself the answer.
-    """
+    begin with a brace is itself the answer."""
     if not isinstance(raw, str):
         return ""
     arguments = object_of(raw)
@@ -122,14 +122,13 @@ def object_of(text: str) -> Mapping[str, Any] | None:
 
 
 def converted(query: str, tools: Tools, run: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert ``run``, an `AgentRun` as JSON; its agent was offered ``tools``.
+    """Return the converted answer of ``run``, an `AgentRun` as JSON whose agent had ``tools``.
 
     ``total_steps`` counts system and user, as in upstream. ``final_answer`` is Finish's arguments
-    as the model wrote them, "" without Finish. A run that ended in Finish is converted from its
-    messages. As in upstream, thoughts in replies with calls, and calls after Finish in one reply,
-    are left out. For another run, one try or one path through its tree is converted. Upstream draws
-    it at random; here it depends on the query.
-    """
+    as the model wrote them, "" if the run did not end in Finish. A run that ended in Finish is
+    converted from its messages. As in upstream, thoughts in replies with calls, and calls after
+    Finish in one reply, are left out. If a run did not end in Finish, one try or one path through
+    its tree is converted. Upstream draws it at random; in ace_ray it depends on the query."""
     nodes = _from_messages(run["messages"]) if run["valid"] else _from_nodes(query, run)
     return {
         "query": query,
@@ -200,7 +199,7 @@ FIX = "give a folder of converted answers, <group>.json each: {query_id: {query,
 
 
 def text_of(value: Any) -> str:
-    """Return JSON text; lone surrogates become U+FFFD, as in stored rows."""
+    """Return ``value`` as JSON text. Lone surrogates become U+FFFD, as in stored rows."""
     text = json.dumps(value, ensure_ascii=False)
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -217,8 +216,7 @@ def converted_json(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator
 def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, str]]:
     """Read another run's answers for SoWR: ``{group: {query id: "answer" as JSON text}}``.
 
-    A group without a file is empty. Raises `UserError` naming file and query.
-    """
+    A group is empty if its file is missing. Raises `UserError` naming file and query."""
     answers = {}
     for group in groups:
         path = folder / f"{group}.json"
@@ -233,13 +231,13 @@ def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, s
 
 
 def converted_answers(path: Path) -> Iterator[tuple[str, Any, str]]:
-    """Yield (query id, value, place for errors) from converted answers. Raises `UserError`."""
+    """Yield (query id, converted answer, place for errors) from a file. Raises `UserError`."""
     for query_id, given in json_object(path, FIX).items():
         yield query_id, given, f"{path}, query {query_id:.60}"
 
 
 def json_object(path: Path, fix: str) -> dict[str, Any]:
-    """Return the JSON object in a file. Raises `UserError`, for example for a repeated key."""
+    """Return the JSON object in the file ``path``. Raises `UserError`, also for a repeated key."""
     value = json_value(read_bounded(path, REFERENCE_LIMIT_BYTES), path, fix)
     if not isinstance(value, dict):
         raise UserError(f"contains a {type(value).__name__}", where=str(path), fix=fix)
@@ -265,8 +263,7 @@ def is_answer(answer: Any) -> bool:
 def answer_json(answer: Mapping[str, Any], where: str) -> str:
     """Return the ``answer`` of a converted answer as JSON text: a long chain cannot be pickled.
 
-    Raises `UserError` that names ``where`` if it is nested deeper than `MAX_NESTING`.
-    """
+    Raises `UserError` that names ``where`` if the answer is nested deeper than `MAX_NESTING`."""
     level: list[Any] = [answer]
     for _ in range(MAX_NESTING):
         inner = (one.values() if isinstance(one, Mapping) else one for one in level)

@@ -108,7 +108,8 @@ class JudgeCheck(Benchmark):
         return episode
 
     def _sampling(self, given: Sampling) -> Sampling:
-        """Return `SAMPLING` with the config's changes, except for the temperature."""
+        """Return `SAMPLING` with the values that the config sets, except that the temperature stays
+        that of `SAMPLING`."""
         default = asdict(Sampling())
         changed = {name: value for name, value in asdict(given).items() if value != default[name]}
         return replace(SAMPLING, **{**changed, "temperature": SAMPLING.temperature})
@@ -219,7 +220,7 @@ def agreement(labels: Sequence[str], verdicts: Sequence[str | None]) -> dict[str
     Returns:
         ``n`` (compared pairs), ``judge_errors``, ``accuracy``, ``accuracy_interval`` (Wilson),
         ``kappa`` (Cohen's; None if chance alone would always agree) and ``confusion``
-        (``{label: {verdict: n}}``). Without pairs, accuracy, interval and kappa are None.
+        (``{label: {verdict: n}}``). If ``n`` is 0, accuracy, interval and kappa are None.
     """
     pairs = [(a, b) for a, b in zip(labels, verdicts, strict=True) if b is not None]
     n = len(pairs)

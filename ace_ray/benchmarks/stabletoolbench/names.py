@@ -38,8 +38,7 @@ def standardize(name: str) -> str:
     ``api_tracking``.
 
     Characters other than CJK, ASCII letters, digits, ``_`` and ``^`` become underscores. Repeated
-    underscores become one, and those at the ends are dropped. The result may be empty.
-    """
+    underscores become one. Underscores at the ends are dropped. The result may be empty."""
     name = re.sub("_+", "_", _OTHER.sub("_", name)).lower().strip("_")
     return f"get_{name}" if name[:1].isdigit() else name
 
@@ -52,7 +51,7 @@ def standardize_category(category: str) -> str:
 
 
 def api_name(name: str) -> str:
-    """Return the standard name of an API or a parameter; the reserved ``id`` is ``is_id``."""
+    """Return the standard name of an API or parameter; ``is_`` is put before reserved names."""
     standard = standardize(name)
     return f"is_{standard}" if standard in _RESERVED else standard
 

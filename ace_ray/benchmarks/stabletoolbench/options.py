@@ -28,10 +28,10 @@ _METHOD = re.compile(r"CoT@([1-9][0-9]?)|DFS_woFilter_w([1-9])")
 class Settings:
     """Settings of an agent.
 
-    ``method`` is upstream's name: ``CoT@n`` runs up to n single chains, ``DFS_woFilter_w2`` is
-    DFSDT with 2 children for each node. ``max_steps`` is the depth of a chain in nodes (a thought,
-    an action and its input are one each), ``max_queries`` the model calls of a tree search.
-    """
+    ``method`` is upstream's name: ``CoT@n`` runs up to n single chains, ``DFS_woFilter_w2`` is a
+    depth-first tree search (DFSDT) with 2 children for each node. ``max_steps`` is the depth of a
+    chain in nodes (a thought, an action and its input are one each), ``max_queries`` the maximum
+    number of model calls of a tree search."""
 
     method: str = "CoT@1"
     form: Form = "native"

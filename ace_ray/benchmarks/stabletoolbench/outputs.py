@@ -1,4 +1,4 @@
-"""Read converted answers of other programs as episodes, in the form that a run stores.
+"""Read answers of other programs, and convert them to the episodes that a run would have stored.
 
 Upstream (``tooleval/convert_to_answer_format.py``) writes answers to ``<model>/<group>.json``:
 ``{query id: {"query", "available_tools", "answer"}}`` (see `converted`). Its judge
@@ -168,7 +168,7 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
 
 
 def _nodes(answer: Mapping[str, Any]) -> list[Node]:
-    """Return the thoughts and calls on the chain; values that are not strings are converted."""
+    """Return a node for each thought and call of the answer, with all values as strings."""
     nodes = []
     for one in chain(answer):
         message = one.get("message")
@@ -203,8 +203,8 @@ def _messages(query: str, nodes: Sequence[Node]) -> list[dict[str, Any]]:
 def _calls(
     nodes: Sequence[Node], apis: Sequence[Api], offered: frozenset[str]
 ) -> list[dict[str, Any]]:
-    """Return the calls as a run stores them, but without a source. A function in ``offered`` counts
-    as known even if it is not an API of the query: upstream can retrieve further functions."""
+    """Return the calls as a run stores them, with the source "none". A function in ``offered`` is
+    known even if it is not an API of the query: upstream can retrieve further functions."""
     calls = []
     for one in nodes:
         if one["role"] != "tool" or one["message"]["name"] == FINISH:

@@ -1,4 +1,4 @@
-"""Prompt texts of the agent: our own wording, and the official wording of a checkout.
+"""Prompt texts of the agent: ace_ray's wording, or upstream's wording from a checkout.
 
 Slots are in braces and filled with `str.replace`, because the values come from data and models. The
 words that parsers and answers depend on (``Thought:``, ``Action:``, ``Action Input:``, ``Finish``,
@@ -25,7 +25,7 @@ class Texts:
     """All sentences of the agent's prompts, without queries, tools and API answers."""
 
     source: str
-    """``own`` or ``upstream``."""
+    """Author of the texts: ``own`` (ace_ray) or ``upstream``."""
     system: str
     """System message with the slot ``{task_description}``."""
     user: str
@@ -179,7 +179,7 @@ def _function(tree: ast.Module, name: str, where: Path) -> ast.FunctionDef:
 
 
 def _texts(tree: ast.AST) -> list[str]:
-    """Return the string constants in the order of the source."""
+    """Return the string constants of ``tree`` in the order of the source."""
     constants = [
         node
         for node in ast.walk(tree)
@@ -207,7 +207,7 @@ def _assigned_to(tree: ast.Module, target: str, root: Path) -> str:
 
 
 def _template(tree: ast.Module, opening: str, placeholder: str, root: Path) -> str:
-    """Return the f-string that begins with ``opening``, with ``placeholder`` for expressions."""
+    """Return the f-string that begins with ``opening``; ``placeholder`` replaces expressions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr) and (text := _fill(node, placeholder)).startswith(
             opening

@@ -5,7 +5,7 @@
 of an object.
 
 An import copies the queries, the ids, the licence, and the sources with official prompts if there
-are any. It can be used in place of a checkout.
+are any. The imported folder can be used in place of a checkout.
 """
 
 from __future__ import annotations
@@ -209,8 +209,7 @@ def import_queries(
     """Import all six groups from ``path``, and return the folder of the import.
 
     ``path`` is ``solvable_queries`` or a folder that contains it, such as a checkout. Importing the
-    same content again changes nothing. Raises `UserError`; nothing is imported then.
-    """
+    same content again changes nothing. Raises `UserError`; nothing is imported then."""
     path = path_of(path, "data").resolve()
     queries = queries_folder(path)
     loaded = load(path)

@@ -1,4 +1,4 @@
-"""Build the result JSON: metadata, summary, and one result per answer."""
+"""Build a run's result JSON, a file with metadata, a summary, and a result for each answer."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class Metadata:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def path(self) -> str:
-        """Return the file's path, ``results/tools/<framework>_<test_set>.json``, with the last part
-        of the candidate's name."""
+        """Return the file's path ``results/tools/<framework>_<test_set>.json``, in which
+        ``<framework>`` is the last part of the candidate's name."""
         framework = self.framework.rstrip("/").rpartition("/")[2]
         name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{framework}_{self.test_set}")
         return f"results/tools/{name[-150:].lstrip('-.')}.json"
 
 
 def result_json(metadata: Metadata, rows: Iterable[tuple[Entry, Mapping[str, Any]]]) -> bytes:
-    """Return the file as UTF-8; ``rows``: entries with the states of their episodes.
+    """Return the content of the file; ``rows``: entries with the states of their episodes.
 
-    A row that was not scored has an empty state. It is counted, but left out of the results."""
+    A row that was not scored must have an empty state. It is counted, but not among the results."""
     declared: set[str] = set()
     evaluated: set[str] = set()
     not_scored = 0

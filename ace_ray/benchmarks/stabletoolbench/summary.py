@@ -1,4 +1,4 @@
-"""Summarize a run: SoPR, FAC and SoWR by group, and metrics without a judge.
+"""Summarize a run: SoPR, FAC and SoWR by group (see `judge.measures`), and metrics without a judge.
 
 docs/results.md explains the keys. A value is null if nothing was judged. A mean over the groups is
 null if a group's value is missing; ``partial`` is then the mean of the other groups.
@@ -54,8 +54,7 @@ def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[s
     """Summarize ``rows`` in one pass; each (id, sample) must occur once.
 
     A group whose share of unscored rows exceeds ``max_unscored`` keeps its numbers, but is left out
-    of all means.
-    """
+    of all means."""
     by_name: dict[str, Group] = defaultdict(Group)
 
     def noted() -> Iterator[ResultRow]:
@@ -110,8 +109,8 @@ class Group:
         self.judge_errors += getattr(row, "error_class", None) == JUDGE_ERROR
 
     def sopr(self, rules: str) -> Cell:
-        """Return SoPR over the group without failed rows (``infra_error``, ``quarantined``). A
-        skipped query counts as Unsolved."""
+        """Return the group's SoPR. Failed rows (``infra_error``, ``quarantined``) are left out, and
+        a skipped query counts as Unsolved."""
         return self._of_all("sopr", rules)
 
     def answered_only(self, rules: str) -> Cell:
@@ -119,11 +118,12 @@ class Group:
         return self._mean(f"{rules}/sopr")
 
     def share(self, name: str) -> Cell:
-        """Return FAC or SoWR over all queries, like `sopr`; others over the rows that have them."""
+        """Return the metric ``name``: FAC and SoWR over all queries, like `sopr`; any other metric
+        over the rows that have it."""
         return self._of_all(name) if name in OF_SKIPPED else self._mean(f"official/{name}")
 
     def has(self, name: str) -> bool:
-        """Return whether any row has the metric."""
+        """Return whether at least one row of the group has the metric ``name``."""
         return bool(self._queries[f"official/{name}"])
 
     def sowr_missing(self) -> int:
@@ -131,7 +131,8 @@ class Group:
         return int(self._sums["official/sowr_missing"][1])
 
     def votes(self, rules: str) -> list[float]:
-        """Return SoPR by vote over the answered queries. A missing vote is 0, as in upstream."""
+        """Return, for each vote, the SoPR of the answered queries by this vote alone. A missing
+        vote counts as 0, as in upstream. The list is empty for the rule set ``strict``."""
         if rules != "official":
             return []
         rows = self._sums["official/sopr"][1]
@@ -226,7 +227,7 @@ def _spread(votes: Sequence[float]) -> float | None:
 
 
 def _asked(groups: Sequence[Group]) -> set[str]:
-    """Return the metrics of `OF_SKIPPED` that any row has, or SoPR if no row was scored."""
+    """Return the metrics of `OF_SKIPPED` that some row has; {"sopr"} if no row was scored."""
     if not any(group.scored for group in groups):
         return {"sopr"}
     return {name for name in OF_SKIPPED if any(group.has(name) for group in groups)}

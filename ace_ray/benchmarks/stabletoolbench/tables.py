@@ -40,7 +40,7 @@ def table(summary: Stats) -> dict[str, Any]:
 
 def further_tables(summary: Stats) -> list[dict[str, Any]]:
     """Build the tables of other judged metrics, of metrics without a judge, of the sources of
-    observations, and of several samples."""
+    observations, and of pass@k."""
     categories, averages = summary["categories"], summary["averages"]
     free = [
         [name, *(_share(one["shares"][metric]["value"]) for metric in SHARES), _number(one)]
@@ -94,7 +94,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _judged(summary: Stats) -> dict[str, Any]:
-    """Build the table of FAC, SoWR if any, and upstream's SoPR with its spread over the votes."""
+    """Build the table of FAC, SoWR (if there are values), and upstream's SoPR with its spread."""
     compared = any(stats["sowr"]["win"]["n"] for stats in summary["categories"].values())
     rates = RATES if compared else ()
 
@@ -140,8 +140,8 @@ _LIKE_FOR_LIKE = "runs are comparable only with the same judge and the same sour
 
 
 def scores(summary: Stats, rules: str) -> list[Score]:
-    """Return the means over the six groups (SoPR, FAC, SoWR's wins, the API call score), and the
-    share of solved queries."""
+    """Return the means over the six groups (SoPR, FAC, SoWR's wins, API recall), and the share of
+    solved queries."""
     averages = summary["averages"]
     cells = {
         "SoPR": summary["rules"][rules]["sopr"],
@@ -159,7 +159,8 @@ def scores(summary: Stats, rules: str) -> list[Score]:
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
-    """Return SoPR by group, and FAC and API recall, if any, which are equal in both rule sets."""
+    """Return SoPR, FAC and API recall by group. FAC and API recall are equal in both rule sets, and
+    are left out if a group lacks values."""
     results = []
     for name, stats in run.summary["categories"].items():
         measures = {

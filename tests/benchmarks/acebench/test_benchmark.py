@@ -185,7 +185,7 @@ def test_the_mini_set_proves_itself() -> None:
     said: list[str] = []
     assert ACEBench.check_data("mini", said.append)
     assert tuple(line.split(":")[0] for line in said[:17]) == groups.CATEGORIES
-    assert "136 gold answers and as many mangled ones: 0 surprises" in said
+    assert "136 gold answers and 136 wrong copies: 0 unexpected verdicts" in said
     assert (
         "en agent_multi_turn: of 4 ideal paths replayed in the sandbox 4 end in a state that the "
         "official rules accept, 4 in the gold state"

@@ -75,7 +75,9 @@ def test_data_that_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.M
     refused("has no bfcl_eval/data in it; give the folder", tmp_path)
     refused("unknown category 'sql'; write one of simple_python", "mini", "sql")
     folder = write_copy(tmp_path / "old", "2025.7.1")
-    line = refused(f"is version 2025.7.1 of bfcl-eval, and only {VERSION} is known", folder)
+    line = refused(
+        f"is version 2025.7.1 of bfcl-eval, but ace_ray supports only version {VERSION}", folder
+    )
     assert f"bfcl-eval=={VERSION}" in line
     assert UpstreamPackage.locate(str(write_copy(tmp_path / "x", None))).version == "unknown"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -152,7 +154,7 @@ def test_import_lands_whole_and_once(made_up: Path) -> None:
     assert manifest["rows"]["simple_python"] == 4
     assert manifest["files"].keys() == set(upstream_package.all_files())
     assert said[0] == f"imported: 174 rows, version {folder.name} in {folder}"
-    assert said[1].startswith("its files are not those of the published package")
+    assert said[1].startswith("the files differ from the published package")
     copy, before = UpstreamPackage.locate("imported"), UpstreamPackage.locate(str(made_up))
     assert copy.name == f"imported:{folder.name}"
     assert copy == UpstreamPackage.locate(copy.name)

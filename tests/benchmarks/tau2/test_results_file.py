@@ -135,7 +135,7 @@ def test_an_odd_simulation_is_named_and_the_others_are_read(
         ({"termination_reason": "meteor"}, "'meteor' is not known"),
         ({"messages": None}, "messages: .*list"),
         ({"messages": None, "ticks": [{}]}, "voice"),
-        ({"messages": [None]}, r"messages\.0: is no object"),
+        ({"messages": [None]}, r"messages\.0: is not an object"),
         ({"messages": [{"role": "user", "tool_calls": [call]}]}, r"tool_calls\.0\.arguments"),
         ({"trial": 0}, "two simulations of trial 0"),
     ]

@@ -1,13 +1,14 @@
-"""Judge agent rows: by the official rules here, by the strict rules in `agent_strict`.
+"""Judge agent rows: by the official rules in this module, by the strict rules in `agent_strict`.
 
-The official rules reimplement upstream ``eval_main.py`` and ``checker.py`` (56dd66c), quirks
-included. The recorded state is compared with the gold state, class by class:
+The official rules reimplement upstream ``eval_main.py`` and ``checker.py`` (56dd66c) with their
+faults. The recorded state is compared with the gold state, class by class:
 
 - attributes that are missing, and extra keys inside an attribute, are not noticed;
 - ``1``, ``1.0`` and ``True`` are equal;
-- a missing gold class gets the verdict of the gold class before it, or is valid if it is the first.
+- if the state lacks a gold class, the verdict on the previous gold class counts for it, too; the
+  first gold class is then valid.
 
-The process is compared with the milestones as strings.
+The texts that were sent to execution are compared with the milestones as strings.
 
 Error types: ``wrong number of class``, ``class attributes wrong``, and ``official_crash``: the
 official evaluator raises an exception, which ends its complete run.
@@ -70,7 +71,7 @@ def official(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
 
 
 def _end_to_end(gold: list[dict[str, Any]], result: Any) -> tuple[str, str]:
-    """Return (error type, error), both "" when the state is accepted."""
+    """Return (error type, error), both "" if the state is accepted."""
     kind = "wrong number of class"
     try:
         if len(gold) != len(result):
@@ -106,15 +107,16 @@ def _class_faults(state: dict[str, Any], target: dict[str, Any]) -> list[str]:
 
 
 def _process(milestones: list[Any], process: Any) -> float:
-    """Return the share of milestones found in order (of several paths: the best, to 3 digits)."""
+    """Return the share of milestones found in order. If there are several paths, return the share
+    of the best path, rounded to 3 digits."""
     if isinstance(milestones[0], list):
         return max(round(_matched(path, process) / len(path), 3) for path in milestones)
     return _matched(milestones, process) / len(milestones)
 
 
 def _matched(path: list[str], process: Any) -> int:
-    """Count the milestones found in ``process`` in order. After an absent milestone the later ones
-    are not found either: each search begins where the previous one ended."""
+    """Count the milestones found in ``process`` in order. Each search begins where the previous
+    search ended. So no milestone after an absent milestone is found."""
     count = position = 0
     for step in path:
         while position < len(process):

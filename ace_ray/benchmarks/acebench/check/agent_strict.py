@@ -53,9 +53,8 @@ class Made:
     """A call that an agent made.
 
     ``error`` is "" if the tool answered, else the kind of error. It is ``not_a_call`` for a message
-    without a call, and `NOT_RUN` if the batch ended before the call. It is None if nothing was
-    recorded, as in result files made elsewhere. With one of `CALL_ERRORS` no tool ran.
-    """
+    without a call, and `NOT_RUN` if the batch ended before the call. It is None if no error was
+    recorded, as in upstream's result files. If it is one of `CALL_ERRORS`, no tool ran."""
 
     call: Call
     error: str | None = None
@@ -65,8 +64,7 @@ class Made:
 def paths(milestones: list[Any]) -> list[Path]:
     """Return the ideal paths, each as a flat list of calls. A step may contain several calls.
 
-    A step that cannot be read becomes one call with the name "", which does not equal any call.
-    """
+    A step that cannot be read becomes one call with the name "", which does not equal any call."""
     alternatives = milestones if isinstance(milestones[0], list) else [milestones]
     return [[call for step in steps for call in _step(step)] for steps in alternatives]
 
@@ -100,8 +98,8 @@ def made(process: Any, steps: Any) -> list[Made]:
 
     ``steps`` is the transcript in an episode's state. Its execution steps have ``calls``,
     ``observations`` and ``errors``. ``process`` has the texts sent to execution. Each text is read
-    as upstream reads it. If upstream finds no call, the list that the prompt asks for is searched.
-    """
+    as upstream reads it. If this finds no call, the text is searched for a list of calls, which is
+    the format that the prompt asks for."""
     if isinstance(steps, list):
         return [call for step in steps if isinstance(step, dict) for call in _of_step(step)]
     return list(_of_texts(_list(process)))
@@ -149,8 +147,7 @@ _NUMBERS = (int, float)
 def same_value(value: Any, gold: Any) -> bool:
     """Return whether ``value`` equals ``gold`` as JSON: ``1`` equals ``1.0``, but not ``true``.
 
-    Lists must have the same order and objects the same keys. The recursion is as deep as ``gold``.
-    """
+    Lists must have the same order, objects the same keys. The recursion is as deep as ``gold``."""
     if isinstance(gold, dict):
         if not isinstance(value, dict) or value.keys() != gold.keys():
             return False

@@ -1,9 +1,10 @@
-"""Decode an output into calls for both rule sets, without doing the shared work twice.
+"""Decode an output into calls for both rule sets; the text is parsed once if both read the same.
 
 The official reading reimplements ``eval_main.py`` and ``model_inference/utils.py`` at upstream
-commit 56dd66c. It is lenient: names become strings, positional arguments are dropped, and every
-sign negates. Upstream runs binary operations with ``eval``. Here `ace_ray.parsing.fold` computes or
-refuses them. Most unquoted values (``2025-Q2``) contain an undefined name, which is an error.
+commit 56dd66c. It is lenient: names become strings, positional arguments are dropped, and any
+unary operator negates: ``+1`` is -1. Upstream runs binary operations with ``eval``;
+`ace_ray.parsing.fold` computes or refuses them. Most unquoted values (``2025-Q2``) contain an
+undefined name, which is an error.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Decoded(NamedTuple):
     official: list[Call] | str
     strict: list[Call] | str
     unsafe: bool = False
-    """Whether upstream's decoder would run code of the model, or do unbounded work."""
+    """True if upstream's decoder would run code of the model, or do unbounded work."""
     chars: int = 0
     """Length of the text that the official reading parses."""
 

@@ -1,18 +1,19 @@
 """Compute the verdicts of the official evaluator (upstream ``eval_main.py`` at commit 56dd66c).
 
 ``valid`` and ``error_type`` equal upstream's for any output, quirks included (docs/acebench.md).
-Two error types are ours, for outputs without a verdict upstream:
+Two error types are ace_ray's, for outputs that upstream does not judge:
 
 - ``official_crash``: upstream raises an exception while it judges, which ends its complete run. An
   output that breaks only a later report (control characters in the Excel export, lone surrogates in
   the error list) keeps its verdict.
 - ``official_unsafe``: upstream would evaluate model text that is not literal arithmetic, or has an
-  unbounded cost. Such text is never evaluated here. The output is invalid even if upstream accepts
+  unbounded cost. ace_ray never evaluates such text. The output is invalid even if upstream accepts
   it.
 
 The comparison of calls reimplements ``model_eval/checker.py`` and ``model_eval/utils.py``. The
-functions raise where upstream raises. ``prints`` is true if an integer in the output may be too
-long for Python to print. Then values are printed wherever upstream prints them, which may raise.
+functions raise where upstream raises. Python raises when it converts a very long integer to a
+string. ``prints`` is true if the output may have such an integer. Then values are converted to
+strings wherever upstream does it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Outcome(enum.Enum):
 def type_outcome(
     value: Any, gold: Any, expected: type, inner: type | None, prints: bool
 ) -> Outcome:
-    """Check the type of the argument ``value``. "true" and "false" count as booleans here.
+    """Check the type of the argument ``value``. The strings "true" and "false" count as booleans.
 
     ``expected`` is the schema's type, ``inner`` the type of a container's elements, or None. A
     value of the schema's type is UNCHECKED if ``gold`` has another type, unless ``gold`` is "". A
@@ -90,7 +91,7 @@ def contains(value: str, gold: str) -> bool:
 
 
 def compare_list(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str | None:
-    """Return an error type unless the lists, with top-level strings normalized, are equal."""
+    """Return None if the lists are equal with top-level strings normalized, else an error type."""
     differs = [_loose_if_text(item) for item in value] != [_loose_if_text(item) for item in gold]
     if differs and prints:
         repr(value)
@@ -98,7 +99,7 @@ def compare_list(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str
 
 
 def compare_objects(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str | None:
-    """Return an error type unless the lists have equal lengths and equal objects, in order."""
+    """Return None if the lists have equal objects in the same order, else an error type."""
     if len(value) != len(gold):
         if prints:
             str(value)
@@ -112,8 +113,8 @@ def compare_objects(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> 
 def object_differs(value: Any, gold: Any, prints: bool) -> bool:
     """Return whether two objects differ.
 
-    They must have the same keys; inner objects are compared in the same way. Any other gold value,
-    converted to a string, must be part of the model's value, converted likewise.
+    They must have the same keys; inner objects are compared in the same way. Of other values, the
+    gold value as a string must be contained in the model's value as a string.
 
     Strings are compared as `contains` does. The model's strings ``true`` and ``false`` count as
     booleans."""
@@ -173,7 +174,7 @@ class Fault(NamedTuple):
 def _normal_fault(
     functions: Any, calls: list[Call], gold: dict[str, Any], prints: bool
 ) -> Fault | None:
-    """Return the first fault of ``calls`` against one gold alternative, or None if it accepts them.
+    """Return the first fault of ``calls`` against the gold alternative ``gold``, or None.
 
     A gold call accepts any call of its name that fits, even if another gold call has accepted it.
     If no call fits, the fault of the last call is returned."""
@@ -314,12 +315,12 @@ def judge_normal(entry: Entry, decoded: Decoded) -> Verdict:
 def judge_special(entry: Entry, output: str | None) -> Verdict:
     """Return the verdict on a special row: the raw output must contain certain substrings.
 
-    Without the category's official phrase the error is ``error_detection``. If anything else is
-    missing it is ``error_correction``:
+    If the category's official phrase is missing, the error is ``error_detection``. If one of these
+    is missing, it is ``error_correction``:
 
     - incomplete: the API's name and all its missing parameters, for each API.
     - error_param: all wrong values. The parameter's name is not compared.
-    - irrelevant: nothing else.
+    - irrelevant: nothing but the phrase is needed.
     """
     if output is None:
         return Verdict(False, "official_crash", "there is no output")

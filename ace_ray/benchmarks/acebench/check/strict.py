@@ -48,7 +48,7 @@ from ace_ray.types import Entry, Verdict
 
 
 def assign(costs: Sequence[Sequence[int]]) -> list[int]:
-    """Return a column for each row of the square matrix ``costs``, at the least total cost.
+    """Return a different column for each row of the square matrix ``costs``, at minimal total cost.
 
     Hungarian method with potentials, O(n^3). Rows are added one by one. Each new row takes the
     cheapest chain of reassignments that frees a column for it. Ties go to the leftmost column."""
@@ -94,7 +94,7 @@ def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
     """Return the verdict on a row of a normal category.
 
     ``calls`` are the strictly decoded calls, or a string that says why they are missing. They may
-    match any gold alternative. If they match none, the first alternative names the error."""
+    match any gold alternative. If they match none, the error is the first alternative's."""
     if isinstance(calls, str):
         return Verdict(False, "output_format", calls)
     functions = entry.data.get("function")
@@ -110,7 +110,7 @@ def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
 
 
 def _gold_calls(gold: Mapping[str, Any], candidates: list[Any]) -> list[Call]:
-    """Return the calls of one gold alternative. Its keys number repeated functions: ``name_1``,
+    """Return the calls of one gold alternative. The keys of a repeated function are ``name_1``,
     ``name_2``, ... The number is removed unless a function has the key as its name."""
     calls = []
     for key, args in gold.items():
@@ -146,7 +146,9 @@ def _judge_one(calls: list[Call], gold: list[Call], candidates: list[Any]) -> _F
 def _group_faults(
     name: str, calls: list[Call], gold: list[Call], schemas: Mapping[str, Any]
 ) -> dict[int, _Fault]:
-    """Return the faults of one function's gold calls by position, each call paired by `assign`."""
+    """Return the faults of the gold calls of the function ``name``, by position in ``gold``.
+
+    `assign` decides which call is compared with which gold call."""
     mine = [call for call in calls if call.name == name]
     wanted = [(place, call) for place, call in enumerate(gold) if call.name == name]
     faults = [[_call_fault(call, target, schemas) for call in mine] for _, target in wanted]
@@ -159,7 +161,7 @@ def _group_faults(
 
 
 def _schemas(candidates: list[Any], name: str) -> Mapping[str, Any]:
-    """Return the schemas of a function's parameters by name, {} if it does not describe them."""
+    """Return the schemas of a function's parameters by name; {} if the function lacks schemas."""
     function = _described(candidates, name) or {}
     return _inner(function.get("parameters"), "properties")
 
@@ -278,8 +280,8 @@ def _names(entry: Entry, named: Sequence[tuple[str, str]]) -> bool:
 
 
 def _pairs(values: str, params: str, gold: Mapping[str, Sequence[Any]]) -> set[tuple[str, str]]:
-    """Return the (parameter, value) pairs of one sentence. If it names one parameter, values that
-    are together a gold value of that parameter are not split at commas."""
+    """Return the (parameter, value) pairs of one sentence. If ``params`` is one parameter and
+    ``values`` equals one of its gold values, ``values`` is not split at commas."""
     names, parts = _split(params), _split(values)
     if len(names) == 1:
         whole = _bare(values)

@@ -87,7 +87,7 @@ def import_checkout(
     content = files_hash(files)
     if expect_sha256 is not None and content != expect_sha256:
         raise UserError(
-            f"its contents have the hash {content}, not the expected {expect_sha256}",
+            f"the contents have the hash {content}, not the expected {expect_sha256}",
             where=str((source or {}).get("url", path)),
             fix="import a checkout of your own to use other contents",
         )
@@ -171,9 +171,8 @@ def pull(
     """Download an archive, check and import it; return the version's folder.
 
     ``sha256`` is the expected hash of the archive, if known. The contents must equal the pinned
-    commit's, unless both another ``url`` and ``sha256`` are given. Proxies are taken from the
-    environment. Raises `UserError`; then the cache is unchanged.
-    """
+    commit, unless both another ``url`` and ``sha256`` are given. Proxies are taken from the
+    environment. Raises `UserError`; then the cache is unchanged."""
     if not url.startswith(("https://", "http://")):
         raise UserError(
             f"{url!r} is not an http(s) address",
@@ -208,7 +207,7 @@ def pull(
 
 
 def _download(url: str) -> bytes:
-    """Return the body of the response. Raises `UserError`."""
+    """Download and return the content of ``url``. Raises `UserError`."""
     request = urllib.request.Request(url, headers={"User-Agent": "ace-ray"})
     deadline = time.monotonic() + TOTAL_TIMEOUT_S
     body = bytearray()

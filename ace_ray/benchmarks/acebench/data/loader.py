@@ -31,11 +31,10 @@ GET_DATA = "run `ace-ray data pull acebench` or `ace-ray data import acebench PA
 def load(
     folder: Path, *, languages: Sequence[str] = LANGUAGES, categories: Sequence[str] = CATEGORIES
 ) -> list[Entry]:
-    """Return entries by language, category and line. Raises `UserError` naming file and line.
+    """Return the entries, ordered by language, category and line. Raises `UserError`.
 
     ``Entry.gold`` is the ``ground_truth`` of the answer row. In agent categories it is a dict with
-    ``ground_truth`` and ``mile_stone``.
-    """
+    ``ground_truth`` and ``mile_stone``."""
     return [
         entry
         for language in languages
@@ -51,11 +50,10 @@ def files_of(language: str, category: str) -> tuple[str, str]:
 
 
 def locate(name: str) -> Path:
-    """Return the folder that ``data:`` in a config names.
+    """Return the folder that ``data:`` in a config names. Raises `UserError`.
 
-    ``mini``, ``imported`` (the only import), ``imported:<version>``, or the path of a folder with
-    ``data_en`` or ``data_zh`` in it.
-    """
+    Valid names are ``mini``, ``imported`` (the only import), ``imported:<version>``, and the path
+    of a folder with ``data_en`` or ``data_zh`` in it."""
     return dataset.locate(name, BENCHMARK, mini=MINI, get_data=GET_DATA, check=_check_folder)
 
 

@@ -1,4 +1,4 @@
-"""Read prompts and app specifications from the official source, which is parsed and never run.
+"""Read prompts and app specifications from upstream's Python source, which is never executed.
 
 The prompts are all texts that upstream shows a model. A module-level text has the name of its
 variable, or ``<module>:<variable>`` if modules share variable names. A text inside a function has
@@ -170,7 +170,7 @@ CLASS_FILES = {
 
 
 def read_app_specs(root: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the app specifications of a checkout. Raises `UserError` if they are not literals."""
+    """Return the app specifications of a checkout. Raises `UserError`: a value is not a literal."""
     return {
         loop: {
             language: {

@@ -17,8 +17,7 @@ _FIELD = re.compile(r"\{([^{}]*)\}")
 def fill(template: str, values: Mapping[str, Any]) -> str:
     """Replace each ``{field}`` in ``template`` by its value as a string, in one pass.
 
-    Fields inside values are not replaced, so braces in a model's words stay as they are.
-    """
+    Fields inside values are not replaced, so braces in a model's words stay as they are."""
     return _FIELD.sub(lambda m: str(values[m[1]]) if m[1] in values else m[0], template)
 
 
@@ -78,7 +77,7 @@ class InitialState:
 
 @dataclass(frozen=True)
 class App:
-    """One sandbox class.
+    """A class of upstream's sandbox, such as BaseApi or Travel.
 
     Attributes:
         texts: names for each method's answer texts, in the order of the app specifications.
@@ -97,8 +96,7 @@ class App:
 def declare(owner: str, *functions: Callable[..., Any]) -> dict[str, Tool]:
     """Return tools for ``functions`` by name. The first parameter of a function is the state.
 
-    As in the official classes, arguments of any type are accepted, and errors become answers.
-    """
+    As in the official classes, arguments of any type are accepted, and errors become answers."""
     return {
         function.__name__: Tool(
             f"{owner}.{function.__name__}",

@@ -81,9 +81,8 @@ MAX_SHOWN = 100
 class Environment:
     """The sandbox of one entry, a `Scenario`.
 
-    ``apps`` has the involved classes in order, each with its state. ``tools`` maps a tool's name
-    to the state that it works on and the tool.
-    """
+    ``apps`` has the involved classes in order, each with its state. ``tools`` maps the name of a
+    tool to (the state that the tool works on, the tool)."""
 
     def __init__(
         self, apps: Sequence[tuple[App, Any]], tools: Mapping[str, tuple[Any, Tool]]
@@ -93,7 +92,7 @@ class Environment:
         self._results: deque[Any] = deque(maxlen=MAX_SHOWN)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        """Run one tool. ``value`` is the result as the official execution shows it."""
+        """Run one tool. The observation's ``value`` is the result in upstream's form."""
         if name not in self._tools:
             return unknown_tool(name)
         state, tool = self._tools[name]
@@ -104,8 +103,8 @@ class Environment:
         return Observation(as_message(observation.value))
 
     def shown(self, last: int) -> list[Any]:
-        """Return the current content of the last answers, at most `MAX_SHOWN`. The official
-        execution writes answers after a batch, and later calls may have changed records in them."""
+        """Return the current content of the ``last`` most recent answers, at most `MAX_SHOWN`.
+        Upstream writes answers at the end of a batch, when later calls may have changed them."""
         kept = list(self._results)
         return [as_message(result) for result in kept[max(0, len(kept) - last) :]]
 
@@ -123,10 +122,10 @@ class Environment:
 def open_environment(app_specs: Mapping[str, Any], entry: Entry) -> Environment:
     """Return a fresh environment of an entry that has passed `check_entry`.
 
-    It shares no state with ``app_specs`` or another environment. Only ``initial_config["BaseApi"]``
-    is used. The defaults come from ``load_scenario`` in the specifications: Wi-Fi off, device
-    logged in. Official row zh multi_turn_12 misspells the key, so that it gets the defaults.
-    """
+    The environment shares no state with ``app_specs`` or other environments. The only used key
+    of ``initial_config`` is ``BaseApi``. The defaults come from ``load_scenario`` in ``app_specs``:
+    Wi-Fi off, device logged in. The official row zh multi_turn_12 misspells the key and gets the
+    defaults."""
     classes = app_specs[_loop(entry)][entry.language]
     config = entry.data["initial_config"].get("BaseApi", {})
     phone = _phone(classes, config)
@@ -144,12 +143,11 @@ def open_environment(app_specs: Mapping[str, Any], entry: Entry) -> Environment:
 
 
 def as_message(result: Any) -> Any:
-    """Return a tool's result as the official execution shows it.
+    """Return a tool's result in the form in which upstream shows it to the model.
 
     A dict is written as JSON, so that its integer keys become strings. Any other value is converted
     by `str`. If the string is valid JSON, its value is returned: "500.0" becomes a number. A list
-    of dicts stays a string, because `str` writes single quotes.
-    """
+    of dicts stays a string, because `str` writes single quotes."""
     if isinstance(result, str):
         text = result
     elif isinstance(result, dict):

@@ -1,4 +1,4 @@
-"""The Finance app: ace_ray's own bank, specified in the README of the mini set."""
+"""The Finance app: a bank that upstream lacks. The README of the mini set specifies it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Finance:
 
     @property
     def account(self) -> Record | None:
-        """The account of the logged-in user."""
+        """The account of the logged-in user; None if no user is logged in."""
         if not self.is_logged_in or self.current_user is None:
             return None
         return self.user_accounts[self.current_user]

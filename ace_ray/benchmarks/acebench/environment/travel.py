@@ -142,7 +142,7 @@ def calculate_baggage_fee(
 
 
 def update_balance(app: Travel, user: Any, payment_method: Any, amount: Any) -> bool:
-    """Add ``amount`` to an account, or return False if a negative amount exceeds the balance."""
+    """Add ``amount`` to an account. Return False, without a change, if it has too little money."""
     for method in ("cash", "bank"):
         if payment_method == method:
             account = f"{method}_balance"

@@ -40,8 +40,8 @@ class Answered:
         failure: the reason for a missing answer, or "". ``arguments``: not JSON within the bounds,
             or not an object for MirrorAPI. ``simulator``: unusable in all attempts. ``prompt``: too
             long, or refused by the template. ``real``: the request was refused or failed.
-            ``no_backend``: only the cache was asked. Only ``simulator`` is recorded, for that
-            simulator alone.
+            ``no_backend``: only the cache was asked. The cache records only the failure
+            ``simulator``, for the simulator that failed.
         schema_refused: the reason why the simulator's answer ignores the schema, or "".
     """
 
@@ -60,7 +60,7 @@ def observation(answered: Answered) -> str:
 
 def status_code(answered: Answered) -> int:
     """Return upstream's code of an observation (0, or 5 to 12). Only upstream's exact error texts
-    have a code, so most errors count as 0."""
+    have a code other than 0, so most errors have the code 0."""
     if answered.error.startswith(_INVALID):
         return _INVALID_CODE
     return _CODES.get(answered.error, 0)
@@ -125,8 +125,7 @@ def arguments_of(arguments: Mapping[str, Any] | str) -> Any:
 def shown_arguments(text: str) -> dict[str, Any]:
     """Return a call's arguments as a JSON object, which chat templates need.
 
-    Raises `Unusable` for anything else.
-    """
+    Raises `Unusable` for any other JSON value, and for text that is not JSON."""
     value = load(text, MAX_ARGUMENTS)
     if not isinstance(value, dict):
         raise Unusable(f"arguments that are a {type(value).__name__}")

@@ -87,7 +87,7 @@ class AnswerCache:
             self._database = None
 
     def get(self, api: str, arguments: str, simulator_id: str) -> Found | None:
-        """Return the recorded answer, or None.
+        """Return the answer that is recorded for a call, or None.
 
         ``arguments`` is JSON text that keeps the given order of keys. Imported answers take
         precedence: only they are part of a run's identity, so answers that a run records must not
@@ -106,8 +106,8 @@ class AnswerCache:
     def put(
         self, api: str, arguments: str, simulator_id: str, answer: str, failed: int
     ) -> Found | None:
-        """Record an answer on disk, and return the recorded one: the first of several answers to
-        one call. If recording fails, which is logged, the result may be None."""
+        """Record an answer on disk, unless one is recorded for the call. Return the recorded
+        answer. If recording fails, which is logged, the result may be None."""
         given = json.loads(arguments)
         said = json.dumps(str(given))
         row = (api, canonical_json(given), simulator_id, said, answer, failed)
@@ -124,9 +124,8 @@ class AnswerCache:
     def examples(self, api: str) -> list[list[str]]:
         """Return up to `EXAMPLES` imported answers of an API as texts: [arguments, answer] each.
 
-        Fewer are returned if they exceed `EXAMPLE_CHARS` together. Answers that runs record are not
-        examples: they depend on the order of episodes.
-        """
+        Fewer are returned if together they have more than `EXAMPLE_CHARS` characters. Answers that
+        runs record are not used as examples, since they depend on the order of episodes."""
         rows = self._rows(
             "SELECT given, answer FROM answers WHERE api = ? AND maker = ? ORDER BY rowid LIMIT ?",
             (api, RECORDED, EXAMPLES),
@@ -144,22 +143,22 @@ class AnswerCache:
 class CacheClient:
     """Client of the cache for an `ApiCaller`. ``service`` calls the methods of an `AnswerCache`.
 
-    ``writes``: whether new answers are recorded. ``simulator_id`` is this run's simulator; answers
-    of other simulators are not used."""
+    ``writes``: true if new answers are recorded. ``simulator_id`` is the id of this run's
+    simulator; answers of other simulators are not used."""
 
     def __init__(self, service: Service, *, writes: bool, simulator_id: str = "") -> None:
         self._service, self._writes = service, writes
         self._simulator_id = simulator_id
 
     async def get(self, api: Api, arguments: Any) -> Answered | None:
-        """Return the recorded answer, or None."""
+        """Return the answer that is recorded for a call, or None."""
         call = (api_key(api), json.dumps(arguments), self._simulator_id)
         found = await self._service("get", *call)
         return _answered(found) if found else None
 
     async def put(self, api: Api, arguments: Any, answered: Answered) -> Answered:
-        """Record an answer or the simulator's failure. Return the recorded answer, which may be an
-        earlier one to the same call."""
+        """Record an answer or the simulator's failure. Return the recorded answer, which may be
+        another answer, recorded earlier for the same call."""
         simulated = answered.source == "simulator"
         if not self._writes or (answered.failure and not simulated):
             return answered
@@ -188,8 +187,8 @@ def _answered(found: Found) -> Answered:
 
 
 def recorded_sha256(folder: Path, apis: Iterable[str]) -> str | None:
-    """Return the SHA-256 (hex) of the imported answers of ``apis`` (`api_key`), or None without
-    answers. Raises `UserError` as `AnswerCache.open` does."""
+    """Return the SHA-256 (hex) of the imported answers of ``apis`` (`api_key`); None if the
+    cache lacks them. Raises `UserError` as `AnswerCache.open` does."""
     if not (folder / FILE).exists():
         return None
     with closing(open_database(folder, "read")) as database:
@@ -236,6 +235,6 @@ def names_key(category: str, tool: str, api: str) -> str:
 
 
 def other_key(key: str) -> str:
-    """Return our key for a key of upstream's that is not a literal dict (NaN, a list). It begins
-    with ``key``, unlike JSON text, so it differs from every key that is JSON."""
+    """Return the cache's key for an upstream key that is not a literal dict (NaN, a list). It
+    begins with ``key``, unlike JSON text, so it differs from every key that is JSON."""
     return f"key {json.dumps(key)}"

@@ -42,8 +42,7 @@ def import_answers(source: Path, folder: Path) -> int:
 
     The answers replace earlier imports for the same calls. Values without error and response are
     skipped: upstream stores all that a simulator wrote. Raises `UserError` that names a file that
-    cannot be read; nothing is imported then.
-    """
+    cannot be read; nothing is imported then."""
     imported = 0
     with closing(open_database(folder, "readwrite")) as database, database:
         for path in sorted(source.glob("*/*/*.json")):
@@ -67,8 +66,9 @@ def import_answers(source: Path, folder: Path) -> int:
 
 
 def export_answers(folder: Path, target: Path) -> int:
-    """Write the first answer to each call in ``folder`` as JSON files below ``target``, a new or
-    empty folder. Return the number of answers. Raises `UserError`."""
+    """Write the answers in the cache ``folder`` as JSON files below ``target``, a new or empty
+    folder: for each call the imported answer, otherwise the answer recorded first. Return the
+    number of answers. Raises `UserError`."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UserError("is not an empty folder", where=str(target), fix="name a new folder")
     exported = 0
@@ -108,7 +108,7 @@ def _answer_text(answer: dict[str, Any]) -> str:
 
 
 def _arguments_key(key: str) -> str:
-    """Return our key for a key of upstream's; the order of arguments does not matter."""
+    """Return the cache's key for an upstream key; the order of arguments does not matter."""
     try:
         value = literal(expression(key))
         if isinstance(value, dict) and all(isinstance(name, str) for name in value):

@@ -112,7 +112,8 @@ def check_real(config: RealConfig, where: str) -> None:
 
 
 def read_key(config: RealConfig, where: str) -> str:
-    """Return the key to send, "" for none. Raises `UserError` if the environment lacks it."""
+    """Return the service's key, "" if ``key_env`` is not set. Raises `UserError` if the environment
+    variable ``key_env`` contains no key."""
     name = config.key_env
     if name is None:
         return ""

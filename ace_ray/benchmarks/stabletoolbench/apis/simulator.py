@@ -2,7 +2,7 @@
 
 MirrorAPI models get exactly the prompt on which they were trained (upstream's
 ``server/main_mirrorapi.py`` and ``server/main_mirrorapi_cache.py``). Its system text is read from
-the user's checkout. Other models get our own prompt.
+the user's checkout. Other models get ace_ray's prompt (the form ``own``).
 
 The model is not trusted: its text is bounded before it is parsed, and nothing in it is executed.
 """
@@ -85,7 +85,7 @@ SCHEMA_SHA256 = digest(SCHEMA)
 
 @dataclass(frozen=True, slots=True)
 class SystemText:
-    """System message of a simulator, and the source of its wording."""
+    """System message of a simulator, and who wrote it: ace_ray (``own``) or upstream."""
 
     text: str
     source: Literal["own", "upstream"]
@@ -100,10 +100,10 @@ def form_of(model: str) -> Form:
 
 
 def system_text(form: Form, upstream: str | None) -> SystemText:
-    """Return the system message of a form: for MirrorAPI, upstream's if a checkout is given.
+    """Return the system message of ``form``, for MirrorAPI from the checkout ``upstream``.
 
-    Raises `UserError` if the checkout lacks the message.
-    """
+    It is ace_ray's message for the form ``own``, or if ``upstream`` is None. Raises `UserError` if
+    the checkout lacks the message."""
     if form == "own" or upstream is None:
         return SystemText(OWN_SYSTEM, "own")
     root = Path(upstream)
@@ -124,7 +124,7 @@ def messages(
     arguments: Any,
     examples: Sequence[tuple[str, str]] = (),
 ) -> list[dict[str, Any]]:
-    """Return the chat that asks for one answer. ``examples`` are used only in our own form."""
+    """Return the chat that asks for one answer; only the form ``own`` shows ``examples``."""
     if form == "own":
         user = _own_request(api, arguments, examples)
     else:
@@ -229,9 +229,8 @@ FAILED = "The API server failed to answer."
 class Simulator:
     """Asks a model for an API's answer, up to `ATTEMPTS` times.
 
-    Raises the model's errors. A refused prompt makes only this call fail, since the prompt contains
-    the agent's own arguments.
-    """
+    Errors of the model are raised. But if it refuses a prompt, only the call fails, since the
+    agent's arguments in the prompt may be the reason."""
 
     def __init__(self, model: RoleModel, form: Form, system: SystemText) -> None:
         self._model, self._form, self._system = model, form, system
@@ -240,7 +239,7 @@ class Simulator:
 
     @property
     def takes_examples(self) -> bool:
-        """Whether prompts show earlier answers."""
+        """True if prompts show earlier answers."""
         return self._form == "own"
 
     def identity(self) -> dict[str, Any]:

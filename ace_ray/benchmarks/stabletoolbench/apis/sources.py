@@ -48,8 +48,7 @@ class ApiSources:
     """Backends that a run's config names, and their part of the run's identity.
 
     ``backends`` lists their names in the order in which they are tried. ``simulator`` is the role
-    of the model that simulates APIs, or None. Raises `UserError` for an invalid config.
-    """
+    of the model that simulates APIs, or None. Raises `UserError` for an invalid config."""
 
     def __init__(self, options: Options, checkout: Path | None) -> None:
         self._options = options
@@ -117,7 +116,7 @@ class ApiSources:
         return cache
 
     def caller(self, context: EpisodeContext) -> ApiCaller:
-        """Return the caller of this process for the context's simulator."""
+        """Return this process's `ApiCaller` for the simulator that ``context`` has."""
         simulator = self.simulator_of(context)
         simulator_id = simulator.simulator_id if simulator else ""
         if simulator_id not in self._callers:
@@ -131,7 +130,8 @@ class ApiSources:
         return self._callers[simulator_id]
 
     def _real(self) -> RealApis | None:
-        """Return the real APIs, if used. Raises `UserError` if the environment lacks their key."""
+        """Return the client of real APIs, or None if the run does not use them. Raises `UserError`
+        if the environment lacks their key."""
         real = self._options.real
         if real is None or "real" not in self.backends:
             return None
@@ -150,14 +150,14 @@ class ApiSources:
 
 
 def model_of(role: Role) -> str:
-    """Return the name of a role's model, "" for the candidate."""
+    """Return the name of the model in ``role``, "" if the candidate plays the role."""
     if role == "same":
         return ""
     return role.endpoint.model if isinstance(role, EndpointRole) else role.model.source or ""
 
 
 def simulator_sampling(role: Role) -> Sampling:
-    """Return the default sampling of a simulator."""
+    """Return the default sampling of the simulator in ``role``."""
     mirrors = form_of(model_of(role)) != "own"
     return replace(SAMPLING, max_tokens=MIRROR_TOKENS) if mirrors else SAMPLING
 
@@ -165,8 +165,7 @@ def simulator_sampling(role: Role) -> Sampling:
 class ApiCaller:
     """Answers API calls for all episodes of one process.
 
-    Backends are tried in the order of the arguments; a backend that is None is skipped.
-    """
+    Backends are tried in the order of the arguments; a backend that is None is skipped."""
 
     def __init__(
         self,
@@ -180,7 +179,7 @@ class ApiCaller:
     async def call(self, api: Api, arguments: Mapping[str, Any] | str) -> Answered:
         """Return the answer to one call; ``arguments`` is an object or JSON text.
 
-        Raises a simulator's own failure (`RowError`, `EngineDead`), which the agent did not cause.
+        Raises `RowError` or `EngineDead` if the simulator fails without the agent being the cause.
         """
         try:
             given = arguments_of(arguments)

@@ -26,7 +26,7 @@ def system_text(system: str, tools: Sequence[Mapping[str, Any]], texts: Texts) -
 
 
 def read_react(text: str) -> tuple[str, list[ToolCall]]:
-    """Return (thought, calls) of a reply: always one call. Never raises.
+    """Return the thought and the call of a reply, as (thought, [call]). Never raises.
 
     As in upstream's ``react_parser``, the call's name and arguments are the texts after the first
     markers, even if a marker is missing. The thought is the complete text.
@@ -66,13 +66,14 @@ class Finished:
     observation: str
     code: int
     answer: str = ""
-    """The final answer as text, "" without one."""
+    """The final answer as text, "" if it is missing."""
 
 
 def read_finish(arguments: str, texts: Texts) -> Finished:
     """Read the arguments of Finish. Never raises.
 
-    Arguments that are not JSON are searched for their two keys, as in upstream."""
+    If the arguments are not JSON, their text is searched for ``return_type`` and ``final_answer``,
+    as in upstream."""
     values = _finish_values(arguments)
     kind = values.get("return_type")
     if "return_type" not in values:

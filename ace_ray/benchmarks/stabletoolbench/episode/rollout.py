@@ -198,15 +198,15 @@ class Rollout:
 
     @property
     def spent(self) -> bool:
-        """Whether the episode has reached its maximum number of model calls."""
+        """True if the episode has reached its maximum number of model calls."""
         return self.context.episode.model_calls >= self.settings.max_queries
 
     async def ask(self, messages: Sequence[Message], child: int = 0) -> Reply | None:
-        """Ask the candidate to answer ``messages``; ``child``: number of earlier replies at a node.
+        """Return the candidate's reply to ``messages``, or None if they do not fit the context.
 
-        Returns None if this chain no longer fits the context; other chains may continue. Raises
-        `Truncated` at the deadline, and `RowError` for a failure that is not the candidate's.
-        """
+        After None, other chains may continue. ``child`` is the number of replies that the node
+        already has. Raises `Truncated` at the deadline, and `RowError` for a failure that the
+        candidate did not cause."""
         drawn = self.context.candidate.sampling
         offset = _TRY_SEED * (len(self.trees) - 1) + _CHILD_SEED * child
         completion = await self.context.ask(
@@ -240,8 +240,7 @@ class Rollout:
     async def grow(self, tree: Tree, node: Node, reply: Reply) -> Node:
         """Add the reply's nodes below ``node``, make its calls, and return the last node.
 
-        Calls that follow a Finish in the same reply are made, too, as in upstream.
-        """
+        Calls that follow a Finish in the same reply are made, too, as in upstream."""
         message: Message = {"role": "assistant", "content": reply.content}
         if reasoning := reply.note.get("reasoning"):
             message["reasoning"] = reasoning

@@ -17,10 +17,9 @@ from ace_ray.types import Entry
 
 
 async def chains(rollout: Rollout) -> str:
-    """Run up to n chains, and return how the last one ended: "answered", "gave_up", "max_steps" or
-    "context".
+    """Run chains until one has an answer, at most `Settings.tries`. Raises `Truncated`, `RowError`.
 
-    Raises `Truncated` and `RowError`."""
+    Return how the last chain ended: "answered", "gave_up", "max_steps" or "context"."""
     ended = ""
     for _ in range(rollout.settings.tries):
         ended = await _chain(rollout)
@@ -54,7 +53,7 @@ _STOP = 10_000
 
 
 class Search:
-    """Search through one tree, depth first; ``gave_up`` lists the nodes with a give-up."""
+    """Search through one tree, depth first. ``gave_up`` lists nodes at which the agent gave up."""
 
     def __init__(self, rollout: Rollout) -> None:
         self._rollout = rollout
@@ -69,7 +68,7 @@ class Search:
         return self._ended
 
     async def _visit(self, node: Node) -> int:
-        """Explore below ``node``, and return how many levels to go back from it."""
+        """Explore the tree below ``node``. Return how many levels the search then goes back."""
         rollout = self._rollout
         if node.terminal:
             self._ended = "answered"
@@ -98,7 +97,8 @@ class Search:
         return 1
 
     def _other_action(self, node: Node) -> list[Message]:
-        """Return the message that asks for another action than those tried at ``node``, if any."""
+        """Return a list with the message that asks for an action not yet tried at ``node``. The
+        list is empty at the first try."""
         texts = self._rollout.settings.texts
         done = []
         for child in node.children:
@@ -129,9 +129,9 @@ class AgentRun:
 
     Attributes:
         final: ``{"return_type", "answer", "raw"}``, None if the agent did not finish. ``raw`` is
-            Finish's arguments as text, which upstream's judges see. A tree search without an answer
-            returns one of its give-ups, if any. In a single chain, a give-up is not an answer in
-            upstream, so ``valid`` is false.
+            Finish's arguments as text, which upstream's judges see. If a tree search found no
+            answer, ``final`` is one of its give-ups. In upstream, a give-up of a single chain is
+            not an answer, so ``valid`` is false.
         ended: answered, gave_up, max_steps, max_queries, exhausted, context or deadline.
         tries: one ``{"nodes"}`` for each attempt (`Node.as_json`).
         calls: API calls. ``tool`` and ``api`` are None for a function that does not exist.
@@ -164,9 +164,8 @@ async def run_agent(
 ) -> AgentRun:
     """Run the candidate on ``entry`` with ``apis``; ``caller`` answers its calls.
 
-    An episode that its deadline or the context ends is scored as it is. Raises `RowError` if the
-    engine or a backend of the APIs fails.
-    """
+    If the deadline or the context length ends the episode, its state at that moment is scored.
+    Raises `RowError` if the engine or a backend of the APIs fails."""
     rollout = Rollout(entry, context, settings, apis, caller)
     search = Search(rollout) if settings.width else None
     try:
@@ -199,7 +198,7 @@ def _result(rollout: Rollout, ended: str, gave_up: Sequence[Node]) -> AgentRun:
 
 
 def _answered(rollout: Rollout) -> Node | None:
-    """Return the last node of the chain with the answer, None without an answer."""
+    """Return the last node of the chain with the answer; None if no chain has an answer."""
     leaves = (node for tree in rollout.trees for node in tree.nodes if not node.children)
     return next((node for node in leaves if node.terminal and not node.pruned), None)
 

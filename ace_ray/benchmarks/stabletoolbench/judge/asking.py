@@ -1,7 +1,7 @@
 """Ask the judge one question until a reply has a verdict, at most `ATTEMPTS` times.
 
-A reply has a verdict if all its statements name the same one. Three forms are statements: a JSON
-object with the field, at any depth, even if it is cut after the field; a labelled word
+A reply has a verdict if all its statements name the same verdict. Three forms are statements: a
+JSON object with the field, at any depth, even if it is cut after the field; a labelled word
 (``Answer Status: Solved``, ``answer_status: Solved``); and a last line with only the word. A
 verdict in prose, in a question or among alternatives is not a statement.
 """
@@ -74,7 +74,7 @@ async def ask(
         schema: JSON schema of the reply. ``read`` must also handle replies that violate it.
 
     Raises:
-        JudgeError: no reply had a verdict, the model failed, or no cut of the prompt fits.
+        JudgeError: no reply had a verdict, the model failed, or the shortest prompt does not fit.
     """
     cuts, reply = list(CUTS), ""
     tokens = [0, 0]
@@ -143,7 +143,7 @@ _MAX_OBJECTS = 50
 
 
 def _schema(verdict: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a reply to our own questions: first the reason, then the verdict."""
+    """Return the schema of a reply to ace_ray's questions: first the reason, then the verdict."""
     reason = {"type": "string", "maxLength": 240}
     return {
         "type": "object",
@@ -196,8 +196,8 @@ def read_status(reply: str) -> str | None:
 
 
 def read_complete(reply: str) -> str | None:
-    """Return the verdict of a reply to our own question on completeness: ``Solved`` or
-    ``Unsolved``. Any other reply, such as Unsure, returns None."""
+    """Return the verdict of a reply to ace_ray's question on completeness: ``Solved`` or
+    ``Unsolved``; None if the reply states another status, such as Unsure, or none."""
     status = read_status(reply)
     return None if status == "Unsure" else status
 
@@ -213,7 +213,7 @@ def read_fac(reply: str) -> str | None:
 
 
 def read_index(reply: str) -> int | None:
-    """Return the better one of two answers, 0 or 1; None for a reply that names neither or both."""
+    """Return the number of the answer that a reply calls better, 0 or 1; None if it is unclear."""
     reply = _bounded(reply)
     indexes = set()
     for value in _fields(_objects(reply)[0], ("index", "better", "choice")):

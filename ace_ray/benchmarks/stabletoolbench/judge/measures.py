@@ -3,13 +3,13 @@
 SoPR, the solvable pass rate (upstream ``tooleval/eval_pass_rate.py`` and
 ``registered_cls/rtl.py::check_is_solved``), is decided by votes. In each vote, the judge first sees
 the final answer alone: is it Solved, Unsolved or Unsure? If Unsure, it is asked again with the
-execution. An `unanswered` query is Unsolved without a question.
+execution. An `unanswered` query is Unsolved; the judge is not asked.
 
 FAC, final answer completeness (``fac_eval.py``), is one question about the final answer alone.
 
 SoWR decides in rounds which of two runs answers a query better, by the rules of
-``tooleval/eval_preference.py`` and ``registered_cls/rtl.py``. Bugs disable two of these rules in
-upstream, but not here: statuses come from the SoPR votes, and the order of the two answers changes.
+``tooleval/eval_preference.py`` and ``registered_cls/rtl.py``. Two rules that bugs disable in
+upstream apply in ace_ray: statuses come from the SoPR votes, and the order of the answers changes.
 """
 
 from __future__ import annotations
@@ -47,11 +47,10 @@ UNANSWERED = {
 
 
 def unanswered(answer_tree: Mapping[str, Any], final_answer_raw: Any) -> str | None:
-    """Return why an answer is Unsolved without a question: a key of `UNANSWERED`, or None.
+    """Return why the judge is not asked and the answer is Unsolved: a key of `UNANSWERED`, or None.
 
     ``final_answer_raw`` is Finish's arguments as the model wrote them. If the answer inside them is
-    empty, upstream asks the judge; here the answer counts as empty.
-    """
+    empty, upstream asks the judge, but ace_ray does not."""
     if gave_up(final_answer_raw):
         return "gave_up"
     if not has_finish(answer_tree):
@@ -112,7 +111,7 @@ async def _vote(
 
 
 def majority(votes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the most frequent status; Unsure for a tie or without votes."""
+    """Return the most frequent status; Unsure if two are equally frequent or ``votes`` is empty."""
     counted = Counter(vote["status"] for vote in votes).most_common(2)
     if not counted or (len(counted) == 2 and counted[0][1] == counted[1][1]):
         return "Unsure"
@@ -135,10 +134,11 @@ async def judge_answer(
     references: Mapping[str, str] | None,
     query_id: str,
 ) -> dict[str, Any]:
-    """Judge an answer by all measures, and return the fields for the row's state.
+    """Judge an answer, and return the fields for the row's state. Raises `JudgeError`.
 
-    These are ``votes``; ``fac`` if that model is given; and ``sowr`` or ``sowr_missing`` if there
-    are ``references``, the answers of another run as JSON text by query id. Raises `JudgeError`."""
+    The fields are ``votes``; ``fac``, if a model for FAC is given; and, if ``references`` (another
+    run's answers as JSON text by query id) are given, ``sowr``, or ``sowr_missing`` if the
+    references lack the query."""
     final = answer["final_answer"]
     judged: dict[str, Any] = {
         "votes": await judge_sopr(model, query, answer, final, votes, prompts)
@@ -165,10 +165,9 @@ async def judge_fac(
 ) -> dict[str, Any]:
     """Return ``{"status": "Solved" | "Unsolved", ...}`` with the fields of `asking.Reply`.
 
-    An `unanswered` answer is Unsolved without a question; upstream omits the question only if the
-    final answer is missing. Replies to upstream's question are read by upstream's rule. Raises
-    `JudgeError` if no reply states a verdict; upstream scores such replies as Unsolved.
-    """
+    An `unanswered` answer is Unsolved, and the judge is not asked; upstream asks unless the final
+    answer is missing. Replies to upstream's question are read by upstream's rule. Raises
+    `JudgeError` if no reply states a verdict; upstream scores such replies as Unsolved."""
     if why := unanswered(answer_tree, final_answer_raw):
         return {
             "status": "Unsolved",
@@ -203,11 +202,10 @@ async def judge_sowr(
     """Return ``{"outcome": "win" | "lose" | "tie", "by", "rounds"}``, seen from the candidate.
 
     ``statuses`` are the majorities of the SoPR votes on the candidate and on the reference. If they
-    differ, the side with the better one wins all rounds (Solved, then Unsure, then Unsolved). If
-    they are equal, the judge decides each round; for equal answers a coin decides, as in upstream.
-    The side that wins more rounds wins. ``by`` is ``status``, ``coin`` or ``judge``. Raises
-    `JudgeError` if one round fails.
-    """
+    differ, the side with the better status (Solved, then Unsure, then Unsolved) wins all rounds.
+    If they are equal, the judge decides each round; if the answers are equal, a random draw
+    decides, as in upstream. The side that wins more rounds wins. ``by`` names what decided:
+    ``status``, ``judge``, or ``coin`` for a draw. Raises `JudgeError` if one round fails."""
     ours, theirs = (POINTS[status] for status in statuses)
     if ours != theirs:
         better = CANDIDATE if ours > theirs else REFERENCE

@@ -1,11 +1,11 @@
 """Build the judge's prompts from queries and answers.
 
-The wording is our own or read from a checkout. Our own questions follow the rules of upstream's
+The wording is ace_ray's or read from a checkout. ace_ray's questions follow the rules of upstream's
 evaluator (``tooleval/evaluators/tooleval_gpt-3.5-turbo_default`` and ``tooleval/fac_eval.py``).
 
-An answer is shortened and shown as data only. In our own wording it is one line of JSON, so that no
-text in it can end the data or begin a line. In both wordings, the marks that separate turns in chat
-templates are broken up, since an engine may turn them into control tokens.
+An answer is shortened and shown as data only. In ace_ray's wording it is one line of JSON, so that
+no text in it can end the data or begin a line. In both wordings, the marks that separate turns in
+chat templates are broken up, since an engine may turn them into control tokens.
 """
 
 from __future__ import annotations
@@ -189,11 +189,10 @@ _FIX = "point it at a checkout of THUNLP-MT/StableToolBench"
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """Prompts with slots: ``{data}`` in our own, ``{query}`` and ``{answer}`` in upstream's.
+    """Prompts with slots: ``{data}`` in ace_ray's, ``{query}`` and ``{answer}`` in upstream's.
 
-    ``source`` is ``own`` or ``upstream``. A final answer is shown as Finish's arguments, as in
-    upstream.
-    """
+    ``source`` is ``own`` (ace_ray) or ``upstream``. A final answer is shown as Finish's arguments,
+    as in upstream."""
 
     source: str
     answer_status: str
@@ -206,7 +205,7 @@ class Prompts:
         return digest(self.answer_status, self.trace_status, self.fac, self.better)
 
     def identity(self) -> dict[str, Any]:
-        """Return the values that can change a verdict (JSON values)."""
+        """Return the source and hashes of the prompts and reply schemas (JSON values)."""
         schemas = [self.schema(name) for name in ("answer", "execution", "fac", "better")]
         held = {"schemas_sha256": digest(schemas)} if any(schemas) else {}
         return {"prompts": self.source, "prompts_sha256": self.sha256, **held}
@@ -252,9 +251,8 @@ def own() -> Prompts:
 def official(upstream: Path) -> Prompts:
     """Read upstream's wording from a checkout; no file is executed.
 
-    Upstream forces a function call; here the prompt asks for a line in a fixed form instead. Raises
-    `UserError` if a file, or a text in it, is missing.
-    """
+    Upstream forces a function call; ace_ray adds a request for a line in a fixed form instead.
+    Raises `UserError` if a file, or a text in it, is missing."""
     template = read_inside(upstream, TEMPLATE, SOURCE_LIMIT_BYTES).decode("utf-8", "replace")
     functions = dict(_FUNCTION.findall(template))
     fac = assigned_text(python_source(upstream, FAC_SOURCE, _FIX), "PROMPT")

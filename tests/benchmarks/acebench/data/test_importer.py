@@ -249,7 +249,7 @@ def not_pulled(server, cache, message, *, sha256=None):
 def test_a_pull_imports_the_archive_with_pinned_contents(server, cache, packed, monkeypatch):
     server.body = packed
     not_pulled(server, cache, f"the archive has sha256 {sha(packed)}, not aa", sha256="aa")
-    with pytest.raises(UserError, match=r"archive: its contents have the hash \w+, not the expec"):
+    with pytest.raises(UserError, match=r"archive: the contents have the hash \w+, not the expec"):
         importer.pull(url=server.url, cache=cache)
     assert importer.OFFICIAL_URL.endswith(importer.OFFICIAL_COMMIT)
     for declared in (0, None):
