@@ -241,19 +241,19 @@ class SamplingConfig(Section):
 
     @property
     def is_complete(self) -> bool:
-        """Return whether no value has to be taken from the model."""
+        """Return whether no value has to be read from the model's ``generation_config.json``."""
         drawn = type(self).model_fields.keys() - {"defaults"}
         return self.defaults is None or drawn <= self.model_fields_set
 
     def completed(self, own: Mapping[str, Any], *, where: str) -> SamplingConfig:
-        """Return a copy in which ``own``, the model's values, replace keys that the config does not
-        set. Other keys get our defaults. Raises `UserError` at ``where``, the file of ``own``."""
+        """Return a copy with a value for every key: the config's, else the model's in ``own``, else
+        our default. Raises `UserError`: a value in ``own`` (file ``where``) is invalid."""
         ours = {name: field.get_default(call_default_factory=True) for name, field in _drawn()}
         named = {name: getattr(self, name) for name in self.model_fields_set}
         return validated(SamplingConfig, {**ours, **own, **named}, where=where)
 
     def sampling(self) -> Sampling:
-        """Return the values as `Sampling`. Raises `ValueError`: `is_complete` is false."""
+        """Return the values as `Sampling`. Raises `ValueError` if `is_complete` is false."""
         if not self.is_complete:
             raise ValueError("sampling: model is not resolved")
         values: dict[str, Any] = {name: getattr(self, name) for name, _ in _drawn()}
@@ -278,7 +278,7 @@ Ids = Annotated[
 
 
 class _WithOptions(BaseModel):
-    """A section with further keys (``options``), which other code checks."""
+    """A section that accepts further keys. They are its ``options``, and other code checks them."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -319,7 +319,7 @@ class PublishConfig(_WithOptions):
 
 
 class EarlyConfig(Section):
-    """Decision of a comparison before all rows are evaluated (docs/early.md)."""
+    """Settings of early stopping: decide a comparison before all rows are evaluated."""
 
     against: str | None = Field(
         None,
@@ -696,7 +696,7 @@ def validated(
     model: type[M], tree: Mapping[str, Any], *, where: str, beside: Sequence[str] = ()
 ) -> M:
     """Validate ``tree`` as a ``model``. Raises `UserError` for all unknown keys, or for the first
-    other problem. ``beside`` lists further keys of the section, for suggestions in errors."""
+    other problem. ``beside``: keys that the section accepts besides those of ``model``."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:

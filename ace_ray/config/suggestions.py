@@ -35,10 +35,11 @@ def mistake(
     run: type[BaseModel],
     beside: Sequence[str] = (),
 ) -> UserError:
-    """Build the error for an invalid section, about all its unknown keys or its first problem.
+    """Build the error for an invalid section. It names all unknown keys, or else the first problem.
 
     ``model`` is the pydantic model of the section. ``run`` is the model of a run's config, to which
-    a misplaced key may belong. ``beside`` lists further keys of the section."""
+    a misplaced key may belong. ``beside``: keys that the section accepts besides those of
+    ``model``."""
     problems = error.errors(include_url=False, include_context=False)
     unknown = [tuple(p["loc"]) for p in problems if p["type"] == "extra_forbidden"]
     if unknown:
@@ -92,7 +93,7 @@ def together(fixes: Mapping[Any, str]) -> str:
 
 
 def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]]:
-    """Return the sections of ``model`` and their keys. The keys of ``engine`` come from vLLM."""
+    """Return section -> keys for ``model`` and its sections. Keys of ``engine`` come from vLLM."""
     found = {prefix.rstrip("."): [field.alias or n for n, field in model.model_fields.items()]}
     for name, field in model.model_fields.items():
         inner = _section(field.annotation)
@@ -106,7 +107,7 @@ def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]
 def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | None = None) -> str:
     """Return a suggestion for an unknown ``key`` of a section whose keys are ``own``.
 
-    If ``elsewhere`` contains the section itself, ``but`` is its path there."""
+    ``elsewhere``: keys of all sections; ``but``: path of this section in it, if it is there."""
     for path, keys in elsewhere.items():
         if key in keys and path != but:
             place = f"under {path!r}" if path else "at the top level"
@@ -145,7 +146,7 @@ def check_names(names: Iterable[str], known: Collection[str], *, what: str, wher
 
 
 def _plain(rule: str) -> str:
-    """Convert pydantic's message to the end of our message."""
+    """Convert pydantic's rule to the words that follow "it should" in our message."""
     rule = re.sub(r"^\w+ should ", "", rule.replace("Value error, ", "It should be ", 1))
     return re.sub(r"a valid dictionary or instance of \w+", "a mapping", rule)
 

@@ -1,8 +1,7 @@
-"""Send results to experiment trackers: one function per tracker, and the data that it sends.
+"""Send results to experiment trackers: one function per tracker, and the records that it sends.
 
 A value that is sent twice would be in a tracker twice. To prevent this, each function first reads
-which values the tracker has for a run and step, or writes all values of the run again.
-"""
+which values the tracker has for a run and step, or writes all values of the run again."""
 
 from __future__ import annotations
 
@@ -55,7 +54,8 @@ class Publication:
     """One point per model, sorted by step."""
 
     def missing(self, held: Held) -> list[Point]:
-        """Return points with only the metrics that the tracker lacks or has with another value."""
+        """Return the points that have metrics which the tracker lacks or has with another value,
+        with only these metrics."""
         points = []
         for point in self.points:
             metrics = {k: v for k, v in point.metrics.items() if held.get((point.step, k)) != v}
@@ -80,8 +80,8 @@ class TensorBoardOptions(Section):
 
 
 def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str:
-    """Write an event file into the folder of the publication. The file replaces the previous
-    file, so that each point occurs once. TensorBoard reads the files of a folder sorted by name."""
+    """Write an event file into the folder of the publication. It replaces the file of an earlier
+    call, so that each point occurs once. TensorBoard reads the files of a folder sorted by name."""
     folder = path_of(options.folder, "publish: tensorboard").absolute()
     place = f"{publication.group or '.'}/{publication.key}"
     store = LocalStore(str(folder))
@@ -124,8 +124,8 @@ class TrackioOptions(Section):
 
 
 def to_trackio(options: TrackioOptions, publication: Publication) -> str:
-    """Send a publication to the Trackio run that is named after its key. The run is on this
-    machine, on a Space of the Hugging Face hub, or on a server."""
+    """Send a publication to the Trackio run that has its key as name. The run is on this machine,
+    on a Space of the Hugging Face hub, or on a server."""
     import trackio
 
     project, environment = options.project, os.environ

@@ -131,7 +131,7 @@ def _has_numbers(table: Table) -> bool:
 
 
 def _categories(content: Content) -> Section | None:
-    """Build the section with categories: tables with a column per run, and per rule set."""
+    """Build the section with scores by category: a column per run, then one per rule set."""
     view = [
         {"matrix": _matrix(one) if len(one.categories) > 1 else None, "table": category_table(one)}
         for one in content.benchmarks
@@ -209,7 +209,7 @@ def _run_provenance(run: Run) -> dict[str, Any]:
 
 
 def _facts(title: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return at most `_LINES` dotted keys with JSON values. ``left_out`` counts the others."""
+    """Return at most `_LINES` dotted keys with JSON values. ``left_out`` counts the other keys."""
     flat = flattened(dict(items))
     lines = [
         (shown(key, _CHARACTERS), shown(value, _CHARACTERS))

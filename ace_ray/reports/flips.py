@@ -67,11 +67,10 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Flips of one benchmark between two runs (labels) under one rule set.
+    """Flips of one benchmark under one rule set between two runs, ``base`` and ``other`` (labels).
 
     A flip is a row; in dialogues a row is a turn. ``paired`` counts rows with a verdict in both
-    runs.
-    """
+    runs."""
 
     benchmark: str
     rules: str

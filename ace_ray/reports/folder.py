@@ -67,7 +67,8 @@ def write(store: Store, files: Mapping[str, bytes], facts: Mapping[str, Any]) ->
 
 
 def _marker(store: Store) -> dict[str, Any] | None:
-    """Read ``report.json``, which marks the folder of a report. Return None without it."""
+    """Read ``report.json``, which marks a report's folder. Return None if it is missing or
+    invalid."""
     content = store.get(MARKER)
     try:
         marker = json_tree(content or b"null")

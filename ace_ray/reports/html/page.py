@@ -72,8 +72,8 @@ def _asset(name: str) -> str:
 
 
 def environment(package: str = "ace_ray.reports", folder: str = "html") -> Environment:
-    """Return the Jinja environment for the templates in ``folder`` of ``package``. They may
-    import the templates of reports."""
+    """Return the Jinja environment for the templates in ``folder`` of ``package``. These templates
+    may import the templates of reports."""
     places = dict.fromkeys([(package, folder), ("ace_ray.reports", "html")])
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(*place) for place in places]),
@@ -96,7 +96,7 @@ def environment(package: str = "ace_ray.reports", folder: str = "html") -> Envir
 
 
 def _finalize(value: Any) -> Any:
-    """Cut a value and replace invisible characters by their names, before it is escaped."""
+    """Cut a value and replace invisible characters by their names. Jinja escapes the result."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     if len(value) <= LONGEST:
