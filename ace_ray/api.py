@@ -38,7 +38,8 @@ Status = Literal["complete", "incomplete"]
 
 
 class Run:
-    """A stored run, complete or not, in a folder or at an ``s3://`` prefix. It is never changed.
+    """A stored run, complete or not, in a folder or at an ``s3://`` prefix. This class never
+    changes it.
 
     Rows that are stored after the run was opened are not visible."""
 
@@ -204,7 +205,7 @@ def score(
 ) -> Run:
     """Score the external outputs in the file ``path``, and store them as a run at ``output``.
 
-    Without ``output``, ``path`` is a run, whose stored episodes are judged again.
+    If ``output`` is None, ``path`` is a run, whose stored episodes are judged again.
     ``endpoint_url`` and ``region`` name an S3-compatible store. Raises `UserError`."""
     say = log.say_on(console)
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)

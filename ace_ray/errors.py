@@ -91,8 +91,8 @@ class SandboxLost(RowError):
 class RunFailed(Exception):
     """The run failed before all rows were evaluated. Details are in Ray's logs.
 
-    ``resumable``: the same command may succeed later. ``again``: it may succeed if run at once.
-    """
+    ``resumable``: the same command may succeed later. ``again``: it may succeed even if it is run
+    at once."""
 
     def __init__(self, line: str, *, resumable: bool = False, again: bool = False) -> None:
         self.resumable, self.again = resumable, again

@@ -114,8 +114,8 @@ class Sampling:
         return replace(self, schema="" if schema is None else json.dumps(schema))
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON values for identities. Newer keys with default values are left out, so that
-        they do not change the ids of runs without these keys."""
+        """Return the parameters as JSON values, for the identity of a run. Newer keys with default
+        values are left out, so that they do not change the ids of runs without these keys."""
         changed = {
             field.name: value
             for field in fields(self)
@@ -143,8 +143,7 @@ class ToolAnswer:
     """An answer to messages with tools, as a tool parser read it.
 
     ``content`` is the text outside the calls. ``error`` is the class name of an exception in the
-    parser. Then the answer counts as one without calls.
-    """
+    parser. Then the answer counts as an answer without calls."""
 
     content: str
     calls: tuple[ToolCall, ...] = ()

@@ -53,7 +53,7 @@ class Cells:
 
     @cached_property
     def strata(self) -> tuple[list[Stratum], np.ndarray]:
-        """The strata, and the index of the stratum of each unit, (units,)."""
+        """The strata (category in one language), and the index of each unit's stratum, (units,)."""
         indices: dict[Stratum, int] = {}
         of_unit = [indices.setdefault(unit[:2], len(indices)) for unit in self.units]
         return list(indices), np.array(of_unit, dtype=np.int64)
@@ -65,7 +65,7 @@ class Cells:
         return mask
 
     def strata_of(self, units: np.ndarray) -> set[Stratum]:
-        """Return the strata of the units of a mask."""
+        """Return the strata of the units that the mask ``units`` selects."""
         names, of_unit = self.strata
         return {names[index] for index in np.unique(of_unit[units])}
 
@@ -149,8 +149,8 @@ class Pairs:
     """The paired values of two runs under one metric and rule set. All arrays are (units,).
 
     A cell is paired if it has verdicts in both runs. ``base`` and ``other``: means over a unit's
-    paired cells, or NaN. ``samples``: number of paired cells. ``left_out``: rows in other cells.
-    """
+    paired cells, or NaN. ``samples``: number of paired cells. ``left_out``: number of rows in
+    unpaired cells."""
 
     base: np.ndarray
     other: np.ndarray
@@ -159,7 +159,7 @@ class Pairs:
 
 
 def pairs_of(cells: Cells, metric: Metric, rules: str, base: int, other: int) -> Pairs:
-    """Pair two runs of ``cells``, which have the indices ``base`` and ``other``."""
+    """Pair the values of two runs, whose indices in ``cells`` are ``base`` and ``other``."""
     values = cells.values[metric, rules]
     both = ~np.isnan(values[base]) & ~np.isnan(values[other])
     count = len(cells.units)

@@ -63,8 +63,8 @@ def newcombe(both: int, gained: int, lost: int, neither: int) -> Interval | None
     """Compute the 95 % interval of the difference of two paired shares, ``(gained - lost) / n``.
 
     This is method 10 of Newcombe (1998). It combines the Wilson intervals of both shares with their
-    continuity-corrected correlation. The width is positive even if no unit changed. None if n = 0.
-    """
+    continuity-corrected correlation. The width is positive even if no unit changed. Returns None if
+    n = 0."""
     n = both + gained + lost + neither
     base, other = both + lost, both + gained
     of_base, of_other = wilson(base, n), wilson(other, n)
@@ -94,10 +94,10 @@ def share_interval(successes: int, n: int, alpha: float) -> Interval:
 def clustered_interval(
     moves: np.ndarray, sizes: np.ndarray, alpha: float = ALPHA
 ) -> Interval | None:
-    """Compute the interval of the mean difference per unit, by Student's t over clusters, or None.
+    """Compute the interval of the mean difference per unit, by Student's t over clusters.
 
-    It uses the variance of a ratio of sums, since the sizes of clusters are random as well.
-    """
+    Its variance is that of a ratio of sums, since the sizes of clusters are random, too. Returns
+    None if all clusters differ by the same amount, which is not 0."""
     if degenerate := _without_spread(moves, sizes, alpha):
         return degenerate[0]
     count, units = len(moves), float(sizes.sum())
@@ -110,10 +110,9 @@ def clustered_interval(
 def _without_spread(
     moves: np.ndarray, sizes: np.ndarray, alpha: float
 ) -> tuple[Interval | None] | None:
-    """Return a 1-tuple with the interval (or None) if all clusters differ equally; else None.
+    """Return ``(interval,)`` or ``(None,)`` if all clusters differ equally; else return None.
 
-    If no cluster differs, the interval is the exact binomial limit on the share that may differ.
-    """
+    If no cluster differs, the interval is the exact binomial limit on the share that may differ."""
     if len(moves) and not np.any(np.abs(moves) > _SAME):
         most = float(stats.binomtest(0, len(moves)).proportion_ci(1 - alpha, "exact").high)
         return ((-most, most),)

@@ -1,6 +1,6 @@
 """Read sweeps for a report, and format the ledger as a table.
 
-`ace_ray.sweep.ledger` writes ``ledger.json`` (docs/sweeps.md).
+The ledger (``ledger.json``, docs/sweeps.md) has a line with state, device time and cost per model.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _labels(lines: Sequence[CostRecord]) -> list[str]:
 
 
 def seconds_of(line: CostRecord) -> dict[str, float]:
-    """Return part -> device seconds, as in `PARTS`; empty for a run without device time."""
+    """Return part of `PARTS` -> device seconds; empty if the run has no device time."""
     return {part: line.seconds.get(part, 0.0) for part in PARTS} if line.seconds else {}
 
 

@@ -91,7 +91,7 @@ class LimitedProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process may still answer. False in a fork of the process that started it."""
+        """Whether the process may still answer. False in forks of the process that started it."""
         return self._owner == os.getpid() and self._socket.fileno() >= 0
 
     def ask(self, request: Any) -> Any:

@@ -206,7 +206,7 @@ def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def second_reading_of(row: Mapping[str, Any]) -> SecondReading | None:
-    """Return the second reading stored in a row, or None. Raises `UserError`: it is damaged."""
+    """Return the `SecondReading` stored in a row, or None. Raises `UserError`: it is damaged."""
     if row.get("second_reading") is None:
         return None
     return _read(row, "second_reading", lambda text: SecondReading.of_json(json_of_row(text)))

@@ -145,7 +145,7 @@ class Manifest(Stored):
         return tuple(self.rule_sets.get(benchmark, RULE_SETS))
 
     def restriction(self, benchmark: str) -> Restriction:
-        """Return the restriction of ``benchmark``. Its ``limit`` defaults to that of the run."""
+        """Return the restriction of ``benchmark``. Its ``limit`` defaults to the run's limit."""
         own = self.restricted.get(benchmark, Restriction())
         limit = own.limit or self.config.limit
         return own.model_copy(update={"limit": limit, "of": self.outputs.of})
@@ -281,7 +281,7 @@ def read_summary(store: Store) -> Summary | None:
 
 
 def earlier_summary(store: Store) -> Summary:
-    """Return the run's last summary, or an empty summary if it cannot be read. Summaries can
+    """Return the stored summary of a run, or an empty summary if it cannot be read. Summaries can
     always be computed again from the rows."""
     try:
         return read_summary(store) or Summary()
@@ -290,13 +290,13 @@ def earlier_summary(store: Store) -> Summary:
 
 
 def earlier_decision(store: Store) -> dict[str, Any] | None:
-    """Return the early comparison in the run's last summary, or None."""
+    """Return the early comparison in the stored summary of a run, or None."""
     early = earlier_summary(store).early
     return early.model_dump() if early else None
 
 
 def earlier_timing(store: Store) -> dict[str, Any]:
-    """Return the timing in the run's last summary."""
+    """Return the timing in the stored summary of a run."""
     return earlier_summary(store).timing.model_dump(exclude_unset=True)
 
 

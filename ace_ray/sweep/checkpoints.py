@@ -109,9 +109,8 @@ def find_checkpoints(
 def chosen(
     checkpoints: Sequence[Checkpoint], options: SweepOptions, seen: Collection[int] = ()
 ) -> list[Checkpoint]:
-    """Return the checkpoints between ``from`` and ``to``, of which ``every`` selects each n-th.
-
-    ``every`` counts the steps of ``seen``, too."""
+    """Return every n-th checkpoint (option ``every``) between the options ``from`` and ``to``. The
+    steps in ``seen`` are counted, too."""
     low = options.from_step if options.from_step is not None else 0
     high = options.to_step if options.to_step is not None else float("inf")
     all_steps = {*seen, *(checkpoint.step for checkpoint in checkpoints)}
@@ -177,8 +176,8 @@ class Settling:
 class Watching:
     """Watches a folder for checkpoints until the stop file exists.
 
-    Checkpoints that exist at that time may still settle: a trainer often writes the last checkpoint
-    and the stop file together."""
+    Checkpoints that exist when the stop file appears may still settle: a trainer often writes the
+    last checkpoint and the stop file together."""
 
     def __init__(
         self,

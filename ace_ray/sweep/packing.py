@@ -188,8 +188,8 @@ def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lan
 def resolved(run: SweepRun, lane: Lane, machine: Machine) -> dict[str, Any]:
     """Return the config of ``run`` for the lane's process.
 
-    On a cluster, it sets the number of workers, so that other lanes have GPUs too. On one machine,
-    the process can use only the lane's GPUs, and counts them itself."""
+    On a cluster, this config sets the number of workers, so that other lanes have GPUs too. On one
+    machine, the process can use only the lane's GPUs, and counts them itself."""
     assert run.plan is not None  # only planned runs are in lanes
     config: RunConfig = run.plan.config
     if config.workers == "auto" and machine.shared and 0 < lane.gpus < machine.gpus:

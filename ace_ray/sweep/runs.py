@@ -87,7 +87,7 @@ class SweepRun:
     @property
     def lock_keys(self) -> frozenset[str]:
         """Return the run's locks: the endpoint's host. Runs with a common lock run one after
-        another, since a rate limit is for one run."""
+        another, since each run may use the endpoint's whole rate limit."""
         return frozenset([self.endpoint] if self.endpoint else [])
 
     @property
@@ -117,7 +117,7 @@ def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun
 
 
 def unplanned(checkpoint: Checkpoint, *, refused: str = "", awaited: str = "") -> SweepRun:
-    """Return a run without a plan, for a checkpoint that cannot be evaluated, or not yet."""
+    """Return a run without a plan, for a checkpoint that is refused or not complete yet."""
     label = f"step {checkpoint.step}"
     return SweepRun(label, checkpoint.step, checkpoint.source, refused=refused, awaited=awaited)
 
@@ -131,8 +131,8 @@ def plan_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) 
 
 
 def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepRun:
-    """Plan the run of a checkpoint. Return a refused run if it is incomplete or cannot be
-    evaluated. Raises `UserError`: the store is not available."""
+    """Plan the run of a checkpoint. Return a refused run if the checkpoint is incomplete or cannot
+    be evaluated. Raises `UserError`: the store is not available."""
     if checkpoint.lacks:
         return unplanned(checkpoint, refused=f"the checkpoint is incomplete: {checkpoint.lacks}")
     try:

@@ -61,7 +61,7 @@ def error(text: str, **fields: Any) -> Line:
 
 
 def configure(level: str | None = None, form: str | None = None) -> None:
-    """Set level and format for this process and its child processes. None keeps a value."""
+    """Set level and format for this process and its children. None keeps the current value."""
     for name, value in ((_LEVEL, level), (_FORMAT, form)):
         if value is not None:
             os.environ[name] = value
@@ -70,7 +70,7 @@ def configure(level: str | None = None, form: str | None = None) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables for processes on other machines, so that they log alike."""
+    """Return the environment variables that set this level and format on other machines."""
     return {name: os.environ[name] for name in (_LEVEL, _FORMAT) if name in os.environ}
 
 

@@ -138,7 +138,8 @@ class _Loader(yaml.SafeLoader):
 
 
 def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
-    """Convert a parsed ``value`` to plain JSON values. Raises `Unbounded`."""
+    """Convert a parsed ``value`` to plain JSON values. Raises `Unbounded`, also for an infinite
+    number if ``finite`` is true."""
     if depth > MOST_DEPTH:
         raise Unbounded(_DEEP)
     if isinstance(value, str):

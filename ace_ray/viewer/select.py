@@ -43,7 +43,7 @@ class StoredRun:
 
     @cached_property
     def rows(self) -> list[ResultRow]:
-        """Rows that count. Raises `UserError`: the run is empty, or a part cannot be read."""
+        """The sorted rows. Raises `UserError`: the run is empty, or a part cannot be read."""
         rows = sorted(self.ledger.rows(), key=entry_order)
         if not rows:
             raise no_rows(self.ledger, "evaluate the run, or wait until it has rows")

@@ -258,7 +258,7 @@ class _Site:
         )
 
     def _turn(self, run: RunTable, link: _Links, row: ResultRow, *, pair: bool) -> dict[str, str]:
-        """Return links to the previous and next row of the list, and the place in it."""
+        """Return links to the previous and next row in the list, and the position of ``row``."""
         found = [one.row_id for one in run.select(link.query, self._runs.get(link.against))]
         if row.row_id not in found:
             return {"previous": "", "next": "", "place": ""}

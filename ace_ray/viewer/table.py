@@ -111,7 +111,7 @@ class RunTable:
         return self.manifest.run_id
 
     def refresh(self) -> bool:
-        """Read new parts, and return whether there are any. Raises `UserError`: the store does not
+        """Read new parts; return whether the parts changed. Raises `UserError`: the store does not
         answer."""
         # Also look at the parts of a finished run: they may still be merged.
         names = part_names(self._store)
@@ -164,7 +164,7 @@ class RunTable:
         return rows
 
     def counts(self, value: Callable[[ResultRow], str]) -> list[tuple[str, int]]:
-        """Count rows by a value, most frequent first. Rows with "" are left out."""
+        """Count rows by a value, most frequent first. Rows with the value "" are left out."""
         found = Counter(filter(None, map(value, self.rows)))
         return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
 
