@@ -1,4 +1,4 @@
-"""Commands that read results: score, show, view, export, publish, compact, report, compare."""
+"""Commands that read stored results, such as ``score``, ``show``, ``report`` and ``compare``."""
 
 from __future__ import annotations
 

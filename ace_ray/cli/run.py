@@ -1,4 +1,4 @@
-"""Commands that evaluate: evaluate, sweep, doctor, list, submit, judge check."""
+"""The commands ``evaluate``, ``sweep``, ``doctor``, ``list``, ``submit`` and ``judge check``."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ _Text = Annotated[str, Field(min_length=1)]
 
 
 class SamplingConfig(Section):
-    """Sampling within vLLM's ranges. ``sampling: model`` means ``sampling: {defaults: model}``."""
+    """Sampling parameters in vLLM's ranges. ``sampling: model`` means ``{defaults: model}``."""
 
     defaults: Literal["model"] | None = Field(
         None,
@@ -241,7 +241,7 @@ class SamplingConfig(Section):
 
     @property
     def is_complete(self) -> bool:
-        """Return whether no value has to be read from the model's ``generation_config.json``."""
+        """Return whether all values are known without the model's ``generation_config.json``."""
         drawn = type(self).model_fields.keys() - {"defaults"}
         return self.defaults is None or drawn <= self.model_fields_set
 
@@ -464,7 +464,7 @@ class RunConfig(Section):
 
     @property
     def worker_range(self) -> WorkerRange | None:
-        """Return the range of elastic engine workers, or None for a fixed number."""
+        """Return the range of elastic engine workers, or None if their number is fixed."""
         return self.workers if isinstance(self.workers, WorkerRange) else None
 
     @property
@@ -512,9 +512,9 @@ def load_config(
     Args:
         path: the file, the name of a shipped config, or None.
         overrides: items ``a.b=c``, whose values are YAML.
-        values: top-level keys that override all others. ``limit`` and ``ids`` also override the
-            keys of the file's benchmarks. A name in ``benchmarks`` selects the file's section with
-            this name, if there is one.
+        values: top-level key -> value; they override the file and ``overrides``. ``limit`` and
+            ``ids`` also override the keys of the file's benchmarks. A name in ``benchmarks``
+            selects the file's section with this name, if there is one.
 
     Raises:
         UserError: the file is not readable YAML, or a key or value is not valid.
@@ -627,7 +627,7 @@ def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
 
 
 def _check_candidate(config: RunConfig, where: str) -> None:
-    """Raise `UserError` unless ``config`` names one candidate and the right backend."""
+    """Raise `UserError` unless ``config`` names one candidate and a backend that fits it."""
     named = [name for name in ("source", "endpoint") if getattr(config.model, name) is not None]
     if len(named) != 1:
         raise UserError(

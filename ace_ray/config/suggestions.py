@@ -107,7 +107,7 @@ def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]
 def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | None = None) -> str:
     """Return a suggestion for an unknown ``key`` of a section whose keys are ``own``.
 
-    ``elsewhere``: keys of all sections; ``but``: path of this section in it, if it is there."""
+    ``elsewhere``: section -> keys, for all sections; ``but``: name of this section in it."""
     for path, keys in elsewhere.items():
         if key in keys and path != but:
             place = f"under {path!r}" if path else "at the top level"
@@ -118,7 +118,7 @@ def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | Non
 
 
 def closest_of(key: str, known: Iterable[str], cutoff: float) -> str | None:
-    """Return the known name that is most similar to ``key``, ignoring case, or None."""
+    """Return the most similar name in ``known``, ignoring case, or None if all differ too much."""
     plain = {_folded(name): name for name in sorted(known)}
     near = difflib.get_close_matches(_folded(key), plain, n=1, cutoff=cutoff)
     return plain[near[0]] if near else None
@@ -152,7 +152,7 @@ def _plain(rule: str) -> str:
 
 
 def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """Return ``loc`` without the tags that pydantic adds for the members of a union."""
+    """Return the place ``loc`` of a problem without pydantic's tags for the members of a union."""
     path: list[str] = []
     node: type[BaseModel] | None = model
     for part in loc:
@@ -179,7 +179,7 @@ def _section(annotation: Any) -> type[BaseModel] | None:
 
 
 def _item(annotation: Any) -> type[BaseModel] | None:
-    """Return the pydantic model of a list's items."""
+    """Return the pydantic model of the items if ``annotation`` is a list, else None."""
     return _section(*get_args(annotation)) if get_origin(annotation) is list else None
 
 

@@ -45,7 +45,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def by_benchmark(run: StoredRun) -> dict[str, list[ResultRow]]:
-    """Return benchmark -> rows. Of rows that were generated twice, only the first is returned."""
+    """Return benchmark -> rows. A row that was generated twice is returned only once."""
     found: dict[str, list[ResultRow]] = {}
     for row in run.rows:
         if not row.repeat:
@@ -179,7 +179,7 @@ class _Log:
         }
 
     def _scores(self) -> list[dict[str, Any]]:
-        """Return a record of scores per rule set. The first metric of the first is the headline."""
+        """Return a record per rule set. The first metric of the first record is the headline."""
         scores = []
         for rules, numbers in scores_of_rows(self._run, self._own).items():
             metrics = {
@@ -252,7 +252,7 @@ def model_name(source: str) -> str:
 
 
 def _ids(rows: Sequence[ResultRow]) -> dict[str, str]:
-    """Map row ids to sample ids: language (if there are several), category, and entry id."""
+    """Map row ids to sample ids, made of language (if there are several), category and entry id."""
     languages = len({row.language for row in rows}) > 1
     found = {}
     for row in rows:

@@ -65,7 +65,7 @@ class _Run:
 
 def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
     """Return the publications of the run or sweep in ``store``. In a sweep, all checkpoints of a
-    training are one publication. Runs that cannot be read are left out.
+    training are one publication, and unreadable runs are left out.
 
     Raises `UserError`: ``store`` is not a run or sweep, cannot be read, or has no results."""
     sweep = read_sweep(store)
@@ -216,7 +216,7 @@ def _words(run: _Run) -> dict[str, str]:
 
 
 def _config(run: _Run) -> dict[str, Scalar]:
-    """Return all settings that can affect a score, except the hash of the planned rows."""
+    """Return key -> value of all settings that can affect a score, except the hash of the rows."""
     identity = {k: v for k, v in run.manifest.tree["identity"].items() if k != "rows"}
     if isinstance(sampling := identity.get("sampling"), list) and len(sampling) == 1:
         identity["sampling"] = sampling[0]

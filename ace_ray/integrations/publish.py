@@ -61,7 +61,7 @@ def options_of(items: Sequence[str]) -> dict[str, Any]:
 
 
 def _sent(to: str, send: Callable[[Publication], str], publication: Publication) -> str:
-    """Send ``publication`` and return its location. Raises `UserError` for every failure."""
+    """Send ``publication``; return its location in the tracker. Raises `UserError` on failure."""
     try:
         with contextlib.redirect_stdout(sys.stderr):  # trackers print text
             return one_line(str(send(publication)))

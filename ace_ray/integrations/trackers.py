@@ -54,8 +54,8 @@ class Publication:
     """One point per model, sorted by step."""
 
     def missing(self, held: Held) -> list[Point]:
-        """Return the points that have metrics which the tracker lacks or has with another value,
-        with only these metrics."""
+        """Return the points with only the metrics that ``held``, the tracker's values, lacks or has
+        with another value. Points without such metrics are left out."""
         points = []
         for point in self.points:
             metrics = {k: v for k, v in point.metrics.items() if held.get((point.step, k)) != v}

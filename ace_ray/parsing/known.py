@@ -32,7 +32,8 @@ class KnownCalls(NamedTuple):
 
 
 def known_calls(text: str, tools: Tools = ()) -> KnownCalls | None:
-    """Return the calls that the first successful reader finds in ``text``, or None. Never raises.
+    """Return the calls that the first successful reader finds in ``text``; None if no reader
+    succeeds. Never raises.
 
     ``tools`` are the offered tools, if they are known."""
     if len(text) > MAX_CODE:
@@ -114,7 +115,7 @@ def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
 
 
 def _typed(text: str, tools: Tools, name: str, parameter: str) -> Any:
-    """Convert a parameter's text to its type in the tool's schema; else parse it as JSON."""
+    """Convert a parameter's text to its type in the schema. Without a type, parse it as JSON."""
     functions = (_mapping(tool, "function") for tool in tools)
     root = next((_mapping(f, "parameters") for f in functions if f.get("name") == name), {})
     properties = _mapping(root, "properties")

@@ -77,7 +77,7 @@ def describe_pairs(runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> str
     text = "Every checkpoint against the one before it"
     if not first:
         return text
-    return f"{text}; the last of a training, and every other model, against {first[0]}"
+    return f"{text}; the last of each training, and every other model, against {first[0]}"
 
 
 def check_labels(runs: Sequence[Run], baseline: str | None) -> None:

@@ -31,9 +31,9 @@ MOST_FLIPPED = 3
 class Comparison:
     """The result of comparing runs in ``pairs``, which are labels (base, other).
 
-    ``differences``: lines on conditions that affect scores and differ, which the user allowed. Then
-    results show more than the difference between models. ``cautions``: lines on other differences.
-    ``notes``: facts on single runs, and missing data."""
+    ``differences``: lines on conditions that affect scores and differ, if the user allowed this.
+    Then results show more than the difference between models. ``cautions``: lines on other
+    differences. ``notes``: facts on single runs, and missing data."""
 
     runs: Sequence[Run]
     pairs: Sequence[tuple[str, str]]
@@ -95,8 +95,8 @@ def compare_runs(
 ) -> Comparison:
     """Compare the pairs of `make_pairs` on the benchmarks that both runs contain.
 
-    ``rule_sets`` limits the rule sets, ``groups`` the groups. With fewer groups, the correction for
-    many tests is smaller. Groups must be chosen before results are seen.
+    Only ``rule_sets`` and ``groups`` are compared; by default all. Fewer groups need a smaller
+    correction for many tests. Groups must be chosen before results are seen.
 
     Raises:
         NotComparable: the runs differ in conditions that affect scores, unless ``allow_different``.
@@ -222,7 +222,7 @@ def _notes_on_pairs(
     for base, other in pairs:
         if not data.holds(base, other):
             missing = other if other not in data.labels else base
-            yield f"{missing} has no rows of {data.benchmark} and is not compared there"
+            yield f"{missing} has no rows of {data.benchmark} and is not compared on it"
             continue
         numbers = data.numbers(base, other)
         # A row has verdicts under all rule sets or under none, except in imported runs.
@@ -307,7 +307,7 @@ def compare_reported(
 
 
 def _table_groups(benchmarks: Sequence[BenchmarkRuns]) -> list[str]:
-    """Return the names of groups that have rows: groups of a benchmark, and all rows."""
+    """Return the names of the benchmarks' groups that have rows, and of the group of all rows."""
     names: dict[str, None] = {}
     for benchmark in benchmarks:
         named = benchmark.reporting.groups

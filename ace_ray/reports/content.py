@@ -172,9 +172,9 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
 
 
 def _picture(holders: BenchmarkRuns, rules: str) -> Curves | None:
-    """Return curves of scores over training steps, or over model sizes if runs have no different
-    steps. Returns None if sizes do not differ either. The runs of a curve have comparable
-    conditions, and are all complete or all incomplete."""
+    """Return curves of scores over training steps; over model sizes if there are fewer than two
+    steps. Returns None for fewer than two sizes. The runs of a curve have comparable conditions,
+    and are all complete or all incomplete."""
     sizes = [size_of(run) for run in holders.reported]
     steps = [None if run.step is None else float(run.step) for run in holders.runs]
     places, by_step = steps, True

@@ -33,7 +33,7 @@ def early_run(
 ) -> EarlyRun | None:
     """Read the early decision on a run. Returns None if the run has no early stopping.
 
-    ``labels``: folder name -> label, for all runs. Raises `UserError`: a damaged manifest."""
+    ``labels``: folder name -> label, for all runs. Raises `UserError`: the manifest is damaged."""
     if summary is None or summary.early is None:
         return None
     manifest = read_manifest(store)

@@ -125,8 +125,8 @@ class Noise:
 def repeats_of(
     rows: Sequence[ResultRow], again: Sequence[ResultRow], rule_sets: Sequence[str]
 ) -> Cells | None:
-    """Return the cells of rows that were generated twice, or None. ``again``: the second
-    generations; ``rows``: all rows, including the first generations."""
+    """Return the cells of rows that were generated twice; None if ``again`` is empty. ``rows``: the
+    rows of a run; ``again``: the second generations of some of them."""
     keys = {(unit_of(row), row.id, row.sample) for row in again}
     if not keys:
         return None
@@ -190,8 +190,8 @@ class TestResult:
     """The test of a hypothesis, a line of a comparison.
 
     ``holm``: adjusted p-value. ``family``: number of tests for which it is adjusted.
-    ``detectable``: smallest true difference that a test with this n can show; None if it can show
-    none. ``noise``: None if no rows were generated twice."""
+    ``detectable``: smallest true difference that a test with this n can show; None if the test
+    cannot show one. ``noise``: None if no rows were generated twice."""
 
     hypothesis: Hypothesis
     difference: Difference
@@ -207,7 +207,7 @@ class TestResult:
 
     @property
     def noise_floor(self) -> float | None:
-        """Limit that 95 % of the differences between identical runs do not exceed, if known."""
+        """Limit of 95 % of the differences between identical runs; None if it is unknown."""
         return None if self.noise is None else self.noise.floor(self.difference.samples)
 
     @property

@@ -77,8 +77,7 @@ def cells_of(
 ) -> Cells:
     """Build the cells of ``runs``. Each item of ``runs`` has a run's rows of one benchmark.
 
-    ``task`` is `ace_ray.benchmarks.base.Benchmark.task`.
-    """
+    ``task`` returns the task of a row (`ace_ray.benchmarks.base.Benchmark.task`)."""
     turns: dict[Unit, set[str]] = {}
     tasks: dict[Unit, str] = {}
     dialogues: set[Unit] = set()
@@ -196,9 +195,9 @@ class Group:
 def groups_of(units: Collection[Unit], named: Mapping[str, Sequence[str]]) -> list[Group]:
     """Return the groups whose categories all occur in ``units``.
 
-    ``named`` is `ace_ray.benchmarks.base.Benchmark.groups`. Groups over all languages come first,
-    and groups come before single categories. Groups with the same entries are listed once.
-    """
+    ``named``: group -> categories (`ace_ray.benchmarks.base.Benchmark.groups`). Groups over all
+    languages come first, and groups come before single categories. Groups with the same entries are
+    listed once."""
     there = {unit[:2] for unit in units}
     languages = sorted({language for language, _ in there})
     order = list(dict.fromkeys(category for members in named.values() for category in members))
@@ -261,7 +260,7 @@ class PairedData:
         return self.seeds[first] == self.seeds[second]
 
     def repeats_between(self, base: str, other: str) -> list[Cells]:
-        """Return the repeats of both runs, which show how much identical runs differ.
+        """Return the repeated cells of both runs, which show how much identical runs differ.
 
         The list is empty if the seeds of the runs differ, since a repeat uses its run's seed."""
         if not self.same_seed(base, other):

@@ -157,8 +157,8 @@ def _counted(names: Mapping[str, int]) -> str:
 def print_benchmark(
     name: str, summary: Mapping[str, Any], console: Console, *, full: bool = False
 ) -> None:
-    """Print the scores of a benchmark, the numbers with which they can be compared, and findings.
-    With ``full``, also print its tables."""
+    """Print a benchmark's scores, with which numbers they can be compared, and the findings of its
+    diagnosis. With ``full``, also print its tables."""
     if full:
         _print_tables(name, summary, console)
     say(name, console)

@@ -138,7 +138,7 @@ class Run:
             yield from rows_of(table)
 
     def conditions(self, benchmark: str) -> dict[str, str]:
-        """Return dotted key -> JSON of all conditions that can affect a score, except the
+        """Return dotted key -> JSON of all conditions that can affect a score, except those of the
         candidate."""
         identity = self.manifest.identity
         keys = {(row.language, row.category, row.id) for row in self.rows_of(benchmark)}

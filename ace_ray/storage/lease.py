@@ -71,7 +71,7 @@ class Lease:
                 dead = has_ended(_claim(content))
                 if watched is None and not dead:
                     watched = (seen, time.monotonic())
-                    say(f"the run is locked by {_whose(content)}; waiting up to {TTL_S:g} s for it")
+                    say(f"the run is locked by {_whose(content)}; waiting up to {TTL_S:g} s")
                 if watched is not None and not dead:
                     if seen != watched[0]:
                         raise UserError(

@@ -487,8 +487,7 @@ def stored_rows(
     """Read the ledger of the run with this ``manifest``, like `read_ledger`.
 
     Also raises `UserError` if the run contains more rows than its manifest declares, so that an
-    untrusted run cannot contain any number of rows.
-    """
+    untrusted run cannot contain an unlimited number of rows."""
     ledger = read_ledger(store, say, rows_schema(manifest.all_rule_sets), read)
     if len(ledger.ids) > manifest.declared:
         raise UserError(

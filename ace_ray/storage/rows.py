@@ -1,7 +1,6 @@
-"""The columns of a row, in the pipeline and in Parquet files, and conversions from and to them.
+"""Define the columns of a row in the pipeline and in Parquet files; build and read their values.
 
-docs/results.md describes the columns for users; a test compares this description with the code.
-"""
+docs/results.md describes the columns for users; a test compares this description with the code."""
 
 from __future__ import annotations
 
@@ -131,8 +130,8 @@ TOKENS = ("prompt_tokens", "completion_tokens")
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
-    """Return the columns of a row that describe its episode. Token counts are null if any call of
-    the episode reported none."""
+    """Return the columns of a row that describe its episode. Token counts are null if a call of the
+    episode did not report them."""
     has_usage = episode.endpoint is None or not episode.endpoint["calls_without_usage"]
     return {
         "messages": readable_json(episode.messages),

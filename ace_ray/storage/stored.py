@@ -133,7 +133,7 @@ class Manifest(Stored):
     """Benchmark -> group -> categories."""
     entries: dict[str, Line] = Field(default_factory=dict)
     restricted: dict[Name, Restriction] = Field(default_factory=dict)
-    """Benchmark -> its own ``ids`` and ``limit``, if it has any."""
+    """Benchmark -> restriction in its section of the config, if there is one."""
     model: _Model
     identity: _Identity
     config: _Config
@@ -152,7 +152,7 @@ class Manifest(Stored):
 
     @property
     def all_rule_sets(self) -> tuple[str, ...]:
-        """The rule sets that rows have columns for."""
+        """All rule sets for which rows have columns."""
         every = (rules for name in self.identity.benchmarks for rules in self.rule_sets_of(name))
         return tuple(dict.fromkeys(every))
 

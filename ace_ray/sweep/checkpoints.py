@@ -232,7 +232,7 @@ class Watching:
         return [checkpoint for checkpoint in settled if not self._is_taken(checkpoint)]
 
     def take(self, checkpoint: Checkpoint) -> None:
-        """Mark ``checkpoint`` as taken. The mark ends when the checkpoint changes."""
+        """Mark ``checkpoint`` as taken: `look` returns it again only if it changes."""
         self._taken[checkpoint.source] = checkpoint.state
 
     @property

@@ -114,7 +114,7 @@ class Lane:
 
     @property
     def lock_keys(self) -> frozenset[str]:
-        """Return the locks of all its runs. Lanes with a common lock run one after another."""
+        """Return the locks of the lane's runs. Lanes with a common lock run one after another."""
         return frozenset[str]().union(*(run.lock_keys for run in self.runs))
 
     def _generation(self, run: SweepRun) -> float:

@@ -81,7 +81,7 @@ class SweepRun:
 
     @property
     def least_gpus(self) -> int:
-        """Return the minimum number of GPUs, on a machine with GPUs."""
+        """Return the minimum number of GPUs that the run needs, on a machine with GPUs."""
         return (self.workers or 1) * self.gpus + self.server_gpus
 
     @property
@@ -92,8 +92,8 @@ class SweepRun:
 
     @property
     def cpus(self) -> float:
-        """Return the minimum number of CPUs on a machine without GPUs. Checkers, the writer and
-        sandboxes need one CPU together."""
+        """Return the minimum number of CPUs that the run needs, on a machine without GPUs.
+        Checkers, the writer and sandboxes need one CPU together."""
         if self.plan is None:
             return 0.0
         return (self.workers or 1) * worker_cpus(self.plan.config) + 1.0 + self.server_cpus

@@ -15,7 +15,7 @@ from ace_ray.util.sanitizing import print_line, printed
 
 
 def print_plan(sweep: Sweep, console: Console) -> None:
-    """Print the lanes of a sweep with estimated device hours, and where results are stored."""
+    """Print the lanes of a sweep, their estimated device hours, and where results are stored."""
     lanes = sweep.lanes()
     table = Table("lane", "models", title=sweep.sweep_id)
     for column in ("GPUs", "takes", "device hours"):

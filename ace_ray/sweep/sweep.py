@@ -53,7 +53,7 @@ class StoreAway(Exception):
 
 
 class Sweep:
-    """One call of a sweep. Raises `UserError`: it cannot start, and nothing was written."""
+    """One call of a sweep. Raises `UserError` if it cannot start; then nothing was written."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class Sweep:
             self._lease.release()
 
     def _evaluate(self) -> int:
-        """Evaluate all runs, watch, and update comparisons. Raises `StoreAway` and `LeaseLost`."""
+        """Evaluate and compare all runs, and watch for more. Raises `StoreAway` and `LeaseLost`."""
         try:
             self._work_through()
             while self._watch():
@@ -339,7 +339,7 @@ class Sweep:
                 waiting = self._again([])
 
     def _has_come(self) -> bool:
-        """Search for new checkpoints if ``poll_s`` has passed; return whether there are any."""
+        """Call `_take_new` if ``poll_s`` has passed. Return whether there are runs to evaluate."""
         watching = self._watching
         if watching is None or self._stop:
             return False

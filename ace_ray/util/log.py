@@ -2,8 +2,7 @@
 
 Text lines go to the caller's console. JSON lines go to stderr, one object per line, so that stdout
 contains only results. Level and format are environment variables, so that child processes and the
-actors of a local Ray use them too. The options of ``ace-ray`` have the same variables.
-"""
+actors of a local Ray use them too. The log options of ``ace-ray`` use the same variables."""
 
 from __future__ import annotations
 

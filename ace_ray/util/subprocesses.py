@@ -52,7 +52,8 @@ def module_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def confine() -> None:
-    """Forbid this process to open files or sockets, start processes or dump core. Irrevocable.
+    """Forbid this process to open files or sockets, start processes or dump core. It cannot be
+    undone.
 
     Limits of the kernel enforce it. An audit hook raises a clearer error first."""
     for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC):

@@ -99,7 +99,7 @@ def in_turns(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[
 
 
 def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
-    """Build the section. ``choices`` in its view has the values that the page's filters offer."""
+    """Build the section with wrong answers. ``choices`` in its view are the filters' options."""
     views = [view for run, rows in sample.by_run for view in _views(run, rows, rule_sets)]
     judged = [judgement for view in views for judgement in view["judgements"]]
     view = {

@@ -35,8 +35,7 @@ def _view(compared: Comparison) -> dict[str, Any]:
 
 
 def _sentences(compared: Comparison, rules: str) -> dict[str, Any]:
-    """Return sentences on the results under one rule set, divided by whether they show a
-    difference."""
+    """Return sentences on the results under one rule set: ``shown`` differences, and ``others``."""
     results = [result for result in compared.results if result.hypothesis.rules == rules]
     return {
         "rules": rules,

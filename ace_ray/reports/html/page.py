@@ -40,7 +40,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page. ``facts`` are short lines under the title."""
+    """An HTML page. ``facts`` are short lines under the title."""
 
     title: str
     facts: Sequence[str]
@@ -48,7 +48,7 @@ class Page:
 
 
 def render(page: Page) -> bytes:
-    """Return the page as UTF-8."""
+    """Render the page as HTML in UTF-8."""
     script = _asset("report.js")
     template = environment().get_template("report.html.j2")
     text = template.render(
