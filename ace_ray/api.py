@@ -91,7 +91,8 @@ class Run:
         return None if content is None else json_object(content, where)
 
     def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows, without repeats, as an Arrow table (columns of docs/results.md).
+        """Return the rows as an Arrow table (columns: docs/results.md). The second generation of
+        rows that were generated twice is left out.
 
         Raises `UserError`: a part cannot be read, or a column does not exist."""
         known = self._stored.ledger.schema
@@ -268,7 +269,7 @@ def report(
 ) -> str | None:
     """Write a report on ``runs``, or on one sweep by its folder. Return the URI of its page.
 
-    Without ``output``, a report on several runs is only printed. Then the result is None. Raises
+    If ``output`` is None, a report on several runs is only printed, and the result is None. Raises
     `UserError`."""
     from ace_ray.reports.report import make_report
 

@@ -91,7 +91,7 @@ OUTPUT = click.option(
 
 
 def asking(command: Any) -> Any:
-    """Add the argument and the options that describe a run to ``command``."""
+    """Add to ``command`` the argument and the options that describe a run."""
     for option in (IDS, LIMIT, OVERRIDES, OUTPUT, BENCHMARKS, MODEL):
         command = option(command)
     return click.argument("config", required=False)(command)
@@ -118,7 +118,7 @@ def placed(command: Any) -> Any:
 
 
 def opener(endpoint_url: str | None, region: str | None) -> Any:
-    """Return a function that opens a URI as a store, with these S3 settings."""
+    """Return a function that opens a URI as a store, on S3 at this endpoint and region."""
     from ace_ray.config.schema import StoreConfig, refuse_secrets, validated
     from ace_ray.storage.object_store import open_store
 

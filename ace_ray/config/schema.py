@@ -278,7 +278,7 @@ Ids = Annotated[
 
 
 class _WithOptions(BaseModel):
-    """A section that accepts further keys. They are its ``options``, and other code checks them."""
+    """A section that accepts further keys, its ``options``, which a benchmark or tracker checks."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -527,8 +527,8 @@ def read_tree(
     overrides: Sequence[str] = (),
     values: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the mapping that `load_config` validates. ``source`` is a file, the name of a shipped
-    config, or a mapping, to which ``overrides`` and ``values`` are applied.
+    """Return the mapping that `load_config` validates: the content of ``source`` (a file, the name
+    of a shipped config, or a mapping) with ``overrides`` and ``values``.
 
     Raises `UserError`: the file is not readable YAML, or an override has no place in the mapping.
     """

@@ -152,7 +152,7 @@ def _plain(rule: str) -> str:
 
 
 def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """Return the place ``loc`` of a problem without pydantic's tags for the members of a union."""
+    """Remove from ``loc``, the place of a problem, pydantic's tags for the members of a union."""
     path: list[str] = []
     node: type[BaseModel] | None = model
     for part in loc:

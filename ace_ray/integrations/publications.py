@@ -185,7 +185,7 @@ def _metrics(run: _Run) -> dict[str, float]:
 
 
 def _metric(*parts: str) -> str:
-    """Join ``parts`` to the name of a metric. Replace characters that some trackers refuse."""
+    """Join ``parts`` into the name of a metric. Replace characters that some trackers refuse."""
     return "/".join(re.sub(r"[^A-Za-z0-9.-]+", "_", p.lower()).strip("_") or "_" for p in parts)
 
 

@@ -1,7 +1,6 @@
-"""``ace-ray compare``: compare runs with each other, or with a baseline, with statistics.
+"""``ace-ray compare``: compare runs statistically, with each other or with a baseline.
 
-The result is printed, and written as a page and CSV files. docs/statistics.md has the columns.
-"""
+The result is printed, and written as a page and CSV files. docs/statistics.md has the columns."""
 
 from __future__ import annotations
 

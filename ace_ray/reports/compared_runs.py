@@ -48,9 +48,9 @@ def by_training(runs: Sequence[Run]) -> dict[str, list[str]]:
 def make_pairs(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, str]]:
     """Return pairs of labels (base, other): all other runs against ``baseline``.
 
-    Without a baseline, each checkpoint is compared with the previous checkpoint of its training.
-    The last checkpoint of each training, and each model without a step, is compared with the first
-    of these runs. In both cases, n runs give n - 1 pairs."""
+    If ``baseline`` is None, each checkpoint is compared with the previous checkpoint of its
+    training. The last checkpoint of each training, and each model without a step, is compared with
+    the first of these runs. In both cases, n runs give n - 1 pairs."""
     if baseline is not None:
         return [(baseline, run.label) for run in runs if run.label != baseline]
     trainings = by_training(runs)

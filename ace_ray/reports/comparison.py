@@ -55,7 +55,8 @@ class Comparison:
 
     @property
     def baseline(self) -> str | None:
-        """Label of the run that all others are compared with; None if there are several."""
+        """Label of the run with which all others are compared; None if pairs have different
+        bases."""
         bases = {base for base, _ in self.pairs}
         return bases.pop() if len(bases) == 1 else None
 

@@ -81,7 +81,7 @@ class Content:
 
 
 def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> Content:
-    """Build the content of a report. ``rules``: the rule set that comes first.
+    """Build the content of a report. ``rules``: the rule set that the report shows first.
 
     Raises `UserError`: no benchmark has this rule set."""
     benchmarks = by_benchmark(runs)

@@ -30,11 +30,10 @@ _SAME = 1e-9
 def difference_test(moves: np.ndarray) -> tuple[float, str]:
     """Return the two-sided p-value of "the runs are equal", and the name of the test.
 
-    If all moves that are not 0 have the same size, the test is the exact McNemar test. Else, up to
-    `MOST_ENUMERATED` moves, it is the exact sign-flip test over all patterns of signs. For more
-    moves, it is the clustered McNemar test (Obuchowski 1998, Durkalski et al. 2003). Its continuity
-    correction is the smallest move.
-    """
+    If all moves that are not 0 have the same size, the test is the exact McNemar test. Otherwise,
+    for at most `MOST_ENUMERATED` moves, it is the exact sign-flip test over all patterns of signs.
+    For more moves, it is the clustered McNemar test (Obuchowski 1998, Durkalski et al. 2003). Its
+    continuity correction is the smallest move."""
     moved = moves[np.abs(moves) > _SAME]
     sizes = np.abs(moved)
     if not len(moved):
@@ -96,7 +95,7 @@ def clustered_interval(
 ) -> Interval | None:
     """Compute the interval of the mean difference per unit, by Student's t over clusters.
 
-    Its variance is that of a ratio of sums, since the sizes of clusters are random, too. Returns
+    The mean is treated as a ratio of two sums, since the sizes of clusters are random, too. Returns
     None if all clusters differ by the same amount, which is not 0."""
     if degenerate := _without_spread(moves, sizes, alpha):
         return degenerate[0]
@@ -128,11 +127,11 @@ def _bounded(low: float, high: float) -> Interval:
 def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | None:
     """Compute the smallest true difference that these clusters show with a power of 80 %.
 
-    The level is Bonferroni's `ALPHA` / ``tests``, the strictest level of Holm. For n units the
-    result is ``z * sqrt(sum(moves ** 2)) / n``, but at least ``z ** 2 * sum(sizes ** 2) / n ** 2``.
-    The minimum exists since a difference of d requires that a share d of the units differs (Connor
-    1987, in its conservative form). Returns None if no difference can be shown.
-    """
+    The level is Bonferroni's `ALPHA` / ``tests``, the strictest level of Holm. With z from
+    `_detected_at` and n units, the result is ``z * sqrt(sum(moves ** 2)) / n``, but at least ``z **
+    2 * sum(sizes ** 2) / n ** 2``. The minimum exists since a difference of d requires that a share
+    d of the units differs (Connor 1987, in its conservative form). Returns None if no difference
+    can be shown."""
     n = float(sizes.sum())
     z = _detected_at(tests)
     seen = z * sqrt(float(np.sum(moves**2))) / n

@@ -47,8 +47,8 @@ _START = (
 class LimitBroken(Exception):
     """The request needs more than `CALL_CPU_S` or `CALL_MEMORY_BYTES`.
 
-    ``time``: the time limit was exceeded. Unlike memory, time does not depend on other requests.
-    """
+    ``time``: whether the time limit was exceeded. Earlier requests may have used memory, but not
+    time."""
 
     def __init__(self, *, time: bool = False) -> None:
         self.time = time

@@ -237,7 +237,7 @@ def _check_sense(options: SweepOptions, where: str) -> None:
 
 
 def _check_base(sweep: SweepConfig) -> None:
-    """Raise `UserError` if a model has no source, or a base model is set without adapters."""
+    """Raise `UserError` if a model has no source, or if a base model is set but not used."""
     models = sweep.options.models
     section = sweep.run.get("model")
     behind = isinstance(section, Mapping) and section.get("endpoint") is not None

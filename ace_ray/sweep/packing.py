@@ -33,7 +33,7 @@ class Machine:
     shared: bool = False
     """True for a cluster, where Ray assigns the GPUs."""
     nodes: tuple[Mapping[str, float], ...] = field(default=(), compare=False)
-    """Resources of each node when the sweep began; empty: `check_sizes` does not check nodes."""
+    """Resources of each node when the sweep began; if empty, `check_sizes` does not check nodes."""
 
 
 def find_machine(cpus: float) -> Machine:
@@ -94,7 +94,7 @@ class Lane:
 
     @property
     def engines(self) -> int:
-        """Return the number of engines that fit on the lane's GPUs; 1 without GPUs."""
+        """Return the number of engines that fit on the lane's GPUs; 1 if it has no GPUs."""
         first = self.runs[0]
         return max(1, (self.gpus - first.server_gpus) // max(1, first.gpus))
 

@@ -15,7 +15,8 @@ def wilson(successes: float, n: int) -> Interval | None:
     """Return the 95 % Wilson score interval of ``successes / n`` within 0..1; None if ``n`` is 0.
 
     ``successes`` may be fractional. Samples of one entry are not independent. So with several
-    samples per entry, ``n`` is the number of entries, and ``successes`` the sum of their means."""
+    samples per entry, ``n`` is the number of entries, and ``successes`` the sum of the entries'
+    means."""
     if not 0 <= successes <= n:
         raise ValueError(f"{successes} successes of {n}")
     if n == 0:
@@ -45,7 +46,7 @@ def mean_of_present(
     parts: Iterable[tuple[float, float | None, Sequence[float] | None]],
 ) -> tuple[float, Interval] | None:
     """Return the weighted mean of the ``(weight, value, interval)`` parts that have a value, and
-    its 95 % interval. Return None if their total weight is 0."""
+    the mean's 95 % interval. Return None if their total weight is 0."""
     present = [(w, v, (i[0], i[1])) for w, v, i in parts if v is not None and i is not None]
     total = sum(weight for weight, _, _ in present)
     if not total:

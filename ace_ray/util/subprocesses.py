@@ -77,7 +77,7 @@ def set_limit(kind: int, soft: int, hard: int) -> None:
 
 
 def end_with_this_process() -> None:
-    """Ensure that later child processes of this process end when it ends, even after SIGKILL.
+    """Ensure that children which this process starts later end with it, even after SIGKILL.
 
     This process becomes the leader of a process group, which the script ``watchdog.py`` ends. Call
     this function once, and not in a process that must receive Ctrl-C from a terminal."""

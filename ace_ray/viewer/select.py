@@ -146,8 +146,8 @@ def _is_called(row: ResultRow, name: str) -> bool:
 
 
 def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:
-    """Return the rows of ``run`` that match ``wanted``. With ``other``, return only rows that have
-    another verdict in the run ``other``."""
+    """Return the rows of ``run`` that match ``wanted``. If ``other`` is a run, return only rows
+    that have another verdict there."""
     theirs = None if other is None else {key_of(row): row for row in other.rows}
     found = []
     for row in run.rows:
