@@ -79,7 +79,8 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """Return ``complete`` if every declared row has a verdict or cannot have one."""
+        """Return ``complete`` if every declared row has a verdict or cannot have one, else
+        ``incomplete``."""
         return "incomplete" if self.store.get(SUCCESS) is None else "complete"
 
     @property
@@ -100,7 +101,7 @@ class Run:
             raise UserError(
                 f"rows have no column {unknown[0]!r}",
                 where=self.uri,
-                fix=f"name some of {', '.join(known.names)}",
+                fix=f"choose from {', '.join(known.names)}",
             )
         wanted = list(columns or known.names)
         tables = [
@@ -123,7 +124,7 @@ class Run:
         rows = select(self._stored, chosen)
         if chosen.entry and not rows:
             raise UserError(
-                f"{self.uri} has no such row", where=chosen.entry, fix="name an id of its rows"
+                f"{self.uri} has no such row", where=chosen.entry, fix="name the id of a row"
             )
         return self._stored.whole(rows)
 
@@ -217,7 +218,7 @@ def score(
         return Run(opens(str(path)))
     if benchmark is None:
         raise UserError(
-            "the benchmark of these outputs is not clear",
+            "external outputs need a benchmark",
             where=str(path),
             fix="name the benchmark",
         )

@@ -223,8 +223,7 @@ class Episode:
     model_calls: int = 0
     generation_s: float = 0.0
     state: Any = None
-    """Benchmark-specific end state of an interactive episode (JSON values); None for other
-    episodes."""
+    """Benchmark-specific end state of an interactive episode (JSON values), or None."""
     tools: list[dict[str, Any]] | None = None
     """All tools that were offered through the model's chat template, each once, in OpenAI's form;
     None if the prompt contains them. A tool that was added after the first answer has a key

@@ -60,7 +60,7 @@ def score(
         sys.exit(code)
     if len(benchmarks) != 1:
         raise UserError(
-            "the benchmark of these outputs is not clear",
+            "external outputs need exactly one benchmark",
             where=path,
             fix="name one benchmark with --benchmark; to score a run again, leave --output out",
         )

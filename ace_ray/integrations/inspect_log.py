@@ -69,7 +69,7 @@ def export_inspect(run: StoredRun, target: Store) -> list[str]:
 
 
 class _Log:
-    """One log file: a ``part`` of a benchmark's rows, and scores over all its rows (``own``)."""
+    """One log file: some rows of a benchmark (``part``), and scores over all its rows (``own``)."""
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str
 
 
 def _events(publication: Publication) -> bytes:
-    """Return the content of an event file. Metrics carry their descriptions from ``words``."""
+    """Return the content of an event file. Each metric gets its description from ``words``."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
     from tensorboard.summary.writer.record_writer import RecordWriter

@@ -31,9 +31,9 @@ MOST_FLIPPED = 3
 class Comparison:
     """The result of comparing runs in ``pairs``, which are labels (base, other).
 
-    ``differences``: lines on conditions that affect scores and differ, if the user allowed this.
-    Then results show more than the difference between models. ``cautions``: lines on other
-    differences. ``notes``: facts on single runs, and missing data."""
+    ``differences``: lines on conditions that affect scores and differ between runs; results then
+    measure these conditions, too. ``cautions``: lines on other differences. ``notes``: facts on
+    single runs, and missing data."""
 
     runs: Sequence[Run]
     pairs: Sequence[tuple[str, str]]
@@ -55,8 +55,7 @@ class Comparison:
 
     @property
     def baseline(self) -> str | None:
-        """Label of the run with which all others are compared; None if pairs have different
-        bases."""
+        """Label of the run with which all others are compared; None if bases differ."""
         bases = {base for base, _ in self.pairs}
         return bases.pop() if len(bases) == 1 else None
 

@@ -50,7 +50,7 @@ class Content:
     sweep: Sweep | None
     benchmarks: Sequence[BenchmarkContent]
     early: Sequence[EarlyRun] = ()
-    """Runs with early stopping."""
+    """Early decisions on the runs that have early stopping."""
 
     @property
     def rules(self) -> str:

@@ -187,7 +187,7 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TestResult:
-    """The test of a hypothesis, a line of a comparison.
+    """The test of a hypothesis; one line of a comparison.
 
     ``holm``: adjusted p-value. ``family``: number of tests for which it is adjusted.
     ``detectable``: smallest true difference that a test with this n can show; None if the test
@@ -207,7 +207,7 @@ class TestResult:
 
     @property
     def noise_floor(self) -> float | None:
-        """Limit of 95 % of the differences between identical runs; None if it is unknown."""
+        """The noise floor (`Noise.floor`), or None if no rows were generated twice."""
         return None if self.noise is None else self.noise.floor(self.difference.samples)
 
     @property

@@ -1,8 +1,8 @@
 """Compute tests and intervals for comparisons. Only this module imports scipy.
 
 A cluster contains the units of one task (`ace_ray.reports.paired`). Clusters are independent.
-``sizes`` has the number of units of each cluster. ``moves`` has the difference of each cluster:
-the sum of the other run's values minus the base run's. Formulas: docs/statistics.md.
+``sizes`` has the number of units of each cluster. ``moves`` has the difference of each cluster: the
+sum of the other run's values minus the sum of the base run's values. Formulas: docs/statistics.md.
 """
 
 from __future__ import annotations

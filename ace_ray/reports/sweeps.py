@@ -65,7 +65,7 @@ class Sweep:
     runs: Sequence[Run]
     left_out: Sequence[LeftOut]
     early: Sequence[EarlyRun] = ()
-    """Runs with early stopping, complete or stopped."""
+    """Early decisions on runs that are complete or were stopped."""
 
 
 def load_sweep(store: Store) -> Sweep | None:

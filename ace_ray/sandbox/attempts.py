@@ -108,7 +108,7 @@ class Attempt:
 
     def broken(self, op: Op, error: LimitBroken) -> Any:
         """Return the answer to ``op``, which exceeded the limits. May call `pay`. Raises
-        `SandboxLost` if such an operation has no answer."""
+        `SandboxLost` if operations of this kind have no answer."""
         raise NotImplementedError
 
     def do(self, ops: Sequence[Op]) -> list[Any]:

@@ -127,7 +127,8 @@ class LimitedProcess:
         raise RuntimeError(f"in the tool process: {values[0]}")
 
     def end(self) -> None:
-        """End the process now. A fork of the process that started it only closes the connection."""
+        """End the process now. In a fork of the process that started it, only close the
+        connection."""
         self._socket.close()
         if self._owner == os.getpid() and self._process.poll() is None:
             self._process.kill()

@@ -46,7 +46,8 @@ def find_checkpoints(
     Args:
         seen: steps found by earlier calls; this call adds its steps. ``every`` counts all these
             steps, so that a trainer may delete old checkpoints.
-        known: sources that remain valid if another folder has the same step.
+        known: sources of checkpoints that earlier calls found. They remain valid if a new folder
+            has the same step.
         invalid: receives folders without a unique step, and the reasons. If it is None, an error is
             raised for such a folder.
 

@@ -55,8 +55,8 @@ class Shares(BaseModel):
 
         Each share is a part of the remaining alpha, so the sum of all shares cannot exceed the
         alpha. Comparisons of the first call share 0.9 of the alpha equally. Comparisons of the b-th
-        later call share 6 / (pi b)^2 of the rest. In a sweep that watches, the k-th comparison gets
-        6 / (pi k)^2 of the alpha."""
+        later call share 6 / (pi b)^2 of the remaining alpha. In a sweep that watches, the k-th
+        comparison gets 6 / (pi k)^2 of the alpha."""
         new = [run_id for run_id in run_ids if run_id not in self.shares]
         against = {run_id: self._against(config, run_ids, run_id, store) for run_id in new}
         compared = [run_id for run_id in new if against[run_id] is not None]

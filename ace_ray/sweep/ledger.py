@@ -132,7 +132,7 @@ def ledger_lines(store: Store) -> list[CostRecord]:
         raise UserError(
             "the sweep has no ledger yet",
             where=where,
-            fix="report when a run of the sweep has ended",
+            fix="wait until a run of the sweep has ended",
         )
     lines = _ledger_of(content, where).runs
     ids = [line.run_id for line in lines if line.run_id]

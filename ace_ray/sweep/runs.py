@@ -100,8 +100,8 @@ class SweepRun:
 
     @property
     def tokens(self) -> int:
-        """Estimate the tokens of prompts and answers: one token per four characters of a prompt,
-        and a quarter of ``max_tokens`` per answer."""
+        """Estimate the number of tokens of prompts and answers: one token per four characters of a
+        prompt, and a quarter of ``max_tokens`` per answer."""
         if self.plan is None:
             return 0
         rows, answer = self.plan.rows, self.plan.config.sampling.max_tokens / 4

@@ -54,7 +54,7 @@ def print_plan(sweep: Sweep, console: Console) -> None:
     )
     price = sweep.price_per_hour
     if price is not None:
-        print_line(console, f"about {total * price:.2f} at {price:g} per hour")
+        print_line(console, f"cost: about {total * price:.2f} at {price:g} per hour")
     print_line(console, f"results: {sweep.uri}/")
 
 

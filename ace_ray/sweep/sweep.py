@@ -291,7 +291,8 @@ class Sweep:
         return fine
 
     def _end_watch(self, watching: Watching) -> None:
-        """End the watch. Checkpoints that are still being written are left to the next call."""
+        """End the watch. Checkpoints that are still being written wait for the next call of the
+        sweep."""
         for checkpoint in watching.torn():
             self._take(checkpoint)
         for checkpoint in watching.unfinished():

@@ -32,7 +32,7 @@ def weighted_interval(parts: Iterable[tuple[float, float, Interval]]) -> Interva
     """Return the 95 % interval of ``sum(weight * value)`` over ``(weight, value, interval)`` parts.
 
     The squared distances between the parts' values and limits are added (MOVER, Zou and Donner
-    2008). Unlike a normal approximation, this gives no empty interval if all values are 0 or 1.
+    2008). Unlike a normal approximation, the interval is not empty if all values are 0 or 1.
     Weights must not be negative, and parts must be independent."""
     total = below = above = 0.0
     for weight, value, (low, high) in parts:

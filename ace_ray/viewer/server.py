@@ -278,7 +278,8 @@ class _Site:
         return name, self._runs[name]
 
     def _other(self, name: str, asked: str) -> str:
-        """Return the name of the run to compare with: ``asked``, else the only other run."""
+        """Return the run to compare with: ``asked`` if it exists, else the only other run, else
+        ""."""
         others = [one for one in self._runs if one != name]
         if asked in others:
             return asked
