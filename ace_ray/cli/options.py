@@ -118,7 +118,7 @@ def placed(command: Any) -> Any:
 
 
 def opener(endpoint_url: str | None, region: str | None) -> Any:
-    """Return a function that opens a URI as a store, on S3 at this endpoint and region."""
+    """Return a function that opens a URI as a store; for S3 at this endpoint and region."""
     from ace_ray.config.schema import StoreConfig, refuse_secrets, validated
     from ace_ray.storage.object_store import open_store
 

@@ -269,7 +269,7 @@ _NEVER_NULL = frozenset(rows_schema(()).names) - {
 
 
 def check_values(table: pa.Table) -> None:
-    """Check the values of a part, which is untrusted: a run folder may come from elsewhere.
+    """Check the values of a part, which is untrusted: another person may have made the run.
 
     Raises `ValueError`: a required value is missing, or a value is outside its valid range."""
     for name in table.column_names:

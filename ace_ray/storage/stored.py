@@ -1,8 +1,7 @@
 """Typed records of ``run.json`` and ``summary.json``, and functions that read them.
 
-A run folder may come from elsewhere, so every file is validated. An invalid file raises
-`UserError`. The module `parts` reads and checks the rows.
-"""
+Another person may have made the run folder, so every file is validated. An invalid file raises
+`UserError`. The module `parts` reads and checks the rows."""
 
 from __future__ import annotations
 
