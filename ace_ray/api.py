@@ -38,7 +38,8 @@ Status = Literal["complete", "incomplete"]
 
 
 class Run:
-    """A stored run, complete or not, in a folder or at an ``s3://`` prefix. It is never changed.
+    """A stored run, complete or not, in a folder or at an ``s3://`` prefix. This class never
+    changes it.
 
     Rows that are stored after the run was opened are not visible."""
 
@@ -78,7 +79,8 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """Return ``complete`` if every declared row has a verdict or cannot have one."""
+        """Return ``complete`` if every declared row has a verdict or cannot have one, else
+        ``incomplete``."""
         return "incomplete" if self.store.get(SUCCESS) is None else "complete"
 
     @property
@@ -90,7 +92,8 @@ class Run:
         return None if content is None else json_object(content, where)
 
     def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows, without repeats, as an Arrow table (columns of docs/results.md).
+        """Return the rows as an Arrow table (columns: docs/results.md). The second generation of
+        rows that were generated twice is left out.
 
         Raises `UserError`: a part cannot be read, or a column does not exist."""
         known = self._stored.ledger.schema
@@ -98,7 +101,7 @@ class Run:
             raise UserError(
                 f"rows have no column {unknown[0]!r}",
                 where=self.uri,
-                fix=f"name some of {', '.join(known.names)}",
+                fix=f"choose from {', '.join(known.names)}",
             )
         wanted = list(columns or known.names)
         tables = [
@@ -121,7 +124,7 @@ class Run:
         rows = select(self._stored, chosen)
         if chosen.entry and not rows:
             raise UserError(
-                f"{self.uri} has no such row", where=chosen.entry, fix="name an id of its rows"
+                f"{self.uri} has no such row", where=chosen.entry, fix="name the id of a row"
             )
         return self._stored.whole(rows)
 
@@ -204,7 +207,7 @@ def score(
 ) -> Run:
     """Score the external outputs in the file ``path``, and store them as a run at ``output``.
 
-    Without ``output``, ``path`` is a run, whose stored episodes are judged again.
+    If ``output`` is None, ``path`` is a run, whose stored episodes are judged again.
     ``endpoint_url`` and ``region`` name an S3-compatible store. Raises `UserError`."""
     say = log.say_on(console)
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
@@ -215,7 +218,7 @@ def score(
         return Run(opens(str(path)))
     if benchmark is None:
         raise UserError(
-            "the benchmark of these outputs is not clear",
+            "external outputs need a benchmark",
             where=str(path),
             fix="name the benchmark",
         )
@@ -267,7 +270,7 @@ def report(
 ) -> str | None:
     """Write a report on ``runs``, or on one sweep by its folder. Return the URI of its page.
 
-    Without ``output``, a report on several runs is only printed. Then the result is None. Raises
+    If ``output`` is None, a report on several runs is only printed, and the result is None. Raises
     `UserError`."""
     from ace_ray.reports.report import make_report
 

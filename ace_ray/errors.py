@@ -1,4 +1,4 @@
-"""Errors of ace_ray, by the place that handles them.
+"""Errors of ace_ray, grouped by the place that handles them.
 
 Every failure has one of three kinds and is recorded once:
 
@@ -6,8 +6,7 @@ Every failure has one of three kinds and is recorded once:
 - One **row** could not be evaluated: `RowError`. It becomes the row's status; other rows continue.
 - An **engine** has ended: `EngineDead`. Its worker process exits, so that Ray retries its rows.
 
-Any other exception is a defect of ace_ray and keeps its traceback.
-"""
+Any other exception is a defect of ace_ray and keeps its traceback."""
 
 from __future__ import annotations
 
@@ -91,8 +90,8 @@ class SandboxLost(RowError):
 class RunFailed(Exception):
     """The run failed before all rows were evaluated. Details are in Ray's logs.
 
-    ``resumable``: the same command may succeed later. ``again``: it may succeed if run at once.
-    """
+    ``resumable``: the same command may succeed later. ``again``: it may succeed even if it is run
+    at once."""
 
     def __init__(self, line: str, *, resumable: bool = False, again: bool = False) -> None:
         self.resumable, self.again = resumable, again

@@ -105,17 +105,17 @@ class Sampling:
         return replace(drawn, seed=int(digest(drawn.seed, *key)[:8], 16) >> 1)
 
     def identity(self) -> dict[str, Any]:
-        """Return `as_json`, with a mark if each row has a separate seed (`for_row`)."""
+        """Return `as_json`, with the key ``seeds`` if each row has a separate seed (`for_row`)."""
         return {**self.as_json(), **({"seeds": "by row"} if self.temperature else {})}
 
     def following(self, schema: Mapping[str, Any] | None) -> Sampling:
-        """Return the same sampling for a JSON answer that follows ``schema``; None removes it."""
+        """Return this sampling with the JSON ``schema`` for the answer; None removes the schema."""
         # Keep the order of keys: the model writes them in this order.
         return replace(self, schema="" if schema is None else json.dumps(schema))
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON values for identities. Newer keys with default values are left out, so that
-        they do not change the ids of runs without these keys."""
+        """Return the parameters as JSON values, for the identity of a run. Newer keys with default
+        values are left out, so that they do not change the ids of runs without these keys."""
         changed = {
             field.name: value
             for field in fields(self)
@@ -143,8 +143,7 @@ class ToolAnswer:
     """An answer to messages with tools, as a tool parser read it.
 
     ``content`` is the text outside the calls. ``error`` is the class name of an exception in the
-    parser. Then the answer counts as one without calls.
-    """
+    parser. Then the answer counts as an answer without calls."""
 
     content: str
     calls: tuple[ToolCall, ...] = ()
@@ -224,16 +223,16 @@ class Episode:
     model_calls: int = 0
     generation_s: float = 0.0
     state: Any = None
-    """Benchmark-specific end state of an interactive episode (JSON values), else None."""
+    """Benchmark-specific end state of an interactive episode (JSON values), or None."""
     tools: list[dict[str, Any]] | None = None
     """All tools that were offered through the model's chat template, each once, in OpenAI's form;
     None if the prompt contains them. A tool that was added after the first answer has a key
     ``since_answer``: the number (from 1) of the first answer for which it was offered."""
     endpoint: dict[str, Any] | None = None
-    """Sum of `EndpointFacts.as_json` over an endpoint's answers; None without an endpoint. A count
-    is None if no call reported it. The token counts above cover the calls that reported usage."""
+    """Sum of `EndpointFacts.as_json` over an endpoint's answers; None if there are none. A count is
+    None if no call reported it. The token counts above cover the calls that reported usage."""
     output_token_ids: list[Sequence[int] | None] = field(default_factory=list)
-    """Token ids of each answer of the candidate, without answers in a shared preparation."""
+    """Token ids of each answer of the candidate, except answers in a shared preparation."""
 
     def record(self, completion: Completion) -> None:
         """Append a completion as an assistant message, and `count` it.
@@ -258,7 +257,7 @@ class Episode:
         self.tools = [*have, *({**tool, **since} for tool in tools if tool not in known)]
 
     def count(self, completion: Completion) -> None:
-        """Add the tokens, time and facts of a completion."""
+        """Add the tokens, time and facts of a completion to this episode."""
         self.prompt_tokens += completion.prompt_tokens
         self.completion_tokens += completion.completion_tokens
         self.model_calls += 1
@@ -268,7 +267,7 @@ class Episode:
             self.endpoint = added(self.endpoint, completion.endpoint.as_json())
 
     def count_all(self, other: Episode) -> None:
-        """Add the tokens, time and facts of another episode."""
+        """Add the tokens, time and facts of another episode to this episode."""
         self.prompt_tokens += other.prompt_tokens
         self.completion_tokens += other.completion_tokens
         self.model_calls += other.model_calls

@@ -23,5 +23,5 @@ def echo_result(line: str) -> None:
 
 
 def is_own_process() -> bool:
-    """Return whether `main` runs the command. Tests and notebooks call `cli` directly."""
+    """Return whether `main` started the command. Tests and notebooks call `cli` directly."""
     return bool(click.get_current_context().obj)

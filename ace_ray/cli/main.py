@@ -66,7 +66,7 @@ def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None
     chosen = benchmark_class(benchmark)
     if (path is None) != from_installed:
         raise UserError(
-            "the source of the data is not clear",
+            "the data needs exactly one source",
             where=f"data import {benchmark}",
             fix="give PATH, or --from-installed if the benchmark is an installed package",
         )

@@ -11,7 +11,7 @@ from ace_ray.util import log
 
 
 def _log_options() -> list[click.Option]:
-    """Return the log options. ``ace-ray`` and each command have them, so their position is free."""
+    """Return the log options. Both ``ace-ray`` and its commands accept them, at any position."""
     return [
         click.Option(
             ["--log-level"],
@@ -91,7 +91,7 @@ OUTPUT = click.option(
 
 
 def asking(command: Any) -> Any:
-    """Add the argument and the options that describe a run to ``command``."""
+    """Add to ``command`` the argument and the options that describe a run."""
     for option in (IDS, LIMIT, OVERRIDES, OUTPUT, BENCHMARKS, MODEL):
         command = option(command)
     return click.argument("config", required=False)(command)
@@ -106,7 +106,7 @@ REGION = click.option("--region", help="S3 region. Default: from the environment
 
 
 def placed(command: Any) -> Any:
-    """Add S3 options to ``command``. The command gets ``opens`` (see `opener`) in place of them."""
+    """Add S3 options to ``command``, which receives them as one function, ``opens`` (`opener`)."""
 
     @ENDPOINT_URL
     @REGION
@@ -118,7 +118,7 @@ def placed(command: Any) -> Any:
 
 
 def opener(endpoint_url: str | None, region: str | None) -> Any:
-    """Return a function that opens a URI as a store, with the S3 options of the command."""
+    """Return a function that opens a URI as a store; for S3 at this endpoint and region."""
     from ace_ray.config.schema import StoreConfig, refuse_secrets, validated
     from ace_ray.storage.object_store import open_store
 

@@ -1,4 +1,4 @@
-"""Commands that read results: score, show, view, export, publish, compact, report, compare."""
+"""Commands that read stored results, such as ``score``, ``show``, ``report`` and ``compare``."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def score(
         sys.exit(code)
     if len(benchmarks) != 1:
         raise UserError(
-            "the benchmark of these outputs is not clear",
+            "external outputs need exactly one benchmark",
             where=path,
             fix="name one benchmark with --benchmark; to score a run again, leave --output out",
         )

@@ -1,4 +1,4 @@
-"""Commands that evaluate: evaluate, sweep, doctor, list, submit, judge check."""
+"""The commands ``evaluate``, ``sweep``, ``doctor``, ``list``, ``submit`` and ``judge check``."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ace_ray.util import log
 
 
 def _values(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the config keys that options set: output, limit, benchmarks, ids."""
+    """Return config key -> value for the given options: output, limit, benchmarks and ids."""
     listed = {key: list(v) if isinstance(v, tuple) else v for key, v in options.items()}
     return {key: value for key, value in listed.items() if value not in (None, [])}
 
 
 def _of_model(model: str | None) -> tuple[str, ...]:
-    """Return ``--model`` as an override. It is quoted, since a name may look like a number."""
+    """Return ``--model`` as a config override, quoted, since a name may look like a number."""
     return () if model is None else (f"model.source={json.dumps(model)}",)
 
 
@@ -76,8 +76,8 @@ def run_evaluate(
 ) -> int:
     """Run ``ace-ray evaluate`` and return the exit code.
 
-    If ``own_process`` is true, this process does nothing else. Then the driver may run in a child
-    process (`ace_ray.pipeline.health.signals`)."""
+    ``own_process``: this process does nothing else, so the driver may run in a child process
+    (`ace_ray.pipeline.health.signals`)."""
     _check_config(config, model, benchmarks)
     asked = (*_of_model(model), *overrides, *(["early.stop=false"] if complete else []))
     values = _values({"benchmarks": benchmarks, **options})
@@ -95,8 +95,8 @@ def _show_plan(config: str | None, overrides: tuple[str, ...], values: dict[str,
 
 
 def _print_checks(lines: Iterable[Any], verdicts: tuple[str, str]) -> int:
-    """Print ``lines`` of `ace_ray.pipeline.doctor`; return the exit code. ``verdicts`` are the
-    prefixes of lines without and with a problem."""
+    """Print the checks ``lines`` of `ace_ray.pipeline.doctor`; return the exit code. ``verdicts``:
+    the prefix of a line without a problem, and the prefix of a line with a problem."""
     failed = False
     for line in lines:
         failed |= line.problem

@@ -167,7 +167,7 @@ _Text = Annotated[str, Field(min_length=1)]
 
 
 class SamplingConfig(Section):
-    """Sampling within vLLM's ranges. ``sampling: model`` means ``sampling: {defaults: model}``."""
+    """Sampling parameters in vLLM's ranges. ``sampling: model`` means ``{defaults: model}``."""
 
     defaults: Literal["model"] | None = Field(
         None,
@@ -241,19 +241,19 @@ class SamplingConfig(Section):
 
     @property
     def is_complete(self) -> bool:
-        """Return whether no value has to be taken from the model."""
+        """Return whether all values are known without the model's ``generation_config.json``."""
         drawn = type(self).model_fields.keys() - {"defaults"}
         return self.defaults is None or drawn <= self.model_fields_set
 
     def completed(self, own: Mapping[str, Any], *, where: str) -> SamplingConfig:
-        """Return a copy in which ``own``, the model's values, replace keys that the config does not
-        set. Other keys get our defaults. Raises `UserError` at ``where``, the file of ``own``."""
+        """Return a copy with a value for every key: the config's, else the model's in ``own``, else
+        our default. Raises `UserError`: a value in ``own`` (file ``where``) is invalid."""
         ours = {name: field.get_default(call_default_factory=True) for name, field in _drawn()}
         named = {name: getattr(self, name) for name in self.model_fields_set}
         return validated(SamplingConfig, {**ours, **own, **named}, where=where)
 
     def sampling(self) -> Sampling:
-        """Return the values as `Sampling`. Raises `ValueError`: `is_complete` is false."""
+        """Return the values as `Sampling`. Raises `ValueError` if `is_complete` is false."""
         if not self.is_complete:
             raise ValueError("sampling: model is not resolved")
         values: dict[str, Any] = {name: getattr(self, name) for name, _ in _drawn()}
@@ -278,7 +278,7 @@ Ids = Annotated[
 
 
 class _WithOptions(BaseModel):
-    """A section with further keys (``options``), which other code checks."""
+    """A section that accepts further keys, its ``options``, which a benchmark or tracker checks."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -319,7 +319,7 @@ class PublishConfig(_WithOptions):
 
 
 class EarlyConfig(Section):
-    """Decision of a comparison before all rows are evaluated (docs/early.md)."""
+    """Settings of early stopping: decide a comparison before all rows are evaluated."""
 
     against: str | None = Field(
         None,
@@ -464,7 +464,7 @@ class RunConfig(Section):
 
     @property
     def worker_range(self) -> WorkerRange | None:
-        """Return the range of elastic engine workers, or None for a fixed number."""
+        """Return the range of elastic engine workers, or None if their number is fixed."""
         return self.workers if isinstance(self.workers, WorkerRange) else None
 
     @property
@@ -512,9 +512,9 @@ def load_config(
     Args:
         path: the file, the name of a shipped config, or None.
         overrides: items ``a.b=c``, whose values are YAML.
-        values: top-level keys that override all others. ``limit`` and ``ids`` also override the
-            keys of the file's benchmarks. A name in ``benchmarks`` selects the file's section with
-            this name, if there is one.
+        values: top-level key -> value; they override the file and ``overrides``. ``limit`` and
+            ``ids`` also override the keys of the file's benchmarks. A name in ``benchmarks``
+            selects the file's section with this name, if there is one.
 
     Raises:
         UserError: the file is not readable YAML, or a key or value is not valid.
@@ -527,8 +527,8 @@ def read_tree(
     overrides: Sequence[str] = (),
     values: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the mapping that `load_config` validates. ``source`` is a file, the name of a shipped
-    config, or a mapping, to which ``overrides`` and ``values`` are applied.
+    """Return the mapping that `load_config` validates: the content of ``source`` (a file, the name
+    of a shipped config, or a mapping) with ``overrides`` and ``values``.
 
     Raises `UserError`: the file is not readable YAML, or an override has no place in the mapping.
     """
@@ -627,7 +627,7 @@ def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
 
 
 def _check_candidate(config: RunConfig, where: str) -> None:
-    """Raise `UserError` unless ``config`` names one candidate and the right backend."""
+    """Raise `UserError` unless ``config`` names one candidate and a backend that fits it."""
     named = [name for name in ("source", "endpoint") if getattr(config.model, name) is not None]
     if len(named) != 1:
         raise UserError(
@@ -696,7 +696,7 @@ def validated(
     model: type[M], tree: Mapping[str, Any], *, where: str, beside: Sequence[str] = ()
 ) -> M:
     """Validate ``tree`` as a ``model``. Raises `UserError` for all unknown keys, or for the first
-    other problem. ``beside`` lists further keys of the section, for suggestions in errors."""
+    other problem. ``beside``: keys that the section accepts besides those of ``model``."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:

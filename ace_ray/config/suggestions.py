@@ -35,10 +35,11 @@ def mistake(
     run: type[BaseModel],
     beside: Sequence[str] = (),
 ) -> UserError:
-    """Build the error for an invalid section, about all its unknown keys or its first problem.
+    """Build the error for an invalid section. It names all unknown keys, or else the first problem.
 
     ``model`` is the pydantic model of the section. ``run`` is the model of a run's config, to which
-    a misplaced key may belong. ``beside`` lists further keys of the section."""
+    a misplaced key may belong. ``beside``: keys that the section accepts besides those of
+    ``model``."""
     problems = error.errors(include_url=False, include_context=False)
     unknown = [tuple(p["loc"]) for p in problems if p["type"] == "extra_forbidden"]
     if unknown:
@@ -92,7 +93,7 @@ def together(fixes: Mapping[Any, str]) -> str:
 
 
 def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]]:
-    """Return the sections of ``model`` and their keys. The keys of ``engine`` come from vLLM."""
+    """Return section -> keys for ``model`` and its sections. Keys of ``engine`` come from vLLM."""
     found = {prefix.rstrip("."): [field.alias or n for n, field in model.model_fields.items()]}
     for name, field in model.model_fields.items():
         inner = _section(field.annotation)
@@ -106,7 +107,7 @@ def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]
 def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | None = None) -> str:
     """Return a suggestion for an unknown ``key`` of a section whose keys are ``own``.
 
-    If ``elsewhere`` contains the section itself, ``but`` is its path there."""
+    ``elsewhere``: section -> keys, for all sections; ``but``: name of this section in it."""
     for path, keys in elsewhere.items():
         if key in keys and path != but:
             place = f"under {path!r}" if path else "at the top level"
@@ -117,7 +118,7 @@ def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | Non
 
 
 def closest_of(key: str, known: Iterable[str], cutoff: float) -> str | None:
-    """Return the known name that is most similar to ``key``, ignoring case, or None."""
+    """Return the most similar name in ``known``, ignoring case, or None if all differ too much."""
     plain = {_folded(name): name for name in sorted(known)}
     near = difflib.get_close_matches(_folded(key), plain, n=1, cutoff=cutoff)
     return plain[near[0]] if near else None
@@ -145,13 +146,13 @@ def check_names(names: Iterable[str], known: Collection[str], *, what: str, wher
 
 
 def _plain(rule: str) -> str:
-    """Convert pydantic's message to the end of our message."""
+    """Convert pydantic's rule to the words that follow "it should" in our message."""
     rule = re.sub(r"^\w+ should ", "", rule.replace("Value error, ", "It should be ", 1))
     return re.sub(r"a valid dictionary or instance of \w+", "a mapping", rule)
 
 
 def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """Return ``loc`` without the tags that pydantic adds for the members of a union."""
+    """Remove from ``loc``, the place of a problem, pydantic's tags for the members of a union."""
     path: list[str] = []
     node: type[BaseModel] | None = model
     for part in loc:
@@ -178,7 +179,7 @@ def _section(annotation: Any) -> type[BaseModel] | None:
 
 
 def _item(annotation: Any) -> type[BaseModel] | None:
-    """Return the pydantic model of a list's items."""
+    """Return the pydantic model of the items if ``annotation`` is a list, else None."""
     return _section(*get_args(annotation)) if get_origin(annotation) is list else None
 
 

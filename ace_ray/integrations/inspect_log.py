@@ -45,7 +45,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def by_benchmark(run: StoredRun) -> dict[str, list[ResultRow]]:
-    """Return the rows of each benchmark, without repeats."""
+    """Return benchmark -> rows. A row that was generated twice is returned only once."""
     found: dict[str, list[ResultRow]] = {}
     for row in run.rows:
         if not row.repeat:
@@ -54,11 +54,10 @@ def by_benchmark(run: StoredRun) -> dict[str, list[ResultRow]]:
 
 
 def export_inspect(run: StoredRun, target: Store) -> list[str]:
-    """Write the run's rows, without repeats, as logs into ``target``. Returns the names.
+    """Write the rows of ``run`` as log files into ``target``, and return the names of the files.
 
-    Each log contains up to `MOST_SAMPLES` rows of one benchmark, and the scores over all its rows.
-    Raises `UserError`: the run has no rows, or a row cannot be read.
-    """
+    Each log contains up to `MOST_SAMPLES` rows of one benchmark, and scores over all rows of this
+    benchmark (`by_benchmark`). Raises `UserError`: the run has no rows, or a row cannot be read."""
     names = []
     for benchmark, own in by_benchmark(run).items():
         parts = [own[i : i + MOST_SAMPLES] for i in range(0, len(own), MOST_SAMPLES)]
@@ -70,7 +69,7 @@ def export_inspect(run: StoredRun, target: Store) -> list[str]:
 
 
 class _Log:
-    """One log file."""
+    """One log file: some rows of a benchmark (``part``), and scores over all its rows (``own``)."""
 
     def __init__(
         self,
@@ -253,7 +252,7 @@ def model_name(source: str) -> str:
 
 
 def _ids(rows: Sequence[ResultRow]) -> dict[str, str]:
-    """Map row ids to sample ids: language (if there are several), category, and entry id."""
+    """Map row ids to sample ids, made of language (if there are several), category and entry id."""
     languages = len({row.language for row in rows}) > 1
     found = {}
     for row in rows:
@@ -342,7 +341,7 @@ def _metadata(view: EpisodeView) -> dict[str, Any]:
 
 
 def _store(view: EpisodeView) -> dict[str, Any]:
-    """Return the final state of an episode, and the tools that its model was offered."""
+    """Return the final state of an episode, and the tools that the model could call."""
     tools = None if view.tools is None else [asdict(tool) for tool in view.tools]
     stored = {"state": view.left, "tools": tools}
     return {name: value for name, value in stored.items() if value is not None}
@@ -383,7 +382,7 @@ def _output(model: str, text: str, facts: Mapping[str, Any], name: str) -> dict[
 
 
 def _usage(facts: Mapping[str, Any]) -> dict[str, int] | None:
-    """Return the tokens of a row, or None if they are not known."""
+    """Return the token counts of a row, or None if they are not known."""
     prompt, completion = facts["prompt_tokens"], facts["completion_tokens"]
     if prompt is None or completion is None:
         return None
@@ -406,7 +405,7 @@ def _question(steps: Sequence[Step]) -> str:
 
 
 def last_answer(steps: Sequence[Step]) -> str:
-    """Return the text of the last message of the model."""
+    """Return the text of the model's last message, or ""."""
     return next((step.text for step in reversed(steps) if step.role == "assistant"), "")
 
 

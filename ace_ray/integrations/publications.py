@@ -1,4 +1,5 @@
-"""Build publications for trackers from the stored files of a run or sweep."""
+"""Build publications for trackers from the stored files of a run or sweep. A publication is what
+one run of a tracker shows: the metrics of one model, or of all checkpoints of a training."""
 
 from __future__ import annotations
 
@@ -63,11 +64,10 @@ class _Run:
 
 
 def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
-    """Return the publications of the run or sweep in ``store``. In a sweep, the checkpoints of a
-    training are one publication. A run of the sweep that cannot be read is left out.
+    """Return the publications of the run or sweep in ``store``. In a sweep, all checkpoints of a
+    training are one publication, and unreadable runs are left out.
 
-    Raises `UserError`: ``store`` is not a run or sweep, cannot be read, or has no results.
-    """
+    Raises `UserError`: ``store`` is not a run or sweep, cannot be read, or has no results."""
     sweep = read_sweep(store)
     if sweep is None:
         run = _read(store, say)
@@ -113,7 +113,7 @@ def _of_sweep(
 
 
 def _publication(name: str, group: str, key: str, runs: Mapping[int, _Run]) -> Publication:
-    """Build a publication. ``runs``: training step -> run, sorted by step."""
+    """Build one publication. ``runs``: training step -> run of this checkpoint, sorted by step."""
     first, *others = [_config(run) for run in runs.values()]
     shared = {
         key: value
@@ -129,7 +129,7 @@ def _key_of(run: _Run) -> str:
 
 
 def _read(store: Store, say: Callable[[str], None]) -> _Run:
-    """Read a complete run. ``say`` receives a line for each part that cannot be read.
+    """Read a complete run. ``say`` receives a line for each file of rows that cannot be read.
 
     Raises `UserError` for a folder that is not a run, or a run that is incomplete or lacks scores.
     """
@@ -185,7 +185,7 @@ def _metrics(run: _Run) -> dict[str, float]:
 
 
 def _metric(*parts: str) -> str:
-    """Join ``parts`` to the name of a metric. Replace characters that some trackers refuse."""
+    """Join ``parts`` into the name of a metric. Replace characters that some trackers refuse."""
     return "/".join(re.sub(r"[^A-Za-z0-9.-]+", "_", p.lower()).strip("_") or "_" for p in parts)
 
 
@@ -194,7 +194,7 @@ def _percent(share: float) -> float:
 
 
 def _words(run: _Run) -> dict[str, str]:
-    """Return descriptions of a run's metrics and limits: name -> text."""
+    """Return name -> text: what a run's headlines are, and to which entries the run was limited."""
     words: dict[str, str] = {}
     for (benchmark, rules), scores in run.scores.items():
         if not scores:
@@ -216,7 +216,7 @@ def _words(run: _Run) -> dict[str, str]:
 
 
 def _config(run: _Run) -> dict[str, Scalar]:
-    """Return all settings that can affect a score, except the hash of the planned rows."""
+    """Return key -> value of all settings that can affect a score, except the hash of the rows."""
     identity = {k: v for k, v in run.manifest.tree["identity"].items() if k != "rows"}
     if isinstance(sampling := identity.get("sampling"), list) and len(sampling) == 1:
         identity["sampling"] = sampling[0]

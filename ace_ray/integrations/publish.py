@@ -36,11 +36,10 @@ Say = Callable[[str], None]
 
 
 def publish(store: Store, to: str, options: Mapping[str, Any], say: Say) -> None:
-    """Send the results of the run or sweep in ``store`` to the tracker ``to``, unless it already
-    has them. ``say`` receives a line for each publication.
+    """Send the results of the run or sweep in ``store`` to the tracker ``to``, unless the tracker
+    already has them. ``say`` receives a line for each publication.
 
-    Raises `UserError`: an option is invalid, there are no results, or the tracker failed.
-    """
+    Raises `UserError`: an option is invalid, there are no results, or the tracker failed."""
     send = make_publisher(to, options, to)
     for publication in publications(store, say):
         say(f"{publication.name}: published to {to}: {_sent(to, send, publication)}")
@@ -62,7 +61,7 @@ def options_of(items: Sequence[str]) -> dict[str, Any]:
 
 
 def _sent(to: str, send: Callable[[Publication], str], publication: Publication) -> str:
-    """Send ``publication`` and return its location. Raises `UserError` for every failure."""
+    """Send ``publication``; return its location in the tracker. Raises `UserError` on failure."""
     try:
         with contextlib.redirect_stdout(sys.stderr):  # trackers print text
             return one_line(str(send(publication)))
@@ -92,12 +91,12 @@ def publish_run(uri: str, config: RunConfig, say: Say) -> None:
 
 
 def run_published(sweep: Sweep, say: Say) -> int:
-    """Run ``sweep`` and return its exit code. Publish its results each time runs have ended."""
+    """Run ``sweep`` and return its exit code. Publish its results whenever runs have ended."""
     config = sweep.any_run
     at_work: list[threading.Thread] = []
 
     def noted() -> None:
-        """Publish in a thread. While it runs, do nothing: a later call publishes the rest."""
+        """Publish in a thread, unless an earlier thread is busy: a later call sends the rest."""
         busy = any(thread.is_alive() for thread in at_work)
         if sweep.has_results and config.publish and not busy:
             arguments = (sweep.uri, config, say)

@@ -31,8 +31,8 @@ from ace_ray.viewer.select import StoredRun
 
 
 def export_lm_eval(run: StoredRun, target: Store) -> list[str]:
-    """Write lm-eval's files of ``run`` into ``target``; return their names. A task is a benchmark
-    under a rule set. Its metrics are the scores, named after their formulas."""
+    """Write the results of ``run`` as lm-eval's files into ``target``; return their names. A task
+    is a benchmark under one rule set. Its metrics are named after the formulas of the scores."""
     manifest = run.manifest
     model = model_name(manifest.model.source)
     folder = _safe(model.replace("/", "__"))
@@ -138,12 +138,11 @@ def _sample(view: EpisodeView, verdict: Any, number: int) -> dict[str, Any]:
 
 
 def export_hub(run: StoredRun, target: Store, dataset: str) -> list[str]:
-    """Write the headlines of ``run`` as a model's evaluation results on the hub. Returns the file
-    names. ``dataset``: id of the benchmark's dataset on the hub.
+    """Write the headlines of ``run`` into ``target``, as a file for the model's repository on the
+    hub. Returns the file names. ``dataset``: id of the benchmark's dataset on the hub.
 
     Raises `UserError` if the headlines are not results of one complete benchmark: a headline is
-    partial or missing, the run was limited, or it has several benchmarks.
-    """
+    partial or missing, the run was limited, or it has several benchmarks."""
     found = by_benchmark(run)
     if len(found) != 1:
         raise UserError(

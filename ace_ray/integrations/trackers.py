@@ -1,8 +1,7 @@
-"""Send results to experiment trackers: one function per tracker, and the data that it sends.
+"""Send results to experiment trackers: one function per tracker, and the records that it sends.
 
 A value that is sent twice would be in a tracker twice. To prevent this, each function first reads
-which values the tracker has for a run and step, or writes all values of the run again.
-"""
+which values the tracker has for a run and step, or writes all values of the run again."""
 
 from __future__ import annotations
 
@@ -55,7 +54,8 @@ class Publication:
     """One point per model, sorted by step."""
 
     def missing(self, held: Held) -> list[Point]:
-        """Return points with only the metrics that the tracker lacks or has with another value."""
+        """Return the points with only the metrics that ``held``, the tracker's values, lacks or has
+        with another value. Points without such metrics are left out."""
         points = []
         for point in self.points:
             metrics = {k: v for k, v in point.metrics.items() if held.get((point.step, k)) != v}
@@ -80,8 +80,8 @@ class TensorBoardOptions(Section):
 
 
 def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str:
-    """Write an event file into the folder of the publication. The file replaces the previous
-    file, so that each point occurs once. TensorBoard reads the files of a folder sorted by name."""
+    """Write an event file into the folder of the publication. It replaces the file of an earlier
+    call, so that each point occurs once. TensorBoard reads the files of a folder sorted by name."""
     folder = path_of(options.folder, "publish: tensorboard").absolute()
     place = f"{publication.group or '.'}/{publication.key}"
     store = LocalStore(str(folder))
@@ -95,7 +95,7 @@ def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str
 
 
 def _events(publication: Publication) -> bytes:
-    """Return the content of an event file. Metrics carry their descriptions from ``words``."""
+    """Return the content of an event file. Each metric gets its description from ``words``."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
     from tensorboard.summary.writer.record_writer import RecordWriter
@@ -124,8 +124,8 @@ class TrackioOptions(Section):
 
 
 def to_trackio(options: TrackioOptions, publication: Publication) -> str:
-    """Send a publication to the Trackio run that is named after its key. The run is on this
-    machine, on a Space of the Hugging Face hub, or on a server."""
+    """Send a publication to the Trackio run that has its key as name. The run is on this machine,
+    on a Space of the Hugging Face hub, or on a server."""
     import trackio
 
     project, environment = options.project, os.environ

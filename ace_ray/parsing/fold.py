@@ -76,10 +76,9 @@ class Refused(Exception):
 
 
 class Budget:
-    """Counts the work of the operations in one text, and limits it to `MAX_WORK`.
+    """Counts the size of the values in all operations of one text, and limits it to `MAX_WORK`.
 
-    ``known`` returns whether a name is defined where upstream evaluates the text.
-    """
+    ``known`` returns whether a name is defined where upstream evaluates the text."""
 
     __slots__ = ("known", "left")
 
@@ -108,8 +107,7 @@ def operate(op: type[ast.operator], left: Any, right: Any) -> Any:
     """Compute ``left op right`` as Python does.
 
     Raises the errors that Python raises, and `Refused` for an integer of more than `MAX_BITS` bits.
-    The size of strings, lists and other sequences is not limited here.
-    """
+    Callers must limit the size of strings, lists and other sequences themselves."""
     if isinstance(left, int) and isinstance(right, int):
         bits = 0
         if op is ast.Pow:

@@ -1,11 +1,10 @@
-"""Find calls in the formats that models are known to use, even if the prompt asks for another one.
+"""Find calls in the formats that models often use, even if the prompt asks for another format.
 
 A reader for the format of a vLLM tool parser has the name of that parser. ``fenced_json`` and
 ``fenced_python`` read calls in fenced code blocks; vLLM's ``llama3_json`` parser also finds JSON
 objects there. Readers use only the text, and are more lenient than vLLM's parsers. They find calls,
 but do not decide whether an answer is correct. Reading takes linear time. An answer of more than
-`MAX_CODE` characters is not read.
-"""
+`MAX_CODE` characters is not read."""
 
 from __future__ import annotations
 
@@ -33,7 +32,8 @@ class KnownCalls(NamedTuple):
 
 
 def known_calls(text: str, tools: Tools = ()) -> KnownCalls | None:
-    """Return the calls that the first successful reader finds in ``text``, or None. Never raises.
+    """Return the calls that the first successful reader finds in ``text``; None if no reader
+    succeeds. Never raises.
 
     ``tools`` are the offered tools, if they are known."""
     if len(text) > MAX_CODE:
@@ -115,7 +115,7 @@ def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
 
 
 def _typed(text: str, tools: Tools, name: str, parameter: str) -> Any:
-    """Convert an XML parameter's text to the type in the tool's schema, or parse it as JSON."""
+    """Convert a parameter's text to its type in the schema. Without a type, parse it as JSON."""
     functions = (_mapping(tool, "function") for tool in tools)
     root = next((_mapping(f, "parameters") for f in functions if f.get("name") == name), {})
     properties = _mapping(root, "properties")

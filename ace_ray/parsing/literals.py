@@ -95,7 +95,7 @@ class LenientReader:
 
     Args:
         known: returns whether a name is defined where upstream evaluates the text.
-        bare_as_source: whether a call without keywords, as an argument, becomes its source text.
+        bare_as_source: whether an argument that is a call without keywords becomes its source text.
     """
 
     __slots__ = ("_bare_as_source", "_budget")

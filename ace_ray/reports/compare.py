@@ -1,7 +1,6 @@
-"""``ace-ray compare``: compare runs with each other, or with a baseline, with statistics.
+"""``ace-ray compare``: compare runs statistically, with each other or with a baseline.
 
-The result is printed, and written as a page and CSV files. docs/statistics.md has the columns.
-"""
+The result is printed, and written as a page and CSV files. docs/statistics.md has the columns."""
 
 from __future__ import annotations
 
@@ -47,8 +46,8 @@ def compare(
     """Print a comparison of the runs at ``uris``, write it to ``out``, and return it.
 
     ``baseline``: the label or the folder of the run that all others are compared with. ``rules``: a
-    rule set, or `BOTH` for all. Raises `NotComparable`, and `UserError`: a URI is not a run, there
-    is nothing to compare, or ``out`` contains other files."""
+    rule set, or `BOTH` for all. Raises the errors of `compare_runs`, and `UserError`: a URI is not
+    a run, or ``out`` contains other files."""
     target = None if out is None else claim(out, opens)
     runs = load_runs(uris, opens)
     comparison = compare_runs(
@@ -97,7 +96,7 @@ def _pair(runs: Sequence[Run], labels: tuple[str, str]) -> list[Run]:
 
 
 def _label(runs: Sequence[Run], named: str | None) -> str | None:
-    """Return the label of the run whose label or folder is ``named``."""
+    """Return the label of the run whose label or folder is ``named``; else ``named`` itself."""
     if named is None:
         return None
     plain = named.rstrip("/")

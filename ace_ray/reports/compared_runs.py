@@ -48,10 +48,9 @@ def by_training(runs: Sequence[Run]) -> dict[str, list[str]]:
 def make_pairs(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, str]]:
     """Return pairs of labels (base, other): all other runs against ``baseline``.
 
-    Without a baseline, each checkpoint is compared with the previous checkpoint of its training.
-    The final checkpoints and all other models are compared with the first run among them. In both
-    cases, n runs give n - 1 pairs.
-    """
+    If ``baseline`` is None, each checkpoint is compared with the previous checkpoint of its
+    training. The last checkpoint of each training, and each model without a step, is compared with
+    the first of these runs. In both cases, n runs give n - 1 pairs."""
     if baseline is not None:
         return [(baseline, run.label) for run in runs if run.label != baseline]
     trainings = by_training(runs)
@@ -78,7 +77,7 @@ def describe_pairs(runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> str
     text = "Every checkpoint against the one before it"
     if not first:
         return text
-    return f"{text}; the last of a training, and every other model, against {first[0]}"
+    return f"{text}; the last of each training, and every other model, against {first[0]}"
 
 
 def check_labels(runs: Sequence[Run], baseline: str | None) -> None:
@@ -111,11 +110,11 @@ def cautions(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
 
 
 def _conditions(runs: Sequence[Run], benchmark: str) -> dict[str, dict[str, str]]:
-    """Map each label to the conditions of its run except the candidate: dotted key -> JSON.
+    """Map each label to the conditions of its run, except those of the candidate: dotted key ->
+    JSON.
 
-    If every manifest declares its entries, the declared entries are compared. So missing rows are
-    not a difference in conditions; they are left out of the pairs.
-    """
+    If every manifest declares its entries, the declared entries are compared, not the stored rows.
+    So a missing row is not a difference in conditions; it is left out of the pairs."""
     declared = [run.manifest.entries.get(benchmark) for run in runs]
     by_label = {}
     for run, entries in zip(runs, declared, strict=True):
@@ -137,7 +136,7 @@ def _seed(run: ReportedRun) -> Mapping[str, str]:
 
 
 def _engine_and_hardware(run: Run) -> dict[str, str]:
-    """Collect the facts that the engines reported: dotted key -> all their JSON values."""
+    """Return dotted key -> joined JSON values of the facts that the run's engines reported."""
     values: dict[str, list[str]] = {}
     for facts in map(flattened, run.engines):
         for key, value in facts.items():

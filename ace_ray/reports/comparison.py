@@ -1,4 +1,4 @@
-"""Compare runs: compute test results, flips and notes."""
+"""Compare runs: compute test results, flips (rows that became right or wrong) and notes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ MOST_FLIPPED = 3
 class Comparison:
     """The result of comparing runs in ``pairs``, which are labels (base, other).
 
-    ``differences``: differences in conditions that affect scores, which the user allowed. With such
-    differences, a result does not compare only the models. ``cautions``: other differences.
-    ``notes``: facts on single runs, and missing data.
-    """
+    ``differences``: lines on conditions that affect scores and differ between runs; results then
+    measure these conditions, too. ``cautions``: lines on other differences. ``notes``: facts on
+    single runs, and missing data."""
 
     runs: Sequence[Run]
     pairs: Sequence[tuple[str, str]]
@@ -56,7 +55,7 @@ class Comparison:
 
     @property
     def baseline(self) -> str | None:
-        """Label of the run that all others are compared with; None if there are several."""
+        """Label of the run with which all others are compared; None if bases differ."""
         bases = {base for base, _ in self.pairs}
         return bases.pop() if len(bases) == 1 else None
 
@@ -72,7 +71,8 @@ class Comparison:
     ) -> list[Flips]:
         """Return the flips of every pair, benchmark and rule set that has results.
 
-        ``pairs`` limits the pairs. ``under``: benchmark -> its only rule set."""
+        ``pairs``: use only these pairs. ``under``: benchmark -> rule set; use only this rule set.
+        """
         runs = {run.label: run for run in self.runs}
         sections = dict.fromkeys(
             (under[benchmark] if under else asked, base, other, benchmark)
@@ -95,8 +95,8 @@ def compare_runs(
 ) -> Comparison:
     """Compare the pairs of `make_pairs` on the benchmarks that both runs contain.
 
-    ``rule_sets`` limits the rule sets, ``groups`` the groups. With fewer groups, the correction for
-    many tests is smaller. Groups must be chosen before results are seen.
+    Only ``rule_sets`` and ``groups`` are compared; by default all. Fewer groups need a smaller
+    correction for many tests. Groups must be chosen before results are seen.
 
     Raises:
         NotComparable: the runs differ in conditions that affect scores, unless ``allow_different``.
@@ -141,7 +141,7 @@ def compare_runs(
 def _shared_benchmarks(
     runs: Sequence[Run], pairs: Sequence[tuple[str, str]]
 ) -> dict[str, list[Run]]:
-    """Map each benchmark that both runs of any pair contain to all runs that contain it."""
+    """Map each benchmark that two runs of a pair share to all runs that contain it."""
     benchmarks = {run.label: run.benchmarks for run in runs}
     shared = {
         name: [c for c in runs if name in benchmarks[c.label]]
@@ -177,7 +177,8 @@ def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
 
 
 def _narrowed(data: Sequence[PairedData], names: Collection[str]) -> list[PairedData]:
-    """Keep only the groups in ``names``, or all if empty. Raises `UserError`: unknown name."""
+    """Keep the groups in ``names``; keep all groups if it is empty. Raises `UserError`: unknown
+    name."""
     known = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
     if unknown := [name for name in names if name not in known]:
         raise UserError(
@@ -221,7 +222,7 @@ def _notes_on_pairs(
     for base, other in pairs:
         if not data.holds(base, other):
             missing = other if other not in data.labels else base
-            yield f"{missing} has no rows of {data.benchmark} and is not compared there"
+            yield f"{missing} has no rows of {data.benchmark} and is not compared on it"
             continue
         numbers = data.numbers(base, other)
         # A row has verdicts under all rule sets or under none, except in imported runs.
@@ -266,8 +267,8 @@ class ReportedComparison:
     """The comparison in a report.
 
     ``comparison`` is None if the runs cannot be compared. Then ``refused`` is the reason, and
-    ``differences`` are the differences. ``unflipped``: labels of runs whose flips are not shown.
-    """
+    ``differences`` has a line for each condition that differs. ``unflipped``: labels of runs whose
+    flips are not shown."""
 
     comparison: Comparison | None
     flips: Sequence[Flips] = ()

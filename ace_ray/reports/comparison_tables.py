@@ -92,7 +92,7 @@ def _legend(results: Sequence[TestResult]) -> list[str]:
 
 def sentence(result: TestResult) -> str:
     """Return a sentence on a result: ``A is better than B on Special: +4.1 points, 95 % CI
-    1.2..7.0, Holm p 0.01``. If no difference is shown, it says so, and gives the detectable one."""
+    1.2..7.0, Holm p 0.01``. If no difference is shown, it gives the detectable difference."""
     tested, difference = result.hypothesis, result.difference
     place = _place(tested)
     facts = (

@@ -26,7 +26,7 @@ from ace_ray.reports.sweeps import Sweep, ledger_table
 
 @dataclass(frozen=True)
 class BenchmarkContent:
-    """The content on one benchmark. Mappings are by rule set.
+    """A report's content on one benchmark. The keys of mappings are rule sets.
 
     ``rule_sets`` begins with the requested rule set, by default the benchmark's first."""
 
@@ -37,7 +37,7 @@ class BenchmarkContent:
     """Scores over training steps or model sizes, the first figure of a report."""
     papers: Mapping[str, Paper]
     categories: Sequence[tuple[str, Sequence[CategoryResult]]]
-    """Label and categories of each run."""
+    """For each run, its label and its results by category."""
 
     @property
     def rules(self) -> str:
@@ -50,7 +50,7 @@ class Content:
     sweep: Sweep | None
     benchmarks: Sequence[BenchmarkContent]
     early: Sequence[EarlyRun] = ()
-    """Runs with early stopping."""
+    """Early decisions on the runs that have early stopping."""
 
     @property
     def rules(self) -> str:
@@ -81,7 +81,7 @@ class Content:
 
 
 def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> Content:
-    """Build the content of a report. ``rules``: the rule set that comes first.
+    """Build the content of a report. ``rules``: the rule set that the report shows first.
 
     Raises `UserError`: no benchmark has this rule set."""
     benchmarks = by_benchmark(runs)
@@ -172,9 +172,9 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
 
 
 def _picture(holders: BenchmarkRuns, rules: str) -> Curves | None:
-    """Draw scores by training step, or else by model size. Returns None if neither differs.
-
-    The runs of a curve can be compared, and are all complete or all incomplete."""
+    """Return curves of scores over training steps; over model sizes if there are fewer than two
+    steps. Returns None for fewer than two sizes. The runs of a curve have comparable conditions,
+    and are all complete or all incomplete."""
     sizes = [size_of(run) for run in holders.reported]
     steps = [None if run.step is None else float(run.step) for run in holders.runs]
     places, by_step = steps, True
@@ -213,7 +213,8 @@ def _series(holders: BenchmarkRuns) -> list[str]:
 
 @dataclass(frozen=True)
 class Headline:
-    """Scores of several runs. ``numbers``: for each run, rule set -> one estimate per title.
+    """The scores of several runs, the headline score first. ``numbers``: for each run, rule set ->
+    one estimate per title.
 
     Scores that all runs lack are left out. ``notes``: categories that partial scores lack."""
 

@@ -12,7 +12,7 @@ from ace_ray.storage.stored import Early, EarlyHeadline, Summary, read_manifest
 
 @dataclass(frozen=True)
 class EarlyRun:
-    """The decision of one run. ``against``: the label of the run that it was compared with."""
+    """The early decision on one run. ``against``: label of the run with which it was compared."""
 
     label: str
     against: str
@@ -31,9 +31,9 @@ class EarlyRun:
 def early_run(
     label: str, store: Store, summary: Summary | None, labels: Mapping[str, str]
 ) -> EarlyRun | None:
-    """Read the decision of a run. Returns None if the run has no early stopping.
+    """Read the early decision on a run. Returns None if the run has no early stopping.
 
-    ``labels``: folder name -> label of the other runs. Raises `UserError`: a damaged manifest."""
+    ``labels``: folder name -> label, for all runs. Raises `UserError`: the manifest is damaged."""
     if summary is None or summary.early is None:
         return None
     manifest = read_manifest(store)

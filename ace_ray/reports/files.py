@@ -101,7 +101,7 @@ def _picture(content: Content) -> Section | None:
 
 
 def _headline(content: Content) -> Section:
-    """Build the section with headline numbers, or the reason why a run has none."""
+    """Build the section with headlines, and with the reasons why runs have no headline."""
     blocks = []
     for benchmark in content.benchmarks:
         *first, last = [benchmark.comparisons[rules] for rules in benchmark.rule_sets]
@@ -131,7 +131,7 @@ def _has_numbers(table: Table) -> bool:
 
 
 def _categories(content: Content) -> Section | None:
-    """Build the section with categories: tables with a column per run, and per rule set."""
+    """Build the section with scores by category, in a table by run and a table by rule set."""
     view = [
         {"matrix": _matrix(one) if len(one.categories) > 1 else None, "table": category_table(one)}
         for one in content.benchmarks
@@ -176,7 +176,7 @@ def _failures(content: Content) -> Section | None:
 
 
 def _curves(content: Content) -> Section | None:
-    """Build the section with the papers' figures; None without figures."""
+    """Build the section with the papers' figures; None if there are no figures."""
     figures = [
         figure
         for benchmark in content.benchmarks
@@ -209,7 +209,7 @@ def _run_provenance(run: Run) -> dict[str, Any]:
 
 
 def _facts(title: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return at most `_LINES` dotted keys with JSON values. ``left_out`` counts the others."""
+    """Return at most `_LINES` dotted keys with JSON values. ``left_out`` counts the other keys."""
     flat = flattened(dict(items))
     lines = [
         (shown(key, _CHARACTERS), shown(value, _CHARACTERS))
@@ -219,13 +219,13 @@ def _facts(title: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _early(content: Content) -> Section | None:
-    """Build the section with early decisions; None without early stopping."""
+    """Build the section with early decisions; None if no run has early stopping."""
     table = decisions_table(content.early)
     return Section("early", "Early decisions", "early.html.j2", table) if content.early else None
 
 
 def _ledger(content: Content) -> Section | None:
-    """Build the section with the ledger of a sweep; None for single runs."""
+    """Build the section with the ledger of a sweep; None if the report has no sweep."""
     if content.sweep is None:
         return None
     notes = [(line.label, line.note) for line in content.sweep.lines if line.note]

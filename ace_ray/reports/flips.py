@@ -67,11 +67,10 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Flips of one benchmark between two runs (labels) under one rule set.
+    """Flips of one benchmark under one rule set between two runs, ``base`` and ``other`` (labels).
 
     A flip is a row; in dialogues a row is a turn. ``paired`` counts rows with a verdict in both
-    runs.
-    """
+    runs."""
 
     benchmark: str
     rules: str
@@ -81,7 +80,8 @@ class Flips:
     flips: Sequence[Flip]
 
     def counts(self, by: Kind) -> dict[str, tuple[int, int]]:
-        """Count rows lost and gained by category, or by error type of the wrong answer."""
+        """Return name -> (rows lost, rows gained), by category or by error type of the wrong
+        answer."""
         keys = [(flip.change, getattr(flip, by)) for flip in self.flips]
         counts = Counter(keys)
         names = sorted({name for _, name in keys})
@@ -170,7 +170,7 @@ def flip_tables(flips: Flips) -> list[Table]:
             title=f"{title} {word}",
             header=[word.capitalize(), "Right to wrong", "Wrong to right"],
             lines=[[key, *counts] for key, counts in flips.counts(by).items()],
-            notes=[note] if by == "category" else ["for fixed rows: the previous error"],
+            notes=[note] if by == "category" else ["rows that became right: by earlier error"],
         )
         for by, word in kinds.items()
     ]

@@ -23,7 +23,7 @@ def claim(uri: str, opens: Callable[[str], Store] = open_store) -> Store:
     Raises `UserError`: the folder is not writable, contains other files, or is a relative path in a
     Ray job, whose working directory is temporary."""
     check_lasting(uri, "--output")
-    return _claimed(opens(uri), "name another with --output")
+    return _claimed(opens(uri), "name another folder with --output")
 
 
 def claim_within(store: Store) -> Store:
@@ -67,7 +67,7 @@ def write(store: Store, files: Mapping[str, bytes], facts: Mapping[str, Any]) ->
 
 
 def _marker(store: Store) -> dict[str, Any] | None:
-    """Read ``report.json``, which marks the folder of a report. Return None without it."""
+    """Read ``report.json``, which marks a report's folder. Returns None if it is not valid."""
     content = store.get(MARKER)
     try:
         marker = json_tree(content or b"null")

@@ -1,9 +1,8 @@
 """Test for each group whether one run is better or worse than another.
 
-All tests under one rule set are a family: their p-values are corrected for the number of tests.
-Rows that were generated twice give the noise floor: the difference between two runs of the same
-model that occurs by chance.
-"""
+`ace_ray.reports.paired` explains units, cells and groups. All tests under one rule set are a
+family: their p-values are corrected for the number of tests. Rows that were generated twice give
+the noise floor: the difference between two runs of the same model that occurs by chance."""
 
 from __future__ import annotations
 
@@ -44,10 +43,10 @@ class Difference:
     """Difference ``other`` - ``base`` of two shares in 0..1 over ``n`` units of equal weight.
 
     ``gained`` and ``lost`` count the units on which ``other`` is better and worse. ``left_out``
-    counts rows that lack a verdict in a run. ``interval`` (95 %) is None if it cannot be computed.
-    ``p`` is the uncorrected p-value of ``test``. ``sizes`` has the number of units per cluster,
-    ``moves`` the sum of their differences. ``samples`` has the number of samples per unit.
-    """
+    counts rows that lack a verdict in ``base`` or ``other``. ``interval`` (95 %) is None if it
+    cannot be computed. ``p`` is the uncorrected p-value of ``test``. For each cluster, ``sizes``
+    has the number of units, and ``moves`` the sum of the units' differences. ``samples`` has the
+    number of samples of each unit."""
 
     n: int
     left_out: int
@@ -65,7 +64,7 @@ class Difference:
 
 
 def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray) -> Difference:
-    """Compute the difference over the units in mask ``within``. At least one must be paired."""
+    """Compute the difference over the units in mask ``within``; at least one must be paired."""
     used = within & (pairs.samples > 0)
     base, other = pairs.base[used], pairs.other[used]
     by_unit = other - base
@@ -107,11 +106,9 @@ def _interval(
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Noise of a group: ``flips`` of the ``n`` cells that were generated twice differ.
-
-    ``variance`` is the mean squared difference between both generations of a cell. It is shrunk
-    towards the variance over all groups.
-    """
+    """Noise of a group. ``n``: number of cells that were generated twice. ``flips``: number of
+    these cells whose two values differ. ``variance``: mean squared difference between both values
+    of a cell, shrunk towards the variance over all groups."""
 
     flips: int
     n: int
@@ -128,7 +125,8 @@ class Noise:
 def repeats_of(
     rows: Sequence[ResultRow], again: Sequence[ResultRow], rule_sets: Sequence[str]
 ) -> Cells | None:
-    """Return the cells of rows that were generated twice (``rows``, ``again``), or None."""
+    """Return the cells of rows that were generated twice; None if ``again`` is empty. ``rows``: the
+    rows of a run; ``again``: the second generations of some of them."""
     keys = {(unit_of(row), row.id, row.sample) for row in again}
     if not keys:
         return None
@@ -137,7 +135,7 @@ def repeats_of(
 
 
 def noise_of(repeats: Sequence[Cells], group: Group, metric: Metric, rules: str) -> Noise | None:
-    """Estimate the noise of ``group`` from the ``repeats`` of some runs; None without repeats."""
+    """Estimate the noise of ``group`` from ``repeats``, an item per run; None if they are empty."""
     every = overall_noise(repeats, metric, rules)
     if every is None:
         return None
@@ -149,7 +147,7 @@ def noise_of(repeats: Sequence[Cells], group: Group, metric: Metric, rules: str)
 
 
 def overall_noise(repeats: Sequence[Cells], metric: Metric, rules: str) -> Noise | None:
-    """Estimate the noise of all groups together; None without repeats."""
+    """Estimate the noise of all groups together from ``repeats``; None if they are empty."""
     every = _known(_moves(cells, metric, rules) for cells in repeats)
     return Noise(_flips(every), len(every), float(np.mean(every**2))) if len(every) else None
 
@@ -189,12 +187,11 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TestResult:
-    """The test of a hypothesis, a line of a comparison.
+    """The test of a hypothesis; one line of a comparison.
 
     ``holm``: adjusted p-value. ``family``: number of tests for which it is adjusted.
-    ``detectable``: smallest true difference that a test with this n can show, or None.
-    ``noise``: None without repeated rows.
-    """
+    ``detectable``: smallest true difference that a test with this n can show; None if the test
+    cannot show one. ``noise``: None if no rows were generated twice."""
 
     hypothesis: Hypothesis
     difference: Difference
@@ -210,7 +207,7 @@ class TestResult:
 
     @property
     def noise_floor(self) -> float | None:
-        """Limit that 95 % of the differences between identical runs do not exceed, or None."""
+        """The noise floor (`Noise.floor`), or None if no rows were generated twice."""
         return None if self.noise is None else self.noise.floor(self.difference.samples)
 
     @property

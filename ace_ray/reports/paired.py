@@ -53,7 +53,7 @@ class Cells:
 
     @cached_property
     def strata(self) -> tuple[list[Stratum], np.ndarray]:
-        """The strata, and the index of the stratum of each unit, (units,)."""
+        """The strata (category in one language), and the index of each unit's stratum, (units,)."""
         indices: dict[Stratum, int] = {}
         of_unit = [indices.setdefault(unit[:2], len(indices)) for unit in self.units]
         return list(indices), np.array(of_unit, dtype=np.int64)
@@ -65,7 +65,7 @@ class Cells:
         return mask
 
     def strata_of(self, units: np.ndarray) -> set[Stratum]:
-        """Return the strata of the units of a mask."""
+        """Return the strata of the units that the mask ``units`` selects."""
         names, of_unit = self.strata
         return {names[index] for index in np.unique(of_unit[units])}
 
@@ -77,8 +77,7 @@ def cells_of(
 ) -> Cells:
     """Build the cells of ``runs``. Each item of ``runs`` has a run's rows of one benchmark.
 
-    ``task`` is `ace_ray.benchmarks.base.Benchmark.task`.
-    """
+    ``task`` returns the task of a row (`ace_ray.benchmarks.base.Benchmark.task`)."""
     turns: dict[Unit, set[str]] = {}
     tasks: dict[Unit, str] = {}
     dialogues: set[Unit] = set()
@@ -149,8 +148,8 @@ class Pairs:
     """The paired values of two runs under one metric and rule set. All arrays are (units,).
 
     A cell is paired if it has verdicts in both runs. ``base`` and ``other``: means over a unit's
-    paired cells, or NaN. ``samples``: number of paired cells. ``left_out``: rows in other cells.
-    """
+    paired cells, or NaN. ``samples``: number of paired cells. ``left_out``: number of rows in
+    unpaired cells."""
 
     base: np.ndarray
     other: np.ndarray
@@ -159,7 +158,7 @@ class Pairs:
 
 
 def pairs_of(cells: Cells, metric: Metric, rules: str, base: int, other: int) -> Pairs:
-    """Pair two runs of ``cells``, which have the indices ``base`` and ``other``."""
+    """Pair the values of two runs, whose indices in ``cells`` are ``base`` and ``other``."""
     values = cells.values[metric, rules]
     both = ~np.isnan(values[base]) & ~np.isnan(values[other])
     count = len(cells.units)
@@ -196,9 +195,9 @@ class Group:
 def groups_of(units: Collection[Unit], named: Mapping[str, Sequence[str]]) -> list[Group]:
     """Return the groups whose categories all occur in ``units``.
 
-    ``named`` is `ace_ray.benchmarks.base.Benchmark.groups`. Groups over all languages come first,
-    and groups come before single categories. Groups with the same entries are listed once.
-    """
+    ``named``: group -> categories (`ace_ray.benchmarks.base.Benchmark.groups`). Groups over all
+    languages come first, and groups come before single categories. Groups with the same entries are
+    listed once."""
     there = {unit[:2] for unit in units}
     languages = sorted({language for language, _ in there})
     order = list(dict.fromkeys(category for members in named.values() for category in members))
@@ -261,7 +260,7 @@ class PairedData:
         return self.seeds[first] == self.seeds[second]
 
     def repeats_between(self, base: str, other: str) -> list[Cells]:
-        """Return the repeats of both runs, which show how much identical runs differ.
+        """Return the repeated cells of both runs, which show how much identical runs differ.
 
         The list is empty if the seeds of the runs differ, since a repeat uses its run's seed."""
         if not self.same_seed(base, other):

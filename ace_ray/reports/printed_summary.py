@@ -27,7 +27,7 @@ _NUMBERS = (
 
 
 def tell_results(summary: Mapping[str, Any], code: int, *, full: bool = False) -> None:
-    """Print the result of a command: the summary, or a JSON line with its numbers."""
+    """Print a command's result: the summary, or a JSON line with its numbers and the exit code."""
     if not log.is_json():
         print_summary(summary, Console(), full=full)
         return
@@ -157,8 +157,8 @@ def _counted(names: Mapping[str, int]) -> str:
 def print_benchmark(
     name: str, summary: Mapping[str, Any], console: Console, *, full: bool = False
 ) -> None:
-    """Print the scores of a benchmark, and notes on comparing and using them. With ``full``, also
-    print its tables."""
+    """Print a benchmark's scores, with which numbers they can be compared, and the findings of its
+    diagnosis. With ``full``, also print its tables."""
     if full:
         _print_tables(name, summary, console)
     say(name, console)

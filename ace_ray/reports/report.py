@@ -39,11 +39,11 @@ def make_report(
 ) -> str | None:
     """Print a report on the runs, or the sweep, at ``uris``, and write it.
 
-    Returns the URI of the page, or None if the report is only printed. Without ``out``, a report on
-    one run or sweep is written to its subfolder ``report/``, and a report on several runs is only
-    printed. ``paper``: also print the tables of the benchmarks' papers. ``wrong``: wrong answers
-    per run, language and category. ``store``: the open store of a single URI, instead of ``opens``.
-    Raises `UserError`: a URI is not a run or sweep, or ``out`` contains other files."""
+    Returns the URI of the page, or None if the report is only printed. If ``out`` is None, a report
+    on one run or sweep is written to its subfolder ``report/``, and a report on several runs is
+    only printed. ``paper``: also print the tables of the benchmarks' papers. ``wrong``: maximum
+    wrong answers per run, language and category. ``store``: the open store of a single URI. Raises
+    `UserError`: a URI is not a run or sweep, or ``out`` contains other files."""
     target = None if out is None else claim(out, opens)
     stores = [opens(uri) for uri in uris] if store is None else [store]
     runs, sweep = _load(stores)
@@ -78,7 +78,7 @@ def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
 
 
 def _early(runs: Sequence[Run], stores: Sequence[Store]) -> list[EarlyRun]:
-    """Return the decisions of the runs with early stopping."""
+    """Return the early decisions on the runs that have early stopping."""
     labels = {run.manifest.run_id: run.label for run in runs}
     found = [
         early_run(run.label, store, read_summary(store), labels)

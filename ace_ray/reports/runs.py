@@ -1,4 +1,4 @@
-"""Read runs for a report: the manifest and every stored row, and group them by benchmark."""
+"""Read runs for a report: the manifest and every stored row. Group the runs by benchmark."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Run:
     totals: dict[str, Any]
     finished: bool
     comparable: dict[str, str]
-    """Benchmark -> sentence on the numbers with which its numbers can be compared."""
+    """Benchmark -> sentence that names published numbers to compare with."""
     judged_by: str
     """Versions of ace_ray whose checkers gave the verdicts."""
     engines: list[dict[str, Any]] = field(default_factory=list)
@@ -138,7 +138,7 @@ class Run:
             yield from rows_of(table)
 
     def conditions(self, benchmark: str) -> dict[str, str]:
-        """Return dotted key -> JSON of all conditions that can affect a score, except the
+        """Return dotted key -> JSON of all conditions that can affect a score, except those of the
         candidate."""
         identity = self.manifest.identity
         keys = {(row.language, row.category, row.id) for row in self.rows_of(benchmark)}
@@ -157,7 +157,7 @@ class Run:
         )
 
     def _roles(self, benchmark: str) -> dict[str, dict[str, Any]]:
-        """Map each role in episodes of ``benchmark`` to its identity."""
+        """Map each role in episodes of ``benchmark`` to the identity of the model that plays it."""
         return self.manifest.identity.roles.get(benchmark, {})
 
     def _identity(self, *, of_the_candidate: bool) -> dict[str, Any]:
@@ -179,13 +179,12 @@ def _last(source: str) -> str:
 
 
 def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -> list[Run]:
-    """Read the runs at ``uris``, which are folders or S3 prefixes, like `read_runs`."""
+    """Read the runs at ``uris`` (folders or S3 prefixes) as `read_runs` does."""
     return read_runs([opens(uri) for uri in uris])
 
 
 def read_runs(stores: Sequence[Store]) -> list[Run]:
-    """Read runs and give each a unique label: the model, with the run id if two runs share it.
-
+    """Read runs and label each with its model, and its run id if another run has the same model.
     Raises `UserError`: a store is not a run, has no rows, or is named twice."""
     runs: list[Run] = []
     for store in stores:

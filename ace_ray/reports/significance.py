@@ -1,8 +1,8 @@
 """Compute tests and intervals for comparisons. Only this module imports scipy.
 
 A cluster contains the units of one task (`ace_ray.reports.paired`). Clusters are independent.
-``sizes`` has the number of units of each cluster. ``moves`` has the difference of each cluster:
-the sum of the other run's values minus the base run's. Formulas: docs/statistics.md.
+``sizes`` has the number of units of each cluster. ``moves`` has the difference of each cluster: the
+sum of the other run's values minus the sum of the base run's values. Formulas: docs/statistics.md.
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ _SAME = 1e-9
 def difference_test(moves: np.ndarray) -> tuple[float, str]:
     """Return the two-sided p-value of "the runs are equal", and the name of the test.
 
-    If all moves that are not 0 have the same size, the test is the exact McNemar test. Else, up to
-    `MOST_ENUMERATED` moves, it is the exact sign-flip test over all patterns of signs. For more
-    moves, it is the clustered McNemar test (Obuchowski 1998, Durkalski et al. 2003). Its continuity
-    correction is the smallest move.
-    """
+    If all moves that are not 0 have the same size, the test is the exact McNemar test. Otherwise,
+    for at most `MOST_ENUMERATED` moves, it is the exact sign-flip test over all patterns of signs.
+    For more moves, it is the clustered McNemar test (Obuchowski 1998, Durkalski et al. 2003). Its
+    continuity correction is the smallest move."""
     moved = moves[np.abs(moves) > _SAME]
     sizes = np.abs(moved)
     if not len(moved):
@@ -63,8 +62,8 @@ def newcombe(both: int, gained: int, lost: int, neither: int) -> Interval | None
     """Compute the 95 % interval of the difference of two paired shares, ``(gained - lost) / n``.
 
     This is method 10 of Newcombe (1998). It combines the Wilson intervals of both shares with their
-    continuity-corrected correlation. The width is positive even if no unit changed. None if n = 0.
-    """
+    continuity-corrected correlation. The width is positive even if no unit changed. Returns None if
+    n = 0."""
     n = both + gained + lost + neither
     base, other = both + lost, both + gained
     of_base, of_other = wilson(base, n), wilson(other, n)
@@ -94,10 +93,10 @@ def share_interval(successes: int, n: int, alpha: float) -> Interval:
 def clustered_interval(
     moves: np.ndarray, sizes: np.ndarray, alpha: float = ALPHA
 ) -> Interval | None:
-    """Compute the interval of the mean difference per unit, by Student's t over clusters, or None.
+    """Compute the interval of the mean difference per unit, by Student's t over clusters.
 
-    It uses the variance of a ratio of sums, since the sizes of clusters are random as well.
-    """
+    The mean is treated as a ratio of two sums, since the sizes of clusters are random, too. Returns
+    None if all clusters differ by the same amount, which is not 0."""
     if degenerate := _without_spread(moves, sizes, alpha):
         return degenerate[0]
     count, units = len(moves), float(sizes.sum())
@@ -110,10 +109,9 @@ def clustered_interval(
 def _without_spread(
     moves: np.ndarray, sizes: np.ndarray, alpha: float
 ) -> tuple[Interval | None] | None:
-    """Return a 1-tuple with the interval (or None) if all clusters differ equally; else None.
+    """Return ``(interval,)`` or ``(None,)`` if all clusters differ equally; else return None.
 
-    If no cluster differs, the interval is the exact binomial limit on the share that may differ.
-    """
+    If no cluster differs, the interval is the exact binomial limit on the share that may differ."""
     if len(moves) and not np.any(np.abs(moves) > _SAME):
         most = float(stats.binomtest(0, len(moves)).proportion_ci(1 - alpha, "exact").high)
         return ((-most, most),)
@@ -129,11 +127,11 @@ def _bounded(low: float, high: float) -> Interval:
 def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | None:
     """Compute the smallest true difference that these clusters show with a power of 80 %.
 
-    The level is Bonferroni's `ALPHA` / ``tests``, the strictest level of Holm. For n units the
-    result is ``z * sqrt(sum(moves ** 2)) / n``, but at least ``z ** 2 * sum(sizes ** 2) / n ** 2``.
-    The minimum exists since a difference of d requires that a share d of the units differs (Connor
-    1987, in its conservative form). Returns None if no difference can be shown.
-    """
+    The level is Bonferroni's `ALPHA` / ``tests``, the strictest level of Holm. With z from
+    `_detected_at` and n units, the result is ``z * sqrt(sum(moves ** 2)) / n``, but at least ``z **
+    2 * sum(sizes ** 2) / n ** 2``. The minimum exists since a difference of d requires that a share
+    d of the units differs (Connor 1987, in its conservative form). Returns None if no difference
+    can be shown."""
     n = float(sizes.sum())
     z = _detected_at(tests)
     seen = z * sqrt(float(np.sum(moves**2))) / n

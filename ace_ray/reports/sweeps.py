@@ -1,6 +1,6 @@
 """Read sweeps for a report, and format the ledger as a table.
 
-`ace_ray.sweep.ledger` writes ``ledger.json`` (docs/sweeps.md).
+The ledger (``ledger.json``, docs/sweeps.md) has a line with state, device time and cost per model.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Sweep:
     runs: Sequence[Run]
     left_out: Sequence[LeftOut]
     early: Sequence[EarlyRun] = ()
-    """Runs with early stopping, complete or stopped."""
+    """Early decisions on runs that are complete or were stopped."""
 
 
 def load_sweep(store: Store) -> Sweep | None:
@@ -151,7 +151,7 @@ def _labels(lines: Sequence[CostRecord]) -> list[str]:
 
 
 def seconds_of(line: CostRecord) -> dict[str, float]:
-    """Return part -> device seconds, as in `PARTS`; empty for a run without device time."""
+    """Return part of `PARTS` -> device seconds; empty if the run has no device time."""
     return {part: line.seconds.get(part, 0.0) for part in PARTS} if line.seconds else {}
 
 

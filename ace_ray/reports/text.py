@@ -30,7 +30,7 @@ class Shown:
 
 
 def shown(text: str, limit: int) -> Shown:
-    """Cut ``text`` after ``limit`` characters."""
+    """Cut ``text`` after ``limit`` characters, and make its characters `visible`."""
     return Shown(visible(text[:limit]), max(0, len(text) - limit))
 
 

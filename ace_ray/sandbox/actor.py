@@ -1,10 +1,9 @@
 """Keep the state of episodes in Ray actors, with sessions that survive the crash of an actor.
 
-An actor has the scenarios of many episodes, each under its own key. The session on the worker
-keeps the log of calls. If the actor crashes or has dropped the episode, the session opens a new
-scenario and replays the log. The call in flight is not in the log yet. So it takes effect exactly
-once, whether the crashed actor ran it or not.
-"""
+A scenario is the state of one episode and its tools; an actor has the scenarios of many episodes.
+The session on the worker keeps a log of the episode's calls. If the actor crashes or has dropped
+the episode, the session opens a new scenario and replays the log. The call in flight is not in the
+log yet. So it takes effect exactly once, whether the crashed actor ran it or not."""
 
 from __future__ import annotations
 
@@ -35,14 +34,14 @@ Call = tuple[str, Mapping[str, Any]]
 
 
 class SandboxActor:
-    """Keeps the scenarios of many episodes. ``factory`` creates one from the ``spec`` of `open`."""
+    """Keeps the scenarios of many episodes. ``factory`` creates a scenario from a ``spec``."""
 
     def __init__(self, factory: Callable[[Any], Scenario]) -> None:
         self._factory = factory
         self._open: OrderedDict[str, Scenario] = OrderedDict()
 
     def open(self, episode: str, spec: Any, log: Sequence[Call]) -> None:
-        """Create a scenario for ``episode`` and replay ``log``. It replaces an older scenario."""
+        """Create a scenario for ``episode``, which replaces an earlier one, and replay ``log``."""
         scenario = self._factory(spec)
         for name, arguments in log:
             scenario.call(name, arguments)
@@ -167,6 +166,7 @@ class PooledSession:
 
 
 def start_actors(factory: Callable[[Any], Scenario], count: int, *, cpus: float) -> tuple[Any, ...]:
-    """Start ``count`` sandbox actors with ``cpus`` logical CPUs each. Ray restarts crashed ones."""
+    """Start ``count`` sandbox actors with ``cpus`` logical CPUs each. Ray restarts crashed
+    actors."""
     actor = ray.remote(SandboxActor).options(num_cpus=cpus, max_restarts=-1)
     return tuple(actor.remote(factory) for _ in range(count))

@@ -1,10 +1,9 @@
 """Run environments in a limited process: the kernel limits the time and memory of a call.
 
-Each ace_ray process has one limited process per kind of environment, which all attempts share.
-An attempt keeps a log of its operations. If the limited process ends, a new process replays the
-log. A call that exceeds the limits has no effect and returns an error, in an episode and in a
-check. An operation for the cost of the call may replace the call in the log.
-"""
+Each ace_ray process has one limited process per kind of environment, which all attempts share. An
+attempt keeps a log of its operations. If the limited process ends, a new process replays the log. A
+call that exceeds the limits has no effect and returns an error, in an episode and in a check.
+`Attempt.pay` may log another operation in place of such a call."""
 
 from __future__ import annotations
 
@@ -109,7 +108,7 @@ class Attempt:
 
     def broken(self, op: Op, error: LimitBroken) -> Any:
         """Return the answer to ``op``, which exceeded the limits. May call `pay`. Raises
-        `SandboxLost` if such an operation has no answer."""
+        `SandboxLost` if operations of this kind have no answer."""
         raise NotImplementedError
 
     def do(self, ops: Sequence[Op]) -> list[Any]:

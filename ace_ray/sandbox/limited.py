@@ -47,8 +47,8 @@ _START = (
 class LimitBroken(Exception):
     """The request needs more than `CALL_CPU_S` or `CALL_MEMORY_BYTES`.
 
-    ``time``: the time limit was exceeded. Unlike memory, time does not depend on other requests.
-    """
+    ``time``: whether the time limit was exceeded. Earlier requests may have used memory, but not
+    time."""
 
     def __init__(self, *, time: bool = False) -> None:
         self.time = time
@@ -91,7 +91,7 @@ class LimitedProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process may still answer. False in a fork of the process that started it."""
+        """Whether the process may still answer. False in forks of the process that started it."""
         return self._owner == os.getpid() and self._socket.fileno() >= 0
 
     def ask(self, request: Any) -> Any:
@@ -127,7 +127,8 @@ class LimitedProcess:
         raise RuntimeError(f"in the tool process: {values[0]}")
 
     def end(self) -> None:
-        """End the process now. A fork of the process that started it only closes the connection."""
+        """End the process now. In a fork of the process that started it, only close the
+        connection."""
         self._socket.close()
         if self._owner == os.getpid() and self._process.poll() is None:
             self._process.kill()

@@ -1,9 +1,8 @@
 """Answer requests in a limited process, and limit the time and memory of each request.
 
-`ace_ray.sandbox.limited` starts the process. Its handler runs untrusted code on untrusted
-arguments. After `confine` the process cannot open files or sockets or start processes. So the
-handler must import all its modules first.
-"""
+`ace_ray.sandbox.limited` starts the process. A handler in the process runs untrusted code on
+untrusted arguments. After `confine` the process cannot open files or sockets or start processes. So
+the handler must import all its modules first."""
 
 from __future__ import annotations
 
@@ -79,8 +78,8 @@ def _read(connection: socket.socket, size: int) -> bytearray:
 
 @contextmanager
 def limited() -> Iterator[None]:
-    """Context in which the limits of one call apply. If one is exceeded, the process ends: by
-    SIGXCPU, or after a `MemoryError`, since this error may leave an inconsistent state."""
+    """Context in which the limits of one call apply. If a call exceeds a limit, the process ends:
+    by SIGXCPU, or after a `MemoryError`, since this error may leave an inconsistent state."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     bound = min(_size() + CALL_MEMORY_BYTES, PROCESS_MEMORY_BYTES)
     if hard != resource.RLIM_INFINITY:

@@ -104,7 +104,7 @@ class PrivateModules:
         return module
 
     def _imported(self, name: str, names: Sequence[str], level: int) -> ModuleType:
-        """Resolve ``from <name> import <names>`` or ``import <name>`` in a source."""
+        """Resolve ``from <name> import <names>`` or ``import <name>`` in one of the sources."""
         if level == 0:
             module = name.removeprefix(self.package)
             if names and name.startswith(self.package) and module in self.texts:

@@ -46,12 +46,12 @@ class Recalling(Protocol):
 
 
 class Session(Protocol):
-    """One open episode. Methods raise `SandboxLost` (a `RowError`) if it cannot continue."""
+    """One open episode. Methods raise `SandboxLost` if the episode cannot continue."""
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation: ...
 
     async def shown(self, last: int) -> list[Any]:
-        """Return the result of `Recalling.shown`; [] for other scenarios."""
+        """Return the result of `Recalling.shown`; [] if the scenario is not `Recalling`."""
 
     async def state(self) -> Any: ...
 

@@ -60,8 +60,8 @@ class Tool:
 def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observation:
     """Run ``tool`` on ``state``, and return the function's result as an observation.
 
-    Missing, unknown, mistyped or too large arguments give the error ``bad_arguments``, with
-    Python's message if it has one. An exception in ``tool.raises`` gives ``failed``.
+    Missing, unknown, mistyped or too large arguments give the error ``bad_arguments``, in the words
+    of Python's error messages where these exist. An exception in ``tool.raises`` gives ``failed``.
     """
     problem = _names_problem(tool, arguments)
     if problem:

@@ -51,8 +51,7 @@ class Lease:
     def acquire(cls, store: Store, say: Callable[[str], None]) -> Lease:
         """Acquire the lease of the run in ``store``. Wait until an abandoned lease expires.
 
-        Raises `UserError`: another driver has it, or the store lacks conditional writes.
-        """
+        Raises `UserError`: another driver has the lease, or the store lacks conditional writes."""
         claim = {
             "schema_version": 1,
             **this_process(),
@@ -72,7 +71,7 @@ class Lease:
                 dead = has_ended(_claim(content))
                 if watched is None and not dead:
                     watched = (seen, time.monotonic())
-                    say(f"the run is locked by {_whose(content)}; waiting up to {TTL_S:g} s for it")
+                    say(f"the run is locked by {_whose(content)}; waiting up to {TTL_S:g} s")
                 if watched is not None and not dead:
                     if seen != watched[0]:
                         raise UserError(
@@ -153,7 +152,7 @@ class Lease:
 
 
 def _claim(content: bytes) -> dict[str, Any]:
-    """Parse the content of a lease object. Returns {} if it is damaged."""
+    """Parse the content of a lease object, its holder's claim. Returns {} if it is damaged."""
     try:
         claim = json.loads(content)
     except (ValueError, RecursionError):
@@ -178,7 +177,7 @@ def _json(claim: dict[str, Any]) -> bytes:
 
 
 def this_process() -> dict[str, Any]:
-    """Return the fields that identify this process in a claim."""
+    """Return the fields that identify this process in the claim of a lease."""
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -217,7 +216,7 @@ def _started(pid: int) -> str:
 
 
 def _machine() -> str:
-    """Return the ids of the boot and the pid namespace, in which a pid is unique, or ""."""
+    """Return the ids of the boot and the pid namespace, in which a pid is unique; "" if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"

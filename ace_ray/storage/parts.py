@@ -63,10 +63,10 @@ _READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
 
 
 def new_session(names: Sequence[str], salt: str) -> str:
-    """Return the name of a new session that sorts after the sessions in the part names ``names``.
+    """Return a name for a new session that sorts after the sessions in the part names ``names``.
 
-    Sessions are numbered, since a clock may jump. ``salt`` makes the names of two writers differ.
-    """
+    A session is one command that writes parts. Sessions are numbered, since a clock may jump.
+    ``salt`` makes the names of two writers differ."""
     numbers = [part.removeprefix(f"{FOLDER}part-").split("-")[0] for part in names]
     last = max((int(n) for n in numbers if n.isascii() and n.isdigit()), default=0)
     return f"{last + 1:014d}-{salt}"
@@ -75,15 +75,14 @@ def new_session(names: Sequence[str], salt: str) -> str:
 def part_name(session: str, row_ids: Sequence[str]) -> str:
     """Return the path of a part: ``rows/part-<session>-<hash of its row ids>.parquet``.
 
-    Session names sort by start time, so a later attempt at a row sorts after an earlier attempt. A
-    path is used again only if writing the same rows is retried.
-    """
+    Session names sort by start time, so a later attempt at a row sorts after an earlier attempt.
+    The same path occurs again only if a failed write of the same rows is repeated."""
     content = hashlib.sha256("\n".join(row_ids).encode()).hexdigest()[:16]
     return f"{FOLDER}part-{session}-{content}.parquet"
 
 
 def write_parts(store: Store, session: str, table: pa.Table) -> list[str]:
-    """Write ``table`` (`rows_schema`) as one part, or several if large. Return their paths."""
+    """Write ``table`` (`rows_schema`) as one or, if large, several parts. Return their paths."""
     if table.nbytes > PART_BYTES and table.num_rows > 1:
         half = table.num_rows // 2
         halves = (table.slice(0, half), table.slice(half))
@@ -241,10 +240,10 @@ NOT_RETRYABLE = (CHECK_FAILED, KILLED_FROM_OUTSIDE)
 
 @dataclass(frozen=True)
 class Ledger:
-    """Index of the stored rows, about 60 bytes a row. One stored row counts for each row id.
+    """Index of the stored rows, about 60 bytes a row.
 
-    An evaluated row counts rather than a failed attempt, and a later attempt rather than an earlier
-    attempt. The arrays have one element per id.
+    If several rows have the same id, one of them counts: an evaluated row rather than a failed
+    attempt, and a later attempt rather than an earlier attempt. The arrays have one element per id.
     """
 
     store: Store
@@ -313,7 +312,7 @@ class Ledger:
         return now
 
     def rows(self, known: np.ndarray | None = None) -> Iterator[ResultRow]:
-        """Yield the rows that count, one at a time."""
+        """Yield the rows that count, one at a time. ``known``: sorted ids of the rows to yield."""
         return result_rows(self.tables(result_columns(self.rule_sets), known))
 
 
@@ -425,7 +424,7 @@ def _read_listed(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
 
 
 def no_rows(ledger: Ledger, fix: str) -> UserError:
-    """Return the error for a run without readable rows. ``fix``: advice if it has no parts."""
+    """Return the error for a run without readable rows. ``fix``: advice if the run has no parts."""
     where = ledger.store.root
     if not ledger.ignored:
         return UserError("the run has no rows yet", where=where, fix=fix)
@@ -461,8 +460,8 @@ def compact(
     number of parts before and after.
 
     New parts are stored before the old parts are deleted. After a crash in between, rows are stored
-    twice, which readers ignore. The caller needs the run's lease; ``check`` raises if it is lost.
-    """
+    twice, which readers ignore. The caller needs the run's lease; ``check`` raises if the lease is
+    lost."""
     new: list[str] = []
     waiting: list[pa.Table] = []
     for table in ledger.tables(ledger.schema.names):
@@ -488,8 +487,7 @@ def stored_rows(
     """Read the ledger of the run with this ``manifest``, like `read_ledger`.
 
     Also raises `UserError` if the run contains more rows than its manifest declares, so that an
-    untrusted run cannot contain any number of rows.
-    """
+    untrusted run cannot contain an unlimited number of rows."""
     ledger = read_ledger(store, say, rows_schema(manifest.all_rule_sets), read)
     if len(ledger.ids) > manifest.declared:
         raise UserError(

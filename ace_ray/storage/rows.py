@@ -1,7 +1,6 @@
-"""The columns of a row, in the pipeline and in Parquet files, and conversions from and to them.
+"""Define the columns of a row in the pipeline and in Parquet files; build and read their values.
 
-docs/results.md describes the columns for users; a test compares this description with the code.
-"""
+docs/results.md describes the columns for users; a test compares this description with the code."""
 
 from __future__ import annotations
 
@@ -131,8 +130,8 @@ TOKENS = ("prompt_tokens", "completion_tokens")
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
-    """Return the columns of a row that describe its episode. Token counts are null if any call of
-    the episode reported none."""
+    """Return the columns of a row that describe its episode. Token counts are null if a call of the
+    episode did not report them."""
     has_usage = episode.endpoint is None or not episode.endpoint["calls_without_usage"]
     return {
         "messages": readable_json(episode.messages),
@@ -206,7 +205,7 @@ def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def second_reading_of(row: Mapping[str, Any]) -> SecondReading | None:
-    """Return the second reading stored in a row, or None. Raises `UserError`: it is damaged."""
+    """Return the `SecondReading` stored in a row, or None. Raises `UserError`: it is damaged."""
     if row.get("second_reading") is None:
         return None
     return _read(row, "second_reading", lambda text: SecondReading.of_json(json_of_row(text)))
@@ -270,7 +269,7 @@ _NEVER_NULL = frozenset(rows_schema(()).names) - {
 
 
 def check_values(table: pa.Table) -> None:
-    """Check the values of a part, which is untrusted: a run folder may come from elsewhere.
+    """Check the values of a part, which is untrusted: another person may have made the run.
 
     Raises `ValueError`: a required value is missing, or a value is outside its valid range."""
     for name in table.column_names:

@@ -1,8 +1,7 @@
 """Typed records of ``run.json`` and ``summary.json``, and functions that read them.
 
-A run folder may come from elsewhere, so every file is validated. An invalid file raises
-`UserError`. The module `parts` reads and checks the rows.
-"""
+Another person may have made the run folder, so every file is validated. An invalid file raises
+`UserError`. The module `parts` reads and checks the rows."""
 
 from __future__ import annotations
 
@@ -133,7 +132,7 @@ class Manifest(Stored):
     """Benchmark -> group -> categories."""
     entries: dict[str, Line] = Field(default_factory=dict)
     restricted: dict[Name, Restriction] = Field(default_factory=dict)
-    """Benchmark -> its own ``ids`` and ``limit``, if it has any."""
+    """Benchmark -> restriction in its section of the config, if there is one."""
     model: _Model
     identity: _Identity
     config: _Config
@@ -145,14 +144,14 @@ class Manifest(Stored):
         return tuple(self.rule_sets.get(benchmark, RULE_SETS))
 
     def restriction(self, benchmark: str) -> Restriction:
-        """Return the restriction of ``benchmark``. Its ``limit`` defaults to that of the run."""
+        """Return the restriction of ``benchmark``. Its ``limit`` defaults to the run's limit."""
         own = self.restricted.get(benchmark, Restriction())
         limit = own.limit or self.config.limit
         return own.model_copy(update={"limit": limit, "of": self.outputs.of})
 
     @property
     def all_rule_sets(self) -> tuple[str, ...]:
-        """The rule sets that rows have columns for."""
+        """All rule sets for which rows have columns."""
         every = (rules for name in self.identity.benchmarks for rules in self.rule_sets_of(name))
         return tuple(dict.fromkeys(every))
 
@@ -281,7 +280,7 @@ def read_summary(store: Store) -> Summary | None:
 
 
 def earlier_summary(store: Store) -> Summary:
-    """Return the run's last summary, or an empty summary if it cannot be read. Summaries can
+    """Return the stored summary of a run, or an empty summary if it cannot be read. Summaries can
     always be computed again from the rows."""
     try:
         return read_summary(store) or Summary()
@@ -290,13 +289,13 @@ def earlier_summary(store: Store) -> Summary:
 
 
 def earlier_decision(store: Store) -> dict[str, Any] | None:
-    """Return the early comparison in the run's last summary, or None."""
+    """Return the early comparison in the stored summary of a run, or None."""
     early = earlier_summary(store).early
     return early.model_dump() if early else None
 
 
 def earlier_timing(store: Store) -> dict[str, Any]:
-    """Return the timing in the run's last summary."""
+    """Return the timing in the stored summary of a run."""
     return earlier_summary(store).timing.model_dump(exclude_unset=True)
 
 

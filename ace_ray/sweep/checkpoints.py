@@ -46,7 +46,8 @@ def find_checkpoints(
     Args:
         seen: steps found by earlier calls; this call adds its steps. ``every`` counts all these
             steps, so that a trainer may delete old checkpoints.
-        known: sources that remain valid if another folder has the same step.
+        known: sources of checkpoints that earlier calls found. They remain valid if a new folder
+            has the same step.
         invalid: receives folders without a unique step, and the reasons. If it is None, an error is
             raised for such a folder.
 
@@ -109,9 +110,8 @@ def find_checkpoints(
 def chosen(
     checkpoints: Sequence[Checkpoint], options: SweepOptions, seen: Collection[int] = ()
 ) -> list[Checkpoint]:
-    """Return the checkpoints between ``from`` and ``to``, of which ``every`` selects each n-th.
-
-    ``every`` counts the steps of ``seen``, too."""
+    """Return every n-th checkpoint (option ``every``) between the options ``from`` and ``to``. The
+    steps in ``seen`` are counted, too."""
     low = options.from_step if options.from_step is not None else 0
     high = options.to_step if options.to_step is not None else float("inf")
     all_steps = {*seen, *(checkpoint.step for checkpoint in checkpoints)}
@@ -177,8 +177,8 @@ class Settling:
 class Watching:
     """Watches a folder for checkpoints until the stop file exists.
 
-    Checkpoints that exist at that time may still settle: a trainer often writes the last checkpoint
-    and the stop file together."""
+    Checkpoints that exist when the stop file appears may still settle: a trainer often writes the
+    last checkpoint and the stop file together."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class Watching:
         return [checkpoint for checkpoint in settled if not self._is_taken(checkpoint)]
 
     def take(self, checkpoint: Checkpoint) -> None:
-        """Mark ``checkpoint`` as taken. The mark ends when the checkpoint changes."""
+        """Mark ``checkpoint`` as taken: `look` returns it again only if it changes."""
         self._taken[checkpoint.source] = checkpoint.state
 
     @property

@@ -1,8 +1,8 @@
 """Manage the comparisons of a sweep: each run's reference and alpha, and the runs to complete.
 
-The shares of the sweep's alpha are stored in ``early.json`` in the sweep's folder. If each call
-computed them from the current number of runs, their sum could exceed the sweep's alpha.
-"""
+A run is compared with its reference. Its share is its part of the sweep's alpha, the probability of
+any wrong decision. Shares are stored in ``early.json`` in the sweep's folder. If each call computed
+them from the current number of runs, their sum could exceed the sweep's alpha."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Shares(BaseModel):
         self, config: EarlyConfig, run_ids: Sequence[str], store: Store, *, watched: bool
     ) -> bool:
         """Give a share to each of ``run_ids`` (in training order) that has none. Return whether
-        there were any.
+        there was such a run.
 
         Each share is a part of the remaining alpha, so the sum of all shares cannot exceed the
         alpha. Comparisons of the first call share 0.9 of the alpha equally. Comparisons of the b-th
-        later call share 6 / (pi b)^2 of the rest. In a sweep that watches, the k-th comparison gets
-        6 / (pi k)^2 of the alpha."""
+        later call share 6 / (pi b)^2 of the remaining alpha. In a sweep that watches, the k-th
+        comparison gets 6 / (pi k)^2 of the alpha."""
         new = [run_id for run_id in run_ids if run_id not in self.shares]
         against = {run_id: self._against(config, run_ids, run_id, store) for run_id in new}
         compared = [run_id for run_id in new if against[run_id] is not None]
@@ -113,7 +113,7 @@ def read_shares(store: Store) -> Shares:
 
 
 class Comparisons:
-    """The comparisons of the sweep in ``store``. There are none without `early` in its config."""
+    """The comparisons of the sweep in ``store``; none if the config has no section ``early``."""
 
     def __init__(self, any_run: RunConfig, store: Store, say: Callable[[str], None]) -> None:
         """Read the stored shares. Raises `UserError`: they are damaged."""
@@ -146,7 +146,7 @@ class Comparisons:
             self._store.put(EARLY, as_json(self._shares.model_dump(mode="json")))
 
     def early_of(self, run: SweepRun) -> dict[str, Any] | None:
-        """Return the section ``early`` for a run's config, with its reference and alpha."""
+        """Return the section ``early`` for a run's config, with the run's reference and alpha."""
         assert run.plan is not None
         early = run.plan.config.early
         if early is None:
@@ -160,8 +160,8 @@ class Comparisons:
         }
 
     def awaits(self, lane: Lane, others: Sequence[Lane]) -> bool:
-        """Return whether a run of ``lane`` is compared with a run of ``others``, whose lane has to
-        start first."""
+        """Return whether ``lane`` must start after another lane of ``others``, because one of its
+        runs is compared with a run of the other lane."""
         theirs = {run.run_id for other in others if other is not lane for run in other.runs}
         shares = (self._shares.shares.get(run.run_id) for run in lane.runs)
         against = {share.against for share in shares if share is not None and share.against}

@@ -25,7 +25,7 @@ from ace_ray.util.safe_loading import json_tree
 
 
 class SweepModel(Section):
-    """One model of a sweep. The keys of the sweep are the defaults."""
+    """One model of a sweep. For keys that it does not set, it uses the sweep's values."""
 
     source: str | None = Field(
         None,
@@ -237,7 +237,7 @@ def _check_sense(options: SweepOptions, where: str) -> None:
 
 
 def _check_base(sweep: SweepConfig) -> None:
-    """Raise `UserError` if a model has no source, or a base model is set without adapters."""
+    """Raise `UserError` if a model has no source, or if a base model is set but not used."""
     models = sweep.options.models
     section = sweep.run.get("model")
     behind = isinstance(section, Mapping) and section.get("endpoint") is not None
@@ -245,7 +245,7 @@ def _check_base(sweep: SweepConfig) -> None:
         raise UserError(
             "checkpoints need an engine of the sweep, but 'model.endpoint' is set",
             where=sweep.where,
-            fix="leave one of them out, or write the endpoint into its item of models",
+            fix="leave one of them out, or set the endpoint in an item of models",
         )
     for number, model in enumerate(models):
         if model.endpoint is not None:
@@ -254,12 +254,12 @@ def _check_base(sweep: SweepConfig) -> None:
             raise UserError(
                 f"'models.{number}.source' is missing",
                 where=sweep.where,
-                fix="add it; for an adapter, model.source of the sweep can be the base",
+                fix="add it; for an adapter, set model.source of the sweep to the base model",
             )
     adapted = any(model.source is None for model in models) or sweep.options.checkpoints
     if sweep.base is not None and not adapted:
         raise UserError(
-            "'model.source' is set by the sweep",
+            "'model.source' is set, but every model of the sweep has a source",
             where=sweep.where,
             fix="list the model under models, with its own keys",
         )

@@ -127,8 +127,8 @@ def _tell(events: Path, run_id: str, **what: Any) -> None:
 
 
 class LaneProcess:
-    """A running lane. ``devices`` are the GPUs that it may use; None: the cluster assigns GPUs, or
-    there are none. ``room`` has the keys ``shared`` and ``gpus`` of the lane's spec."""
+    """A running lane. ``devices`` are the GPUs that it may use; None if the cluster assigns GPUs,
+    or if there are no GPUs. ``room`` has the keys ``shared`` and ``gpus`` of the lane's spec."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class LaneProcess:
         say: Callable[[str], None] | None,
         room: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Start the lane. ``say`` receives its output lines; None: they go to the terminal."""
+        """Start the lane. ``say`` receives its output lines; if it is None, the terminal does."""
         self.lane, self.devices = lane, devices
         # True after the lane has received a signal.
         self.stopping = False

@@ -106,7 +106,7 @@ def _summary(store: Store) -> Summary | None:
 
 
 def write_ledger(store: Store, lines: Sequence[CostRecord], steps: Collection[int] = ()) -> None:
-    """Write the ledger. Later calls need ``steps``, all steps seen so far, for ``every``."""
+    """Write the ledger. ``steps``: all steps seen so far, which ``every`` counts in later calls."""
     tree = {"schema_version": 1, "runs": [asdict(line) for line in lines], "steps": sorted(steps)}
     store.put(LEDGER, as_json(tree))
 
@@ -132,7 +132,7 @@ def ledger_lines(store: Store) -> list[CostRecord]:
         raise UserError(
             "the sweep has no ledger yet",
             where=where,
-            fix="report when a run of the sweep has ended",
+            fix="wait until a run of the sweep has ended",
         )
     lines = _ledger_of(content, where).runs
     ids = [line.run_id for line in lines if line.run_id]
@@ -149,7 +149,7 @@ def with_earlier(
     before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store
 ) -> list[CostRecord]:
     """Return the ledger lines of ``now`` and the `still_valid` lines of ``before``. For a
-    checkpoint that was damaged after its evaluation, the earlier line replaces the new one."""
+    checkpoint that was damaged after its evaluation, the earlier line replaces the new line."""
     earlier = still_valid(before, now, store)
     places = {(line.step, line.source) for line in earlier}
     return [

@@ -33,7 +33,7 @@ class Machine:
     shared: bool = False
     """True for a cluster, where Ray assigns the GPUs."""
     nodes: tuple[Mapping[str, float], ...] = field(default=(), compare=False)
-    """Resources of each node when the sweep began; empty: `check_sizes` does not check nodes."""
+    """Resources of each node when the sweep began; if empty, `check_sizes` does not check nodes."""
 
 
 def find_machine(cpus: float) -> Machine:
@@ -94,7 +94,7 @@ class Lane:
 
     @property
     def engines(self) -> int:
-        """Return the number of engines that fit on the lane's GPUs; 1 without GPUs."""
+        """Return the number of engines that fit on the lane's GPUs; 1 if it has no GPUs."""
         first = self.runs[0]
         return max(1, (self.gpus - first.server_gpus) // max(1, first.gpus))
 
@@ -114,7 +114,7 @@ class Lane:
 
     @property
     def lock_keys(self) -> frozenset[str]:
-        """Return the locks of all its runs. Lanes with a common lock run one after another."""
+        """Return the locks of the lane's runs. Lanes with a common lock run one after another."""
         return frozenset[str]().union(*(run.lock_keys for run in self.runs))
 
     def _generation(self, run: SweepRun) -> float:
@@ -188,8 +188,8 @@ def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lan
 def resolved(run: SweepRun, lane: Lane, machine: Machine) -> dict[str, Any]:
     """Return the config of ``run`` for the lane's process.
 
-    On a cluster, it sets the number of workers, so that other lanes have GPUs too. On one machine,
-    the process can use only the lane's GPUs, and counts them itself."""
+    On a cluster, this config sets the number of workers, so that other lanes have GPUs too. On one
+    machine, the process can use only the lane's GPUs, and counts them itself."""
     assert run.plan is not None  # only planned runs are in lanes
     config: RunConfig = run.plan.config
     if config.workers == "auto" and machine.shared and 0 < lane.gpus < machine.gpus:

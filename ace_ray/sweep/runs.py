@@ -81,27 +81,27 @@ class SweepRun:
 
     @property
     def least_gpus(self) -> int:
-        """Return the minimum number of GPUs, on a machine with GPUs."""
+        """Return the minimum number of GPUs that the run needs, on a machine with GPUs."""
         return (self.workers or 1) * self.gpus + self.server_gpus
 
     @property
     def lock_keys(self) -> frozenset[str]:
         """Return the run's locks: the endpoint's host. Runs with a common lock run one after
-        another, since a rate limit is for one run."""
+        another, since each run may use the endpoint's whole rate limit."""
         return frozenset([self.endpoint] if self.endpoint else [])
 
     @property
     def cpus(self) -> float:
-        """Return the minimum number of CPUs on a machine without GPUs. Checkers, the writer and
-        sandboxes need one CPU together."""
+        """Return the minimum number of CPUs that the run needs, on a machine without GPUs.
+        Checkers, the writer and sandboxes need one CPU together."""
         if self.plan is None:
             return 0.0
         return (self.workers or 1) * worker_cpus(self.plan.config) + 1.0 + self.server_cpus
 
     @property
     def tokens(self) -> int:
-        """Estimate the tokens of prompts and answers: one token per four characters of a prompt,
-        and a quarter of ``max_tokens`` per answer."""
+        """Estimate the number of tokens of prompts and answers: one token per four characters of a
+        prompt, and a quarter of ``max_tokens`` per answer."""
         if self.plan is None:
             return 0
         rows, answer = self.plan.rows, self.plan.config.sampling.max_tokens / 4
@@ -117,7 +117,7 @@ def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun
 
 
 def unplanned(checkpoint: Checkpoint, *, refused: str = "", awaited: str = "") -> SweepRun:
-    """Return a run without a plan, for a checkpoint that cannot be evaluated, or not yet."""
+    """Return a run without a plan, for a checkpoint that is refused or not complete yet."""
     label = f"step {checkpoint.step}"
     return SweepRun(label, checkpoint.step, checkpoint.source, refused=refused, awaited=awaited)
 
@@ -131,8 +131,8 @@ def plan_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) 
 
 
 def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepRun:
-    """Plan the run of a checkpoint. Return a refused run if it is incomplete or cannot be
-    evaluated. Raises `UserError`: the store is not available."""
+    """Plan the run of a checkpoint. Return a refused run if the checkpoint is incomplete or cannot
+    be evaluated. Raises `UserError`: the store is not available."""
     if checkpoint.lacks:
         return unplanned(checkpoint, refused=f"the checkpoint is incomplete: {checkpoint.lacks}")
     try:

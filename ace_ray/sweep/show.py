@@ -15,7 +15,7 @@ from ace_ray.util.sanitizing import print_line, printed
 
 
 def print_plan(sweep: Sweep, console: Console) -> None:
-    """Print the lanes of a sweep with estimated device hours, and where results are stored."""
+    """Print the lanes of a sweep, their estimated device hours, and where results are stored."""
     lanes = sweep.lanes()
     table = Table("lane", "models", title=sweep.sweep_id)
     for column in ("GPUs", "takes", "device hours"):
@@ -54,7 +54,7 @@ def print_plan(sweep: Sweep, console: Console) -> None:
     )
     price = sweep.price_per_hour
     if price is not None:
-        print_line(console, f"about {total * price:.2f} at {price:g} per hour")
+        print_line(console, f"cost: about {total * price:.2f} at {price:g} per hour")
     print_line(console, f"results: {sweep.uri}/")
 
 

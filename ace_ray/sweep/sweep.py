@@ -53,7 +53,7 @@ class StoreAway(Exception):
 
 
 class Sweep:
-    """One call of a sweep. Raises `UserError`: it cannot start, and nothing was written."""
+    """One call of a sweep. Raises `UserError` if it cannot start; then nothing was written."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class Sweep:
             self._lease.release()
 
     def _evaluate(self) -> int:
-        """Evaluate all runs, watch, and update comparisons. Raises `StoreAway` and `LeaseLost`."""
+        """Evaluate and compare all runs, and watch for more. Raises `StoreAway` and `LeaseLost`."""
         try:
             self._work_through()
             while self._watch():
@@ -291,7 +291,8 @@ class Sweep:
         return fine
 
     def _end_watch(self, watching: Watching) -> None:
-        """End the watch. Checkpoints that are still being written are left to the next call."""
+        """End the watch. Checkpoints that are still being written wait for the next call of the
+        sweep."""
         for checkpoint in watching.torn():
             self._take(checkpoint)
         for checkpoint in watching.unfinished():
@@ -339,7 +340,7 @@ class Sweep:
                 waiting = self._again([])
 
     def _has_come(self) -> bool:
-        """Search for new checkpoints if ``poll_s`` has passed; return whether there are any."""
+        """Call `_take_new` if ``poll_s`` has passed. Return whether there are runs to evaluate."""
         watching = self._watching
         if watching is None or self._stop:
             return False
@@ -456,7 +457,7 @@ class Sweep:
                 process.signal(signal.SIGKILL)
 
     def _gather(self) -> bool:
-        """Settle the runs of lanes that have ended. Return whether any lane has ended."""
+        """Process the results of lanes that have ended. Return whether any lane has ended."""
         ended = [process for process in self._running if process.code is not None]
         for process in ended:
             self._running.remove(process)
@@ -467,7 +468,7 @@ class Sweep:
         return bool(ended)
 
     def _settle_runs(self, process: LaneProcess) -> None:
-        """Settle the runs of a lane that has ended, according to its events."""
+        """Call `_settle` for the runs of a lane that has ended, with the events of the lane."""
         done = {event["run_id"]: event for event in process.events()}
         runs = process.lane.runs
         # A lane evaluates one run after another, so it was evaluating the first without an event.
@@ -507,7 +508,7 @@ class Sweep:
         self._say(log.error(f"{run.label}: {self._failed[run.run_id]}", event="run_failed"))
 
     def _again(self, waiting: list[Lane]) -> list[Lane]:
-        """Return the lanes ``waiting``, and lanes of pending runs that are in no lane."""
+        """Return ``waiting``, and new lanes of the pending runs that are in no lane."""
         taken = {run.run_id for lane in waiting for run in lane.runs}
         taken |= {run.run_id for process in self._running for run in process.lane.runs}
         most = LANE_ATTEMPTS
@@ -517,7 +518,8 @@ class Sweep:
         return waiting + (self._lanes(pending) if pending else [])
 
     def _ask_to_stop(self, number: int) -> None:
-        """Send signal ``number`` to the lanes. The first signal drains them, a second ends them."""
+        """Send signal ``number`` to the lanes. After the first signal, they finish their rows in
+        flight; after a second signal, they end at once."""
         if not self._stop:
             self._stop_by = time.monotonic() + self.any_run.grace_s + END_S
         self._stop = True

@@ -2,8 +2,7 @@
 
 Text lines go to the caller's console. JSON lines go to stderr, one object per line, so that stdout
 contains only results. Level and format are environment variables, so that child processes and the
-actors of a local Ray use them too. The options of ``ace-ray`` have the same variables.
-"""
+actors of a local Ray use them too. The log options of ``ace-ray`` use the same variables."""
 
 from __future__ import annotations
 
@@ -61,7 +60,7 @@ def error(text: str, **fields: Any) -> Line:
 
 
 def configure(level: str | None = None, form: str | None = None) -> None:
-    """Set level and format for this process and its child processes. None keeps a value."""
+    """Set level and format for this process and its children. None keeps the current value."""
     for name, value in ((_LEVEL, level), (_FORMAT, form)):
         if value is not None:
             os.environ[name] = value
@@ -70,7 +69,7 @@ def configure(level: str | None = None, form: str | None = None) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables for processes on other machines, so that they log alike."""
+    """Return the environment variables that set this level and format on other machines."""
     return {name: os.environ[name] for name in (_LEVEL, _FORMAT) if name in os.environ}
 
 

@@ -138,7 +138,8 @@ class _Loader(yaml.SafeLoader):
 
 
 def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
-    """Convert a parsed ``value`` to plain JSON values. Raises `Unbounded`."""
+    """Convert a parsed ``value`` to plain JSON values. Raises `Unbounded`, also for an infinite
+    number if ``finite`` is true."""
     if depth > MOST_DEPTH:
         raise Unbounded(_DEEP)
     if isinstance(value, str):
@@ -242,7 +243,7 @@ _TIMES = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC))
 def bounded_time(value: object, after_s: float = 0.0) -> datetime:
     """Return ``value``, a time or its ISO 8601 text, plus ``after_s`` seconds, in UTC.
 
-    Times before 1970 or after 2999 become the limits of this range. ``after_s`` counts up to ten
+    Times before 1970 or after 2999 become the limits of this range. ``after_s`` is limited to ten
     years. An invalid ``value`` counts as `UNKNOWN_TIME`."""
     first, last = _TIMES
     try:

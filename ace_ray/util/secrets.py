@@ -92,7 +92,7 @@ def secrets_in(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
 
 
 def masked(text: str) -> str:
-    """Return ``text`` with all parts masked that look like a secret."""
+    """Return ``text`` with `MASK` in place of each part that looks like a secret."""
     text = _USER.sub(f"{MASK}@", text)
     text = _QUERY.sub(_masked_query, text)
     text = _HEADER.sub(rf"\1\2{MASK}", text)

@@ -15,7 +15,8 @@ def wilson(successes: float, n: int) -> Interval | None:
     """Return the 95 % Wilson score interval of ``successes / n`` within 0..1; None if ``n`` is 0.
 
     ``successes`` may be fractional. Samples of one entry are not independent. So with several
-    samples per entry, ``n`` is the number of entries, and ``successes`` the sum of their means."""
+    samples per entry, ``n`` is the number of entries, and ``successes`` the sum of the entries'
+    means."""
     if not 0 <= successes <= n:
         raise ValueError(f"{successes} successes of {n}")
     if n == 0:
@@ -31,7 +32,7 @@ def weighted_interval(parts: Iterable[tuple[float, float, Interval]]) -> Interva
     """Return the 95 % interval of ``sum(weight * value)`` over ``(weight, value, interval)`` parts.
 
     The squared distances between the parts' values and limits are added (MOVER, Zou and Donner
-    2008). Unlike a normal approximation, this gives no empty interval if all values are 0 or 1.
+    2008). Unlike a normal approximation, the interval is not empty if all values are 0 or 1.
     Weights must not be negative, and parts must be independent."""
     total = below = above = 0.0
     for weight, value, (low, high) in parts:
@@ -45,7 +46,7 @@ def mean_of_present(
     parts: Iterable[tuple[float, float | None, Sequence[float] | None]],
 ) -> tuple[float, Interval] | None:
     """Return the weighted mean of the ``(weight, value, interval)`` parts that have a value, and
-    its 95 % interval. Return None if their total weight is 0."""
+    the mean's 95 % interval. Return None if their total weight is 0."""
     present = [(w, v, (i[0], i[1])) for w, v, i in parts if v is not None and i is not None]
     total = sum(weight for weight, _, _ in present)
     if not total:

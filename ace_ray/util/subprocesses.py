@@ -52,7 +52,8 @@ def module_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def confine() -> None:
-    """Forbid this process to open files or sockets, start processes or dump core. Irrevocable.
+    """Forbid this process to open files or sockets, start processes or dump core. It cannot be
+    undone.
 
     Limits of the kernel enforce it. An audit hook raises a clearer error first."""
     for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC):
@@ -76,7 +77,7 @@ def set_limit(kind: int, soft: int, hard: int) -> None:
 
 
 def end_with_this_process() -> None:
-    """Ensure that later child processes of this process end when it ends, even after SIGKILL.
+    """Ensure that children which this process starts later end with it, even after SIGKILL.
 
     This process becomes the leader of a process group, which the script ``watchdog.py`` ends. Call
     this function once, and not in a process that must receive Ctrl-C from a terminal."""

@@ -1,4 +1,4 @@
-"""End a process group after its leader has ended, for any reason.
+"""End a process group when its leader has ended for any reason.
 
     leader of the process group -> watchdog -> watchdog
                                 -> other children and their descendants

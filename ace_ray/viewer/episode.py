@@ -1,4 +1,4 @@
-"""One complete row as plain values: prompt, answers, calls, states and verdicts."""
+"""Build the view of one complete row: prompt, answers, calls, states and verdicts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Change:
 
 
 def changes(before: Any, after: Any) -> list[Change]:
-    """Return at most `MOST_CHANGES` differences. Elements of lists are matched by index."""
+    """Return at most `MOST_CHANGES` differences between two values. Lists are compared by index."""
     return list(islice(_changes((), before, after), MOST_CHANGES))
 
 
@@ -86,7 +86,7 @@ class EpisodeView:
     ``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``tools``: tools that the
     chat template offered, None if the messages contain them. ``gold``: gold answer in a 1-tuple,
     None if not stored. ``states``: sandbox before and after the episode, None without a sandbox.
-    ``changed``: their differences. ``left``: stored state of the episode."""
+    ``changed``: differences between these two. ``left``: stored state of the episode."""
 
     row_id: str
     key: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Select rows of a run by their keys, their verdicts, or changes against another run."""
+"""Select rows of a run by keys, by verdicts, or by verdicts that differ from another run's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class StoredRun:
 
     @cached_property
     def rows(self) -> list[ResultRow]:
-        """Rows that count. Raises `UserError`: the run is empty, or a part cannot be read."""
+        """The rows in `entry_order`. Raises `UserError`: the run is empty or cannot be read."""
         rows = sorted(self.ledger.rows(), key=entry_order)
         if not rows:
             raise no_rows(self.ledger, "evaluate the run, or wait until it has rows")
@@ -146,8 +146,8 @@ def _is_called(row: ResultRow, name: str) -> bool:
 
 
 def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:
-    """Return the rows of ``run`` that match ``wanted``. With ``other``, return only rows that have
-    another verdict in the run ``other``."""
+    """Return the rows of ``run`` that match ``wanted``. If ``other`` is a run, return only rows
+    that have another verdict there."""
     theirs = None if other is None else {key_of(row): row for row in other.rows}
     found = []
     for row in run.rows:

@@ -258,7 +258,7 @@ class _Site:
         )
 
     def _turn(self, run: RunTable, link: _Links, row: ResultRow, *, pair: bool) -> dict[str, str]:
-        """Return links to the previous and next row of the list, and the place in it."""
+        """Return links to the previous and next row in the list, and the position of ``row``."""
         found = [one.row_id for one in run.select(link.query, self._runs.get(link.against))]
         if row.row_id not in found:
             return {"previous": "", "next": "", "place": ""}
@@ -278,7 +278,8 @@ class _Site:
         return name, self._runs[name]
 
     def _other(self, name: str, asked: str) -> str:
-        """Return the name of the run to compare with: ``asked``, else the only other run."""
+        """Return the run to compare with: ``asked`` if it exists, else the only other run, else
+        ""."""
         others = [one for one in self._runs if one != name]
         if asked in others:
             return asked

@@ -81,7 +81,7 @@ def listed(
 
 
 def _answer(view: EpisodeView) -> str:
-    """Return the text or calls of the model's last message; without a message, the error."""
+    """Return the text or calls of the model's last message; if there is none, the error."""
     for step in reversed(view.steps):
         if step.role == "assistant":
             calls = ", ".join(f"{call.name}({call.arguments})" for call in step.calls)

@@ -1,8 +1,7 @@
-"""Rows of a run for the pages of the viewer, which are reloaded while the run grows.
+"""Keep the rows of a run for the pages of the viewer, and read new rows while the run grows.
 
 The columns that lists show are read once per part and kept in memory. Texts are not kept: to show a
-row, one row group is read; to search, one part is read at a time.
-"""
+row, one row group is read; to search, one part is read at a time."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ class Query:
 
     @property
     def filter(self) -> Filter:
-        """The conditions on keys, error type, and the verdicts `RIGHT` and `WRONG`."""
+        """A `Filter` with the keys, the error type, and the verdicts `RIGHT` and `WRONG`."""
         valid = {RIGHT: True, WRONG: False}.get(self.verdict)
         keys = (self.benchmark, self.category, self.language)
         return Filter("", *keys, valid=valid, error_type=self.error_type)
@@ -111,7 +110,7 @@ class RunTable:
         return self.manifest.run_id
 
     def refresh(self) -> bool:
-        """Read new parts, and return whether there are any. Raises `UserError`: the store does not
+        """Read new parts; return whether the parts changed. Raises `UserError`: the store does not
         answer."""
         # Also look at the parts of a finished run: they may still be merged.
         names = part_names(self._store)
@@ -164,7 +163,7 @@ class RunTable:
         return rows
 
     def counts(self, value: Callable[[ResultRow], str]) -> list[tuple[str, int]]:
-        """Count rows by a value, most frequent first. Rows with "" are left out."""
+        """Return (value, number of rows), most frequent first. The value "" is left out."""
         found = Counter(filter(None, map(value, self.rows)))
         return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
 

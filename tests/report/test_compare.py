@@ -298,7 +298,7 @@ def test_pairs_are_compared_on_the_benchmarks_that_both_hold(tmp_path: Path) -> 
         ("strict", "A", "B", "acebench"),
         ("strict", "step_1", "step_2", "toy"),
     }
-    assert "A has no rows of toy and is not compared there" in comparison.notes
+    assert "A has no rows of toy and is not compared on it" in comparison.notes
     with pytest.raises(UserError, match=r"no two compared runs share a benchmark, e\.g\. A and st"):
         compared(folders[::2])
     with pytest.raises(UserError, match="fewer than two runs are named"):

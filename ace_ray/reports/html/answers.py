@@ -42,7 +42,7 @@ def path_of(run_id: str, row_id: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class WrongAnswers:
-    """The sampled rows of each run, and the number ``wrong`` of all wrong rows."""
+    """The chosen wrong rows of each run. ``wrong`` is the number of all wrong rows."""
 
     by_run: Sequence[tuple[Run, Sequence[ResultRow]]]
     wrong: int
@@ -99,7 +99,7 @@ def in_turns(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[
 
 
 def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
-    """Build the section. ``choices`` in its view are the options of the filters."""
+    """Build the section with wrong answers. ``choices`` in its view are the filters' options."""
     views = [view for run, rows in sample.by_run for view in _views(run, rows, rule_sets)]
     judged = [judgement for view in views for judgement in view["judgements"]]
     view = {
@@ -123,8 +123,8 @@ def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
 def _views(
     run: Run, rows: Sequence[ResultRow], rule_sets: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the views of ``rows``, except rows that no longer exist. Texts are cut when they are
-    read, since all texts together may have gigabytes."""
+    """Yield the template's values for each row, except rows that no longer exist. Texts are cut
+    when they are read, since all texts together may have gigabytes."""
     columns = _COLUMNS + [f"{rules}_error" for rules in run.manifest.all_rule_sets]
     by_id = {row.row_id: row for row in rows}
     made = {
@@ -137,8 +137,8 @@ def _views(
 def _view(
     run: Run, row: ResultRow, texts: Mapping[str, Any], rule_sets: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the values for one answer. ``wrong`` lists the rule sets under which it is wrong,
-    ``types`` adds their error types."""
+    """Return the template's values for one answer. ``wrong``: rule sets under which the answer is
+    wrong; ``types``: the same rule sets, each with the error type."""
     messages = messages_of(texts)
     # In a single-turn row the last message is the answer, which is shown by itself.
     if texts["state"] is None and messages and messages[-1].get("role") == "assistant":
@@ -179,8 +179,8 @@ def _view(
 def _messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the first messages, up to `MESSAGES` characters.
 
-    ``open`` is false for system messages, which are long and similar in all rows.
-    """
+    ``open``: whether the page shows the message unfolded. System messages are folded, since they
+    are long and similar in all rows."""
     views: list[dict[str, Any]] = []
     room = MESSAGES
     for message in messages[:MOST_MESSAGES]:
@@ -194,7 +194,7 @@ def _messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    """Return the text of a message; in native mode this includes the calls."""
+    """Return the text of a message, including its native tool calls."""
     if "text" in message:
         return pretty(message["text"])
     parts = [message[key] for key in ("content", "tool_calls") if message.get(key)]

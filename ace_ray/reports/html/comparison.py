@@ -35,7 +35,7 @@ def _view(compared: Comparison) -> dict[str, Any]:
 
 
 def _sentences(compared: Comparison, rules: str) -> dict[str, Any]:
-    """Return sentences on the results under one rule set, by whether they show a difference."""
+    """Return sentences on the results under one rule set: ``shown`` differences, and ``others``."""
     results = [result for result in compared.results if result.hypothesis.rules == rules]
     return {
         "rules": rules,
@@ -54,7 +54,7 @@ def flips(reported: ReportedComparison | None) -> Section | None:
 
 
 def _pair(flipped: Flips) -> dict[str, Any]:
-    """Return the values for a pair of runs. ``left_out`` counts flips that are not shown."""
+    """Return the template's values for two runs. ``left_out`` counts flips that are not shown."""
     chosen: list[Flip] = []
     for change in WORDS:
         turned = [flip for flip in flipped.flips if flip.change == change]

@@ -40,7 +40,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page. ``facts`` are short lines under the title."""
+    """An HTML page. ``facts`` are short lines under the title."""
 
     title: str
     facts: Sequence[str]
@@ -48,7 +48,7 @@ class Page:
 
 
 def render(page: Page) -> bytes:
-    """Return the page as UTF-8."""
+    """Render the page as HTML in UTF-8."""
     script = _asset("report.js")
     template = environment().get_template("report.html.j2")
     text = template.render(
@@ -72,8 +72,8 @@ def _asset(name: str) -> str:
 
 
 def environment(package: str = "ace_ray.reports", folder: str = "html") -> Environment:
-    """Return the Jinja environment for the templates in ``folder`` of ``package``. They may
-    import the templates of reports."""
+    """Return the Jinja environment for the templates in ``folder`` of ``package``. These templates
+    may import the templates of reports."""
     places = dict.fromkeys([(package, folder), ("ace_ray.reports", "html")])
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(*place) for place in places]),
@@ -96,7 +96,7 @@ def environment(package: str = "ace_ray.reports", folder: str = "html") -> Envir
 
 
 def _finalize(value: Any) -> Any:
-    """Cut a value and replace invisible characters by their names, before it is escaped."""
+    """Cut a value and replace invisible characters by their names. Jinja escapes the result."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     if len(value) <= LONGEST:

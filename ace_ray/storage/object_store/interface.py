@@ -42,7 +42,8 @@ class Store(Protocol):
         """Return the object's bytes and a tag for `put_if`, or None if it does not exist."""
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
-        """Write ``data`` if the object still has ``tag``, or does not exist if ``tag`` is None.
+        """Write ``data`` if the object still has ``tag``. If ``tag`` is None, it must not exist
+        yet.
 
         Returns the object's new tag, or None if another writer has changed the object."""
 

@@ -1,4 +1,4 @@
-"""Object store in a local folder. It changes no files behind symbolic links and reads no pipes."""
+"""Object store in a local folder. It never writes behind symbolic links and never reads pipes."""
 
 from __future__ import annotations
 
