@@ -1,5 +1,6 @@
-"""Units for early stopping: tasks, with their weight in the headline and their value in a run.
+"""Split a benchmark into units for early stopping, and measure each unit's weight in the headline.
 
+The headline is a benchmark's main score. A unit is one task; its items are entries or dialogues.
 Benchmarks do not declare weights, so weights are measured with simulated runs. If only one category
 of a run is right, the headline equals the weight of this category. If a run contains only one
 dialogue, the headline equals the value of this dialogue. A simulated run with random verdicts shows
@@ -60,7 +61,7 @@ class Order:
     benchmark: type[Benchmark]
     units: Sequence[Unit]
     rules: tuple[str, ...]
-    """Rule sets whose headlines are decided."""
+    """Rule sets whose headlines are compared with the reference run."""
     seed: int
 
     @property
@@ -71,13 +72,14 @@ class Order:
         return whole
 
     def draws(self, bounds: Sequence[Bounds]) -> Draws:
-        """Return the first ``len(bounds)`` units as draws with these bounds, in [-1, 1]."""
+        """Return the first units as `Draws`. ``bounds``: bounds of each unit's value, in [-1,
+        1]."""
         lows, highs = (np.array([one[side] for one in bounds], float) for side in (0, 1))
         return Draws(lows, highs, self.weights[: len(bounds)])
 
     def rows(self, samples: int, *, weighed: bool = False) -> np.ndarray:
-        """Return the number of rows of each unit, int64 (units,). With ``weighed``, count only
-        rows with a weight in the headline."""
+        """Return the number of rows of each unit, int64 (units,). If ``weighed``, count only rows
+        of items with a weight above 0."""
         entries = [
             sum(len(item.entries) for item in unit.items if item.weight > 0 or not weighed)
             for unit in self.units
@@ -94,8 +96,8 @@ def order_of(
 ) -> Order:
     """Draw the order of the units of ``benchmark``.
 
-    ``places``: indices of the benchmark's entries in ``entries``. Raises `UserError`: the headline
-    is not a weighted mean of the entries, or its weights differ between the rule sets ``rules``."""
+    ``places``: indices of the benchmark's entries in ``entries``. Raises `UserError` if the
+    headline is not a weighted mean of the entries, or its weights differ between ``rules``."""
     kind = type(benchmark)
     cells: dict[tuple[str, str], dict[str, list[int]]] = {}
     for place in places:
@@ -127,7 +129,7 @@ def order_of(
 
 
 def uniform(seed: int, name: str) -> float:
-    """Return a number in (0, 1) that depends on the seed and the name only."""
+    """Return a number in (0, 1) that depends only on the seed and the name."""
     drawn = hashlib.sha256(f"{seed} {name}".encode()).digest()
     return ((int.from_bytes(drawn[:8], "big") >> (64 - _BITS)) + 0.5) / (1 << _BITS)
 
@@ -176,9 +178,9 @@ def _shares(
     items: Sequence[Sequence[int]],
     rules: str,
 ) -> list[float]:
-    """Return each item's share of the weight of its category: equal, or proportional to its size.
+    """Return each item's share of its category's weight: equal, or in proportion to its entries.
 
-    A simulated run of the smallest and the largest item decides. Raises `UserError`: neither."""
+    A simulated run of the smallest and largest item decides. Raises `UserError` if neither fits."""
     sizes = [len(members) for members in items]
     small, large = min(sizes), max(sizes)
     if small == large:
@@ -204,7 +206,8 @@ def _headline_where(
     rules: str,
     right: set[tuple[str, str]],
 ) -> float:
-    """Compute the headline of a simulated run in which only the cells in ``right`` are right."""
+    """Compute the headline of a simulated run in which only the categories in ``right`` are
+    right."""
     rows = (
         _row(entries[place], 0, {r: Verdict(cell in right) for r in benchmark.rule_sets})
         for cell, items in cells.items()
