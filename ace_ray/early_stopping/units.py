@@ -140,8 +140,7 @@ def drawn_order(names: Sequence[str], weights: Sequence[float], seed: int) -> np
     Each name is drawn from the remaining names with a probability proportional to its weight. This
     sorts the names by ``-log(u) / weight``, where ``u`` is a hash of the seed and the name
     (Efraimidis and Spirakis 2006). So the order of two names does not depend on the machine, the
-    model, or the other entries of the run. Names of weight 0 come last.
-    """
+    model, or the other entries of the run. Names of weight 0 come last."""
     keys = [
         -math.log(uniform(seed, name)) / weight if weight > 0 else math.inf
         for name, weight in zip(names, weights, strict=True)

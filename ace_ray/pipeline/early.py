@@ -1,4 +1,8 @@
-"""Early decisions: compare the stored rows of a run with the rows of its reference run."""
+"""Decide early: compare the stored rows of a run with those of its reference run.
+
+A look reads new rows of both runs, and decides the headlines (`units`) that can be decided. A row
+is settled if it has a verdict or is not retried; items and units, if all their rows are settled.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +55,10 @@ def is_decided(store: Store) -> bool:
 
 
 def decide_again(plan: Plan, store: Store, say: Callable[[str], None]) -> bool:
-    """Look again at a complete run whose comparison is undecided, or was decided with verdicts that
-    have changed. The reference may have more rows now. Return whether the summary has changed.
+    """Compare a complete run with its reference again, and update its summary. Do nothing if the
+    comparison is decided and no verdict has changed since. Return whether the summary has changed.
 
-    Raises `UserError` without a valid reference, or if another process works on the run."""
+    Raises `UserError` if the reference is not valid, or if another process works on the run."""
     known = earlier_decision(store)
     if store.get(SUCCESS) is None or not known or (known["decided"] and not known["stale"]):
         return False
@@ -179,7 +183,7 @@ class Headline:
     """For each compared unit the bounds of the run's own value."""
     decision: Decision | None = None
     most: int | None = None
-    """Number of units that count in a reference that was stopped early; None: all."""
+    """Maximum number of units to compare if the reference was stopped early; else None."""
 
     @property
     def name(self) -> str:
@@ -227,7 +231,7 @@ class Comparison:
 
     def _estimate(self, one: Headline, bounds: Sequence[Bounds]) -> tuple[float, float, float]:
         """Return the estimate of a mean in -1..1, and the low and high end of its confidence
-        sequence. ``bounds`` has one value for each unit."""
+        sequence. ``bounds`` has the bounds of each unit's value."""
         draws = self._draws(one, bounds)
         low, high = confidence_sequence(draws, self._alpha) if len(draws) else (-1.0, 1.0)
         return min(max(draws.estimate, low), high), low, high
@@ -303,7 +307,7 @@ class EarlyLooks:
 
     def check(self, *, begun: bool) -> None:
         """Open the reference. Raise `UserError` if its rows cannot be compared with the run's rows.
-        With ``begun``, also raise it if the reference has no manifest yet."""
+        If ``begun``, also raise it if the reference has no manifest yet."""
         against = self._config.against
         if against is None or self._reference is not None:
             return
@@ -319,7 +323,7 @@ class EarlyLooks:
         """Read new rows and decide the headlines that can be decided. Return whether `note` must
         still record in the manifest that the comparison was looked at.
 
-        Does nothing within `LOOK_S` of the last look, unless ``at_once``."""
+        Do nothing if the last look was less than `LOOK_S` ago, unless ``at_once``."""
         now = time.monotonic()
         if self._config.against is None or (not at_once and now < self._looked_at + LOOK_S):
             return False

@@ -68,19 +68,19 @@ class Shape:
     calls: int
     """Maximum concurrent calls per worker, one block and one thread each."""
     spare: int
-    """Further blocks in the queue of a worker, so that its calls do not wait for the executor."""
+    """Number of further blocks in a worker's queue, so that calls do not wait for the executor."""
 
 
 def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
     """Compute the block layout for ``rows`` rows. The first ``interactive`` rows get one block
     each.
 
-    A block waits for its slowest row. So a worker gets eight times as many rows as are in flight.
-    Otherwise the throughput would fall by a third if 3 % of the rows take 17 times as long (blocks
-    of 8 rows). Other workers cannot take these rows, so with several workers each gets at most half
-    of its share of the run. Here the share assumes the maximum number of elastic workers.
-    `_at_work` assumes a smaller number, so that engines run large batches if no workers are added.
-    """
+    A block is returned only when its slowest row has ended. So a worker receives eight times as
+    many rows as are in flight. Otherwise the throughput would fall by a third if 3 % of the rows
+    take 17 times as long (blocks of 8 rows). Other workers cannot take these rows, so with several
+    workers each receives at most half of its share of the run. This share assumes the maximum
+    number of elastic workers. `_at_work` assumes fewer, so that batches are large even if no
+    workers are added."""
     workers = resources.most_workers
     most = _at_work(job, resources, rows)
     half = max(most, rows if workers == 1 else rows // (2 * workers))
@@ -97,13 +97,14 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
 
 
 def _expected(resources: Resources) -> int:
-    """Return the number of workers that probably share the run, at most twice the initial one."""
+    """Return the number of workers that probably share the run: at most twice those at the
+    start."""
     return min(resources.most_workers, 2 * resources.workers)
 
 
 def _at_work(job: Job, resources: Resources, rows: int) -> int:
     """Return the maximum rows in flight per worker: twice the engine's batch, so that its queue is
-    full, but at most an equal share of the run. Else the first ready worker would take all rows."""
+    full, but at most an equal share of the run, so that the first worker does not take all rows."""
     if job.config.concurrency != "auto":
         return job.config.concurrency
     if job.config.model.endpoint is not None:
@@ -301,8 +302,7 @@ def run_graph(
 
 
 def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
-    """Return a function that places the writer on the driver's node, for a local folder; else
-    None."""
+    """Return a function that places the writer on the driver's node, or None for a remote store."""
     if not isinstance(store, LocalStore):
         return None
     node = ray.get_runtime_context().get_node_id()

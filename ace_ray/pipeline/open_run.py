@@ -59,7 +59,7 @@ class OpenRun:
     planned: float
     """Wall-clock end of planning."""
     began_it: bool
-    """Whether the folder contained no run before this session."""
+    """Whether the folder contained no run when this session began."""
     say: Callable[[str], None]
     ledger: Ledger = field(init=False)
     broken: str = ""
@@ -157,7 +157,7 @@ class OpenRun:
         return isolated
 
     def waiting_with_others(self) -> list[str]:
-        """Return the ids of `set_aside` rows for which engines died during the preparation."""
+        """Return the ids of `set_aside` rows during whose preparation engines died."""
         rows = self.plan.rows
         shared = self._stored(self.ledger.set_aside, rows, b"") == SHARED.encode()
         return [row_id.decode() for row_id in rows.ids[shared].tolist()]
@@ -208,7 +208,7 @@ class OpenRun:
         return self.ended
 
     def _note_reading(self, timing: Mapping[str, Any]) -> None:
-        """Note in the session's record which parsers have parsed its answers."""
+        """Note in the session's record which parsers have parsed the session's answers."""
         readings = [one["reading"] for one in timing.get("engines", ()) if one.get("reading")]
         manifest = read_manifest(self.store)
         if readings and manifest.sessions:
@@ -227,8 +227,8 @@ class OpenRun:
 def opened(
     plan: Plan, *, fresh: bool, say: Callable[[str], None], began: float
 ) -> Iterator[OpenRun]:
-    """Open the run of ``plan``, and keep its lease until the context ends. Only the lease is
-    written, and the record of a look at the comparison.
+    """Open the run of ``plan``, and keep its lease until the context ends. This writes only the
+    lease, and a record if it looks at the comparison.
 
     Raises `UserError` if the model or the output does not fit the plan, or another driver has the
     lease."""

@@ -64,7 +64,7 @@ class Reread:
 
     ``moved`` maps (benchmark, category) to counts: ``answers`` that are parsed differently, rows
     that ``gained`` or ``lost`` a valid verdict under the benchmark's first rule set, and
-    ``diverged`` rows. ``bounds`` maps a benchmark to the result of `_bounds`."""
+    ``diverged`` rows. ``bounds`` maps a benchmark to its four headlines (`_bounds`)."""
 
     uri: str
     run: str
@@ -374,8 +374,8 @@ def _example(
 def _bounds(
     benchmark: Benchmark, before: Ledger, after: Ledger
 ) -> tuple[Score, Score, Score, Score]:
-    """Return four headlines of a benchmark: before, after, and after with all diverged rows counted
-    as wrong, then as right."""
+    """Return four headlines of a benchmark: before `reread`, after it, and after it with all
+    diverged rows counted as wrong, then as right."""
 
     def headline(rows: Iterator[ResultRow], valid: bool | None = None) -> Score:
         own = (row for row in rows if row.benchmark == benchmark.name and not row.repeat)

@@ -146,7 +146,7 @@ def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest,
 
 def _with_named_code(config: RunConfig, named: Sequence[str], store: Store) -> RunConfig:
     """Return ``config`` with its local benchmark files replaced by the files in ``named``. Raises
-    `UserError` if a local file is only named by the stored run, since its code is not trusted."""
+    `UserError` if ``named`` lacks one of them, since code named only by the run is not trusted."""
     files = {name.rpartition(":")[2]: name for name in named if is_local(name)}
     sections = []
     for section in config.benchmarks:
@@ -188,9 +188,9 @@ def run_entries(
 ) -> Sequence[Entry]:
     """Return the entries from which a stored run chose its entries.
 
-    For outputs made elsewhere these are all entries of the answered categories, and other entries
-    that ``rows`` name, such as tau2-bench's tasks outside the base split. Raises `UserError` if the
-    run was made with other entries."""
+    For outputs of another program these are all entries of the answered categories, and other
+    entries that ``rows`` name, such as tau2-bench's tasks outside the base split. Raises
+    `UserError` if the run was made with other entries."""
     name = benchmark.name
     if manifest.config.backend == EXTERNAL:
         every = benchmark.output_entries()

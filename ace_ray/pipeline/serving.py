@@ -112,7 +112,7 @@ def stop(servers: Sequence[Starting]) -> None:
 
 def endpoint(ref: ModelRef, at: str) -> EndpointConfig:
     """Return the endpoint config for the server of the model ``ref`` at the URL ``at``. An
-    `EndpointModel` with it needs the server's key and ``in_cluster=True``."""
+    `EndpointModel` with this config needs the server's key and ``in_cluster=True``."""
     return EndpointConfig(
         url=at,
         model=ref.name,
@@ -171,7 +171,7 @@ class EngineServer:
 
 
 class Server:
-    """A server process. After `end_with_this_process` it ends when this process ends."""
+    """A process of vLLM's server. After `end_with_this_process` it ends when this process ends."""
 
     def __init__(
         self, command: Sequence[str], env: Mapping[str, str], *, host: str, port: int

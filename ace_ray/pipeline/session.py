@@ -1,4 +1,7 @@
-"""Make passes over the pending rows of runs that differ only in their weights."""
+"""Make passes over the pending rows of runs that differ only in their weights.
+
+A pass starts new processes and evaluates rows in one graph. The next pass retries failed rows.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,8 @@ class Session:
         self._concluded(run)
 
     def _pending(self, *, again: bool) -> Pending:
-        """Return the pending rows that are not set aside. ``again``: only rows worth a retry."""
+        """Return the pending rows that are not set aside; if ``again``, only those worth a
+        retry."""
         pending = {}
         for index, run in enumerate(self._runs):
             if run.open:
@@ -172,7 +176,8 @@ class Session:
             pending = waiting if aside else pending
 
     def _check_for_a_bug(self) -> None:
-        """Raise `RunFailed` if all rows so far failed with the same exception of a benchmark."""
+        """Raise `RunFailed` if all rows so far failed with the same exception in a benchmark's
+        code."""
 
         bug = self._tallies[-1].bug(1) if self._tallies else None
         if bug is None or self._settled():
@@ -206,7 +211,7 @@ class Session:
 
     def _pass(self, pending: Pending) -> None:
         """Connect to Ray, start the actors, and evaluate ``pending`` in a graph. Raises `UserError`
-        and `RunFailed`."""
+        if the config is wrong, and `RunFailed` if the cluster or the engines fail."""
         asked = self._ask()
         connection.connect()
         self._reached.setdefault("ray", time.time())
@@ -353,8 +358,9 @@ class Session:
 
     def _ask(self) -> dict[str, Any]:
         """Send one request to the candidate's endpoint before the first rows, with tools if the run
-        offers any, so that a refusal is reported in one line. Return facts for the manifest; {}
-        without an endpoint. Raises `UserError`, and `RunFailed` without an answer."""
+        offers any, so that a refusal is reported in one line. Return facts for the manifest; {} if
+        there is no endpoint. Raises `UserError`, and `RunFailed` if the endpoint does not
+        answer."""
         plan = self._runs[0].plan
         if self._tallies or self._config.backend != ENDPOINT:
             return {}

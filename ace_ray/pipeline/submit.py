@@ -185,8 +185,8 @@ def _sendable(text: str, where: str) -> str:
 
 
 def _check_checkout(job: str, checkout: Path) -> list[str]:
-    """Return the untracked paths of ``checkout``; [] without git. Raises `UserError` if it is not a
-    checkout of ace_ray."""
+    """Return the untracked paths of ``checkout``; [] if git is missing. Raises `UserError` if
+    ``checkout`` is not a checkout of ace_ray."""
     if not (checkout / "jobs" / f"{job}.py").is_file():
         raise UserError(
             f"there is no jobs/{job}.py: this ace_ray was not installed from a checkout",
@@ -224,8 +224,7 @@ def submit(
             ``RAY_ADDRESS``, or the cluster on this machine.
         say: prints a string, with ``nl=False`` without a line end.
 
-    Raises `UserError` if no cluster answers, or the cluster refuses the job.
-    """
+    Raises `UserError` if no cluster answers, or the cluster refuses the job."""
     client = _client(address)
     try:
         name, sent = _send(client, submission)

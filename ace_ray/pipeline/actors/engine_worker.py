@@ -200,10 +200,10 @@ class EngineWorker:
         return pa.Table.from_pylist(done, schema=EPISODES)
 
     async def _isolated(self, planned: list[dict[str, Any]]) -> dict[str, IsolatedRow]:
-        """Return the isolated rows among ``planned``, and their isolated preparations.
+        """Return the states of isolated rows among ``planned``, and of isolated preparations.
 
-        The first process of an actor need not ask: a row is isolated only after it was in flight.
-        """
+        The first process of an actor need not ask: a row is isolated only after it was in
+        flight."""
         shared = {shared_id(row) for row in planned if row["shares"] >= 0}
         if not self._asks_isolated and not shared:
             return {}
@@ -264,8 +264,8 @@ class EngineWorker:
         return [task.result() for task in tasks if not task.cancelled()]
 
     async def _show_that_it_works(self) -> None:
-        """Make one request before an isolated row. An engine that fails on any request must not
-        count as a failure of the row."""
+        """Make one request before an isolated row runs, unless a row has ended in this engine. If
+        the engine fails already here, the failure does not count as one of the row."""
         self._crash_file.note_memory()
         if self._admission.passed:
             return
@@ -285,8 +285,8 @@ class EngineWorker:
         raise EngineDead(why)  # not reached: the process is gone
 
     def _at_work(self) -> list[str]:
-        """Return rows and preparations in flight. Other threads call this; the copies are
-        atomic."""
+        """Return the ids of the rows and preparations in flight. Other threads call this method;
+        its copies are atomic."""
         ids = list(self._tasks)
         return [*list(self._preparing), *(row for row in ids if row not in self._waiting)]
 
@@ -443,8 +443,8 @@ class EngineWorker:
             raise
 
     def _busy_since(self) -> float | None:
-        """Return the time of the last progress (`time.monotonic`); None without rows in flight. A
-        row may hang in the engine or in the event loop: return the earlier of the two times."""
+        """Return the time of the last progress (`time.monotonic`), or None if no row is in flight.
+        It is the earlier time of engine and event loop, since a row may hang in either."""
         if not self._tasks or self._loop is None:
             self._ticked_at = time.monotonic()
             return None

@@ -1,4 +1,4 @@
-"""The job that all actors of a graph receive, and the reports of their starts and failures."""
+"""Define the job that all actors of a graph receive, and report their starts and failures."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def report(job: Job, what: str, error: Exception, *, store: bool = False) -> Non
 def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
     """Register this process with the coordinator, and report why its predecessor ended.
 
-    ``first``: run whose weights an engine loads if no engine has loaded the weights of a run or is
-    loading them. Raises `RuntimeError` after too many starts."""
+    ``first``: run whose weights an engine loads if no engine has begun to load weights. Raises
+    `RuntimeError` after too many starts."""
     before: ProcessInfo | None = ray.get(coordinator.predecessor.remote(process))
     gone = why_gone_there(before, process.node) if before is not None else ("", False)
     begun: Start | None = ray.get(coordinator.starting.remote(process, first, gone))
@@ -104,7 +104,7 @@ def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
 
 
 def why_gone_there(before: ProcessInfo, here: str) -> tuple[str, bool]:
-    """Call `why_gone` for ``before`` on the node of ``before``, and return its result. ``here`` is
+    """Return the result of `why_gone` for ``before``, called on the node of ``before``. ``here`` is
     the node of this process."""
     if before.node == here:
         return why_gone(before)

@@ -49,7 +49,7 @@ class IsolatedRow:
     deaths: int
     group: int
     alone: bool = False
-    """Whether it is the only row of its group."""
+    """Whether the row is the only one of its group."""
     trials: int = 0
     """Number of failed trials: deaths while the row ran alone, without an external cause."""
     deaths_alone: int = 0
@@ -119,8 +119,8 @@ def of_rows(
 
 def ended_columns(row: IsolatedRow, process: str, *, shared: bool = False) -> dict[str, str]:
     """Return the columns ``status``, ``error_class`` and ``error`` of a row that a pass does not
-    try again. ``process`` is the kind that died, "engine" or "checker". ``shared``: whether it died
-    during the row's preparation."""
+    try again. ``process``: kind of the processes that died, "engine" or "checker". ``shared``:
+    whether they died during the row's preparation."""
     what = "the preparation that this row shares with others" if shared else "this row"
     died = f"{row.deaths} {process}s crashed while working on {what}"
     alone = f"{row.deaths_alone} of them while working on it alone"
@@ -196,8 +196,8 @@ class Isolation:
                 self.rows[row_id] = IsolatedRow(row.deaths, OPEN, stored=row.stored)
 
     def moved(self, process: str) -> None:
-        """Note that the node of the actor ``process`` is gone. Rows are rarely the cause, so the
-        rows in flight are not isolated. Only for rows that already have a state `died` decides."""
+        """Note that the node of the actor ``process`` is gone. Rows are rarely the cause, so rows
+        in flight without a state are not isolated. For rows that have a state, `died` decides."""
         at_work = self._at_work.get(process, {})
         for row_id in list(at_work):
             if row_id not in self.rows:

@@ -99,7 +99,7 @@ def placed() -> dict[str, str]:
 
 
 def _group() -> Any:
-    """Return the placement group of this process; None without one."""
+    """Return the placement group of this process, or None."""
     import ray
 
     return ray.util.get_current_placement_group() if ray.is_initialized() else None
