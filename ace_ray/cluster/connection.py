@@ -93,8 +93,8 @@ def connecting() -> Iterator[None]:
 
 
 def connect() -> None:
-    """Join the cluster that ``RAY_ADDRESS`` names or that runs on this machine, or start a local
-    Ray if there is none.
+    """Join the cluster at ``RAY_ADDRESS`` or on this machine, or start a local Ray if there is
+    none.
 
     Raises `UserError` if Ray is not installed or the cluster refuses the connection, and
     `RunFailed` if a local Ray does not start."""

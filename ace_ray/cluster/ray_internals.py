@@ -199,8 +199,7 @@ class TrackedPool:
     """Controls the number of actors of the class named ``name`` in a graph, in place of Ray Data,
     and tracks the tasks of each actor.
 
-    Call the constructor before the graph of ``executor`` starts. ``ended`` receives each ended
-    task."""
+    Create it before the graph of ``executor`` starts. ``ended`` is called with each ended task."""
 
     def __init__(self, executor: Any, name: str, ended: Callable[[Task], None]) -> None:
         self._op = next(op for op in executor._topology if name in op.name)

@@ -107,8 +107,8 @@ def largest(cluster: Nodes) -> int:
 
 
 def spreads(engine: Mapping[str, Any], cluster: Nodes) -> bool:
-    """Return whether an engine runs on several nodes, because ``engine`` says so or because no node
-    has enough GPUs for it."""
+    """Return whether an engine runs on several nodes: ``engine`` says so, or no node has the
+    GPUs."""
     executor = engine.get("distributed_executor_backend")
     too_large = gpus_per_worker(dict(engine)) > max(1, largest(cluster))
     return executor == "ray" or (executor is None and too_large)

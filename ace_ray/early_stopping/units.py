@@ -72,8 +72,7 @@ class Order:
         return whole
 
     def draws(self, bounds: Sequence[Bounds]) -> Draws:
-        """Return the first units as `Draws`. ``bounds``: bounds of each unit's value, in [-1,
-        1]."""
+        """Return the first units as `Draws`, with the bounds of each unit's value, in [-1, 1]."""
         lows, highs = (np.array([one[side] for one in bounds], float) for side in (0, 1))
         return Draws(lows, highs, self.weights[: len(bounds)])
 
@@ -205,8 +204,7 @@ def _headline_where(
     rules: str,
     right: set[tuple[str, str]],
 ) -> float:
-    """Compute the headline of a simulated run in which only the categories in ``right`` are
-    right."""
+    """Compute the headline of a simulated run in which only the cells in ``right`` are correct."""
     rows = (
         _row(entries[place], 0, {r: Verdict(cell in right) for r in benchmark.rule_sets})
         for cell, items in cells.items()

@@ -39,8 +39,7 @@ class Line:
 
 
 def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
-    """Check everything that `evaluate` checks, up to the first mistake. Yield a line for each
-    topic."""
+    """Check what `evaluate` checks, up to the first mistake. Yield a line for each topic."""
     yield from machine()
     topic = "config"
     try:

@@ -48,8 +48,7 @@ Key = tuple[str, str, str, str, int]
 
 
 def is_decided(store: Store) -> bool:
-    """Return whether the run in ``store`` was stopped early, and its verdicts have not changed
-    since."""
+    """Return whether the run in ``store`` was stopped early and no verdict has changed since."""
     early = earlier_decision(store)
     return bool(early and early["stopped"] and not early["stale"])
 
@@ -268,8 +267,7 @@ class Comparison:
 
 
 def _worth(unit: Unit, values: Values, rules: str) -> Bounds | None:
-    """Return the bounds of a unit's value in a run; None until all items of the unit are
-    settled."""
+    """Return the bounds of a unit's value in a run; None until all its items are settled."""
     low = high = 0.0
     for item in unit.items:
         if item.weight <= 0:

@@ -114,8 +114,7 @@ class ElasticWorkers:
             self._lose(actor, node_gone=False)
 
     def _drain(self, actor: Any, deadline_ms: int) -> None:
-        """Let a worker on a draining node end its rows in flight, then remove it. Ray Data sends it
-        no more blocks."""
+        """Let a worker on a draining node end its rows in flight, then remove it."""
         if actor not in self._leaving:
             self._leaving.add(actor)
             left = deadline_ms / 1000 - time.time() - MARGIN_S if deadline_ms else self._grace_s

@@ -145,7 +145,7 @@ def _names(entry: Entry) -> tuple[str, str, str]:
 
 
 def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], Mapping[str, None]]:
-    """Return the entries that ``ids`` name, in the order of ``entries``, and the ids that name no
+    """Return the entries that ``ids`` name, in the order of ``entries``, and the ids without
     entry."""
     asked, found, lacking = set(ids), [], dict.fromkeys(ids)
     for entry in entries:

@@ -97,8 +97,7 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
 
 
 def _expected(resources: Resources) -> int:
-    """Return the number of workers that probably share the run: at most twice those at the
-    start."""
+    """Return the number of workers that probably share the run, at most twice the initial one."""
     return min(resources.most_workers, 2 * resources.workers)
 
 
@@ -168,7 +167,7 @@ class PlannedBlocks:
 
 
 def _episodes(rows: PlannedRows, places: np.ndarray) -> list[list[int]]:
-    """Return groups of ``places``, the indices of interactive rows. The rows of a group share a
+    """Return groups of ``places``, the indices of interactive rows. A group shares a
     preparation."""
     columns = rows.columns()
     groups: dict[tuple[int, ...], list[int]] = {}
@@ -184,8 +183,8 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
     """Makes Ray Data's executor check its actors less often.
 
     By default the executor makes ten steps a second, of 4 ms of CPU each, which costs a CPU engine
-    3 to 4 % of its speed. Here it pauses between steps, then waits until a task has output. The
-    attributes belong to the class, since Ray Data makes the object. A process runs one graph at a
+    3 to 4 % of its speed. Here it pauses between steps, then waits until a task has output.
+    Attributes are of the class, since Ray Data makes the object. A process runs one graph at a
     time."""
 
     pause: Callable[[], float] = staticmethod(lambda: 0.0)

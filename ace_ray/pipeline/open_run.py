@@ -230,8 +230,7 @@ def opened(
     """Open the run of ``plan``, and keep its lease until the context ends. This writes only the
     lease, and a record if it looks at the comparison.
 
-    Raises `UserError` if the model or the output does not fit the plan, or another driver has the
-    lease."""
+    Raises `UserError` if the model or the output does not fit the plan, or the lease is taken."""
     open_output(plan, fresh=fresh)
     facts, told, skipped = check_chat(plan)
     facts["format"] = choice_facts(plan.choice)
@@ -263,7 +262,7 @@ def opened(
 def _remove_run(store: Store, say: Callable[[str], None]) -> None:
     """Remove the run in ``store``, if there is one, for example for ``--fresh``.
 
-    Only files that a run with this manifest writes are removed; ``say`` receives a line about other
+    Remove only files that a run with this manifest writes; ``say`` receives a line about other
     files. Raises `UserError`, and removes nothing, if the manifest is damaged or a folder is a
     link."""
     if store.get(MANIFEST) is None:

@@ -279,8 +279,8 @@ def _read_batch(
 
 
 def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, Any], StoredAnswer]]:
-    """Return the assistant's messages of a row with their stored answers; [] if the row cannot be
-    parsed again."""
+    """Return a row's assistant messages with their stored answers; [] if they cannot be parsed
+    again."""
     said = [m for m in messages_of(row) if m.get("role") == "assistant"]
     ids: list[Any] = json_of_row(row["output_token_ids"]) if row["output_token_ids"] else []
     if not row["output_token_ids"] and said:

@@ -43,7 +43,7 @@ def rescore(
 ) -> tuple[int, dict[str, Any]]:
     """Judge the stored episodes of a run again with this version's checks. Replace the verdicts.
 
-    The entries come from the data that the run's config names. ``data`` replaces it for one
+    The entries come from the data that the run's config names. ``data`` replaces this data for one
     benchmark: the one in ``named``, or the run's only one. ``named`` has the benchmarks that the
     user named in the command.
 
@@ -51,8 +51,7 @@ def rescore(
     only if its hash is known; a benchmark in a local file, only if ``named`` contains that file.
 
     Row ids do not change. Rows whose check raised an exception are judged again; other rows without
-    a verdict do not change. New parts are stored before old ones are deleted, so that a crash loses
-    nothing.
+    a verdict do not change. New parts are stored before old ones are deleted.
 
     Return (exit code, summary). Raises `UserError` if ``uri`` is not a run, another driver has its
     lease, or the benchmark's data is not the data of the run."""
@@ -133,8 +132,8 @@ def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
 
 @contextmanager
 def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest, Lease]]:
-    """Take the lease of a run until the context ends; yield the store, the manifest and the
-    lease."""
+    """Yield the store, the manifest and the lease of a run. Release the lease when the context
+    ends."""
     store = opens(uri)
     manifest = read_manifest(store)
     lease = Lease.acquire(store, say)

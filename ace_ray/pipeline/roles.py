@@ -213,8 +213,8 @@ class RoleModels:
                     )
 
     def of(self, benchmark: Benchmark, sample: int, path: Sequence[str]) -> dict[str, RoleModel]:
-        """Return the models of a benchmark by role. Their sampling has the seeds for this sample of
-        the entry with ``path``."""
+        """Return the models of a benchmark by role, with the seeds for this sample of the entry
+        ``path``."""
         return {
             name: RoleModel(
                 self._models[benchmark.name, name],

@@ -124,8 +124,8 @@ class Session:
         self._concluded(run)
 
     def _pending(self, *, again: bool) -> Pending:
-        """Return the pending rows that are not set aside; if ``again``, only those worth a
-        retry."""
+        """Return the pending rows that are not set aside. ``again``: only rows that may be
+        retried."""
         pending = {}
         for index, run in enumerate(self._runs):
             if run.open:
@@ -176,8 +176,7 @@ class Session:
             pending = waiting if aside else pending
 
     def _check_for_a_bug(self) -> None:
-        """Raise `RunFailed` if all rows so far failed with the same exception in a benchmark's
-        code."""
+        """Raise `RunFailed` if all rows so far failed with the same bug in a benchmark's code."""
 
         bug = self._tallies[-1].bug(1) if self._tallies else None
         if bug is None or self._settled():
@@ -186,8 +185,7 @@ class Session:
         raise RunFailed(bug.line)
 
     def _set_aside(self) -> Pending:
-        """Return the rows that are set aside, since engines or checkers died while they ran
-        alone."""
+        """Return the rows that are set aside, since processes died while the rows ran alone."""
         by_run = {index: run.set_aside() for index, run in enumerate(self._runs) if run.open}
         return {index: rows for index, rows in by_run.items() if len(rows)}
 
@@ -358,9 +356,8 @@ class Session:
 
     def _ask(self) -> dict[str, Any]:
         """Send one request to the candidate's endpoint before the first rows, with tools if the run
-        offers any, so that a refusal is reported in one line. Return facts for the manifest; {} if
-        there is no endpoint. Raises `UserError`, and `RunFailed` if the endpoint does not
-        answer."""
+        offers any, so that a refusal is reported in one line. Return facts for the manifest, {} if
+        there is no endpoint. Raises `UserError`, or `RunFailed` if the endpoint does not answer."""
         plan = self._runs[0].plan
         if self._tallies or self._config.backend != ENDPOINT:
             return {}

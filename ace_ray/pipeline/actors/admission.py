@@ -89,8 +89,8 @@ class AdmissionControl:
     def row_ended(self, group: Group) -> None:
         """Free the place of one row of ``group`` for other rows.
 
-        The group keeps its last place until its context ends. Until then no other partition is
-        admitted."""
+        The group keeps its last place until its context ends. Until then its partition stays
+        alone."""
         self.passed = True
         if group.rows > 1:
             group.rows -= 1

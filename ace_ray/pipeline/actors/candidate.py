@@ -289,8 +289,8 @@ class Candidate:
         release(model.adapter.ref if model.adapter else model)  # the base model stays on the disk
 
     def _why_not(self, held: Path, folder: Path) -> str:
-        """Return why an engine with the weights in ``held`` cannot swap to those in ``folder``; ""
-        if it can."""
+        """Return why an engine with the weights in ``held`` cannot swap to those in ``folder``, or
+        ""."""
         if self._adapters:
             return ""  # an engine can load any adapter, whatever its rank and modules
         try:
@@ -393,8 +393,8 @@ class MonitoredEngine:
         return False
 
     async def answers(self) -> bool:
-        """Return whether the engine passes a health check and, if it is an endpoint, whether it
-        answered the last request."""
+        """Return whether the engine passes a health check, and has answered the last request
+        (endpoint)."""
         return await self.works() and getattr(self._engine, "answering", True)
 
     def busy_since(self) -> float | None:

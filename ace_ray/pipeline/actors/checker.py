@@ -87,8 +87,8 @@ class Checker:
 
     def _show_that_it_works(self, entry_index: int) -> None:
         """Judge an empty episode of another entry before an isolated row of the entry at
-        ``entry_index``. If the checker dies already here, its death does not count as a failure of
-        the row."""
+        ``entry_index``. If the checker dies already here, its death does not count against the
+        row."""
         if self._passed or len(self._entries) < 2:
             return
         entry = self._entries[(entry_index + 1) % len(self._entries)]

@@ -168,8 +168,8 @@ class Coordinator:
         self._tally.notice = line
 
     def predecessor(self, process: ProcessInfo) -> ProcessInfo | None:
-        """Return the previous process of the same actor; None unless that process was ready and
-        ended without a report."""
+        """Return the previous process of the same actor, if it was ready and ended without a
+        report."""
         last = self._processes.get(process.actor)
         return last.process if last is not None and last.ready else None
 
@@ -254,8 +254,8 @@ class Coordinator:
         return isolated
 
     def enter(self, process: ProcessInfo, ids: list[str], run: int | None = None) -> bool:
-        """Note that ``process`` works on ``ids`` from now on. If ``run`` is stopped, note nothing
-        and return False."""
+        """Note that ``process`` works on ``ids`` from now on. If ``run`` is stopped, only return
+        False."""
         if run in self._stopped:
             return False
         self._isolation[process.kind].enter(process.actor, ids)

@@ -202,8 +202,8 @@ class EngineWorker:
     async def _isolated(self, planned: list[dict[str, Any]]) -> dict[str, IsolatedRow]:
         """Return the states of isolated rows among ``planned``, and of isolated preparations.
 
-        The first process of an actor need not ask: a row is isolated only after it was in
-        flight."""
+        The first process of an actor need not ask: a row must have been in flight to be
+        isolated."""
         shared = {shared_id(row) for row in planned if row["shares"] >= 0}
         if not self._asks_isolated and not shared:
             return {}
@@ -285,8 +285,8 @@ class EngineWorker:
         raise EngineDead(why)  # not reached: the process is gone
 
     def _at_work(self) -> list[str]:
-        """Return the ids of the rows and preparations in flight. Other threads call this method;
-        its copies are atomic."""
+        """Return the ids of rows and preparations in flight. Other threads call this; copies are
+        atomic."""
         ids = list(self._tasks)
         return [*list(self._preparing), *(row for row in ids if row not in self._waiting)]
 

@@ -1,7 +1,8 @@
-"""Judge a row from its stored episode, for checkers and `rescore`, and report exceptions in a
-benchmark's code.
+"""Judge a row from its stored episode, for checkers and `rescore`, and report benchmark bugs.
 
-If every row fails with the same exception, this is a bug, and retries do not help."""
+If every row fails with the same exception in a benchmark's code, this is a bug, and retries do not
+help.
+"""
 
 from __future__ import annotations
 

@@ -330,11 +330,11 @@ def _check_taken(
 
 def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
     """Count the tokens of the shortest prompt, then of the longest prompts until `ENOUGH` fit.
-    Return a line about them, and the number of prompts that are too long or refused by the
-    template.
+    Return a line about them, and the number of prompts that are too long or that the template
+    refuses.
 
-    Raises `UserError` if the template refuses the shortest prompt, or no prompt has fewer than
-    ``context`` tokens."""
+    Raises `UserError` if the template refuses the shortest prompt, or no prompt is shorter than
+    ``context``."""
     entries = sorted({*plan.rows.entry.tolist()}, key=lambda n: len(plan.openings[n]))
     fitting = skipped = longest = 0
     least: int | None = None
