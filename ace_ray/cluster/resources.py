@@ -107,8 +107,7 @@ def largest(cluster: Nodes) -> int:
 
 
 def spreads(engine: Mapping[str, Any], cluster: Nodes) -> bool:
-    """Return whether an engine runs on several nodes: ``engine`` says so, or no node has the
-    GPUs."""
+    """Return whether an engine runs on several nodes: if set so, or if no node has enough GPUs."""
     executor = engine.get("distributed_executor_backend")
     too_large = gpus_per_worker(dict(engine)) > max(1, largest(cluster))
     return executor == "ray" or (executor is None and too_large)
@@ -253,7 +252,7 @@ def fit(
 
 def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) -> int:
     """Return the number of workers for which ``fit`` finds room on ``cluster``. Return 0 if a
-    worker would have another number of GPUs than in ``need``, the plan."""
+    worker would now have another number of GPUs than planned (``need``)."""
     try:
         now = fit(cluster)
     except UserError:

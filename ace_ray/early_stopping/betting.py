@@ -129,8 +129,8 @@ class Rule:
     """Parameters of `decide`.
 
     ``alpha``: maximum probability of a wrong outcome for one headline of a comparison. ``margin``:
-    difference (0 to 1) below which the outcome is ``within``; 0: never. ``min_units``: minimum
-    number of drawn units before an outcome."""
+    difference (0 to 1) below which the outcome is ``within``; 0 turns this outcome off.
+    ``min_units``: minimum number of drawn units before an outcome."""
 
     alpha: float
     margin: float
@@ -145,7 +145,7 @@ class Decision:
 
 
 def decide(draws: Draws, rule: Rule) -> Decision | None:
-    """Return the earliest outcome that ``draws``, the first units of an order, allow, or None.
+    """Return the first outcome that ``draws`` allow, or None if more units must be drawn first.
 
     An outcome can be wrong only if the lower or the upper confidence sequence is wrong. Each uses
     half of ``alpha``, so the probability of ever being wrong is at most ``alpha``, however often

@@ -96,7 +96,7 @@ def order_of(
     """Draw the order of the units of ``benchmark``.
 
     ``places``: indices of the benchmark's entries in ``entries``. Raises `UserError` if the
-    headline is not a weighted mean of the entries, or its weights differ between ``rules``."""
+    headline is not a weighted mean of the entries, or if its weights differ between rule sets."""
     kind = type(benchmark)
     cells: dict[tuple[str, str], dict[str, list[int]]] = {}
     for place in places:
@@ -176,9 +176,9 @@ def _shares(
     items: Sequence[Sequence[int]],
     rules: str,
 ) -> list[float]:
-    """Return each item's share of its category's weight: equal, or in proportion to its entries.
+    """Return each item's share of its category's weight: equal, or in proportion to its size.
 
-    A simulated run of the smallest and largest item decides. Raises `UserError` if neither fits."""
+    A simulated run of two items shows which is right. Raises `UserError` if neither is."""
     sizes = [len(members) for members in items]
     small, large = min(sizes), max(sizes)
     if small == large:
@@ -204,7 +204,8 @@ def _headline_where(
     rules: str,
     right: set[tuple[str, str]],
 ) -> float:
-    """Compute the headline of a simulated run in which only the cells in ``right`` are correct."""
+    """Compute the headline of a simulated run whose answers are correct in the cells ``right``, and
+    wrong in all others. A cell is a (language, category)."""
     rows = (
         _row(entries[place], 0, {r: Verdict(cell in right) for r in benchmark.rule_sets})
         for cell, items in cells.items()

@@ -112,8 +112,8 @@ class Values:
                             self._place[key] = (item, name)
 
     def read(self) -> None:
-        """Read new parts, the latest first. If a row has two verdicts, the later one counts, as in
-        a ledger. The value of a settled item does not change."""
+        """Read new parts, the latest first, so that the latest verdict of each row counts. The
+        value of a settled item does not change."""
         columns = result_columns(self._rule_sets)
         for name in sorted(part_names(self._store), reverse=True):
             if name in self._seen:
@@ -179,7 +179,7 @@ class Headline:
     differences: list[Bounds] = field(default_factory=list)
     """For each compared unit the bounds of the difference from the reference."""
     own: list[Bounds] = field(default_factory=list)
-    """For each compared unit the bounds of the run's own value."""
+    """For each compared unit the bounds of its value in this run."""
     decision: Decision | None = None
     most: int | None = None
     """Maximum number of units to compare if the reference was stopped early; else None."""
@@ -191,7 +191,7 @@ class Headline:
 
 class Comparison:
     """Compares all headlines of a run with those of its reference. For each benchmark it compares
-    the longest prefix of the order of units that is settled in both runs."""
+    the first units of the order, up to a unit that is not settled in both runs."""
 
     def __init__(self, drawn: Drawn, config: EarlyConfig, samples: int) -> None:
         self._drawn, self._config, self._samples = drawn, config, samples
@@ -211,7 +211,7 @@ class Comparison:
 
     def state(self, one: Headline) -> dict[str, Any]:
         """Return the state of a headline for ``summary.json``. Values are fractions, not percent.
-        ``value`` is the run's own headline with its confidence sequence."""
+        ``value`` is the headline of this run with its confidence sequence."""
         order, units = self._drawn.orders[one.benchmark], len(one.differences)
         difference, low, high = self._estimate(one, one.differences)
         own = self._estimate(one, [(2 * low - 1, 2 * high - 1) for low, high in one.own])
@@ -229,8 +229,8 @@ class Comparison:
         }
 
     def _estimate(self, one: Headline, bounds: Sequence[Bounds]) -> tuple[float, float, float]:
-        """Return the estimate of a mean in -1..1, and the low and high end of its confidence
-        sequence. ``bounds`` has the bounds of each unit's value."""
+        """Return the estimate of the weighted mean of the units' values in -1..1, and the low and
+        high end of its confidence sequence. ``bounds`` has the bounds of each value."""
         draws = self._draws(one, bounds)
         low, high = confidence_sequence(draws, self._alpha) if len(draws) else (-1.0, 1.0)
         return min(max(draws.estimate, low), high), low, high
@@ -338,7 +338,7 @@ class EarlyLooks:
         return seen and not self._is_noted
 
     def note(self) -> None:
-        """Record in the manifest that the comparison was looked at, and its rules and orders."""
+        """Record in the manifest that the comparison was looked at, with its rules and orders."""
         early = {**self._drawn.as_json(), "config": self._config.model_dump(mode="json")}
         tree = {**read_manifest(self._store).tree, "early": {**early, "looked": True}}
         self._store.put(MANIFEST, as_json(tree))
@@ -369,8 +369,8 @@ class EarlyLooks:
             )
 
     def summary(self, *, stopped: bool) -> dict[str, Any]:
-        """Return the key ``early`` of ``summary.json``. ``stopped``: whether the run was stopped
-        before all rows were evaluated."""
+        """Return the value of the key ``early`` of ``summary.json``. ``stopped``: whether the run
+        was stopped before all rows were evaluated."""
         comparison = self.comparison
         return {
             "against": self._config.against,
@@ -387,7 +387,7 @@ class EarlyLooks:
 
     def _open_reference(self, against: str) -> Values | None:
         """Return the values of the reference run at the URI ``against``; None if it has no manifest
-        yet. Raises `UserError`."""
+        yet. Raises `UserError` if the two runs cannot be compared."""
         where = self._plan.config.store
         store = open_store(against, endpoint_url=where.endpoint_url, region=where.region)
         if store.root == self._store.root:

@@ -147,7 +147,7 @@ class ElasticWorkers:
             ray.kill(actor)
 
     def _ended(self, task: Task) -> None:
-        """Queue the rows again that a leaving worker gave back in ``task``, which has ended."""
+        """A leaving worker has ended ``task``: queue again the rows that the worker gave back."""
         if task.is_whole or task.actor not in self._leaving:
             return
         for block in task.blocks():

@@ -79,9 +79,9 @@ def select(
 ) -> tuple[list[Entry], dict[str, dict[str, Any]]]:
     """Return the entries to evaluate, and the restrictions of single benchmarks.
 
-    The second value maps a restricted benchmark to ``{"ids": [...], "limit": n}``, or to one of the
-    two keys. A benchmark's own ``ids`` and ``limit`` replace those of the run. A benchmark has no
-    entries if the run's ids name only entries of other benchmarks.
+    The second value maps a restricted benchmark to ``{"ids": [...], "limit": n}``, or to a dict
+    with one of these keys. A benchmark's own ``ids`` and ``limit`` replace those of the run. A
+    benchmark has no entries if the run's ids name only entries of other benchmarks.
 
     Raises:
         UserError: an id names no entry, or an entry that the benchmark's options exclude.
@@ -122,8 +122,8 @@ def select(
 def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
     """Return at most ``limit`` entries, chosen in turns from every category and language.
 
-    The order of the entries stays. A dialogue is chosen with all its entries or not at all. If this
-    leaves no entry, return the first ``limit`` entries."""
+    The chosen entries keep their order. A dialogue is chosen with all its entries or not at all. If
+    this leaves no entry, return the first ``limit`` entries."""
     dialogues: dict[tuple[str, str, str, str], list[int]] = {}
     for index, entry in enumerate(entries):
         key = (entry.benchmark, entry.category, entry.language, entry.group)
@@ -145,8 +145,7 @@ def _names(entry: Entry) -> tuple[str, str, str]:
 
 
 def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], Mapping[str, None]]:
-    """Return the entries that ``ids`` name, in the order of ``entries``, and the ids without
-    entry."""
+    """Return the ``entries`` that ``ids`` name, in order, and the ids that name no entry."""
     asked, found, lacking = set(ids), [], dict.fromkeys(ids)
     for entry in entries:
         if names := asked.intersection(_names(entry)):

@@ -59,14 +59,14 @@ DEFAULT_MAX_NUM_SEQS = 256
 
 @dataclass(frozen=True)
 class Shape:
-    """The block layout of a run."""
+    """The block layout of a run: the rows of a block, and the blocks and rows of a worker."""
 
     most: int
     """Maximum rows in flight per worker."""
     size: int
     """Number of rows of a block; interactive rows have their own blocks."""
     calls: int
-    """Maximum concurrent calls per worker, one block and one thread each."""
+    """Maximum concurrent calls per worker, each with one block and one thread."""
     spare: int
     """Number of further blocks in a worker's queue, so that calls do not wait for the executor."""
 
@@ -97,7 +97,7 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
 
 
 def _expected(resources: Resources) -> int:
-    """Return the number of workers that probably share the run, at most twice the initial one."""
+    """Return the number of workers that probably share the run: at most twice ``workers``."""
     return min(resources.most_workers, 2 * resources.workers)
 
 
@@ -123,7 +123,7 @@ def _block(resources: Resources, rows: int, held: int) -> int:
 
 
 def rows_per_part(job: Job, rows: int) -> int:
-    """Return the number of rows of a part: from 32 in small runs to 8192 in large runs."""
+    """Return the number of rows of a part: the config's, or 32 in small to 8192 in large runs."""
     if job.config.rows_per_part != "auto":
         return job.config.rows_per_part
     return min(8192, max(32, rows // 64))
@@ -155,8 +155,8 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
 
 
 class PlannedBlocks:
-    """The blocks of ``work``, made one at a time. Ray stores them outside of this process, so that
-    they do not double the memory of the plan."""
+    """Yields the blocks of ``work`` one at a time. Ray stores each block outside of this process,
+    which never has all blocks in memory beside the plan."""
 
     def __init__(self, work: Sequence[Work], size: int) -> None:
         self._work, self._size = work, size
@@ -167,8 +167,7 @@ class PlannedBlocks:
 
 
 def _episodes(rows: PlannedRows, places: np.ndarray) -> list[list[int]]:
-    """Return groups of ``places``, the indices of interactive rows. A group shares a
-    preparation."""
+    """Return ``places``, the indices of interactive rows, in groups that share a preparation."""
     columns = rows.columns()
     groups: dict[tuple[int, ...], list[int]] = {}
     for place in places.tolist():
@@ -182,9 +181,9 @@ def _episodes(rows: PlannedRows, places: np.ndarray) -> list[list[int]]:
 class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types of it
     """Makes Ray Data's executor check its actors less often.
 
-    By default the executor makes ten steps a second, of 4 ms of CPU each, which costs a CPU engine
-    3 to 4 % of its speed. Here it pauses between steps, then waits until a task has output.
-    Attributes are of the class, since Ray Data makes the object. A process runs one graph at a
+    By default the executor makes ten steps a second (4 ms of CPU each), which costs a CPU engine 3
+    to 4 % of its speed. Here it pauses between steps, then waits until a task has output. The
+    attributes belong to the class, since Ray Data makes the object. A process runs one graph at a
     time."""
 
     pause: Callable[[], float] = staticmethod(lambda: 0.0)

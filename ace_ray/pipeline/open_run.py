@@ -68,7 +68,7 @@ class OpenRun:
     _in_manifest: bool = False
     """Whether the manifest lists this session."""
     looks: EarlyLooks | None = None
-    """Comparison with the reference during the run; None without early stopping."""
+    """Comparison with the reference during the run; None if the run does not stop early."""
     ended: tuple[int, dict[str, Any]] | None = None
     """Exit code and summary of a concluded run."""
 
@@ -167,7 +167,7 @@ class OpenRun:
         return self._stored(self.ledger.attempts, rows, 0).astype(np.int32) + 1
 
     def declare(self, facts: Mapping[str, Any]) -> None:
-        """Write the manifest of a new run, or add this session to a stored one, and remove
+        """Write the manifest of a new run, or add this session to a stored manifest, and remove
         `_SUCCESS`. ``facts`` (`machine_facts` and others) describe the session."""
         session = session_record(facts)
         if not self.declared:

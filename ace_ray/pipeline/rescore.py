@@ -119,7 +119,7 @@ def rescore(
 
 
 def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
-    """Merge the parts of a run into fewer, larger parts. Raises `UserError`."""
+    """Merge the parts of a run into fewer, larger parts. Raises `UserError` if it is not a run."""
     with _leased(uri, say, opens) as (store, manifest, lease):
         ledger = stored_rows(store, manifest, say)
         session = new_session(part_names(store), os.urandom(3).hex())
@@ -185,7 +185,7 @@ def _with_data(
 def run_entries(
     benchmark: Benchmark, manifest: Manifest, rows: Iterable[ResultRow], store: Store
 ) -> Sequence[Entry]:
-    """Return the entries from which a stored run chose its entries.
+    """Return the benchmark's entries for a stored run, before the run's ``ids`` and ``limit``.
 
     For outputs of another program these are all entries of the answered categories, and other
     entries that ``rows`` name, such as tau2-bench's tasks outside the base split. Raises

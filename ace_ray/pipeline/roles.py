@@ -158,7 +158,7 @@ def serving_roles(
     bindings: RoleBindings, *, on_gpu: bool
 ) -> Iterator[dict[tuple[str, str], Served]]:
     """Start the servers of all roles, and stop them when the context ends. Yield the endpoints by
-    (benchmark, role name). Raises `ServerFailed`."""
+    (benchmark, role name). Raises `ServerFailed` if a server fails to start."""
     key = secrets.token_urlsafe(32)
     starting: dict[tuple[str, str], list[serving.Starting]] = {}
     try:

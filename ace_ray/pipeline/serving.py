@@ -47,7 +47,7 @@ class ServerFailed(Exception):
 
 @dataclass(frozen=True)
 class Starting:
-    """A server that starts. Only the driver has this object."""
+    """A server that is starting. Only the driver has this object."""
 
     actor: Any
     outcome: Any
@@ -60,7 +60,7 @@ def start_server(
     """Start one server of a role's model on the cluster. Returns at once; `url` waits for it.
 
     Args:
-        role: CPUs, chat template and parsers (not ``auto``).
+        role: settings of the chat template, and parsers (not ``auto``).
         ref: the model, with a fixed revision.
         engine: ``role.engine`` with the arguments for this kind of cluster.
         key: API key that clients must send.

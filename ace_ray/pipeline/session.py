@@ -190,7 +190,7 @@ class Session:
         return {index: rows for index, rows in by_run.items() if len(rows)}
 
     def _isolated(self) -> dict[Kind, dict[str, IsolatedRow]]:
-        """Return the isolated rows of earlier passes and of earlier commands."""
+        """Return the isolated rows of earlier passes and commands, for each kind of process."""
         isolated: dict[Kind, dict[str, IsolatedRow]] = {}
         for index, run in enumerate(self._runs):
             for kind, stored in run.isolated(index).items():

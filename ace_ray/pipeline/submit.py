@@ -157,7 +157,7 @@ def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
 
 def _travelling(node: Any, key: Any, path: str, attribute: str = "") -> str:
     """Return the job argument that writes the file at ``path`` into the job's folder. The file's
-    name there contains a hash of its content. Set ``node[key]`` to this name and ``attribute``."""
+    name in it contains a hash of its content. Set ``node[key]`` to this name and ``attribute``."""
     text = _sendable(config_text(path), path)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     there = f"sent_{digest}{Path(path).suffix}"

@@ -63,7 +63,8 @@ class AdmissionControl:
         self, partition: Partition, rows: int, *, tried: int = 0
     ) -> AsyncIterator[Group]:
         """Wait until ``rows`` rows of ``partition`` are admitted; keep their places until the
-        context ends. ``tried``: number of engines that died while the row ran alone."""
+        context ends. ``tried``: for an isolated row, the number of engines that died while the row
+        ran alone."""
         group = Group(asyncio.get_running_loop().create_future(), rows)
         if self._closed:
             group.rows = 0
@@ -89,8 +90,7 @@ class AdmissionControl:
     def row_ended(self, group: Group) -> None:
         """Free the place of one row of ``group`` for other rows.
 
-        The group keeps its last place until its context ends. Until then its partition stays
-        alone."""
+        The group keeps its last place, so no other partition is admitted until its context ends."""
         self.passed = True
         if group.rows > 1:
             group.rows -= 1

@@ -1,4 +1,4 @@
-"""The engine of one worker, and the swaps of its weights.
+"""Start the engine of one worker, and swap the engine's weights.
 
 The runs of one job differ only in their weights, so a running engine swaps weights between runs. A
 probe checks each swap before the first row. If the probe fails, the process ends, and its successor
@@ -227,8 +227,8 @@ class Candidate:
         """End this process. The successor starts an engine with the weights of ``run`` (None: the
         same weights). ``for_all``: whether engines must not swap weights any more.
 
-        Wait until ended rows have reached a checker. Otherwise the successor would evaluate these
-        rows again, with other weights."""
+        First wait until ended rows have reached a checker. Otherwise the successor would evaluate
+        these rows again, with other weights."""
         if for_all:
             await self._coordinator.unswappable.remote(well_formed(why))
         if run is not None:
@@ -331,9 +331,9 @@ def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
 
 
 class MonitoredEngine:
-    """Wraps the candidate's engine, and notes the time of its last progress.
+    """Wraps the candidate's engine, and notes the time of the engine's last progress.
 
-    Every answer is progress. After ``ask_after_s`` without an answer, a health check is sent."""
+    Every answer is progress. After ``ask_after_s`` without an answer, send a health check."""
 
     def __init__(self, engine: Any, ask_after_s: float, clock: Clock) -> None:
         self._engine, self._ask_after_s, self._clock = engine, ask_after_s, clock
@@ -393,8 +393,8 @@ class MonitoredEngine:
         return False
 
     async def answers(self) -> bool:
-        """Return whether the engine passes a health check, and has answered the last request
-        (endpoint)."""
+        """Return whether the engine passes a health check. An endpoint must also have answered the
+        last request."""
         return await self.works() and getattr(self._engine, "answering", True)
 
     def busy_since(self) -> float | None:

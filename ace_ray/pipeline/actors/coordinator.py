@@ -145,7 +145,7 @@ class Coordinator:
 
     def unswappable(self, why: str | None = None, *, run: int | None = None) -> str:
         """Return why engines do not swap to the weights of ``run`` (None: of any run); "" if they
-        do. If ``why`` is given, first record it as the reason, unless there is one."""
+        do. If ``why`` is given, record it first, unless a reason is recorded already."""
         if why:
             self._unswappable.setdefault(run, why)
         return self._unswappable.get(None) or self._unswappable.get(run, "")
@@ -183,8 +183,7 @@ class Coordinator:
 
         Args:
             first: run whose weights an engine loads if no engine has begun to load weights.
-            gone: for a predecessor that ended without a report: the reason, and whether the cause
-                is external.
+            gone: why the previous process ended without a report; whether the cause is external.
 
         Returns None after too many starts."""
         if process.kind == "engine":
@@ -254,7 +253,7 @@ class Coordinator:
         return isolated
 
     def enter(self, process: ProcessInfo, ids: list[str], run: int | None = None) -> bool:
-        """Note that ``process`` works on ``ids`` from now on. If ``run`` is stopped, only return
+        """Note that ``process`` works on ``ids``. If ``run`` is stopped, note nothing and return
         False."""
         if run in self._stopped:
             return False
@@ -314,7 +313,7 @@ class Coordinator:
             self._tally.other_deaths[process.kind] += 1
 
     def beat(self, process: ProcessInfo, load: EngineLoad | None = None) -> float | None:
-        """Note a heartbeat. Return the seconds until the process must end its work, if it must."""
+        """Note a heartbeat. Return the seconds until the process must end its work, or None."""
         state = self._processes.get(process.actor)
         if state is not None and state.process == process:
             state.heard_at, state.load = time.monotonic(), load

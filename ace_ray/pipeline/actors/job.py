@@ -61,7 +61,7 @@ class Job:
     replay: Mapping[str, str] = field(default_factory=dict)
     """Benchmark -> which earlier reasoning the candidate sees again (`formats.replayed`)."""
     first: int = 0
-    """Run whose weights an engine loads at its start."""
+    """Index of the run whose weights an engine loads at its start."""
     examine: bool = False
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
 
@@ -84,7 +84,7 @@ class Scenarios:
 
 def report(job: Job, what: str, error: Exception, *, store: bool = False) -> None:
     """Report a failure and its cause to the coordinator. Ray would report only a traceback's text.
-    ``what`` is the beginning of the message. ``store``: whether the store failed."""
+    ``what`` is the beginning of the message. ``store``: whether rows could not be stored."""
     said = isinstance(error, UserError | EngineNotStarted)
     line = str(error) if said else f"{type(error).__name__}: {error}"
     ray.get(job.coordinator.fail.remote(f"{what}: {well_formed(line)[:2000]}", store=store))

@@ -66,7 +66,7 @@ def log_traceback() -> None:
 
 
 def report_bug(coordinator: Any, benchmark: str) -> None:
-    """Report the exception that is being handled to the coordinator, unless it comes from a model,
+    """Report to the coordinator the exception that is being handled, unless it comes from a model,
     the machine or the cluster. Such an exception may be transient."""
     from ray.exceptions import RayError, RayTaskError
 

@@ -1,4 +1,4 @@
-"""Run the service of a benchmark, whose state all its episodes share, in a Ray actor."""
+"""Run a benchmark's service in a Ray actor. A service keeps the state that all episodes share."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
 
 
 def _exit_code(core: Any, end: float) -> int | None:
-    """Return the exit code; None if ``core`` still runs at ``end`` (`time.monotonic`)."""
+    """Return the exit code of ``core``; None if it still runs at ``end`` (`time.monotonic`)."""
     # Poll, because a thread of vLLM also waits for the core. When this thread has reaped the core,
     # `join` returns at once, but `exitcode` stays None until the thread has noted the code.
     while (code := core.exitcode) is None and (left := end - time.monotonic()) > 0:

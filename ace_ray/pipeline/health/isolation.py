@@ -1,9 +1,9 @@
 """Isolate the rows that were in flight when a process died, and decide which are quarantined.
 
 When a process dies, it is unknown which of its rows was the cause. So these rows are isolated: they
-are divided into groups, and a process runs only one group at a time. If there are few rows, each
-forms its own group. Otherwise the number of groups is about the number of rows in a group. If a
-group's process dies as well, each of its rows runs alone.
+are divided into groups, and a process runs only one group at a time. Few rows form one group each.
+Of many rows, each group has about the square root of their number. If a process dies while it runs
+a group, each row of this group then runs alone.
 
 A row fails a trial if it runs alone when its process dies, and the cause is not external. Each
 trial is in a new process, which must first have answered another request (`EngineWorker`). After
@@ -11,7 +11,7 @@ trial is in a new process, which must first have answered another request (`Engi
 the row once more. If this trial fails as well, the row is quarantined.
 
 A preparation is work that an engine does once for several rows. While the preparation is in flight,
-it counts as one row here (`shared_id`), and its rows do not count. They are isolated, set aside and
+it counts as one row here (`shared_id`), in place of its rows. The rows are isolated, set aside and
 quarantined together with the preparation.
 """
 
@@ -100,8 +100,8 @@ def shared_id(row: Mapping[str, Any]) -> str:
 def of_rows(
     rows: Iterable[Mapping[str, Any]], known: Mapping[str, IsolatedRow]
 ) -> dict[str, tuple[IsolatedRow, bool]]:
-    """Return for each isolated row the state that decides with which rows it may run, and whether
-    this is the state of its preparation. ``known`` has states of rows and preparations by id."""
+    """Return for each isolated row the state that restricts it most, its own or its preparation's,
+    and whether this is the preparation's. ``known`` has states of rows and preparations by id."""
     by_row: dict[str, tuple[IsolatedRow, bool]] = {}
     for row in rows:
         own, shared = known.get(row["row_id"]), known.get(shared_id(row))
@@ -187,7 +187,7 @@ class Isolation:
         self._at_work.setdefault(process, {}).update(dict.fromkeys(ids))
 
     def leave(self, process: str, ids: Iterable[str]) -> None:
-        """Note that the actor ``process`` has ended work on ``ids``. Release isolated rows."""
+        """Note that the actor ``process`` has ended work on ``ids``. Release the isolated ones."""
         at_work = self._at_work.get(process, {})
         for row_id in ids:
             at_work.pop(row_id, None)

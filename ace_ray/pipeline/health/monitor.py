@@ -83,7 +83,7 @@ class HealthMonitor:
         self._began = self._answered_at = self._engine_at = time.monotonic()
 
     def refresh(self) -> Tally:
-        """Return the coordinator's tally, or the latest one if the coordinator does not answer."""
+        """Return the coordinator's tally, or the last known tally if there is no answer."""
         import ray
 
         try:

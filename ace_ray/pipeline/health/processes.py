@@ -43,7 +43,7 @@ class ProcessInfo:
     node: str
     pid: int
     began: float
-    """Creation time by the machine's clock. It distinguishes processes with a reused pid."""
+    """Creation time by the machine's clock. It distinguishes processes with the same pid."""
 
     @property
     def name(self) -> str:
@@ -76,8 +76,8 @@ def this_process(kind: Kind) -> ProcessInfo:
 
 
 def give_back_memory() -> None:
-    """Return freed memory to the system. glibc does not return memory that lies below memory in
-    use, and would keep four times the memory that the run needs after a large run was read."""
+    """Return freed memory to the system. After a large run was read, glibc would keep four times
+    the memory that the run needs, since it does not return memory that lies below memory in use."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 
@@ -167,7 +167,7 @@ def die(
 
 
 def end_children() -> None:
-    """Kill all descendants of this process. A core stopped by a signal would outlive its parent."""
+    """Kill all descendants of this process. A suspended engine core would outlive its parent."""
     for child in psutil.Process().children(recursive=True):
         try:
             child.send_signal(signal.SIGKILL)

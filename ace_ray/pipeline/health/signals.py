@@ -35,7 +35,7 @@ ONCE_S = 1.0
 
 
 class Interrupts:
-    """Handles SIGINT and SIGTERM: the first is a request to stop, a further one ends the run.
+    """Handles SIGINT and SIGTERM: the first asks the run to stop, the second ends it at once.
 
     Works only in the main thread; in other threads it does not change the handlers."""
 
@@ -59,7 +59,7 @@ class Interrupts:
         self._before = {}
 
     def install(self) -> None:
-        """Install the handlers. Call it again after the start of Ray, which replaces them."""
+        """Install the handlers. Call this again after Ray's start, which replaces the handlers."""
         if not self._main:
             return
         for number in (signal.SIGINT, signal.SIGTERM):

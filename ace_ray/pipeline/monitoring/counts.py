@@ -242,7 +242,7 @@ def _tokens_per_s(tally: Tally) -> float | None:
 
 
 def _work(load: EngineLoad) -> list[str]:
-    """Return the rows in flight and the model calls, which show work before the first row ends."""
+    """Return the rows in flight and the model calls, which change before the first row ends."""
     return [f"{load.rows} in flight", f"{load.calls} model calls"] if load.rows else []
 
 

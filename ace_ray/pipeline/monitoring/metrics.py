@@ -65,8 +65,8 @@ class Metrics:
 
     Args:
         runs: (id, model, number of planned rows) of each run. Counters of rows and tokens have the
-            tags ``run_id`` and ``model`` of their run; other metrics, of the latest run with an
-            evaluated row.
+            tags ``run_id`` and ``model`` of their run. Other metrics have the tags of the latest
+            run that has an evaluated row.
     """
 
     def __init__(self, runs: Sequence[tuple[str, str, int]]) -> None:

@@ -30,7 +30,7 @@ START_DATE = "2025-08-05"
 
 def first_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) -> Benchmark | None:
     """Return the first benchmark that offers tools to the candidate through the model's template.
-    Tools are offered in the prompt of an entry, or in another role that the candidate plays."""
+    It offers them in the prompt of an entry, or in another role that the candidate plays."""
     playing = set()
     for name, benchmark in benchmarks.items():
         with own_code(type(benchmark), "roles"):

@@ -86,7 +86,7 @@ class Plan:
     identity: dict[str, Any]
     run_id: str
     choice: FormatChoice
-    """Format of chats and answers."""
+    """Chat template and parsers of the candidate."""
     replay: dict[str, str]
     """Benchmark -> which reasoning the candidate sees again (`formats.replayed`)."""
     restricted: dict[str, dict[str, Any]]
@@ -263,7 +263,7 @@ def row_id(content: str, drawn: str) -> str:
 
 def is_repeated(entry: Entry, share: float) -> bool:
     """Return whether ``entry`` is evaluated twice. ``share`` (0 to 1) is the share of dialogues for
-    which this is true, and their choice does not depend on the model."""
+    which this is true. The choice of dialogues does not depend on the model."""
     key = digest(entry.benchmark, entry.category, entry.language, entry.group)
     return int(key[:8], 16) < share * (1 << 32)
 
@@ -327,7 +327,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(model: ModelRef) -> dict[str, Any]:
-    """Return the key ``parameters`` with the model's size; {} if only the weights tell the size."""
+    """Return the key ``parameters``; {} if their number is unknown without the weights."""
     # The engine reports a file that cannot be read.
     with suppress(UserError):
         if (size := size_here(model)) is not None and size.parameters:

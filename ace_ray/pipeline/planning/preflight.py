@@ -333,7 +333,7 @@ def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
     Return a line about them, and the number of prompts that are too long or that the template
     refuses.
 
-    Raises `UserError` if the template refuses the shortest prompt, or no prompt is shorter than
+    Raises `UserError` if the template refuses the shortest prompt, or if no prompt fits
     ``context``."""
     entries = sorted({*plan.rows.entry.tolist()}, key=lambda n: len(plan.openings[n]))
     fitting = skipped = longest = 0
