@@ -355,7 +355,7 @@ class EarlyLooks:
         if known.get("looked") and changed:
             key = changed[0]
             raise UserError(
-                f"its comparison was begun with early.{key} = {before[key]}, but the config has "
+                f"the comparison was begun with early.{key} = {before[key]}, but the config has "
                 f"{now[key]}",
                 where=self._store.root,
                 fix="use the earlier value, or another run_id",
@@ -363,7 +363,7 @@ class EarlyLooks:
         orders = self._drawn.as_json()["orders"]
         if known.get("looked") and known.get("orders") != json_tree(as_json(orders)):
             raise UserError(
-                "its comparison was begun with another order of entries",
+                "the comparison was begun with another order of entries",
                 where=self._store.root,
                 fix="use the earlier version of ace_ray, or another run_id",
             )

@@ -194,7 +194,7 @@ class ElasticWorkers:
 
     def _tell(self, what: str) -> None:
         size = self._pool.size
-        line = f"{what}: {size} of {self._need.fewest} to {self._need.limit}"
+        line = f"{what}; {size} worker(s) now ({self._need.fewest} to {self._need.limit})"
         self._say(log.warning(line, event="workers", workers=size))
 
     def _without_node_s(self, actor: Any, nodes: Mapping[str, Any]) -> float:

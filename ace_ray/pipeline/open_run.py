@@ -119,7 +119,7 @@ class OpenRun:
                 self.looks.note()
         except UserError as error:
             if not self._warned:
-                self.say(log.warning(f"its comparison cannot be computed now: {error}"))
+                self.say(log.warning(f"the comparison cannot be computed now: {error}"))
             self._warned = True
 
     def pending(self, *, again: bool) -> PlannedRows:

@@ -93,9 +93,9 @@ def rescore(
                 episode_of(row)  # raises for a damaged run, which must not count as a failed check
                 if key not in entries:
                     raise UserError(
-                        f"the run has a row of entry {key}, which the data lacks",
+                        f"the data does not contain the entry {key} of a row",
                         where=store.root,
-                        fix="score it with the data of its evaluation",
+                        fix="name the data with which the run was evaluated",
                     )
                 new = judged(row, entries[key], benchmarks[row["benchmark"]], log=lambda: None)
                 changed.update(_changes(row, new, ledger.rule_sets))
@@ -206,7 +206,7 @@ def run_entries(
         raise UserError(
             f"the data of {name} differs from the data of this run",
             where=store.root,
-            fix="restore the data (its hash is in run.json), or evaluate again",
+            fix="restore the data (its hash is in run.json), or evaluate the run again",
         )
     return entries
 

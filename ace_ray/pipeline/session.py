@@ -412,7 +412,7 @@ def engine_args(
     on_gpu: bool,
     spread: bool,
 ) -> dict[str, Any]:
-    """Return the engine arguments of the candidates ``models`` for this kind of cluster.
+    """Return the engine arguments for the candidates ``models``, adapted to the cluster.
 
     ``on_gpu``: engines use GPUs. ``spread``: each engine runs on several nodes."""
     if config.backend in ("fake", ENDPOINT):

@@ -190,7 +190,7 @@ class Candidate:
         if why := await self._coordinator.unswappable.remote():
             await self._end(why, run)
         if why := self._why_not(self._held, folder):
-            await self._end(f"these weights need an engine of their own: {why}", run, for_all=False)
+            await self._end(f"these weights need a new engine: {why}", run, for_all=False)
         await self._coordinator.loading.remote(self._process, run)
         await asyncio.to_thread(self._probe.prepare, self._held, folder)
         began = time.perf_counter()

@@ -209,8 +209,8 @@ class Coordinator:
             if starts >= MAX_STARTS_WITHOUT_PROGRESS:
                 self._tally.no_progress = True
                 self.fail(
-                    f"{starts} {process.kind}s started one after another without progress of any "
-                    "row; the last one ended: "
+                    f"{starts} {process.kind}s started one after another, but no row made "
+                    "progress; the last one ended: "
                     f"{self._last.get(process.kind, 'the cause is unknown')}"
                 )
                 return None
@@ -313,7 +313,7 @@ class Coordinator:
             self._tally.other_deaths[process.kind] += 1
 
     def beat(self, process: ProcessInfo, load: EngineLoad | None = None) -> float | None:
-        """Note a heartbeat. Return the seconds until the process must end its work, or None."""
+        """Note a heartbeat. Return the seconds until this process must end; None if it need not."""
         state = self._processes.get(process.actor)
         if state is not None and state.process == process:
             state.heard_at, state.load = time.monotonic(), load

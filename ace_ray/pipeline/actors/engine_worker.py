@@ -202,8 +202,7 @@ class EngineWorker:
     async def _isolated(self, planned: list[dict[str, Any]]) -> dict[str, IsolatedRow]:
         """Return the states of isolated rows among ``planned``, and of isolated preparations.
 
-        The first process of an actor need not ask: a row must have been in flight to be
-        isolated."""
+        In an actor's first process no row is isolated yet, so this need not ask the coordinator."""
         shared = {shared_id(row) for row in planned if row["shares"] >= 0}
         if not self._asks_isolated and not shared:
             return {}
@@ -273,7 +272,7 @@ class EngineWorker:
         try:
             await asyncio.wait_for(request, self._job.config.stall_s)
         except EngineDead as error:
-            self._die(f"on a health check: {error}")
+            self._die(f"the engine failed a health check: {error}")
         except TimeoutError:
             if not await self._engine.works():
                 self._die(_NOT_HEALTHY)

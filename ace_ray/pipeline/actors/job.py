@@ -35,7 +35,7 @@ class JobRun:
     model: ModelRef
     store: Store
     session: str
-    """Session id in the names of the parts of this pass (`ace_ray.storage.parts.new_session`)."""
+    """Id in the names of the parts that this pass stores (`ace_ray.storage.parts.new_session`)."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class HealthMonitor:
     """Reads the coordinator's tally once a second while a graph runs. Use it as a context manager.
 
     It ends the run if no engine starts, if the coordinator is gone, or if ``lost`` returns why the
-    lease is lost. It kills frozen processes. After a request to stop it lets rows end."""
+    lease is lost. It kills frozen processes. When asked to stop, it lets rows end."""
 
     def __init__(
         self,

@@ -159,7 +159,7 @@ def choice_line(config: RunConfig, choice: FormatChoice) -> str:
         chosen.append(f"reasoning parser {choice.reasoning_parser}")
     if config.model.tool_parser == "auto" and choice.tool_parser is not None:
         chosen.append(f"tool parser {choice.tool_parser}")
-    return f"by the model's family: {', '.join(chosen)}" if chosen else ""
+    return f"chosen by model family: {', '.join(chosen)}" if chosen else ""
 
 
 def replayed(

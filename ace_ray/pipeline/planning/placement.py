@@ -82,7 +82,7 @@ def materialized(ref: ModelRef) -> Path:
             raise
         if theirs != folder:
             raise UserError(
-                f"is in {folder} on one node of its engine and in {theirs} on another",
+                f"the model is in {folder} on one node of an engine and in {theirs} on another",
                 where=ref.source,
                 fix="give all nodes the same ACE_RAY_CACHE and HF_HOME",
             )

@@ -112,14 +112,14 @@ def make_plan(
         raise UserError(
             "a benchmark is listed twice",
             where="benchmarks",
-            fix="list each once; use one config per variant",
+            fix="list each benchmark once; use one config per variant",
         )
     for benchmark in benchmarks:
         with own_code(type(benchmark), "ready"):
             benchmark.ready(named=True)  # the config names it
     entries, restricted = select(config, benchmarks)
     if not entries:
-        raise UserError("there is nothing to evaluate", where="benchmarks", fix="widen the filter")
+        raise UserError("there is nothing to evaluate", where="benchmarks", fix="select entries")
     if config.ids is not None:  # leave out benchmarks without an entry: no roles, no services
         asked = {entry.benchmark for entry in entries}
         benchmarks = [benchmark for benchmark in benchmarks if benchmark.name in asked]

@@ -117,7 +117,7 @@ def _check_quantization(tree: Mapping[str, Any], where: str) -> None:
     # vLLM renames auto-round to a method of its own (inc).
     if method and methods and method not in methods | {"auto-round"}:
         raise UserError(
-            f"vLLM does not load the quantization {method:.80}",
+            f"vLLM does not support the quantization {method:.80}",
             where=where,
             fix="use the model without it, or quantized in another way",
         )
@@ -251,7 +251,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
 
 
 def is_native(plan: Plan) -> bool:
-    """Return whether the run offers the candidate tools through the model's template."""
+    """Return whether the run offers tools to the candidate through the model's template."""
     return formats.first_native(plan.benchmarks, plan.entries) is not None
 
 
@@ -448,9 +448,9 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
     mine = json_tree(json.dumps(plan.identity))
     if paths := differences(manifest["identity"], mine):
         raise UserError(
-            f"the folder contains a different run (they differ in {', '.join(paths)})",
+            f"the folder contains a different run (the runs differ in {', '.join(paths)})",
             where=plan.uri,
-            fix="choose another run_id or --output, or replace it with --fresh",
+            fix="choose another run_id or --output, or replace the run with --fresh",
         )
     return store, dict(manifest)
 

@@ -160,7 +160,7 @@ class TestStartsWithoutProgress:
         assert coordinator.starting(process(99, kind=kind)) is None
         assert coordinator.read().no_progress
         starts = f"{MAX_STARTS_WITHOUT_PROGRESS} {kind}s started one after another"
-        assert coordinator.read().failure.startswith(f"{starts} without progress of any row")
+        assert coordinator.read().failure.startswith(f"{starts}, but no row made progress")
         assert not says_why or "the reason" in coordinator.read().failure
 
     @pytest.mark.parametrize("how", ["judged", "stored", "ended"])
