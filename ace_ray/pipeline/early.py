@@ -1,4 +1,4 @@
-"""Decide early: compare the stored rows of a run with those of its reference run.
+"""Decide early: compare the stored rows of a run with the stored rows of its reference run.
 
 A look reads new rows of both runs, and decides the headlines (`units`) that can be decided. A row
 is settled if it has a verdict or is not retried; items and units, if all their rows are settled.
@@ -190,8 +190,8 @@ class Headline:
 
 
 class Comparison:
-    """Compares all headlines of a run with those of its reference. For each benchmark it compares
-    the first units of the order, up to a unit that is not settled in both runs."""
+    """Compares all headlines of a run with the headlines of its reference. For each benchmark it
+    compares the first units of the order, up to a unit that is not settled in both runs."""
 
     def __init__(self, drawn: Drawn, config: EarlyConfig, samples: int) -> None:
         self._drawn, self._config, self._samples = drawn, config, samples

@@ -164,8 +164,8 @@ class ElasticWorkers:
         self._lost.discard(actor)
 
     def _withdraw(self, actor: Any) -> None:
-        """Remove a worker that gets no node, if there are more workers than the minimum. Otherwise
-        the worker could later take the node that a restarting worker needs."""
+        """Remove a worker that waits for a node, if there are more workers than the minimum.
+        Otherwise the worker could later take the node that a restarting worker needs."""
         if self._pool.size > self._need.fewest:
             self._pool.withdraw(actor)
             self._unplaced.pop(actor, None)

@@ -80,8 +80,8 @@ def select(
     """Return the entries to evaluate, and the restrictions of single benchmarks.
 
     The second value maps a restricted benchmark to ``{"ids": [...], "limit": n}``, or to a dict
-    with one of these keys. A benchmark's own ``ids`` and ``limit`` replace those of the run. A
-    benchmark has no entries if the run's ids name only entries of other benchmarks.
+    with one of these keys. A benchmark's own ``ids`` and ``limit`` replace the run's. A benchmark
+    has no entries if the run's ids name only entries of other benchmarks.
 
     Raises:
         UserError: an id names no entry, or an entry that the benchmark's options exclude.
@@ -159,7 +159,7 @@ def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], where: str) -
     """Return the error for ``ids`` that name no entry of ``benchmarks``."""
     if not benchmarks:
         what = "every benchmark has its own ids, so these select nothing"
-        return UserError(what, where=where, fix="remove the run's ids or those of a benchmark")
+        return UserError(what, where=where, fix="remove the run's ids or a benchmark's ids")
     quoted = ", ".join(f"{one!r:.80}" for one in ids[:_SHOWN])
     more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
     names = ", ".join(benchmark.name for benchmark in benchmarks)

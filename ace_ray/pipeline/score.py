@@ -101,7 +101,8 @@ def score_outputs(
 def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     """Write and return the summary of a stored run of outputs that another program generated.
 
-    It has the keys of every run, the benchmark's own numbers, and facts about the outputs."""
+    The summary has the keys of every run, the benchmark's own numbers, and facts about the
+    outputs."""
     manifest = read_manifest(store)
     ledger = stored_rows(store, manifest, say=lambda line: None)
     total = summarize(manifest.tree, {}, ledger.rows, {})

@@ -62,7 +62,7 @@ def start_server(
     Args:
         role: settings of the chat template, and parsers (not ``auto``).
         ref: the model, with a fixed revision.
-        engine: ``role.engine`` with the arguments for this kind of cluster.
+        engine: ``role.engine``, adapted to the cluster (`cluster_engine_args`).
         key: API key that clients must send.
         on_gpu: whether the engine takes GPUs.
     """

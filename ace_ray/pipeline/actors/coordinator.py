@@ -266,8 +266,8 @@ class Coordinator:
         ids: Sequence[str],
         spent: tuple[int, dict[str, float]] | None = None,
     ) -> None:
-        """Note that ``process`` has ended its work on ``ids``. ``spent``: a run, and the seconds
-        that the engine worker has spent on the run by state."""
+        """Note that ``process`` has ended its work on ``ids``. ``spent``: a run, and the seconds in
+        each state that the engine worker has spent on this run."""
         self._isolation[process.kind].leave(process.actor, ids)
         if process.kind == "engine":
             self._underway.update(dict.fromkeys(ids, process.actor))

@@ -39,7 +39,7 @@ class HealthMonitor:
     """Reads the coordinator's tally once a second while a graph runs. Use it as a context manager.
 
     It ends the run if no engine starts, if the coordinator is gone, or if ``lost`` returns why the
-    lease is lost. It kills frozen processes. When asked to stop, it lets rows end."""
+    lease is lost. It kills frozen processes. It lets rows end after a stop was requested."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class HealthMonitor:
         self._began = self._answered_at = self._engine_at = time.monotonic()
 
     def refresh(self) -> Tally:
-        """Return the coordinator's tally, or the last known tally if there is no answer."""
+        """Return the coordinator's tally, or the last known tally if the coordinator is silent."""
         import ray
 
         try:
