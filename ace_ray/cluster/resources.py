@@ -273,11 +273,11 @@ def _parts(need: Resources, servers: Sequence[Part]) -> list[Part]:
 
 
 def _packs(parts: Sequence[Part], cluster: Nodes) -> bool:
-    """Return whether all ``parts`` fit the nodes of ``cluster``. The largest part is placed first,
-    each on the node where the least remains free.
+    """Return whether all ``parts`` fit the nodes of ``cluster``. Place the largest part first, and
+    each part on the node where the least remains free.
 
-    The parts are sorted by GPUs in the first attempt and by CPUs in the second. The result is exact
-    if there are enough CPUs and each number of GPUs divides the larger ones (1, 2, 4, 8)."""
+    Compare sizes by GPUs in a first attempt and by CPUs in a second. The result is exact if there
+    are enough CPUs and each number of GPUs divides the larger ones (1, 2, 4, 8)."""
     by_gpus = [(float(gpus), cpus) for cpus, gpus in parts]
     free = [(float(node.get("GPU", 0)), node.get("CPU", 0.0)) for node in cluster]
     by_cpus = [(cpus, gpus) for gpus, cpus in by_gpus]

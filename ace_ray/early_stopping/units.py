@@ -72,7 +72,7 @@ class Order:
         return whole
 
     def draws(self, bounds: Sequence[Bounds]) -> Draws:
-        """Return the first units as `Draws`, with the bounds of each unit's value, in [-1, 1]."""
+        """Return the first units as `Draws`, whose values have the ``bounds``, in [-1, 1]."""
         lows, highs = (np.array([one[side] for one in bounds], float) for side in (0, 1))
         return Draws(lows, highs, self.weights[: len(bounds)])
 

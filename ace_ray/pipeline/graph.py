@@ -123,7 +123,7 @@ def _block(resources: Resources, rows: int, held: int) -> int:
 
 
 def rows_per_part(job: Job, rows: int) -> int:
-    """Return the number of rows of a part: the config's, or 32 in small to 8192 in large runs."""
+    """Return the number of rows of a part: 32 in small to 8192 in large runs, unless configured."""
     if job.config.rows_per_part != "auto":
         return job.config.rows_per_part
     return min(8192, max(32, rows // 64))

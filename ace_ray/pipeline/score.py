@@ -1,7 +1,6 @@
 """``ace-ray score PATH --benchmark NAME``: turn outputs that another program generated into a run.
 
-The run has one additional file: ``verdicts.jsonl`` has a line for each output, in input order
-(docs/results.md).
+The run also has ``verdicts.jsonl``, a line for each output in input order (docs/results.md).
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class CrashFile:
         faulthandler.enable(self._file, all_threads=False)
 
     def note_memory(self) -> None:
-        """Write the number of out-of-memory kills. Only later kills can have hit this process."""
+        """Write the number of out-of-memory kills so far. Later kills may have hit this process."""
         self.oom_kills = oom_kills()
         if self._file is not None:
             self._file.seek(0)
