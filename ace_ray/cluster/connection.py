@@ -1,7 +1,7 @@
 """Join a Ray cluster, or start a local Ray.
 
-A local Ray has one node and ends with the run. An address is tested first, because `ray.init` waits
-for minutes if no server answers.
+A local Ray has one node and ends with the run. A cluster's address is tested first, because
+`ray.init` waits for minutes if no server answers.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ _connecting: Future[None] | None = None
 @contextmanager
 def connecting() -> Iterator[None]:
     """Connect to Ray in a thread, and disconnect when the context ends. `connect` waits for the
-    thread and raises its error.
+    thread and raises the thread's error.
 
-    A local Ray takes 2 to 8 s to start. The caller can plan meanwhile, but must not import Ray: its
-    circular imports fail if two threads import it at the same time."""
+    A local Ray takes 2 to 8 s to start. The caller can plan meanwhile, but must not import Ray:
+    Ray's circular imports fail if two threads import it at the same time."""
     global _connecting
     future: Future[None] = Future()
     over = threading.Event()
@@ -93,8 +93,8 @@ def connecting() -> Iterator[None]:
 
 
 def connect() -> None:
-    """Join the cluster that ``RAY_ADDRESS`` names or that runs on this machine, or start a local
-    Ray if there is none.
+    """Join the cluster at ``RAY_ADDRESS`` or on this machine, or start a local Ray if there is
+    none.
 
     Raises `UserError` if Ray is not installed or the cluster refuses the connection, and
     `RunFailed` if a local Ray does not start."""
@@ -115,7 +115,7 @@ def _connect() -> None:
         raise UserError(
             "Ray is not installed",
             where="this machine",
-            fix="install an engine flavour: pip install ace-ray[gpu], or see README for the CPU",
+            fix="install ace_ray with an engine: pip install ace-ray[gpu] (for a CPU, see README)",
         ) from error
     if ray.is_initialized():
         return
@@ -131,9 +131,7 @@ def _connect() -> None:
         said = " ".join(str(error).split())[:600] or type(error).__name__
         fix = "check RAY_ADDRESS"
         if not _named():
-            fix = (
-                f"it was found on this machine ({_note()}); set RAY_ADDRESS=local to start another"
-            )
+            fix = f"set RAY_ADDRESS=local to start a local Ray (the address is from {_note()})"
         if not said.startswith("Version mismatch"):
             # Without the token, Ray's error is only "failed to connect".
             fix += (
@@ -155,10 +153,10 @@ def _quiet() -> dict[str, Any]:
 
 
 def _logging() -> dict[str, Any] | None:
-    """Return the runtime environment in which actors log in the same way as this process.
+    """Return the runtime environment that gives actors the log settings of this process.
 
-    Return None for a job: its environment has the variables (`ace_ray.pipeline.submit`), and Ray
-    refuses to set them twice."""
+    Return None if the settings are the defaults, or if this process is the driver of a job: the
+    job's environment already has the settings, and Ray refuses to set them twice."""
     variables = log.environment()
     if not variables or _JOB in os.environ:
         return None
@@ -194,8 +192,8 @@ def _start_local() -> None:
 def running_cluster() -> str:
     """Return the address of the cluster to join, or "local" to start a local Ray.
 
-    The result is never Ray's "auto", with which Ray would join another driver's local Ray, which
-    ends with that driver. The address is tested, since a killed head leaves a stale address.
+    The result is never Ray's "auto", with which Ray may join another driver's local Ray, which ends
+    with that driver. The address is tested, since it stays on disk after a head node was killed.
 
     Raises `UserError` if no server answers at ``RAY_ADDRESS``."""
     if named := _named():
@@ -203,7 +201,7 @@ def running_cluster() -> str:
             raise UserError(
                 "nothing answers at this address",
                 where=f"RAY_ADDRESS={named}",
-                fix="name a running cluster, or unset it to start a local Ray",
+                fix="set it to the address of a running cluster, or unset it to start a local Ray",
             )
         return named
     if os.environ.get("RAY_ADDRESS") == "local":
@@ -219,13 +217,13 @@ def running_cluster() -> str:
 
 
 def _named() -> str:
-    """Return the cluster's address that the user has set in ``RAY_ADDRESS``; "" for none."""
+    """Return the address in ``RAY_ADDRESS``; "" if the variable is "auto", "local" or not set."""
     named = os.environ.get("RAY_ADDRESS", "")
     return "" if named in ("auto", "local") else named
 
 
 def _note() -> Path:
-    """Return the file to which `ray start` writes the address of a head node on this machine."""
+    """Return the path of the file in which `ray start` stores the address of its head node."""
     return Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
 
 

@@ -50,7 +50,7 @@ def lean_node(*, shows_output: bool) -> Any:
     """Return a context in which a local Ray starts without two or three helper processes.
 
     The processes are the autoscaler, the dashboard's server, for which `ray.init` waits even with
-    ``include_dashboard=False``, and the log monitor unless ``shows_output``."""
+    ``include_dashboard=False``, and, unless ``shows_output``, the log monitor."""
     from ray._private.node import Node
 
     names = ["start_api_server", "start_monitor"] + ["start_log_monitor"] * (not shows_output)
@@ -58,7 +58,7 @@ def lean_node(*, shows_output: bool) -> Any:
 
 
 class FixedCluster(ClusterAutoscaler):  # type: ignore[misc]  # Ray ships no types of it
-    """Cluster autoscaler of Ray Data for a cluster with fixed nodes and one dataset."""
+    """Cluster autoscaler of Ray Data that adds no nodes, for a cluster that runs one dataset."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self._all = ExecutionResources.from_resource_dict(ray.cluster_resources())
@@ -75,7 +75,7 @@ class FixedCluster(ClusterAutoscaler):  # type: ignore[misc]  # Ray ships no typ
 
 @contextmanager
 def lean_data() -> Iterator[None]:
-    """Run the graphs in this context without three actors that Ray Data starts.
+    """Run graphs in this context without three actors that Ray Data would start.
 
     Each actor imports Ray Data (1.5 s of CPU time) while the engine starts. The first collects
     statistics for a dashboard, which a local Ray does not have. The second shares a cluster among
@@ -114,11 +114,11 @@ _AS_VALUES = {"_map_transformer_ref": "_map_transformer", "_data_context_ref": "
 
 @contextmanager
 def arguments_as_values() -> Iterator[None]:
-    """Let actors that graphs start in this context restart even without the driver's node.
+    """Make graphs in this context start actors that can restart without the driver's node.
 
     Ray Data passes an actor's code as a reference to the object store of the driver's node, and Ray
     warns about this at every start. Here the code is passed as a value, which the GCS keeps with
-    the actor. Handles of other actors in the code need `without_reference_count`."""
+    the actor. Handles of other actors in the code must come from `without_reference_count`."""
     start: Callable[..., Any] = actor_pools.ActorPoolMapOperator._start_actor
 
     def start_with_values(operator: Any, *args: Any, **kwargs: Any) -> Any:
@@ -146,16 +146,16 @@ def arguments_as_values() -> Iterator[None]:
 
 
 def map_blocks(dataset: Dataset, worker: type, **options: Any) -> Dataset:
-    """Map each block, as an Arrow table, with actors of the class ``worker``, which may use GPUs.
+    """Return ``dataset`` with its blocks (Arrow tables) mapped by actors of the class ``worker``.
 
-    ``map_batches`` requires a batch size for GPU workers and would wait for that many rows, but
-    vLLM makes its own batches."""
+    For actors with GPUs ``map_batches`` requires a batch size, and would wait for that many rows.
+    But vLLM makes its own batches."""
     return dataset.map_batches_internal(worker, batch_size=None, batch_format="pyarrow", **options)
 
 
 def without_reference_count(actor: Any) -> Any:
-    """Return a handle of the same actor that does not keep the actor alive, unlike the driver's
-    handle. Ray passes such a handle as a value, but a normal handle as a reference."""
+    """Return a handle of the same actor that does not keep the actor alive. Ray passes such a
+    handle as a value, but a normal handle as a reference. Return other objects unchanged."""
     if not isinstance(actor, ActorHandle):
         return actor
     state, _, _ = actor._serialization_helper()
@@ -163,10 +163,10 @@ def without_reference_count(actor: Any) -> Any:
 
 
 def wait_for_any(executor: Any, *, at_most_s: float, at_most_tasks: int) -> None:
-    """Wait until a task of the graph has ended or has output, at most ``at_most_s``.
+    """Wait until a task of the graph has ended or has output, for at most ``at_most_s`` seconds.
 
-    With ``at_most_tasks`` or more tasks return at once: a task ends soon, and the cost of waiting
-    grows with the number of tasks."""
+    If ``at_most_tasks`` or more tasks are in flight, return at once: one of them ends soon, and the
+    cost of waiting grows with their number."""
     # A block whose metadata has not been read yet is output as well.
     if any(getattr(executor._metadata_fetcher, "_fifos", {}).values()):
         return
@@ -187,7 +187,7 @@ class Task:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the actor has returned all rows."""
+        """Return whether the actor has returned as many rows as it received."""
         return bool(self.out >= self.inputs.num_rows())
 
     def blocks(self) -> Iterator[pa.Table]:
@@ -196,10 +196,10 @@ class Task:
 
 
 class TrackedPool:
-    """The pool of actors of the class named ``name`` in a graph. It prevents Ray Data from changing
-    the number of actors, and tracks the tasks of each actor.
+    """Controls the number of actors of the class named ``name`` in a graph, in place of Ray Data,
+    and tracks the tasks of each actor.
 
-    Make it before the graph of ``executor`` starts. ``ended`` is called with each ended task."""
+    Create it before the graph of ``executor`` starts. ``ended`` is called with each ended task."""
 
     def __init__(self, executor: Any, name: str, ended: Callable[[Task], None]) -> None:
         self._op = next(op for op in executor._topology if name in op.name)
@@ -255,7 +255,7 @@ class TrackedPool:
             self._op._try_schedule_tasks_internal()
 
     def running(self) -> dict[Any, str]:
-        """Return the actors that have started (even if they restart now), with their nodes."""
+        """Return the node of each actor that has started, including actors that are restarting."""
         return {a: state.actor_location for a, state in self._pool._running_actors.items()}
 
     def pending(self) -> list[Any]:
@@ -266,8 +266,8 @@ class TrackedPool:
         return int(self._pool._running_actors[actor].num_tasks_in_flight)
 
     def give_away(self, actor: Any) -> None:
-        """Forget the tasks of a lost actor, and queue the inputs of tasks without output again.
-        Tasks whose output is being read are left for a later call."""
+        """Forget the tasks of a lost actor. If a task has no output, queue its input again for
+        other actors. Skip tasks whose output is being read; a later call forgets them."""
         op = self._op
         for number in [number for number, task in self._tasks.items() if task.actor == actor]:
             if op._data_tasks[number].has_pending_emits():

@@ -38,7 +38,7 @@ Part = tuple[float, int]
 
 
 class TooSmall(UserError):
-    """Raised if the run does not fit the nodes."""
+    """Raised if the nodes do not have the resources that the run needs."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Resources:
     endpoint: bool = False
     """Whether the candidate is an endpoint, so that workers have no engine."""
     fewest: int = 0
-    """Minimum number of workers of an elastic run; 0: `workers`."""
+    """Minimum number of workers of an elastic run; 0 if the number of workers is fixed."""
     limit: int = 0
-    """Maximum number of workers of an elastic run; 0: the number of workers is fixed."""
+    """Maximum number of workers of an elastic run; 0 if the number of workers is fixed."""
 
     @property
     def elastic(self) -> bool:
-        """Return whether workers are added and removed with the nodes."""
+        """Return whether the number of workers follows the number of nodes."""
         return self.limit > 0
 
     @property
@@ -98,8 +98,8 @@ def worker_cpus(config: RunConfig) -> float:
 
 
 def takes_gpus(config: RunConfig) -> bool:
-    """Return whether engines use GPUs if the cluster has any. A fake engine uses GPUs only with a
-    tensor or pipeline parallel size above 1."""
+    """Return whether the engines use GPUs on a cluster with GPUs. A fake engine uses GPUs only with
+    a tensor or pipeline parallel size above 1."""
     fake = config.backend == "fake" and gpus_per_worker(config.engine) > 1
     return config.backend == "vllm" or fake
 
@@ -110,26 +110,26 @@ def largest(cluster: Nodes) -> int:
 
 
 def spreads(engine: Mapping[str, Any], cluster: Nodes) -> bool:
-    """Return whether an engine runs on several nodes: the config sets this, or no node has enough
-    GPUs."""
+    """Return whether an engine runs on several nodes: its arguments choose the Ray executor, or no
+    node has enough GPUs."""
     executor = engine.get("distributed_executor_backend")
     too_large = gpus_per_worker(dict(engine)) > max(1, largest(cluster))
     return executor == "ray" or (executor is None and too_large)
 
 
 def nodes() -> list[dict[str, float]]:
-    """Return the resources of every node of the cluster that is alive."""
+    """Return the resources of every live node of the cluster."""
     import ray
 
     return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
 
 
 def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> None:
-    """Request GPUs from the autoscaler; each number in ``gpus`` must be on one node. Wait until the
-    cluster has this many GPUs in total, at most ``patience_s`` and at most `GROW_S`.
+    """Request GPUs from the autoscaler, and wait until the cluster has the sum of ``gpus``, at most
+    ``patience_s`` and at most `GROW_S`. Each number in ``gpus`` must be on one node.
 
-    An autoscaler removes idle nodes, and adds nodes for waiting actors. But a run that does not fit
-    the present nodes is refused before it starts actors."""
+    An autoscaler adds nodes only for actors that wait. But a run that does not fit the present
+    nodes is refused before it starts actors."""
     from ray.autoscaler.sdk import request_resources
 
     def there() -> int:
@@ -157,24 +157,23 @@ def fit(
     interactive: bool = False,
     servers: Sequence[tuple[float, int]] = (),
 ) -> Resources:
-    """Return the resources of a run with ``rows`` rows that fit the nodes of ``cluster``.
+    """Compute the resources of a run with ``rows`` rows on the nodes of ``cluster``.
 
-    With ``workers: auto`` the run has as many workers as fit the nodes in addition to the other
-    actors, but at most ``rows``. A range limits this number further.
+    If ``workers`` is ``auto``, the run gets as many workers as fit the nodes beside the other
+    actors, but at most ``rows``. If ``workers`` is a range, the number is also in this range.
 
     Args:
         interactive: whether the run has episodes with sandboxes.
-        servers: (CPUs, GPUs) of each server of another model, on one node.
+        servers: (CPUs, GPUs) of each server of a role's model. A server runs on one node.
 
-    Raises `TooSmall` if the run does not fit, since Ray Data would wait for ever.
-    """
+    Raises `TooSmall` if the run does not fit, since Ray Data would wait for ever."""
     gpus = int(sum(node.get("GPU", 0) for node in cluster))
     on_gpu = takes_gpus(config) and gpus > 0
     if config.backend == "vllm" and not gpus and _installed("vllm"):
         raise TooSmall(
             "the cluster has no GPU, but the installed vLLM is the GPU build",
             where="this cluster",
-            fix="join a cluster with GPUs, or install the CPU flavour (README)",
+            fix="join a cluster with GPUs, or install ace_ray with the CPU build of vLLM (README)",
         )
     per_worker = gpus_per_worker(config.engine) if on_gpu else 0
     each = worker_cpus(config)
@@ -242,8 +241,8 @@ def fit(
         server_text = f" and {server_gpus} GPU(s)" if server_gpus else ""
         raise TooSmall(
             f"{workers} worker(s) of {each:g} CPU(s){gpu_text} each"
-            f"{'' if spread else ' on one node'}, and {small:g} CPUs{server_text} for the rest, do "
-            f"not fit {len(cluster)} node(s) with {cpus:g} CPUs and {gpus} GPUs in all"
+            f"{'' if spread else ' on one node'}, and {small:g} CPUs{server_text} for other "
+            f"actors, do not fit {len(cluster)} node(s) with {cpus:g} CPUs and {gpus} GPUs in all"
             f"{f', at most {largest(cluster)} on a node' if per_worker else ''}",
             where="workers",
             fix=f"set workers{'.min' * bool(asked)} to {fits} or less"
@@ -256,8 +255,8 @@ def fit(
 
 
 def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) -> int:
-    """Return how many workers of ``need`` fit the nodes of ``cluster``. Return 0 if the workers
-    would now have another number of GPUs than planned."""
+    """Return the number of workers for which ``fit`` finds room on ``cluster``. Return 0 if a
+    worker would now have another number of GPUs than planned (``need``)."""
     try:
         now = fit(cluster)
     except UserError:
@@ -266,8 +265,9 @@ def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) ->
 
 
 def _parts(need: Resources, servers: Sequence[Part]) -> list[Part]:
-    """Return the parts that Ray places separately. An engine on several nodes has one part for each
-    GPU. Its first part includes the engine worker (`placement.bundles`)."""
+    """Return the (CPUs, GPUs) of each part of a run that Ray places separately. An engine on
+    several nodes has a part for each GPU; the first includes the engine worker
+    (`placement.bundles`)."""
     engine: list[Part] = [(need.worker_cpus, need.worker_gpus)]
     if need.spread:
         engine = [(need.worker_cpus, 1), *[(0.0, 1)] * (need.worker_gpus - 1)]
@@ -276,10 +276,11 @@ def _parts(need: Resources, servers: Sequence[Part]) -> list[Part]:
 
 
 def _packs(parts: Sequence[Part], cluster: Nodes) -> bool:
-    """Return whether all ``parts`` fit the nodes, by best fit with the largest part first.
+    """Return whether all ``parts`` fit the nodes of ``cluster``. Place the largest part first, and
+    each part on the node where the least remains free.
 
-    Parts are sorted by GPUs, then by CPUs, since either may be scarce. The result is exact if CPUs
-    are not scarce and the numbers of GPUs divide one another (1, 2, 4, 8)."""
+    Compare sizes by GPUs in a first attempt and by CPUs in a second. The result is exact if there
+    are enough CPUs and each number of GPUs divides the larger ones (1, 2, 4, 8)."""
     by_gpus = [(float(gpus), cpus) for cpus, gpus in parts]
     free = [(float(node.get("GPU", 0)), node.get("CPU", 0.0)) for node in cluster]
     by_cpus = [(cpus, gpus) for gpus, cpus in by_gpus]
@@ -287,8 +288,8 @@ def _packs(parts: Sequence[Part], cluster: Nodes) -> bool:
 
 
 def _placed(parts: list[tuple[float, float]], free: list[tuple[float, float]]) -> bool:
-    """Place ``parts`` on nodes with the free resources ``free``, which are reduced. Return whether
-    all parts fit."""
+    """Place ``parts`` on nodes, and subtract them from ``free``, the free resources of each node.
+    Return whether all parts fit."""
     for first, second in sorted(parts, reverse=True):
         fitting = [
             (node, number)
@@ -303,7 +304,7 @@ def _placed(parts: list[tuple[float, float]], free: list[tuple[float, float]]) -
 
 
 def places_on(node: Mapping[str, float], cpus: float, gpus: int) -> int:
-    """Return how many parts of this size fit the resources of a node."""
+    """Return how many parts of ``cpus`` and ``gpus`` fit the resources of ``node``."""
     by_cpu = math.floor(node.get("CPU", 0.0) / cpus + 1e-9)
     return min(by_cpu, math.floor(node.get("GPU", 0) / gpus)) if gpus else by_cpu
 
@@ -325,8 +326,8 @@ def note_if_busy(need: Resources, say: Callable[[str], None]) -> None:
 
 
 def slow_dtype(config: RunConfig, gpus: float) -> str:
-    """Return a warning if engines compute on this machine's CPU in a slow dtype; else "". ``gpus``
-    is the number of GPUs of the cluster."""
+    """Return a warning if engines compute on this machine's CPU in a slow dtype, or "". ``gpus`` is
+    the number of GPUs of the cluster."""
 
     dtype, flags = config.engine.get("dtype", "auto"), _cpu_flags()
     is_local = os.environ.get("RAY_ADDRESS", "local") == "local"

@@ -36,11 +36,10 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Units in the order in which they were drawn.
+    """Bounds and weights of the drawn units, in the order in which the units were drawn.
 
     ``lows`` and ``highs``: bounds of the units' values, float64 (n,), in [-1, 1]; equal if a value
-    is known. ``weights``: float64 (n,), above 0. The weights of all units, drawn or not, sum to 1.
-    """
+    is known. ``weights``: float64 (n,), above 0. The weights of drawn and other units sum to 1."""
 
     lows: np.ndarray
     highs: np.ndarray
@@ -66,9 +65,8 @@ class Draws:
 def log_capital(draws: Draws, null: float) -> np.ndarray:
     """Return the logarithm of the capital after each draw, float64 (n,).
 
-    The null hypothesis is "the difference is at most ``null``". The capital is infinite after a
-    draw that makes this impossible. Unknown values count as their lower bounds.
-    """
+    The null hypothesis is "the difference is at most ``null``". The capital is infinite as soon as
+    the draws make this hypothesis impossible. Unknown values count as their lower bounds."""
     added = np.cumsum(draws.weights * draws.lows)
     left = np.maximum(1.0 - np.cumsum(draws.weights), 0.0)
     # Even if all remaining values were -1, the difference would be above `null`.
@@ -123,15 +121,16 @@ class Outcome(StrEnum):
     BETTER = "better"
     WORSE = "worse"
     WITHIN = "within"
-    """The two differ by less than the margin."""
+    """The checkpoint and its reference differ by less than the margin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Parameters of a decision.
+    """Parameters of `decide`.
 
     ``alpha``: maximum probability of a wrong outcome for one headline of a comparison. ``margin``:
-    a share in 0..1, or 0 for no margin. ``min_units``: minimum drawn units before an outcome."""
+    difference (0 to 1) below which the outcome is ``within``; 0 turns this outcome off.
+    ``min_units``: minimum number of drawn units before an outcome."""
 
     alpha: float
     margin: float
@@ -146,12 +145,11 @@ class Decision:
 
 
 def decide(draws: Draws, rule: Rule) -> Decision | None:
-    """Return the first outcome that ``draws`` allow, or None. ``draws``: first units of an order.
+    """Return the first outcome that ``draws`` allow, or None if more units must be drawn first.
 
     An outcome can be wrong only if the lower or the upper confidence sequence is wrong. Each uses
     half of ``alpha``, so the probability of ever being wrong is at most ``alpha``, however often
-    this function is called. Later draws do not change an outcome.
-    """
+    this function is called. Later draws do not change an outcome."""
     half, mirrored = rule.alpha / 2, draws.mirrored()
     first = {
         Outcome.BETTER: rejected_at(draws, 0.0, half),

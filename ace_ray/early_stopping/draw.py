@@ -1,8 +1,8 @@
-"""Draw the order of each benchmark's units, and split the rows of a run into windows.
+"""Draw the order of each benchmark's units (tasks), and split the rows of a run into windows.
 
-A decision uses the longest prefix of the order that is completely evaluated, but engines are best
-used if the longest rows come first. So each window is a part of the order, and the rows within a
-window are sorted like the rows of a run without early stopping.
+A decision uses the first units of the order, up to the first unit with a pending row. But engines
+work best if the longest rows come first. So the order is cut into windows, which are evaluated one
+after another, and in each window the longest rows come first.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ WINDOWS = 20
 
 @dataclass(frozen=True)
 class Drawn:
-    """``orders``: benchmark -> order of its units. ``windows``: number of the window of each entry
-    of the plan, int8 (entries,)."""
+    """The order of each benchmark's units (``orders``), and the number of the window of each entry
+    of the plan (``windows``, int8 (entries,))."""
 
     orders: Mapping[str, Order]
     windows: np.ndarray
@@ -59,7 +59,7 @@ def draw(
     entries: Sequence[Entry],
     samples: int,
 ) -> Drawn:
-    """Draw the orders and windows of a run. Raises `UserError`: a headline is not supported."""
+    """Draw the orders and windows of a run. Raises `UserError` if a headline is not supported."""
     orders = {}
     for name, benchmark in benchmarks.items():
         places = [at for at, entry in enumerate(entries) if entry.benchmark == name]

@@ -1,5 +1,6 @@
-"""Units for early stopping: tasks, with their weight in the headline and their value in a run.
+"""Split a benchmark into units for early stopping, and measure each unit's weight in the headline.
 
+The headline is a benchmark's main score. A unit is one task; its items are entries or dialogues.
 Benchmarks do not declare weights, so weights are measured with simulated runs. If only one category
 of a run is right, the headline equals the weight of this category. If a run contains only one
 dialogue, the headline equals the value of this dialogue. A simulated run with random verdicts shows
@@ -60,7 +61,7 @@ class Order:
     benchmark: type[Benchmark]
     units: Sequence[Unit]
     rules: tuple[str, ...]
-    """Rule sets whose headlines are decided."""
+    """Rule sets whose headlines are compared with the reference run."""
     seed: int
 
     @property
@@ -71,13 +72,13 @@ class Order:
         return whole
 
     def draws(self, bounds: Sequence[Bounds]) -> Draws:
-        """Return the first ``len(bounds)`` units as draws with these bounds, in [-1, 1]."""
+        """Return the first units as `Draws`, whose values have the ``bounds``, in [-1, 1]."""
         lows, highs = (np.array([one[side] for one in bounds], float) for side in (0, 1))
         return Draws(lows, highs, self.weights[: len(bounds)])
 
     def rows(self, samples: int, *, weighed: bool = False) -> np.ndarray:
-        """Return the number of rows of each unit, int64 (units,). With ``weighed``, count only
-        rows with a weight in the headline."""
+        """Return the number of rows of each unit, int64 (units,). If ``weighed``, count only rows
+        of items with a weight above 0."""
         entries = [
             sum(len(item.entries) for item in unit.items if item.weight > 0 or not weighed)
             for unit in self.units
@@ -94,8 +95,8 @@ def order_of(
 ) -> Order:
     """Draw the order of the units of ``benchmark``.
 
-    ``places``: indices of the benchmark's entries in ``entries``. Raises `UserError`: the headline
-    is not a weighted mean of the entries, or its weights differ between the rule sets ``rules``."""
+    ``places``: indices of the benchmark's entries in ``entries``. Raises `UserError` if the
+    headline is not a weighted mean of the entries, or if its weights differ between rule sets."""
     kind = type(benchmark)
     cells: dict[tuple[str, str], dict[str, list[int]]] = {}
     for place in places:
@@ -127,7 +128,7 @@ def order_of(
 
 
 def uniform(seed: int, name: str) -> float:
-    """Return a number in (0, 1) that depends on the seed and the name only."""
+    """Return a number in (0, 1) that depends only on the seed and the name."""
     drawn = hashlib.sha256(f"{seed} {name}".encode()).digest()
     return ((int.from_bytes(drawn[:8], "big") >> (64 - _BITS)) + 0.5) / (1 << _BITS)
 
@@ -138,8 +139,7 @@ def drawn_order(names: Sequence[str], weights: Sequence[float], seed: int) -> np
     Each name is drawn from the remaining names with a probability proportional to its weight. This
     sorts the names by ``-log(u) / weight``, where ``u`` is a hash of the seed and the name
     (Efraimidis and Spirakis 2006). So the order of two names does not depend on the machine, the
-    model, or the other entries of the run. Names of weight 0 come last.
-    """
+    model, or the other entries of the run. Names of weight 0 come last."""
     keys = [
         -math.log(uniform(seed, name)) / weight if weight > 0 else math.inf
         for name, weight in zip(names, weights, strict=True)
@@ -176,9 +176,9 @@ def _shares(
     items: Sequence[Sequence[int]],
     rules: str,
 ) -> list[float]:
-    """Return each item's share of the weight of its category: equal, or proportional to its size.
+    """Return each item's share of its category's weight: equal, or in proportion to its size.
 
-    A simulated run of the smallest and the largest item decides. Raises `UserError`: neither."""
+    A simulated run of two items shows which is right. Raises `UserError` if neither is."""
     sizes = [len(members) for members in items]
     small, large = min(sizes), max(sizes)
     if small == large:
@@ -204,7 +204,8 @@ def _headline_where(
     rules: str,
     right: set[tuple[str, str]],
 ) -> float:
-    """Compute the headline of a simulated run in which only the cells in ``right`` are right."""
+    """Compute the headline of a simulated run whose answers are correct in the cells ``right``, and
+    wrong in all others. A cell is a (language, category)."""
     rows = (
         _row(entries[place], 0, {r: Verdict(cell in right) for r in benchmark.rule_sets})
         for cell, items in cells.items()

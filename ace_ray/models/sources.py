@@ -250,7 +250,7 @@ def _convert(gguf: Path, folder: Path) -> None:
             f"cannot be converted: {lines[-1]}",
             where=str(gguf),
             fix="check that it is an intact GGUF file of an architecture that "
-            "transformers supports, and that an engine flavour is installed",
+            "transformers supports, and that ace_ray is installed with an engine",
         )
 
 
@@ -341,7 +341,7 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
         raise UserError(
             "Hugging Face ids need huggingface_hub",
             where="model.source",
-            fix="install an engine flavour: pip install ace-ray[gpu], or see README for the CPU",
+            fix="install ace_ray with an engine: pip install ace-ray[gpu] (for a CPU, see README)",
         ) from error
     wanted = revision or "main"
     if constants.HF_HUB_OFFLINE:

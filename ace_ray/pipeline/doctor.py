@@ -1,4 +1,4 @@
-"""Commands that start no run: ``ace-ray doctor``, ``evaluate --plan`` and ``list``."""
+"""Run the commands that start no run: ``ace-ray doctor``, ``evaluate --plan`` and ``list``."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ class Line:
 
 
 def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
-    """Check everything that `evaluate` checks, up to the first mistake. Yield a line for each
-    topic."""
+    """Check what `evaluate` checks, up to the first mistake. Yield a line for each topic."""
     yield from machine()
     topic = "config"
     try:
@@ -126,7 +125,7 @@ def _asked(plan: Plan) -> Line:
 
 
 def _cluster(plan: Plan) -> Line:
-    """Return a line about how the run fits the cluster or this machine. Raises `UserError`."""
+    """Return a line about how the run fits the nodes. Raises `UserError` if it does not fit."""
     nodes = _nodes()
     need = fit(
         plan.config,
@@ -138,13 +137,13 @@ def _cluster(plan: Plan) -> Line:
     where = "this machine" if len(nodes) == 1 else f"{len(nodes)} nodes"
     text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit {where}"
     text += ", each engine on several nodes" * need.spread
-    text += f"; up to {need.limit} as nodes come" if need.elastic else ""
+    text += f"; up to {need.limit} worker(s) as nodes join" if need.elastic else ""
     return Line("cluster", text)
 
 
 def _nodes() -> Nodes:
-    """Return the nodes of the cluster that a run would join; without one, this machine as the only
-    node. Raises `UserError`."""
+    """Return the nodes of the cluster that a run would join. If there is no cluster, return this
+    machine as the only node. Raises `UserError` if the cluster cannot be joined."""
     if os.environ.get("RAY_ADDRESS", "local") == "local":
         return [{"CPU": float(len(os.sched_getaffinity(0))), "GPU": float(_gpu_count())}]
     connect()
@@ -169,7 +168,7 @@ def machine() -> Iterator[Line]:
             found.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
-    missing = "no engine flavour is installed: pip install ace-ray[gpu], or see README for the CPU"
+    missing = "no engine is installed: pip install ace-ray[gpu] (for a CPU, see README)"
     engine = any(name.startswith("vllm") for name in found)
     yield Line("installed", ", ".join(found) if engine else missing, problem=not engine)
 
@@ -209,12 +208,12 @@ def _described(benchmark: type[Benchmark]) -> dict[str, Any]:
 
 
 def _purpose(text: str) -> str:
-    """Return the first line of the comment with which a config begins; "" without a comment."""
+    """Return the first line of the comment with which a config begins, or ""."""
     return text.partition("\n")[0].removeprefix("#").strip() if text.startswith("#") else ""
 
 
 def listed_lines(kind: str, found: Mapping[str, Any]) -> list[str]:
-    """Return the result of `listed` as lines of text. ``kind`` is its kind."""
+    """Return ``found``, the result of `listed` for ``kind``, as lines of text."""
     if kind == "configs":
         return [f"{name:22} {purpose}" for name, purpose in found.items()]
     if kind == "parsers":

@@ -1,4 +1,8 @@
-"""Early decisions: compare the stored rows of a run with the rows of its reference run."""
+"""Decide early: compare the stored rows of a run with the stored rows of its reference run.
+
+A look reads new rows of both runs, and decides the headlines (`units`) that can be decided. A row
+is settled if it has a verdict or is not retried; items and units, if all their rows are settled.
+"""
 
 from __future__ import annotations
 
@@ -44,17 +48,16 @@ Key = tuple[str, str, str, str, int]
 
 
 def is_decided(store: Store) -> bool:
-    """Return whether the run in ``store`` was stopped early, and its verdicts have not changed
-    since."""
+    """Return whether the run in ``store`` was stopped early and no verdict has changed since."""
     early = earlier_decision(store)
     return bool(early and early["stopped"] and not early["stale"])
 
 
 def decide_again(plan: Plan, store: Store, say: Callable[[str], None]) -> bool:
-    """Look again at a complete run whose comparison is undecided, or was decided with verdicts that
-    have changed. The reference may have more rows now. Return whether the summary has changed.
+    """Compare a complete run with its reference again, and update its summary. Do nothing if the
+    comparison is decided and no verdict has changed since. Return whether the summary has changed.
 
-    Raises `UserError` without a valid reference, or if another process works on the run."""
+    Raises `UserError` if the reference is not valid, or if another process works on the run."""
     known = earlier_decision(store)
     if store.get(SUCCESS) is None or not known or (known["decided"] and not known["stale"]):
         return False
@@ -109,8 +112,8 @@ class Values:
                             self._place[key] = (item, name)
 
     def read(self) -> None:
-        """Read new parts, the latest first. If a row has two verdicts, the later one counts, as in
-        a ledger. The value of a settled item does not change."""
+        """Read new parts, the latest first, so that the latest verdict of each row counts. The
+        value of a settled item does not change."""
         columns = result_columns(self._rule_sets)
         for name in sorted(part_names(self._store), reverse=True):
             if name in self._seen:
@@ -176,10 +179,10 @@ class Headline:
     differences: list[Bounds] = field(default_factory=list)
     """For each compared unit the bounds of the difference from the reference."""
     own: list[Bounds] = field(default_factory=list)
-    """For each compared unit the bounds of the run's own value."""
+    """For each compared unit the bounds of its value in this run."""
     decision: Decision | None = None
     most: int | None = None
-    """Number of units that count in a reference that was stopped early; None: all."""
+    """Maximum number of units to compare if the reference was stopped early; else None."""
 
     @property
     def name(self) -> str:
@@ -187,8 +190,8 @@ class Headline:
 
 
 class Comparison:
-    """Compares all headlines of a run with those of its reference. For each benchmark it compares
-    the longest prefix of the order of units that is settled in both runs."""
+    """Compares all headlines of a run with the headlines of its reference. For each benchmark it
+    compares the first units of the order, up to a unit that is not settled in both runs."""
 
     def __init__(self, drawn: Drawn, config: EarlyConfig, samples: int) -> None:
         self._drawn, self._config, self._samples = drawn, config, samples
@@ -208,7 +211,7 @@ class Comparison:
 
     def state(self, one: Headline) -> dict[str, Any]:
         """Return the state of a headline for ``summary.json``. Values are fractions, not percent.
-        ``value`` is the run's own headline with its confidence sequence."""
+        ``value`` is the headline of this run with its confidence sequence."""
         order, units = self._drawn.orders[one.benchmark], len(one.differences)
         difference, low, high = self._estimate(one, one.differences)
         own = self._estimate(one, [(2 * low - 1, 2 * high - 1) for low, high in one.own])
@@ -226,8 +229,8 @@ class Comparison:
         }
 
     def _estimate(self, one: Headline, bounds: Sequence[Bounds]) -> tuple[float, float, float]:
-        """Return the estimate of a mean in -1..1, and the low and high end of its confidence
-        sequence. ``bounds`` has one value for each unit."""
+        """Return the estimate of the weighted mean of the units' values in -1..1, and the low and
+        high end of its confidence sequence. ``bounds`` has the bounds of each value."""
         draws = self._draws(one, bounds)
         low, high = confidence_sequence(draws, self._alpha) if len(draws) else (-1.0, 1.0)
         return min(max(draws.estimate, low), high), low, high
@@ -264,8 +267,7 @@ class Comparison:
 
 
 def _worth(unit: Unit, values: Values, rules: str) -> Bounds | None:
-    """Return the bounds of a unit's value in a run; None until all items of the unit are
-    settled."""
+    """Return the bounds of a unit's value in a run; None until all its items are settled."""
     low = high = 0.0
     for item in unit.items:
         if item.weight <= 0:
@@ -303,7 +305,7 @@ class EarlyLooks:
 
     def check(self, *, begun: bool) -> None:
         """Open the reference. Raise `UserError` if its rows cannot be compared with the run's rows.
-        With ``begun``, also raise it if the reference has no manifest yet."""
+        If ``begun``, also raise it if the reference has no manifest yet."""
         against = self._config.against
         if against is None or self._reference is not None:
             return
@@ -319,7 +321,7 @@ class EarlyLooks:
         """Read new rows and decide the headlines that can be decided. Return whether `note` must
         still record in the manifest that the comparison was looked at.
 
-        Does nothing within `LOOK_S` of the last look, unless ``at_once``."""
+        Do nothing if the last look was less than `LOOK_S` ago, unless ``at_once``."""
         now = time.monotonic()
         if self._config.against is None or (not at_once and now < self._looked_at + LOOK_S):
             return False
@@ -336,7 +338,7 @@ class EarlyLooks:
         return seen and not self._is_noted
 
     def note(self) -> None:
-        """Record in the manifest that the comparison was looked at, and its rules and orders."""
+        """Record in the manifest that the comparison was looked at, with its rules and orders."""
         early = {**self._drawn.as_json(), "config": self._config.model_dump(mode="json")}
         tree = {**read_manifest(self._store).tree, "early": {**early, "looked": True}}
         self._store.put(MANIFEST, as_json(tree))
@@ -353,7 +355,7 @@ class EarlyLooks:
         if known.get("looked") and changed:
             key = changed[0]
             raise UserError(
-                f"its comparison was begun with early.{key} = {before[key]}, but the config has "
+                f"the comparison was begun with early.{key} = {before[key]}, but the config has "
                 f"{now[key]}",
                 where=self._store.root,
                 fix="use the earlier value, or another run_id",
@@ -361,14 +363,14 @@ class EarlyLooks:
         orders = self._drawn.as_json()["orders"]
         if known.get("looked") and known.get("orders") != json_tree(as_json(orders)):
             raise UserError(
-                "its comparison was begun with another order of entries",
+                "the comparison was begun with another order of entries",
                 where=self._store.root,
                 fix="use the earlier version of ace_ray, or another run_id",
             )
 
     def summary(self, *, stopped: bool) -> dict[str, Any]:
-        """Return the key ``early`` of ``summary.json``. ``stopped``: whether the run was stopped
-        before all rows were evaluated."""
+        """Return the value of the key ``early`` of ``summary.json``. ``stopped``: whether the run
+        was stopped before all rows were evaluated."""
         comparison = self.comparison
         return {
             "against": self._config.against,
@@ -385,7 +387,7 @@ class EarlyLooks:
 
     def _open_reference(self, against: str) -> Values | None:
         """Return the values of the reference run at the URI ``against``; None if it has no manifest
-        yet. Raises `UserError`."""
+        yet. Raises `UserError` if the two runs cannot be compared."""
         where = self._plan.config.store
         store = open_store(against, endpoint_url=where.endpoint_url, region=where.region)
         if store.root == self._store.root:

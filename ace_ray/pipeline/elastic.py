@@ -1,8 +1,8 @@
-"""Elastic engine workers, which replace Ray Data's own scaling.
+"""Add and remove engine workers as nodes join and leave, in place of Ray Data's own scaling.
 
 Ray Data removes idle actors. If the node of an actor is gone, its tasks wait until the actor has
-another node. Here a worker starts when a node has room for it, and stays as long as its node.
-Other workers get the blocks of a lost worker.
+another node. Here a worker starts when a node has room for it, and stays as long as its node. Other
+workers get the blocks of a lost worker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ace_ray.pipeline.actors.job import why_gone_there
 from ace_ray.pipeline.health.causes import NODE_GONE
 from ace_ray.util import log
 
-# Seconds between two looks at the cluster.
+# Seconds between two checks of the cluster.
 LOOK_S = 1.0
 
 # Timeout for an actor to get a node and a process. After this time other workers get the rows of a
@@ -81,7 +81,7 @@ class ElasticWorkers:
         self._pool = TrackedPool(executor, "EngineWorker", self._ended)
 
     def look(self) -> None:
-        """Start, drain and remove workers as the nodes change. Does so at most every `LOOK_S`."""
+        """Start, drain and remove workers as the nodes change, at most once every `LOOK_S`."""
         if time.monotonic() - self._looked_at < LOOK_S or self._pool.has_ended:
             return
         self._looked_at = time.monotonic()
@@ -114,8 +114,7 @@ class ElasticWorkers:
             self._lose(actor, node_gone=False)
 
     def _drain(self, actor: Any, deadline_ms: int) -> None:
-        """Let a worker on a draining node end its rows in flight, then remove it. Ray Data sends it
-        no more blocks."""
+        """Let a worker on a draining node end its rows in flight, then remove it."""
         if actor not in self._leaving:
             self._leaving.add(actor)
             left = deadline_ms / 1000 - time.time() - MARGIN_S if deadline_ms else self._grace_s
@@ -148,7 +147,7 @@ class ElasticWorkers:
             ray.kill(actor)
 
     def _ended(self, task: Task) -> None:
-        """Queue again the rows of an ended task that a leaving worker has given back."""
+        """A leaving worker has ended ``task``: queue again the rows that the worker gave back."""
         if task.is_whole or task.actor not in self._leaving:
             return
         for block in task.blocks():
@@ -165,16 +164,16 @@ class ElasticWorkers:
         self._lost.discard(actor)
 
     def _withdraw(self, actor: Any) -> None:
-        """Remove a worker that gets no node, if there are more workers than the minimum. Such a
-        worker could take the place of a restarting one."""
+        """Remove a worker that waits for a node, if there are more workers than the minimum.
+        Otherwise the worker could later take the node that a restarting worker needs."""
         if self._pool.size > self._need.fewest:
             self._pool.withdraw(actor)
             self._unplaced.pop(actor, None)
             ray.kill(actor)
 
     def _grow(self, nodes: Mapping[str, Any], draining: Mapping[str, int]) -> None:
-        """Start workers on nodes with room, if blocks wait for a worker. The minimum number is
-        started even without room, so that an autoscaler adds nodes."""
+        """Start workers on nodes with room, if blocks wait for a worker. If there are fewer workers
+        than the minimum, start them even without room, so that an autoscaler adds nodes."""
         if not self._pool.is_waited_for:
             return
         size = sum(node not in draining for node in self._pool.running().values())
@@ -195,7 +194,7 @@ class ElasticWorkers:
 
     def _tell(self, what: str) -> None:
         size = self._pool.size
-        line = f"{what}: {size} of {self._need.fewest} to {self._need.limit}"
+        line = f"{what}; {size} worker(s) now ({self._need.fewest} to {self._need.limit})"
         self._say(log.warning(line, event="workers", workers=size))
 
     def _without_node_s(self, actor: Any, nodes: Mapping[str, Any]) -> float:

@@ -79,8 +79,8 @@ def select(
 ) -> tuple[list[Entry], dict[str, dict[str, Any]]]:
     """Return the entries to evaluate, and the restrictions of single benchmarks.
 
-    The second value maps a restricted benchmark to ``{"ids": [...], "limit": n}``, without the keys
-    that do not apply. A benchmark's own ``ids`` and ``limit`` replace those of the run. A benchmark
+    The second value maps a restricted benchmark to ``{"ids": [...], "limit": n}``, or to a dict
+    with one of these keys. A benchmark's own ``ids`` and ``limit`` replace the run's. A benchmark
     has no entries if the run's ids name only entries of other benchmarks.
 
     Raises:
@@ -122,8 +122,8 @@ def select(
 def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
     """Return at most ``limit`` entries, chosen in turns from every category and language.
 
-    The order of the entries stays. A dialogue is chosen with all its entries or not at all. If this
-    leaves no entry, return the first ``limit`` entries."""
+    The chosen entries keep their order. A dialogue is chosen with all its entries or not at all. If
+    this leaves no entry, return the first ``limit`` entries."""
     dialogues: dict[tuple[str, str, str, str], list[int]] = {}
     for index, entry in enumerate(entries):
         key = (entry.benchmark, entry.category, entry.language, entry.group)
@@ -145,8 +145,7 @@ def _names(entry: Entry) -> tuple[str, str, str]:
 
 
 def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], Mapping[str, None]]:
-    """Return the entries that ``ids`` name, in the order of ``entries``, and the ids that name no
-    entry."""
+    """Return the ``entries`` that ``ids`` name, in order, and the ids that name no entry."""
     asked, found, lacking = set(ids), [], dict.fromkeys(ids)
     for entry in entries:
         if names := asked.intersection(_names(entry)):
@@ -160,7 +159,7 @@ def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], where: str) -
     """Return the error for ``ids`` that name no entry of ``benchmarks``."""
     if not benchmarks:
         what = "every benchmark has its own ids, so these select nothing"
-        return UserError(what, where=where, fix="leave one of them out")
+        return UserError(what, where=where, fix="remove the run's ids or a benchmark's ids")
     quoted = ", ".join(f"{one!r:.80}" for one in ids[:_SHOWN])
     more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
     names = ", ".join(benchmark.name for benchmark in benchmarks)

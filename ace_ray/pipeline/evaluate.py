@@ -31,7 +31,7 @@ from ace_ray.util import log
 
 
 def plan_run(config: RunConfig) -> Plan:
-    """Plan a run, with all checks that work without Ray. Raises `UserError`."""
+    """Plan a run, with all checks that work without Ray. Raises `UserError` if a check fails."""
     check_engine(config)
     check_publishers(config.publish)
     benchmarks = make_benchmarks(config)
@@ -89,7 +89,7 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
 
 
 def check_lasting(output: str, option: str = "--output") -> None:
-    """Raise `UserError` if ``output`` is relative in a Ray job, whose folder Ray deletes."""
+    """Raise `UserError` if ``output`` is relative in a Ray job: Ray deletes the job's folder."""
     if is_relative(output) and "working_dir_files" in Path.cwd().parts:
         raise UserError(
             f"the output {output!r} is relative, but this job's folder is temporary",

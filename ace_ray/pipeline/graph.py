@@ -59,28 +59,28 @@ DEFAULT_MAX_NUM_SEQS = 256
 
 @dataclass(frozen=True)
 class Shape:
-    """The block layout of a run."""
+    """The block layout of a run: the rows of a block, and the blocks and rows of a worker."""
 
     most: int
     """Maximum rows in flight per worker."""
     size: int
     """Number of rows of a block; interactive rows have their own blocks."""
     calls: int
-    """Maximum concurrent calls per worker, one block and one thread each."""
+    """Maximum concurrent calls per worker, each with one block and one thread."""
     spare: int
-    """Further blocks in the queue of a worker, so that its calls do not wait for the executor."""
+    """Number of further blocks in a worker's queue, so that calls do not wait for the executor."""
 
 
 def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
     """Compute the block layout for ``rows`` rows. The first ``interactive`` rows get one block
     each.
 
-    A block waits for its slowest row. So a worker gets eight times as many rows as are in flight.
-    Otherwise the throughput would fall by a third if 3 % of the rows take 17 times as long (blocks
-    of 8 rows). Other workers cannot take these rows, so with several workers each gets at most half
-    of its share of the run. Here the share assumes the maximum number of elastic workers.
-    `_at_work` assumes a smaller number, so that engines run large batches if no workers are added.
-    """
+    A block is returned only when its slowest row has ended. So a worker receives eight times as
+    many rows as are in flight. Otherwise the throughput would fall by a third if 3 % of the rows
+    take 17 times as long (blocks of 8 rows). Other workers cannot take these rows, so with several
+    workers each receives at most half of its share of the run. This share assumes the maximum
+    number of elastic workers. `_at_work` assumes fewer, so that batches are large even if no
+    workers are added."""
     workers = resources.most_workers
     most = _at_work(job, resources, rows)
     half = max(most, rows if workers == 1 else rows // (2 * workers))
@@ -97,13 +97,13 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
 
 
 def _expected(resources: Resources) -> int:
-    """Return the number of workers that probably share the run, at most twice the initial one."""
+    """Return the number of workers that probably share the run: at most twice ``workers``."""
     return min(resources.most_workers, 2 * resources.workers)
 
 
 def _at_work(job: Job, resources: Resources, rows: int) -> int:
     """Return the maximum rows in flight per worker: twice the engine's batch, so that its queue is
-    full, but at most an equal share of the run. Else the first ready worker would take all rows."""
+    full, but at most an equal share of the run, so that the first worker does not take all rows."""
     if job.config.concurrency != "auto":
         return job.config.concurrency
     if job.config.model.endpoint is not None:
@@ -123,7 +123,7 @@ def _block(resources: Resources, rows: int, held: int) -> int:
 
 
 def rows_per_part(job: Job, rows: int) -> int:
-    """Return the number of rows of a part: from 32 in small runs to 8192 in large runs."""
+    """Return the number of rows of a part: 32 in small to 8192 in large runs, unless configured."""
     if job.config.rows_per_part != "auto":
         return job.config.rows_per_part
     return min(8192, max(32, rows // 64))
@@ -155,8 +155,8 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
 
 
 class PlannedBlocks:
-    """The blocks of ``work``, made one at a time. Ray stores them outside of this process, so that
-    they do not double the memory of the plan."""
+    """Yields the blocks of ``work`` one at a time. Ray stores each block outside of this process,
+    which never has all blocks in memory beside the plan."""
 
     def __init__(self, work: Sequence[Work], size: int) -> None:
         self._work, self._size = work, size
@@ -167,8 +167,7 @@ class PlannedBlocks:
 
 
 def _episodes(rows: PlannedRows, places: np.ndarray) -> list[list[int]]:
-    """Return groups of ``places``, the indices of interactive rows. The rows of a group share a
-    preparation."""
+    """Return ``places``, the indices of interactive rows, in groups that share a preparation."""
     columns = rows.columns()
     groups: dict[tuple[int, ...], list[int]] = {}
     for place in places.tolist():
@@ -182,8 +181,8 @@ def _episodes(rows: PlannedRows, places: np.ndarray) -> list[list[int]]:
 class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types of it
     """Makes Ray Data's executor check its actors less often.
 
-    By default the executor makes ten steps a second, of 4 ms of CPU each, which costs a CPU engine
-    3 to 4 % of its speed. Here it pauses between steps, then waits until a task has output. The
+    By default the executor makes ten steps a second (4 ms of CPU each), which costs a CPU engine 3
+    to 4 % of its speed. Here it pauses between steps, then waits until a task has output. The
     attributes belong to the class, since Ray Data makes the object. A process runs one graph at a
     time."""
 
@@ -301,8 +300,7 @@ def run_graph(
 
 
 def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
-    """Return a function that places the writer on the driver's node, for a local folder; else
-    None."""
+    """Return a function that places the writer on the driver's node, or None for a remote store."""
     if not isinstance(store, LocalStore):
         return None
     node = ray.get_runtime_context().get_node_id()

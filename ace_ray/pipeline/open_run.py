@@ -59,7 +59,7 @@ class OpenRun:
     planned: float
     """Wall-clock end of planning."""
     began_it: bool
-    """Whether the folder contained no run before this session."""
+    """Whether the folder contained no run when this session began."""
     say: Callable[[str], None]
     ledger: Ledger = field(init=False)
     broken: str = ""
@@ -68,7 +68,7 @@ class OpenRun:
     _in_manifest: bool = False
     """Whether the manifest lists this session."""
     looks: EarlyLooks | None = None
-    """Comparison with the reference during the run; None without early stopping."""
+    """Comparison with the reference during the run; None if the run does not stop early."""
     ended: tuple[int, dict[str, Any]] | None = None
     """Exit code and summary of a concluded run."""
 
@@ -119,7 +119,7 @@ class OpenRun:
                 self.looks.note()
         except UserError as error:
             if not self._warned:
-                self.say(log.warning(f"its comparison cannot be computed now: {error}"))
+                self.say(log.warning(f"the comparison cannot be computed now: {error}"))
             self._warned = True
 
     def pending(self, *, again: bool) -> PlannedRows:
@@ -157,7 +157,7 @@ class OpenRun:
         return isolated
 
     def waiting_with_others(self) -> list[str]:
-        """Return the ids of `set_aside` rows for which engines died during the preparation."""
+        """Return the ids of `set_aside` rows during whose preparation engines died."""
         rows = self.plan.rows
         shared = self._stored(self.ledger.set_aside, rows, b"") == SHARED.encode()
         return [row_id.decode() for row_id in rows.ids[shared].tolist()]
@@ -167,7 +167,7 @@ class OpenRun:
         return self._stored(self.ledger.attempts, rows, 0).astype(np.int32) + 1
 
     def declare(self, facts: Mapping[str, Any]) -> None:
-        """Write the manifest of a new run, or add this session to a stored one, and remove
+        """Write the manifest of a new run, or add this session to a stored manifest, and remove
         `_SUCCESS`. ``facts`` (`machine_facts` and others) describe the session."""
         session = session_record(facts)
         if not self.declared:
@@ -208,7 +208,7 @@ class OpenRun:
         return self.ended
 
     def _note_reading(self, timing: Mapping[str, Any]) -> None:
-        """Note in the session's record which parsers have parsed its answers."""
+        """Note in the session's record which parsers have parsed the session's answers."""
         readings = [one["reading"] for one in timing.get("engines", ()) if one.get("reading")]
         manifest = read_manifest(self.store)
         if readings and manifest.sessions:
@@ -227,11 +227,10 @@ class OpenRun:
 def opened(
     plan: Plan, *, fresh: bool, say: Callable[[str], None], began: float
 ) -> Iterator[OpenRun]:
-    """Open the run of ``plan``, and keep its lease until the context ends. Only the lease is
-    written, and the record of a look at the comparison.
+    """Open the run of ``plan``, and keep its lease until the context ends. This writes only the
+    lease, and a record if it looks at the comparison.
 
-    Raises `UserError` if the model or the output does not fit the plan, or another driver has the
-    lease."""
+    Raises `UserError` if the model or the output does not fit the plan, or the lease is taken."""
     open_output(plan, fresh=fresh)
     facts, told, skipped = check_chat(plan)
     facts["format"] = choice_facts(plan.choice)
@@ -263,7 +262,7 @@ def opened(
 def _remove_run(store: Store, say: Callable[[str], None]) -> None:
     """Remove the run in ``store``, if there is one, for example for ``--fresh``.
 
-    Only files that a run with this manifest writes are removed; ``say`` receives a line about other
+    Remove only files that a run with this manifest writes; ``say`` receives a line about other
     files. Raises `UserError`, and removes nothing, if the manifest is damaged or a folder is a
     link."""
     if store.get(MANIFEST) is None:

@@ -64,7 +64,7 @@ class Reread:
 
     ``moved`` maps (benchmark, category) to counts: ``answers`` that are parsed differently, rows
     that ``gained`` or ``lost`` a valid verdict under the benchmark's first rule set, and
-    ``diverged`` rows. ``bounds`` maps a benchmark to the result of `_bounds`."""
+    ``diverged`` rows. ``bounds`` maps a benchmark to its four headlines (`_bounds`)."""
 
     uri: str
     run: str
@@ -279,8 +279,8 @@ def _read_batch(
 
 
 def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, Any], StoredAnswer]]:
-    """Return the assistant's messages of a row with their stored answers; [] if the row cannot be
-    parsed again."""
+    """Return a row's assistant messages with their stored answers; [] if they cannot be parsed
+    again."""
     said = [m for m in messages_of(row) if m.get("role") == "assistant"]
     ids: list[Any] = json_of_row(row["output_token_ids"]) if row["output_token_ids"] else []
     if not row["output_token_ids"] and said:
@@ -374,8 +374,8 @@ def _example(
 def _bounds(
     benchmark: Benchmark, before: Ledger, after: Ledger
 ) -> tuple[Score, Score, Score, Score]:
-    """Return four headlines of a benchmark: before, after, and after with all diverged rows counted
-    as wrong, then as right."""
+    """Return four headlines of a benchmark: before `reread`, after it, and after it with all
+    diverged rows counted as wrong, then as right."""
 
     def headline(rows: Iterator[ResultRow], valid: bool | None = None) -> Score:
         own = (row for row in rows if row.benchmark == benchmark.name and not row.repeat)

@@ -43,7 +43,7 @@ def rescore(
 ) -> tuple[int, dict[str, Any]]:
     """Judge the stored episodes of a run again with this version's checks. Replace the verdicts.
 
-    The entries come from the data that the run's config names. ``data`` replaces it for one
+    The entries come from the data that the run's config names. ``data`` replaces this data for one
     benchmark: the one in ``named``, or the run's only one. ``named`` has the benchmarks that the
     user named in the command.
 
@@ -51,8 +51,7 @@ def rescore(
     only if its hash is known; a benchmark in a local file, only if ``named`` contains that file.
 
     Row ids do not change. Rows whose check raised an exception are judged again; other rows without
-    a verdict do not change. New parts are stored before old ones are deleted, so that a crash loses
-    nothing.
+    a verdict do not change. New parts are stored before old ones are deleted.
 
     Return (exit code, summary). Raises `UserError` if ``uri`` is not a run, another driver has its
     lease, or the benchmark's data is not the data of the run."""
@@ -94,9 +93,9 @@ def rescore(
                 episode_of(row)  # raises for a damaged run, which must not count as a failed check
                 if key not in entries:
                     raise UserError(
-                        f"the run has a row of entry {key}, which the data lacks",
+                        f"the data does not contain the entry {key} of a row",
                         where=store.root,
-                        fix="score it with the data of its evaluation",
+                        fix="name the data with which the run was evaluated",
                     )
                 new = judged(row, entries[key], benchmarks[row["benchmark"]], log=lambda: None)
                 changed.update(_changes(row, new, ledger.rule_sets))
@@ -120,7 +119,7 @@ def rescore(
 
 
 def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
-    """Merge the parts of a run into fewer, larger parts. Raises `UserError`."""
+    """Merge the parts of a run into fewer, larger parts. Raises `UserError` if it is not a run."""
     with _leased(uri, say, opens) as (store, manifest, lease):
         ledger = stored_rows(store, manifest, say)
         session = new_session(part_names(store), os.urandom(3).hex())
@@ -133,8 +132,8 @@ def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
 
 @contextmanager
 def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest, Lease]]:
-    """Take the lease of a run until the context ends; yield the store, the manifest and the
-    lease."""
+    """Yield the store, the manifest and the lease of a run. Release the lease when the context
+    ends."""
     store = opens(uri)
     manifest = read_manifest(store)
     lease = Lease.acquire(store, say)
@@ -146,7 +145,7 @@ def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest,
 
 def _with_named_code(config: RunConfig, named: Sequence[str], store: Store) -> RunConfig:
     """Return ``config`` with its local benchmark files replaced by the files in ``named``. Raises
-    `UserError` if a local file is only named by the stored run, since its code is not trusted."""
+    `UserError` if ``named`` lacks one of them, since code named only by the run is not trusted."""
     files = {name.rpartition(":")[2]: name for name in named if is_local(name)}
     sections = []
     for section in config.benchmarks:
@@ -186,11 +185,11 @@ def _with_data(
 def run_entries(
     benchmark: Benchmark, manifest: Manifest, rows: Iterable[ResultRow], store: Store
 ) -> Sequence[Entry]:
-    """Return the entries from which a stored run chose its entries.
+    """Return the benchmark's entries for a stored run, before the run's ``ids`` and ``limit``.
 
-    For outputs made elsewhere these are all entries of the answered categories, and other entries
-    that ``rows`` name, such as tau2-bench's tasks outside the base split. Raises `UserError` if the
-    run was made with other entries."""
+    For outputs of another program these are all entries of the answered categories, and other
+    entries that ``rows`` name, such as tau2-bench's tasks outside the base split. Raises
+    `UserError` if the run was made with other entries."""
     name = benchmark.name
     if manifest.config.backend == EXTERNAL:
         every = benchmark.output_entries()
@@ -207,7 +206,7 @@ def run_entries(
         raise UserError(
             f"the data of {name} differs from the data of this run",
             where=store.root,
-            fix="restore the data (its hash is in run.json), or evaluate again",
+            fix="restore the data (its hash is in run.json), or evaluate the run again",
         )
     return entries
 

@@ -1,4 +1,4 @@
-"""Models that play roles in episodes: fix their revisions, serve them, and use them in workers."""
+"""Fix the revisions of the models that play roles in episodes, serve them, and call them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _binding(
     default: Sampling,
     calls: bool,
 ) -> RoleBinding:
-    """Return the binding of the role ``name``. ``default``: sampling unless the role sets its own.
+    """Return the binding of the role ``name``. ``default``: sampling if the role sets none.
     ``calls``: whether the role is offered tools."""
     where = f"benchmarks.{benchmark.name}.{name}"
     check_role(role, where)
@@ -116,8 +116,8 @@ def _binding(
 
 
 def _with_parsers(role: ServedRole, model: ModelRef, where: str, *, calls: bool) -> ServedRole:
-    """Return ``role`` with ``auto`` replaced by the parsers of the model's family. Without offered
-    tools (``calls``) the tool parser is None. Raises `UserError` if no tool parser fits."""
+    """Return ``role`` with ``auto`` replaced by the parsers of the model's family. If the role is
+    offered no tools (``calls``), it gets no tool parser. Raises `UserError` if none fits."""
     asked = role.model
     mode = str(role.engine.get("tokenizer_mode", "auto"))
     chosen: dict[str, str | None] = {}
@@ -158,7 +158,7 @@ def serving_roles(
     bindings: RoleBindings, *, on_gpu: bool
 ) -> Iterator[dict[tuple[str, str], Served]]:
     """Start the servers of all roles, and stop them when the context ends. Yield the endpoints by
-    (benchmark, role name). Raises `ServerFailed`."""
+    (benchmark, role name). Raises `ServerFailed` if a server fails to start."""
     key = secrets.token_urlsafe(32)
     starting: dict[tuple[str, str], list[serving.Starting]] = {}
     try:
@@ -182,7 +182,7 @@ def serving_roles(
 
 
 class RoleModels:
-    """The models of all roles, for the episodes of one worker, which share their HTTP clients.
+    """The models of all roles for one worker. All its episodes share the models' HTTP clients.
 
     ``seed`` selects the replica of each served model that this worker uses."""
 
@@ -213,8 +213,8 @@ class RoleModels:
                     )
 
     def of(self, benchmark: Benchmark, sample: int, path: Sequence[str]) -> dict[str, RoleModel]:
-        """Return the models of a benchmark by role. Their sampling has the seeds for this sample of
-        the entry with ``path``."""
+        """Return the models of a benchmark by role, with the seeds for this sample of the entry
+        ``path``."""
         return {
             name: RoleModel(
                 self._models[benchmark.name, name],

@@ -1,7 +1,6 @@
-"""``ace-ray score PATH --benchmark NAME``: turn outputs that were made elsewhere into a run.
+"""``ace-ray score PATH --benchmark NAME``: turn outputs that another program generated into a run.
 
-The run has one additional file: ``verdicts.jsonl`` has a line for each output, in input order
-(docs/results.md).
+The run also has ``verdicts.jsonl``, a line for each output in input order (docs/results.md).
 """
 
 from __future__ import annotations
@@ -59,13 +58,12 @@ def score_outputs(
 ) -> dict[str, Any]:
     """Judge the outputs at ``path`` and store them as a run in ``store``. Return its summary.
 
-    The run declares the rows that the outputs answer. If the outputs cover only some entries, the
-    run counts as limited, as with ``evaluate --limit``. A missing turn of a dialogue is a skipped
-    row. All outputs are read before anything is written. ``model`` is the name of the outputs'
-    model; the default is the name of the file or folder.
+    The run declares a row for each output, and a skipped row for each missing turn of a dialogue.
+    If the outputs cover only some entries, the run counts as limited, as with ``evaluate --limit``.
+    All outputs are read before anything is written. ``model`` is the name of the outputs' model;
+    the default is the name of the file or folder.
 
-    Raises `UserError` if an output does not belong to the benchmark, or ``store`` has another run.
-    """
+    Raises `UserError` if an output is not of this benchmark, or ``store`` has another run."""
     made = make_benchmark(benchmark, {} if data is None else {"data": data})
     with own_code(type(made), "ready"):
         made.ready(named=True)
@@ -100,9 +98,10 @@ def score_outputs(
 
 
 def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
-    """Write and return the summary of a stored run of outputs that were made elsewhere.
+    """Write and return the summary of a stored run of outputs that another program generated.
 
-    The summary has the keys of every run, the benchmark's own numbers, and the outputs' source."""
+    The summary has the keys of every run, the benchmark's own numbers, and facts about the
+    outputs."""
     manifest = read_manifest(store)
     ledger = stored_rows(store, manifest, say=lambda line: None)
     total = summarize(manifest.tree, {}, ledger.rows, {})

@@ -47,7 +47,7 @@ class ServerFailed(Exception):
 
 @dataclass(frozen=True)
 class Starting:
-    """A server that starts. Only the driver has this object."""
+    """A server that is starting. Only the driver has this object."""
 
     actor: Any
     outcome: Any
@@ -60,9 +60,9 @@ def start_server(
     """Start one server of a role's model on the cluster. Returns at once; `url` waits for it.
 
     Args:
-        role: CPUs, chat template and parsers (not ``auto``).
+        role: settings of the chat template, and parsers (not ``auto``).
         ref: the model, with a fixed revision.
-        engine: ``role.engine`` with the arguments for this kind of cluster.
+        engine: ``role.engine``, adapted to the cluster (`cluster_engine_args`).
         key: API key that clients must send.
         on_gpu: whether the engine takes GPUs.
     """
@@ -112,7 +112,7 @@ def stop(servers: Sequence[Starting]) -> None:
 
 def endpoint(ref: ModelRef, at: str) -> EndpointConfig:
     """Return the endpoint config for the server of the model ``ref`` at the URL ``at``. An
-    `EndpointModel` with it needs the server's key and ``in_cluster=True``."""
+    `EndpointModel` with this config needs the server's key and ``in_cluster=True``."""
     return EndpointConfig(
         url=at,
         model=ref.name,
@@ -171,7 +171,7 @@ class EngineServer:
 
 
 class Server:
-    """A server process. After `end_with_this_process` it ends when this process ends."""
+    """A process of vLLM's server. After `end_with_this_process` it ends when this process ends."""
 
     def __init__(
         self, command: Sequence[str], env: Mapping[str, str], *, host: str, port: int

@@ -1,4 +1,7 @@
-"""Make passes over the pending rows of runs that differ only in their weights."""
+"""Make passes over the pending rows of runs that differ only in their weights.
+
+A pass starts new processes and evaluates rows in one graph. The next pass retries failed rows.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,8 @@ class Session:
         self._concluded(run)
 
     def _pending(self, *, again: bool) -> Pending:
-        """Return the pending rows that are not set aside. ``again``: only rows worth a retry."""
+        """Return the pending rows that are not set aside. ``again``: only rows that may be
+        retried."""
         pending = {}
         for index, run in enumerate(self._runs):
             if run.open:
@@ -172,7 +176,7 @@ class Session:
             pending = waiting if aside else pending
 
     def _check_for_a_bug(self) -> None:
-        """Raise `RunFailed` if all rows so far failed with the same exception of a benchmark."""
+        """Raise `RunFailed` if all rows so far failed with the same bug in a benchmark's code."""
 
         bug = self._tallies[-1].bug(1) if self._tallies else None
         if bug is None or self._settled():
@@ -181,13 +185,12 @@ class Session:
         raise RunFailed(bug.line)
 
     def _set_aside(self) -> Pending:
-        """Return the rows that are set aside, since engines or checkers died while they ran
-        alone."""
+        """Return the rows that are set aside, since processes died while the rows ran alone."""
         by_run = {index: run.set_aside() for index, run in enumerate(self._runs) if run.open}
         return {index: rows for index, rows in by_run.items() if len(rows)}
 
     def _isolated(self) -> dict[Kind, dict[str, IsolatedRow]]:
-        """Return the isolated rows of earlier passes and of earlier commands."""
+        """Return the isolated rows of earlier passes and commands, for each kind of process."""
         isolated: dict[Kind, dict[str, IsolatedRow]] = {}
         for index, run in enumerate(self._runs):
             for kind, stored in run.isolated(index).items():
@@ -206,7 +209,7 @@ class Session:
 
     def _pass(self, pending: Pending) -> None:
         """Connect to Ray, start the actors, and evaluate ``pending`` in a graph. Raises `UserError`
-        and `RunFailed`."""
+        if the config is wrong, and `RunFailed` if the cluster or the engines fail."""
         asked = self._ask()
         connection.connect()
         self._reached.setdefault("ray", time.time())
@@ -353,8 +356,8 @@ class Session:
 
     def _ask(self) -> dict[str, Any]:
         """Send one request to the candidate's endpoint before the first rows, with tools if the run
-        offers any, so that a refusal is reported in one line. Return facts for the manifest; {}
-        without an endpoint. Raises `UserError`, and `RunFailed` without an answer."""
+        offers any, so that a refusal is reported in one line. Return facts for the manifest, {} if
+        there is no endpoint. Raises `UserError`, or `RunFailed` if the endpoint does not answer."""
         plan = self._runs[0].plan
         if self._tallies or self._config.backend != ENDPOINT:
             return {}
@@ -409,7 +412,7 @@ def engine_args(
     on_gpu: bool,
     spread: bool,
 ) -> dict[str, Any]:
-    """Return the engine arguments of the candidates ``models`` for this kind of cluster.
+    """Return the engine arguments for the candidates ``models``, adapted to the cluster.
 
     ``on_gpu``: engines use GPUs. ``spread``: each engine runs on several nodes."""
     if config.backend in ("fake", ENDPOINT):

@@ -157,7 +157,7 @@ def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
 
 def _travelling(node: Any, key: Any, path: str, attribute: str = "") -> str:
     """Return the job argument that writes the file at ``path`` into the job's folder. The file's
-    name there contains a hash of its content. Set ``node[key]`` to this name and ``attribute``."""
+    name in it contains a hash of its content. Set ``node[key]`` to this name and ``attribute``."""
     text = _sendable(config_text(path), path)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     there = f"sent_{digest}{Path(path).suffix}"
@@ -185,8 +185,8 @@ def _sendable(text: str, where: str) -> str:
 
 
 def _check_checkout(job: str, checkout: Path) -> list[str]:
-    """Return the untracked paths of ``checkout``; [] without git. Raises `UserError` if it is not a
-    checkout of ace_ray."""
+    """Return the untracked paths of ``checkout``; [] if git is missing. Raises `UserError` if
+    ``checkout`` is not a checkout of ace_ray."""
     if not (checkout / "jobs" / f"{job}.py").is_file():
         raise UserError(
             f"there is no jobs/{job}.py: this ace_ray was not installed from a checkout",
@@ -224,8 +224,7 @@ def submit(
             ``RAY_ADDRESS``, or the cluster on this machine.
         say: prints a string, with ``nl=False`` without a line end.
 
-    Raises `UserError` if no cluster answers, or the cluster refuses the job.
-    """
+    Raises `UserError` if no cluster answers, or the cluster refuses the job."""
     client = _client(address)
     try:
         name, sent = _send(client, submission)

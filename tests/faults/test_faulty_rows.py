@@ -122,7 +122,7 @@ def test_engines_that_die_on_every_row_end_the_run(make_run):
     driver = run.to_the_end()
     assert driver.code == 75, driver.text
     starts = f"{MAX_STARTS_WITHOUT_PROGRESS} engines started one after another"
-    line = f"{starts} without progress of any row"
+    line = f"{starts}, but no row made progress"
     assert driver.text.count(line) == 1, driver.text
     assert "told to die" in driver.text
     assert run.rows() == []

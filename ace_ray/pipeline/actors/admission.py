@@ -1,4 +1,4 @@
-"""Admission of rows to an engine: one partition at a time."""
+"""Admit rows to an engine, one partition (rows that may be in flight together) at a time."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Partition = tuple[int, int]
 class AdmissionControl:
     """Admits rows of one partition at a time.
 
-    A change of runs is a swap of weights. So rows of the run whose weights are loaded come first,
-    then rows of the earliest run. Within a run isolated rows come first, or they would wait until
-    the run ends. If an engine died while an isolated row ran alone, this row waits until another
-    row has ended in this engine. After `ISOLATED_LAST` starts without progress all isolated rows
-    wait in this way.
+    Between runs the engine swaps its weights. So rows of the run whose weights are loaded come
+    first, then rows of the earliest run. Within a run isolated rows come first, or they would wait
+    until the run ends. If an engine died while an isolated row ran alone, this row waits until
+    another row has ended in this engine. After `ISOLATED_LAST` starts without progress all isolated
+    rows wait in this way.
 
     Args:
         most: maximum rows in the engine. A group with more rows is admitted alone.
         run: run whose weights the engine has loaded.
         starts_since_progress: earlier starts of this worker since a row last made progress.
-        arriving: whether blocks of the previous process will still arrive, in any order. Rows of
-            other runs wait for these blocks.
+        arriving: whether the blocks of this worker's previous process are still to arrive, in any
+            order. Rows of other runs wait for these blocks.
     """
 
     def __init__(
@@ -63,7 +63,8 @@ class AdmissionControl:
         self, partition: Partition, rows: int, *, tried: int = 0
     ) -> AsyncIterator[Group]:
         """Wait until ``rows`` rows of ``partition`` are admitted; keep their places until the
-        context ends. ``tried``: number of engines that died while the row ran alone."""
+        context ends. ``tried``: for an isolated row, the number of engines that died while the row
+        ran alone."""
         group = Group(asyncio.get_running_loop().create_future(), rows)
         if self._closed:
             group.rows = 0
@@ -89,8 +90,7 @@ class AdmissionControl:
     def row_ended(self, group: Group) -> None:
         """Free the place of one row of ``group`` for other rows.
 
-        The group keeps its last place until its context ends. Until then no other partition is
-        admitted."""
+        The group keeps its last place, so no other partition is admitted until its context ends."""
         self.passed = True
         if group.rows > 1:
             group.rows -= 1
@@ -103,7 +103,7 @@ class AdmissionControl:
         self._admit()
 
     def close(self) -> None:
-        """Admit all groups at once, without places. Their callers must not start rows any more."""
+        """Admit all waiting groups at once, without places. Their callers must not start rows."""
         self._closed = True
         waiting, self._waiting = self._waiting, OrderedDict()
         for group in (group for groups in waiting.values() for group in groups):

@@ -1,4 +1,4 @@
-"""The engine of one worker, and the swaps of its weights.
+"""Start the engine of one worker, and swap the engine's weights.
 
 The runs of one job differ only in their weights, so a running engine swaps weights between runs. A
 probe checks each swap before the first row. If the probe fails, the process ends, and its successor
@@ -63,9 +63,9 @@ class Broken(Exception):
 class Candidate:
     """Starts the engine, swaps its weights, and reports both to the coordinator.
 
-    With `Job.examine` every checkpoint is checked before and after it is loaded. Before: all shards
-    are there, and the content is the planned one. After: the content has not changed, and the
-    engine passes a probe. Raises `NoRoom`, `Unreachable`, and the errors of `start_engine`."""
+    If `Job.examine` is set, every checkpoint is checked. Before it is loaded, all shards must be
+    there with the planned content. After it is loaded, the content must be unchanged, and the
+    engine must pass a probe. Raises `NoRoom`, `Unreachable`, and the errors of `start_engine`."""
 
     def __init__(self, job: Job, process: ProcessInfo, clock: Clock, run: int) -> None:
         self._job, self._coordinator = job, job.coordinator
@@ -122,7 +122,7 @@ class Candidate:
     async def hold(self, run: int) -> None:
         """Load the weights of ``run`` unless the engine has them. No row may be in flight.
 
-        Raises `Broken`. Ends the process if only a new engine can load these weights."""
+        Raises `Broken` if they cannot be evaluated. Ends the process if they need a new engine."""
         async with self._lock:
             if self._facts:
                 await self._first_probe()
@@ -139,7 +139,7 @@ class Candidate:
                 self._clock.preparing(None)
 
     async def _first_probe(self) -> None:
-        """Probe a new engine. The probe after the next swap is compared with these answers."""
+        """Probe a new engine, and keep its answers for the comparison after the next swap."""
         facts, self._facts = self._facts, {}
         taken = not self._adapters or await self._take_adapter()
         if self._job.examine:
@@ -190,7 +190,7 @@ class Candidate:
         if why := await self._coordinator.unswappable.remote():
             await self._end(why, run)
         if why := self._why_not(self._held, folder):
-            await self._end(f"these weights need an engine of their own: {why}", run, for_all=False)
+            await self._end(f"these weights need a new engine: {why}", run, for_all=False)
         await self._coordinator.loading.remote(self._process, run)
         await asyncio.to_thread(self._probe.prepare, self._held, folder)
         began = time.perf_counter()
@@ -225,10 +225,10 @@ class Candidate:
 
     async def _end(self, why: str, run: int | None, *, for_all: bool = True) -> NoReturn:
         """End this process. The successor starts an engine with the weights of ``run`` (None: the
-        same weights). ``for_all``: no engine swaps weights any more.
+        same weights). ``for_all``: whether engines must not swap weights any more.
 
-        Wait until ended rows have reached a checker. Otherwise the successor would evaluate these
-        rows again, with other weights."""
+        First wait until ended rows have reached a checker. Otherwise the successor would evaluate
+        these rows again, with other weights."""
         if for_all:
             await self._coordinator.unswappable.remote(well_formed(why))
         if run is not None:
@@ -257,8 +257,8 @@ class Candidate:
         return folder
 
     def _folder(self, run: int) -> Path:
-        """Return the folder on this node that contains the weights of ``run``. Raises `Broken`. May
-        also raise `NoRoom` and `Unreachable`, for which the weights are not the cause."""
+        """Return the folder on this node that contains the weights of ``run``. Raises `Broken`.
+        Raises `NoRoom` or `Unreachable` if the weights are not the cause."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == run:
             with suppress(*_PASSING):  # the disk may have room by now
@@ -289,8 +289,8 @@ class Candidate:
         release(model.adapter.ref if model.adapter else model)  # the base model stays on the disk
 
     def _why_not(self, held: Path, folder: Path) -> str:
-        """Return why an engine with the weights in ``held`` cannot swap to those in ``folder``; ""
-        if it can."""
+        """Return why an engine with the weights in ``held`` cannot swap to those in ``folder``, or
+        ""."""
         if self._adapters:
             return ""  # an engine can load any adapter, whatever its rank and modules
         try:
@@ -331,9 +331,9 @@ def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
 
 
 class MonitoredEngine:
-    """Wraps the candidate's engine, and notes the time of its last progress.
+    """Wraps the candidate's engine, and notes the time of the engine's last progress.
 
-    Every answer is progress. After ``ask_after_s`` without an answer, a health check is sent."""
+    Every answer is progress. After ``ask_after_s`` without an answer, send a health check."""
 
     def __init__(self, engine: Any, ask_after_s: float, clock: Clock) -> None:
         self._engine, self._ask_after_s, self._clock = engine, ask_after_s, clock
@@ -359,7 +359,7 @@ class MonitoredEngine:
         return self._calls._replace(rows=rows)
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
-        """Return the logprobs of `ace_ray.models.vllm_engine.VLLMEngine.token_logprobs`."""
+        """Return the result of `ace_ray.models.vllm_engine.VLLMEngine.token_logprobs`."""
         with self._owing():
             logprobs: list[float] = await self._engine.token_logprobs(messages, text)
         return logprobs
@@ -393,8 +393,8 @@ class MonitoredEngine:
         return False
 
     async def answers(self) -> bool:
-        """Return whether the engine passes a health check and, for an endpoint, whether it answered
-        the last request."""
+        """Return whether the engine passes a health check. An endpoint must also have answered the
+        last request."""
         return await self.works() and getattr(self._engine, "answering", True)
 
     def busy_since(self) -> float | None:

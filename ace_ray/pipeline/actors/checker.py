@@ -86,8 +86,9 @@ class Checker:
         return checked
 
     def _show_that_it_works(self, entry_index: int) -> None:
-        """Judge an empty episode of another entry before an isolated row of the entry at this
-        index. A checker that dies on any row must not count as a failure of the row."""
+        """Judge an empty episode of another entry before an isolated row of the entry at
+        ``entry_index``. If the checker dies already here, its death does not count against the
+        row."""
         if self._passed or len(self._entries) < 2:
             return
         entry = self._entries[(entry_index + 1) % len(self._entries)]

@@ -1,4 +1,4 @@
-"""The coordinator of a run: the actor to which all processes report, and which the driver reads."""
+"""The coordinator: the actor to which all processes report, and whose counts the driver reads."""
 
 from __future__ import annotations
 
@@ -144,8 +144,8 @@ class Coordinator:
         counts.broken = counts.broken or why
 
     def unswappable(self, why: str | None = None, *, run: int | None = None) -> str:
-        """Return why engines no longer swap weights, in general or to those of ``run``; "" if they
-        do. ``why`` sets the reason, for ``run`` or, without a run, for all runs."""
+        """Return why engines do not swap to the weights of ``run`` (None: of any run); "" if they
+        do. If ``why`` is given, record it first, unless a reason is recorded already."""
         if why:
             self._unswappable.setdefault(run, why)
         return self._unswappable.get(None) or self._unswappable.get(run, "")
@@ -168,8 +168,8 @@ class Coordinator:
         self._tally.notice = line
 
     def predecessor(self, process: ProcessInfo) -> ProcessInfo | None:
-        """Return the process that ``process`` replaces; None unless that process had been ready and
-        ended without a report."""
+        """Return the previous process of the same actor, if it was ready and ended without a
+        report."""
         last = self._processes.get(process.actor)
         return last.process if last is not None and last.ready else None
 
@@ -182,10 +182,8 @@ class Coordinator:
         """Register a process that starts. It replaces the previous process of the same actor.
 
         Args:
-            first: run whose weights an engine loads if no engine has loaded the weights of a run or
-                is loading them.
-            gone: for a predecessor that ended without a report: the reason, and whether the cause
-                is external.
+            first: run whose weights an engine loads if no engine has begun to load weights.
+            gone: why the previous process ended without a report; whether the cause is external.
 
         Returns None after too many starts."""
         if process.kind == "engine":
@@ -201,15 +199,18 @@ class Coordinator:
             self.fail(f"the writer crashed {MAX_STARTS} times without storing a row", store=True)
             return None
         if state.starts > MAX_STARTS:
-            self.fail(f"the {NAMES[process.kind]} on {process.host} crashed at {MAX_STARTS} starts")
+            self.fail(
+                f"the {NAMES[process.kind]} on {process.host} was started {MAX_STARTS} times and "
+                "crashed each time"
+            )
             return None
         starts = self._starts_since_progress[process.actor]
         if process.kind != "writer":
             if starts >= MAX_STARTS_WITHOUT_PROGRESS:
                 self._tally.no_progress = True
                 self.fail(
-                    f"{starts} {process.kind}s started one after another without progress of any "
-                    "row; the last one ended: "
+                    f"{starts} {process.kind}s started one after another, but no row made "
+                    "progress; the last one ended: "
                     f"{self._last.get(process.kind, 'the cause is unknown')}"
                 )
                 return None
@@ -236,24 +237,24 @@ class Coordinator:
             self._tally.workers.append(facts)
 
     def isolated(self, kind: Kind, ids: list[str]) -> dict[str, IsolatedRow]:
-        """Return the isolated rows and preparations among ``ids``. A process of ``kind`` has
-        received all of ``ids``."""
+        """Return the states of the isolated rows and preparations among ``ids``, all of which a
+        process of ``kind`` has received."""
         if kind == "checker":
             for row_id in ids:
                 self._underway.pop(row_id, None)
         return self._isolation[kind].among(ids)
 
     def checking(self, process: ProcessInfo, ids: list[str]) -> dict[str, IsolatedRow]:
-        """Return the isolated rows among ``ids``. Note that the checker ``process`` works on the
-        other rows of ``ids`` from now on."""
+        """Return the states of the isolated rows among ``ids``. Note that the checker ``process``
+        works on the other rows from now on."""
         isolated = self.isolated(process.kind, ids)
         apart = {row for row, known in isolated.items() if known.end or known.group != OPEN}
         self.enter(process, [row_id for row_id in ids if row_id not in apart])
         return isolated
 
     def enter(self, process: ProcessInfo, ids: list[str], run: int | None = None) -> bool:
-        """Note that ``process`` works on ``ids`` from now on. If ``run`` is stopped, note nothing
-        and return False."""
+        """Note that ``process`` works on ``ids``. If ``run`` is stopped, note nothing and return
+        False."""
         if run in self._stopped:
             return False
         self._isolation[process.kind].enter(process.actor, ids)
@@ -265,8 +266,8 @@ class Coordinator:
         ids: Sequence[str],
         spent: tuple[int, dict[str, float]] | None = None,
     ) -> None:
-        """Note that ``process`` has ended its work on ``ids``. ``spent`` is a run and the seconds
-        in each state that the engine worker has spent on the run."""
+        """Note that ``process`` has ended its work on ``ids``. ``spent``: a run, and the seconds in
+        each state that the engine worker has spent on this run."""
         self._isolation[process.kind].leave(process.actor, ids)
         if process.kind == "engine":
             self._underway.update(dict.fromkeys(ids, process.actor))
@@ -312,7 +313,7 @@ class Coordinator:
             self._tally.other_deaths[process.kind] += 1
 
     def beat(self, process: ProcessInfo, load: EngineLoad | None = None) -> float | None:
-        """Note a heartbeat. Return the seconds until the process must end its work, or None."""
+        """Note a heartbeat. Return the seconds until this process must end; None if it need not."""
         state = self._processes.get(process.actor)
         if state is not None and state.process == process:
             state.heard_at, state.load = time.monotonic(), load
@@ -325,7 +326,7 @@ class Coordinator:
         self._drain_at = time.monotonic() + seconds
 
     def process(self, actor: str) -> ProcessInfo | None:
-        """Return the last process of ``actor``."""
+        """Return the latest process of ``actor``."""
         state = self._processes.get(actor)
         return state.process if state is not None else None
 

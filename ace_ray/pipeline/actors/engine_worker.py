@@ -200,10 +200,9 @@ class EngineWorker:
         return pa.Table.from_pylist(done, schema=EPISODES)
 
     async def _isolated(self, planned: list[dict[str, Any]]) -> dict[str, IsolatedRow]:
-        """Return the isolated rows among ``planned``, and their isolated preparations.
+        """Return the states of isolated rows among ``planned``, and of isolated preparations.
 
-        The first process of an actor need not ask: a row is isolated only after it was in flight.
-        """
+        In an actor's first process no row is isolated yet, so this need not ask the coordinator."""
         shared = {shared_id(row) for row in planned if row["shares"] >= 0}
         if not self._asks_isolated and not shared:
             return {}
@@ -264,8 +263,8 @@ class EngineWorker:
         return [task.result() for task in tasks if not task.cancelled()]
 
     async def _show_that_it_works(self) -> None:
-        """Make one request before an isolated row. An engine that fails on any request must not
-        count as a failure of the row."""
+        """Make one request before an isolated row runs, unless a row has ended in this engine. If
+        the engine fails already here, the failure does not count as one of the row."""
         self._crash_file.note_memory()
         if self._admission.passed:
             return
@@ -273,7 +272,7 @@ class EngineWorker:
         try:
             await asyncio.wait_for(request, self._job.config.stall_s)
         except EngineDead as error:
-            self._die(f"on a health check: {error}")
+            self._die(f"the engine failed a health check: {error}")
         except TimeoutError:
             if not await self._engine.works():
                 self._die(_NOT_HEALTHY)
@@ -285,7 +284,7 @@ class EngineWorker:
         raise EngineDead(why)  # not reached: the process is gone
 
     def _at_work(self) -> list[str]:
-        """Return rows and preparations in flight. Other threads call this; the copies are
+        """Return the ids of rows and preparations in flight. Other threads call this; copies are
         atomic."""
         ids = list(self._tasks)
         return [*list(self._preparing), *(row for row in ids if row not in self._waiting)]
@@ -443,8 +442,8 @@ class EngineWorker:
             raise
 
     def _busy_since(self) -> float | None:
-        """Return the time of the last progress (`time.monotonic`); None without rows in flight. A
-        row may hang in the engine or in the event loop: return the earlier of the two times."""
+        """Return the time of the last progress (`time.monotonic`), or None if no row is in flight.
+        It is the earlier time of engine and event loop, since a row may hang in either."""
         if not self._tasks or self._loop is None:
             self._ticked_at = time.monotonic()
             return None

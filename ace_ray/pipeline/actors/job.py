@@ -1,4 +1,4 @@
-"""The job that all actors of a graph receive, and the reports of their starts and failures."""
+"""Define the job that all actors of a graph receive, and report their starts and failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class JobRun:
     model: ModelRef
     store: Store
     session: str
-    """Session id in the names of the parts of this pass (`ace_ray.storage.parts.new_session`)."""
+    """Id in the names of the parts that this pass stores (`ace_ray.storage.parts.new_session`)."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Job:
     replay: Mapping[str, str] = field(default_factory=dict)
     """Benchmark -> which earlier reasoning the candidate sees again (`formats.replayed`)."""
     first: int = 0
-    """Run whose weights an engine loads at its start."""
+    """Index of the run whose weights an engine loads at its start."""
     examine: bool = False
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
 
@@ -84,7 +84,7 @@ class Scenarios:
 
 def report(job: Job, what: str, error: Exception, *, store: bool = False) -> None:
     """Report a failure and its cause to the coordinator. Ray would report only a traceback's text.
-    ``what`` is the beginning of the message. ``store``: whether the store failed."""
+    ``what`` is the beginning of the message. ``store``: whether rows could not be stored."""
     said = isinstance(error, UserError | EngineNotStarted)
     line = str(error) if said else f"{type(error).__name__}: {error}"
     ray.get(job.coordinator.fail.remote(f"{what}: {well_formed(line)[:2000]}", store=store))
@@ -93,8 +93,8 @@ def report(job: Job, what: str, error: Exception, *, store: bool = False) -> Non
 def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
     """Register this process with the coordinator, and report why its predecessor ended.
 
-    ``first``: run whose weights an engine loads if no engine has loaded the weights of a run or is
-    loading them. Raises `RuntimeError` after too many starts."""
+    ``first``: run whose weights an engine loads if no engine has begun to load weights. Raises
+    `RuntimeError` after too many starts."""
     before: ProcessInfo | None = ray.get(coordinator.predecessor.remote(process))
     gone = why_gone_there(before, process.node) if before is not None else ("", False)
     begun: Start | None = ray.get(coordinator.starting.remote(process, first, gone))
@@ -104,7 +104,7 @@ def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
 
 
 def why_gone_there(before: ProcessInfo, here: str) -> tuple[str, bool]:
-    """Call `why_gone` for ``before`` on the node of ``before``, and return its result. ``here`` is
+    """Return the result of `why_gone` for ``before``, called on the node of ``before``. ``here`` is
     the node of this process."""
     if before.node == here:
         return why_gone(before)

@@ -1,7 +1,8 @@
-"""Judge a row from its stored episode, for checkers and `rescore`, and report exceptions in a
-benchmark's code.
+"""Judge a row from its stored episode, for checkers and `rescore`, and report benchmark bugs.
 
-If every row fails with the same exception, this is a bug, and retries do not help."""
+If every row fails with the same exception in a benchmark's code, this is a bug, and retries do not
+help.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ def judged(
     benchmark: Benchmark,
     log: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
-    """Return ``row`` with its status and verdict columns. Only ``scored`` rows are judged. If the
-    check raises, ``log`` (default: `log_traceback`) is called in the exception handler."""
+    """Return ``row`` with its status and verdict columns. Judge only rows with status ``scored``.
+    If the check raises, call ``log`` (default: `log_traceback`) in the exception handler."""
     verdicts: dict[str, Verdict] = {}
     failure: dict[str, Any] = {}
     again: str | None = None
@@ -48,8 +49,8 @@ def judged(
 
 
 def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | None:
-    """Return the column ``second_reading`` of a row that has verdicts. An exception is logged and
-    does not change the verdicts."""
+    """Return the value for the column ``second_reading`` of a judged row. If the benchmark's code
+    raises, log the exception and return None."""
     try:
         second = second_reading(benchmark, entry, episode)
     except Exception:  # noqa: BLE001 - as above
@@ -65,8 +66,8 @@ def log_traceback() -> None:
 
 
 def report_bug(coordinator: Any, benchmark: str) -> None:
-    """Report the exception that is being handled to the coordinator. Do not report an exception of
-    a model, the machine or the cluster, which may be transient."""
+    """Report to the coordinator the exception that is being handled, unless it comes from a model,
+    the machine or the cluster. Such an exception may be transient."""
     from ray.exceptions import RayError, RayTaskError
 
     error = sys.exc_info()[1]

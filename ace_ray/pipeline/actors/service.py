@@ -1,4 +1,4 @@
-"""Service actors. Each owns the state that all episodes of a benchmark share."""
+"""Run a benchmark's service in a Ray actor. A service keeps the state that all episodes share."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class RunningService:
 def start_services(coordinator: str, benchmarks: Mapping[str, Benchmark]) -> dict[str, Any]:
     """Start an actor for each benchmark that has a service, and return the handles by benchmark.
     The actors run on this node, because a service may use a local folder. ``coordinator`` is the
-    coordinator's name. Raises `UserError` if a service cannot be opened; all actors are killed."""
+    coordinator's name. If a service cannot be opened, kill all actors and raise `UserError`."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     actor = ray.remote(ServiceActor).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
     started = {

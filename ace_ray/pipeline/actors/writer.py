@@ -25,7 +25,7 @@ FLUSH_S = 30.0
 
 
 class Writer:
-    """Stores rows as parts of their runs. A part has the rows of many blocks.
+    """Stores rows as parts (Parquet files) of their runs. A part has the rows of many blocks.
 
     This is an actor, so that its process starts before the first row arrives. A call returns when
     the rows of its block are stored. Until then Ray keeps the block, and repeats the call if this

@@ -35,8 +35,8 @@ FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, si
 
 
 class CrashFile:
-    """A file in which this process's successor on the same node finds the trace of a crash
-    (`faulthandler`), and the number of out-of-memory kills before the rows in flight began."""
+    """A file for this process's successor on the same node. It has the trace of a crash
+    (`faulthandler`) and the number of out-of-memory kills before the rows in flight began."""
 
     def __init__(self, process: ProcessInfo) -> None:
         _remove_old()
@@ -53,7 +53,7 @@ class CrashFile:
         faulthandler.enable(self._file, all_threads=False)
 
     def note_memory(self) -> None:
-        """Note the number of out-of-memory kills. Only later kills can have hit this process."""
+        """Write the number of out-of-memory kills so far. Later kills may have hit this process."""
         self.oom_kills = oom_kills()
         if self._file is not None:
             self._file.seek(0)
@@ -86,7 +86,7 @@ def why_gone(process: ProcessInfo) -> tuple[str, bool]:
 
 
 def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
-    """Return the external cause that ended or stopped an engine core; "" without evidence of one.
+    """Return the external cause that ended or stopped an engine core, or "" if no cause is found.
 
     Args:
         cores: the `multiprocessing.Process`es of an engine that has stopped answering.
@@ -108,7 +108,7 @@ def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
 
 
 def _exit_code(core: Any, end: float) -> int | None:
-    """Return the exit code; None if ``core`` still runs at ``end`` (`time.monotonic`)."""
+    """Return the exit code of ``core``; None if it still runs at ``end`` (`time.monotonic`)."""
     # Poll, because a thread of vLLM also waits for the core. When this thread has reaped the core,
     # `join` returns at once, but `exitcode` stays None until the thread has noted the code.
     while (code := core.exitcode) is None and (left := end - time.monotonic()) > 0:
@@ -118,7 +118,7 @@ def _exit_code(core: Any, end: float) -> int | None:
 
 
 def _stopped(pid: int | None) -> str:
-    """Return a message if the process or a descendant is stopped; else ""."""
+    """Return a message if a signal has stopped the process or a descendant, or ""."""
     with suppress(psutil.Error):
         top = psutil.Process(pid)
         for process in (top, *top.children(recursive=True)):
@@ -143,7 +143,7 @@ def _path(process: ProcessInfo) -> Path:
 
 
 def _remove_old() -> None:
-    """Remove old files of processes that had no successor, because their run ended."""
+    """Remove old crash files. Their processes had no successor, because their run ended."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if time.time() - path.lstat().st_mtime > KEEP_S:

@@ -1,9 +1,9 @@
 """Isolate the rows that were in flight when a process died, and decide which are quarantined.
 
-When a process dies, it is unknown which of its rows was the cause. So these rows are isolated: they
-are divided into groups, and a process runs only one group at a time. If there are few rows, each
-forms its own group. Otherwise the number of groups is about the number of rows in a group. If a
-group's process dies as well, each of its rows runs alone.
+After the death of a process it is unknown which of its rows was the cause. So these rows are
+isolated: they are divided into groups, and a process runs only one group at a time. If there are
+few rows, each row forms a group. Otherwise a group's size is about the square root of the number of
+rows. If a process dies while it runs a group, each row of this group then runs alone.
 
 A row fails a trial if it runs alone when its process dies, and the cause is not external. Each
 trial is in a new process, which must first have answered another request (`EngineWorker`). After
@@ -11,7 +11,7 @@ trial is in a new process, which must first have answered another request (`Engi
 the row once more. If this trial fails as well, the row is quarantined.
 
 A preparation is work that an engine does once for several rows. While the preparation is in flight,
-it counts as one row here (`shared_id`), and its rows do not count. They are isolated, set aside and
+it counts as one row here (`shared_id`), in place of its rows. The rows are isolated, set aside and
 quarantined together with the preparation.
 """
 
@@ -49,7 +49,7 @@ class IsolatedRow:
     deaths: int
     group: int
     alone: bool = False
-    """Whether it is the only row of its group."""
+    """Whether the row is the only one of its group."""
     trials: int = 0
     """Number of failed trials: deaths while the row ran alone, without an external cause."""
     deaths_alone: int = 0
@@ -100,8 +100,8 @@ def shared_id(row: Mapping[str, Any]) -> str:
 def of_rows(
     rows: Iterable[Mapping[str, Any]], known: Mapping[str, IsolatedRow]
 ) -> dict[str, tuple[IsolatedRow, bool]]:
-    """Return for each isolated row the state that decides with which rows it may run, and whether
-    this is the state of its preparation. ``known`` has states of rows and preparations by id."""
+    """Return for each isolated row the state that restricts it most, its own or its preparation's,
+    and whether this is the preparation's. ``known`` has states of rows and preparations by id."""
     by_row: dict[str, tuple[IsolatedRow, bool]] = {}
     for row in rows:
         own, shared = known.get(row["row_id"]), known.get(shared_id(row))
@@ -119,8 +119,8 @@ def of_rows(
 
 def ended_columns(row: IsolatedRow, process: str, *, shared: bool = False) -> dict[str, str]:
     """Return the columns ``status``, ``error_class`` and ``error`` of a row that a pass does not
-    try again. ``process`` is the kind that died, "engine" or "checker". ``shared``: whether it died
-    during the row's preparation."""
+    try again. ``process``: kind of the processes that died, "engine" or "checker". ``shared``:
+    whether they died during the row's preparation."""
     what = "the preparation that this row shares with others" if shared else "this row"
     died = f"{row.deaths} {process}s crashed while working on {what}"
     alone = f"{row.deaths_alone} of them while working on it alone"
@@ -187,7 +187,7 @@ class Isolation:
         self._at_work.setdefault(process, {}).update(dict.fromkeys(ids))
 
     def leave(self, process: str, ids: Iterable[str]) -> None:
-        """Note that the actor ``process`` has ended work on ``ids``. Release isolated rows."""
+        """Note that the actor ``process`` has ended work on ``ids``. Release the isolated ones."""
         at_work = self._at_work.get(process, {})
         for row_id in ids:
             at_work.pop(row_id, None)
@@ -196,8 +196,8 @@ class Isolation:
                 self.rows[row_id] = IsolatedRow(row.deaths, OPEN, stored=row.stored)
 
     def moved(self, process: str) -> None:
-        """Note that the node of the actor ``process`` is gone. Rows are rarely the cause, so the
-        rows in flight are not isolated. Only for rows that already have a state `died` decides."""
+        """Note that the node of the actor ``process`` is gone. Rows are rarely the cause, so rows
+        in flight without a state are not isolated. For rows that have a state, `died` decides."""
         at_work = self._at_work.get(process, {})
         for row_id in list(at_work):
             if row_id not in self.rows:

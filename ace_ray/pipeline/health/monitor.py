@@ -25,7 +25,7 @@ FROZEN_S = 30.0
 # Time without an answer of the coordinator after which the cluster counts as gone.
 COORDINATOR_S = 60.0
 
-# Maximum number of lines about engines that died since the last look.
+# Maximum number of lines about engines that died since the tally was last read.
 DEATH_LINES = 5
 
 # If all rows so far failed with the same exception, and they are at least this many, it is a bug.
@@ -36,10 +36,10 @@ END_S = 30.0
 
 
 class HealthMonitor:
-    """Reads the coordinator once a second while a graph runs. Use it as a context manager.
+    """Reads the coordinator's tally once a second while a graph runs. Use it as a context manager.
 
     It ends the run if no engine starts, if the coordinator is gone, or if ``lost`` returns why the
-    lease is lost. It kills frozen processes, and lets rows end after a request to stop."""
+    lease is lost. It kills frozen processes. It lets rows end after a stop was requested."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class HealthMonitor:
         self._began = self._answered_at = self._engine_at = time.monotonic()
 
     def refresh(self) -> Tally:
-        """Read and return the coordinator's tally. Without an answer return the latest tally."""
+        """Return the coordinator's tally, or the last known tally if the coordinator is silent."""
         import ray
 
         try:
@@ -94,8 +94,8 @@ class HealthMonitor:
         return self._latest
 
     def last_look(self) -> Tally:
-        """Read the coordinator's counts a final time, and print the newest engine crashes. On a
-        busy machine the loop may have read them long ago."""
+        """Return the coordinator's final tally, and print the engine crashes that were not printed
+        yet. On a busy machine the loop may have read the tally long ago."""
         tally = self.refresh()
         self._tell_deaths(tally)
         return tally
@@ -132,7 +132,7 @@ class HealthMonitor:
             self._interrupts.abort(KeyboardInterrupt())
 
     def _tell_deaths(self, tally: Tally) -> None:
-        """Print at most `DEATH_LINES` lines about engines that died since the last look."""
+        """Print at most `DEATH_LINES` lines about engine crashes that were not printed yet."""
         new = tally.deaths[self._deaths_reported :]
         self._deaths_reported += len(new)
         for line in new[:DEATH_LINES]:
@@ -209,13 +209,13 @@ class HealthMonitor:
 
 
 def _passing(line: str) -> RunFailed:
-    """Return a transient error, after which another pass is made."""
+    """Return a transient error, after which the session makes another pass."""
     return RunFailed(line, resumable=True, again=True)
 
 
 def _kill(coordinator: Any, process: ProcessInfo) -> bool:
-    """Send SIGKILL to a process on its node, since a frozen process reads no messages. Return False
-    if the process no longer exists; True if it was killed or its node does not answer."""
+    """Send SIGKILL to ``process`` on its node, since a frozen process reads no messages. Return
+    False if the process no longer exists; True if it was killed or its node does not answer."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

@@ -1,8 +1,8 @@
 """The processes of a run that Ray restarts when they die, and their heartbeats.
 
 A heartbeat is a thread that works even if the process's other threads hang. It reports to the
-coordinator, whose answer says when the run must stop. It ends the process if pending work makes no
-progress. Ray then restarts the process and repeats its tasks. An exception would end the run.
+coordinator, whose answer says when the run must stop. If pending work makes no progress, it ends
+the process; an exception would end the run. Ray then restarts the process and repeats its tasks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ProcessInfo:
     node: str
     pid: int
     began: float
-    """Creation time by the machine's clock. It distinguishes processes with a reused pid."""
+    """Creation time by the machine's clock. It distinguishes processes with the same pid."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class ProcessInfo:
 
 
 class EngineLoad(NamedTuple):
-    """Rows in flight at an engine worker, and counts of its ended model calls and their tokens."""
+    """Rows in flight at an engine worker, and totals of its ended model calls and their tokens."""
 
     rows: int = 0
     calls: int = 0
@@ -76,8 +76,8 @@ def this_process(kind: Kind) -> ProcessInfo:
 
 
 def give_back_memory() -> None:
-    """Return freed memory to the system. glibc does not return memory that lies below memory in
-    use. After a large run was read, glibc would keep four times the memory that the run needs."""
+    """Return freed memory to the system. After a large run was read, glibc would keep four times
+    the memory that the run needs, since it does not return memory that lies below memory in use."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 
@@ -89,12 +89,12 @@ class Heartbeat:
         coordinator: actor handle of the run's `Coordinator`.
         stall_s: seconds without progress after which the process ends itself.
         busy_since: returns the time of the last progress of pending work (`time.monotonic`), or
-            None without pending work.
-        rows_at_work: returns the ids of the rows in flight; None: the rows that the process has
-            reported to the coordinator.
+            None if no work is pending.
+        rows_at_work: returns the ids of the rows in flight, or None for the rows that the process
+            has reported to the coordinator.
         outside: returns the external cause that has stopped the work, or "". Called before the
             process ends itself.
-        on_drain: receives once the seconds that are left to end the work.
+        on_drain: called once when the process must end its work, with the seconds that are left.
         load: returns the engine's load for the progress line; None for other processes.
     """
 
@@ -149,7 +149,7 @@ def die(
     outside: str = "",
 ) -> None:
     """Report the reason ``why`` to the coordinator and the log, and end this process and all its
-    children. ``outside`` is the cause if it is external (`causes`); else ""."""
+    children. ``outside`` is the cause if it is external (`causes`), or ""."""
 
     why = one_line(f"{why} ({outside})" if outside else why, LONGEST_WHY)
     log.say(log.error(f"the {NAMES[process.kind]} {process.name} stops: {why}"))
@@ -167,7 +167,7 @@ def die(
 
 
 def end_children() -> None:
-    """Kill all descendants of this process. A stopped engine core would outlive its parent."""
+    """Kill all descendants of this process. A suspended engine core would outlive its parent."""
     for child in psutil.Process().children(recursive=True):
         try:
             child.send_signal(signal.SIGKILL)

@@ -1,10 +1,10 @@
-"""Signals that stop a run, and the command's own process, which is the driver's parent.
+"""Handle signals that stop a run, and supervise the driver from the command's own process.
 
-The driver is a child process in its own session. Terminals, ``timeout`` and job managers send a
-signal to all processes of a command. Ray's processes must not receive it: they would end, and the
-rows in flight would be lost. So the command's process passes the signal on to the driver only. It
-also notices if the kernel ended the driver, or Ray's C++ code did (exit code 1) because the raylet
-or the GCS is gone.
+The command's process starts the driver as a child process in a session of its own. Terminals,
+``timeout`` and job managers send a signal to all processes of a command. Ray's processes must not
+receive it: they would end, and the rows in flight would be lost. So the command's process passes
+the signal on to the driver only. It also notices if the kernel ended the driver, or Ray's C++ code
+did (exit code 1) because the raylet or the GCS is gone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ONCE_S = 1.0
 
 
 class Interrupts:
-    """Handles SIGINT and SIGTERM: the first is a request to stop, a further one ends the run.
+    """Handles SIGINT and SIGTERM: the first asks the run to stop, the second ends it at once.
 
     Works only in the main thread; in other threads it does not change the handlers."""
 
@@ -59,7 +59,7 @@ class Interrupts:
         self._before = {}
 
     def install(self) -> None:
-        """Install the handlers. Call it again after the start of Ray, which replaces them."""
+        """Install the handlers. Call this again after Ray's start, which replaces the handlers."""
         if not self._main:
             return
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -106,7 +106,7 @@ class Interrupts:
 
 
 def supervised(work: Callable[[], int]) -> int:
-    """Run ``work`` in a child process, and return its exit code.
+    """Run ``work`` in a child process, and return the child's exit code.
 
     In the child this returns the result of ``work``, or raises its exception. In the command's
     process it returns the child's exit code, or `INCOMPLETE` if the child was killed. Call it

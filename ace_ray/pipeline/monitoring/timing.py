@@ -29,7 +29,7 @@ class Clock:
         self._spent: dict[State, float] = dict.fromkeys(STATES, 0.0)
 
     def preparing(self, state: State | None) -> None:
-        """Enter the state ``load`` or ``warm_up``; None ends it."""
+        """Enter the state ``load`` or ``warm_up``. None ends this state."""
         self._count()
         self._preparing = state
 
@@ -77,12 +77,12 @@ def timing(
     resources: Resources | None,
     earlier: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the timing of the ``run``-th run of a job, in seconds; {} without passes.
+    """Return the timing of the ``run``-th run of a job, in seconds; {} if no pass evaluated it.
 
-    ``tallies`` has one tally for each pass. ``device_s`` is the cost of the run: device seconds by
-    state in all sessions, including the ``earlier`` ones. Devices of served models count in the
-    states of the engines. ``engines`` are the different engines of all sessions
-    (`facts.engine_facts`). The other keys cover only this session."""
+    ``tallies`` has one tally for each pass. ``earlier`` is the timing of the run's earlier
+    sessions. ``device_s``, the cost of the run, and ``engines`` cover all sessions; the other keys
+    cover only this session. ``device_s`` has the device seconds by state, and includes devices of
+    served models. ``engines`` are the different engines (`facts.engine_facts`)."""
     counts = [tally.runs[run] for tally in tallies if run in tally.runs]
     if not counts or resources is None:
         return {}
@@ -138,7 +138,7 @@ def timing(
 
 def _phases(began: float, **ends: float | None) -> dict[str, float]:
     """Return the seconds of each phase. ``ends`` are the wall-clock ends of the phases, in order.
-    Return {} if an end is missing or they are not in order, as in later runs of a lane."""
+    Return {} if an end is missing or the ends are not in order, as in later runs of a lane."""
     times = [began, *ends.values()]
     known = [at for at in times if at is not None]
     if len(known) < len(times) or known != sorted(known):
@@ -149,7 +149,8 @@ def _phases(began: float, **ends: float | None) -> dict[str, float]:
 
 
 def _each(resources: Resources) -> float:
-    """Return the devices of an engine worker, plus its share of the devices of served models."""
+    """Return the number of devices (GPUs, or else CPUs) of an engine worker, plus its share of the
+    devices of served models. Count only this share if the candidate is an endpoint."""
     if resources.endpoint:  # the cost of an endpoint follows from the tokens
         return (resources.server_gpus or resources.server_cpus) / resources.workers
     if resources.worker_gpus:

@@ -29,8 +29,8 @@ START_DATE = "2025-08-05"
 
 
 def first_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) -> Benchmark | None:
-    """Return the first benchmark that offers the candidate tools through the model's template. The
-    tools are offered in the prompt of an entry, or to another role that the candidate plays."""
+    """Return the first benchmark that offers tools to the candidate through the model's template.
+    It offers them in the prompt of an entry, or in another role that the candidate plays."""
     playing = set()
     for name, benchmark in benchmarks.items():
         with own_code(type(benchmark), "roles"):
@@ -111,8 +111,8 @@ def choose_format(
 
 
 def _day(asked: str | None) -> str:
-    """Return the date for the prompts: ``asked``, the value of an environment variable, or the
-    default. Raises `UserError` if this is not a date."""
+    """Return the date for the prompts: ``asked``, else the date in ``VLLM_SYSTEM_START_DATE``, else
+    `START_DATE`. Raises `UserError` if this is not a date."""
     variable = "VLLM_SYSTEM_START_DATE"
     told = asked or os.environ.get(variable) or START_DATE
     try:
@@ -126,16 +126,16 @@ def _day(asked: str | None) -> str:
 
 
 def facts_of(config: RunConfig, model: ModelRef) -> FamilyFacts:
-    """Read the facts of the candidate's family without loading its weights. Raises `UserError` if
-    the model's files cannot be read."""
+    """Read the facts of the candidate's model family without loading its weights. Raises
+    `UserError` if the model's files cannot be read."""
     if config.backend != "vllm":
         return FamilyFacts()
     return facts_of_model(model, str(config.engine.get("tokenizer_mode", "auto")))
 
 
 def choice_identity(config: RunConfig, choice: FormatChoice, *, native: bool) -> dict[str, Any]:
-    """Return the identity of the format for the run's identity: `FormatChoice.identity` and the
-    tool parser. ``native``: whether tools are offered through the model's template."""
+    """Return the keys of the run's identity that describe the format: `FormatChoice.identity` and
+    the tool parser. ``native``: whether tools are offered through the model's template."""
     identity = {**choice.identity, "tool_parser": choice.tool_parser}
     # In these cases vLLM's code can change prompts or parsed answers.
     if config.backend == "vllm" and (native or choice.named_reasoning):
@@ -153,13 +153,13 @@ def choice_facts(choice: FormatChoice) -> dict[str, Any]:
 
 
 def choice_line(config: RunConfig, choice: FormatChoice) -> str:
-    """Return a line about the parsers that were chosen for ``auto``; "" if none were."""
+    """Return a line about the parsers that were chosen for ``auto``, or ""."""
     chosen = []
     if config.model.reasoning_parser == "auto" and choice.reasoning_parser != "auto":
         chosen.append(f"reasoning parser {choice.reasoning_parser}")
     if config.model.tool_parser == "auto" and choice.tool_parser is not None:
         chosen.append(f"tool parser {choice.tool_parser}")
-    return f"by the model's family: {', '.join(chosen)}" if chosen else ""
+    return f"chosen by model family: {', '.join(chosen)}" if chosen else ""
 
 
 def replayed(
@@ -167,7 +167,7 @@ def replayed(
 ) -> str:
     """Return which reasoning the model sees again in episodes of ``benchmark``: "none",
     "tool_steps" or "all". It is "none" if answers have no reasoning or the template drops it.
-    Raises `UserError` if the benchmark's class has another value."""
+    Raises `UserError` if the benchmark's class names another policy."""
     if benchmark.replay_reasoning not in ("none", "tool_steps", "all"):
         raise UserError(
             f"replay_reasoning is {benchmark.replay_reasoning!r:.60}",

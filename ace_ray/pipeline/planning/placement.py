@@ -27,8 +27,7 @@ LOOK_S = 5.0
 def reserved(
     need: Resources, config: RunConfig, interrupts: Interrupts, say: Callable[[str], None]
 ) -> Iterator[Callable[[], dict[str, Any]] | None]:
-    """Reserve a placement group for each engine until the context ends, if engines need several
-    nodes.
+    """Reserve a placement group for each engine until the context ends, if engines span nodes.
 
     Yield a function that returns the Ray options of the next engine worker; None if each engine
     runs on one node. Raises `RunFailed` if the GPUs are not free within ``start_timeout_s``."""
@@ -64,11 +63,9 @@ def bundles(need: Resources) -> list[dict[str, float]]:
 
 
 def materialized(ref: ModelRef) -> Path:
-    """Fetch the model (`sources.materialize`) on every node of this process's engine. Return the
-    model's folder.
+    """Fetch the model on every node of this process's engine, and return the model's folder.
 
-    Raises `UserError` if a node cannot fetch the model, or if the folder is not the same on all
-    nodes."""
+    Raises `UserError` if a node cannot fetch the model, or the folder differs between nodes."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -85,7 +82,7 @@ def materialized(ref: ModelRef) -> Path:
             raise
         if theirs != folder:
             raise UserError(
-                f"is in {folder} on one node of its engine and in {theirs} on another",
+                f"the model is in {folder} on one node of an engine and in {theirs} on another",
                 where=ref.source,
                 fix="give all nodes the same ACE_RAY_CACHE and HF_HOME",
             )
@@ -99,7 +96,7 @@ def placed() -> dict[str, str]:
 
 
 def _group() -> Any:
-    """Return the placement group of this process; None without one."""
+    """Return the placement group of this process, or None."""
     import ray
 
     return ray.util.get_current_placement_group() if ray.is_initialized() else None

@@ -52,7 +52,7 @@ class PlannedRows:
     """Prompt length in characters, by which the work of a row is estimated."""
     interactive: np.ndarray
     shares: np.ndarray
-    """Number of the preparation that the row shares with other rows; -1 for none."""
+    """Index of the preparation that the row shares with other rows; -1 if it shares none."""
     window: np.ndarray
     """Number of the row's window: windows are evaluated in order. 0 without early stopping."""
 
@@ -66,14 +66,14 @@ class PlannedRows:
         return PlannedRows(*(column[mask] for column in vars(self).values()))
 
     def columns(self) -> dict[str, np.ndarray]:
-        """Return the columns that blocks of the graph have, by name."""
+        """Return by name the columns that the blocks of a graph have."""
         names = ("entry", "sample", "repeat", "shares")
         return {"row_id": self.ids, **{name: getattr(self, name) for name in names}}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a run needs. ``rows`` are the declared rows."""
+    """Everything that a run needs before it starts. ``rows`` are the rows that the run declares."""
 
     config: RunConfig
     model: ModelRef
@@ -86,13 +86,13 @@ class Plan:
     identity: dict[str, Any]
     run_id: str
     choice: FormatChoice
-    """Format of chats and answers."""
+    """Chat template and parsers of the candidate."""
     replay: dict[str, str]
     """Benchmark -> which reasoning the candidate sees again (`formats.replayed`)."""
     restricted: dict[str, dict[str, Any]]
     """Benchmark -> the ``ids`` and ``limit`` that restrict only this benchmark (`select`)."""
     drawn: Drawn | None = None
-    """Seeded order of entries in a run with early stopping."""
+    """Random order of the entries if the run may stop early; else None."""
 
     @property
     def uri(self) -> str:
@@ -105,21 +105,21 @@ def make_plan(
     benchmarks: Sequence[Benchmark],
     family: FamilyFacts | None = None,
 ) -> Plan:
-    """Plan a run, and declare its rows. ``family`` has the facts of the model's family. Raises
-    `UserError` if the config is invalid or selects no entries."""
+    """Return the plan of a run, which declares its rows. ``family``: facts about the model's
+    family. Raises `UserError` if the config is invalid or selects no entries."""
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     if len(by_name) < len(benchmarks):
         raise UserError(
             "a benchmark is listed twice",
             where="benchmarks",
-            fix="list each once; use one config per variant",
+            fix="list each benchmark once; use one config per variant",
         )
     for benchmark in benchmarks:
         with own_code(type(benchmark), "ready"):
             benchmark.ready(named=True)  # the config names it
     entries, restricted = select(config, benchmarks)
     if not entries:
-        raise UserError("there is nothing to evaluate", where="benchmarks", fix="widen the filter")
+        raise UserError("there is nothing to evaluate", where="benchmarks", fix="select entries")
     if config.ids is not None:  # leave out benchmarks without an entry: no roles, no services
         asked = {entry.benchmark for entry in entries}
         benchmarks = [benchmark for benchmark in benchmarks if benchmark.name in asked]
@@ -262,8 +262,8 @@ def row_id(content: str, drawn: str) -> str:
 
 
 def is_repeated(entry: Entry, share: float) -> bool:
-    """Return whether ``entry`` is generated twice. This is so for a share ``share`` (0 to 1) of all
-    dialogues, which does not depend on the model."""
+    """Return whether ``entry`` is evaluated twice. ``share`` (0 to 1) is the share of dialogues for
+    which this is true. The choice of dialogues does not depend on the model."""
     key = digest(entry.benchmark, entry.category, entry.language, entry.group)
     return int(key[:8], 16) < share * (1 << 32)
 
@@ -327,7 +327,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(model: ModelRef) -> dict[str, Any]:
-    """Return the key ``parameters``, if the number is known without fetching the weights."""
+    """Return the key ``parameters``; {} if their number is unknown without the weights."""
     # The engine reports a file that cannot be read.
     with suppress(UserError):
         if (size := size_here(model)) is not None and size.parameters:

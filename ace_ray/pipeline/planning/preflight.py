@@ -1,4 +1,4 @@
-"""Checks before anything is started, for ``evaluate`` and ``doctor``."""
+"""Check config, model, prompts and output before a run starts, for ``evaluate`` and ``doctor``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ COUNT_S = 10.0
 
 
 def resolve_model(config: RunConfig) -> ModelRef:
-    """Resolve the model to a revision. Raises `UserError`."""
+    """Return the config's model with a fixed revision. Raises `UserError` if it cannot be used."""
     if config.backend == ENDPOINT:
         return endpoint_ref(config.model)
     source = config.model.source
@@ -117,7 +117,7 @@ def _check_quantization(tree: Mapping[str, Any], where: str) -> None:
     # vLLM renames auto-round to a method of its own (inc).
     if method and methods and method not in methods | {"auto-round"}:
         raise UserError(
-            f"vLLM does not load the quantization {method:.80}",
+            f"vLLM does not support the quantization {method:.80}",
             where=where,
             fix="use the model without it, or quantized in another way",
         )
@@ -140,8 +140,8 @@ def _check_heads(config: RunConfig, model: ModelRef) -> None:
 
 
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:
-    """Make the benchmarks of the config. This executes local files that the config names. Raises
-    `UserError`."""
+    """Return the benchmarks of the config. This executes local files that the config names. Raises
+    `UserError` if a benchmark or its options are invalid."""
     made = [make_benchmark(b.name, b.options) for b in config.benchmarks]
     for benchmark in made:
         if benchmark.source:  # other processes cannot import this module by its name
@@ -152,8 +152,7 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
             raise UserError(
                 "needs logprobs of given texts, which endpoints do not provide",
                 where=f"benchmarks.{benchmark.name}",
-                fix="leave the option out (bfcl: contamination), or evaluate with an engine of "
-                "this run's own",
+                fix="leave the option out (bfcl: contamination), or set backend: vllm",
             )
     return made
 
@@ -164,12 +163,12 @@ _SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")
 
 
 def check_engine(config: RunConfig) -> list[str]:
-    """Check the engine arguments, and return their names. Raises `UserError`."""
+    """Check the engine arguments and return their names. Raises `UserError` if one is invalid."""
     if config.backend == EXTERNAL:
         raise UserError(
-            "the outputs of this run were made elsewhere",
+            "this run has outputs that another program generated",
             where="backend",
-            fix="set backend: vllm to evaluate, or score the outputs again",
+            fix="set backend: vllm to evaluate a model, or judge the outputs with ace-ray score",
         )
     if config.backend == ENDPOINT:
         check_endpoint(config)
@@ -252,7 +251,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
 
 
 def is_native(plan: Plan) -> bool:
-    """Return whether the run offers the candidate tools through the model's template."""
+    """Return whether the run offers tools to the candidate through the model's template."""
     return formats.first_native(plan.benchmarks, plan.entries) is not None
 
 
@@ -281,7 +280,7 @@ def _check_variables(plan: Plan, chat: Chat) -> None:
 
 
 def _check_template_probes(plan: Plan, chat: Chat) -> None:
-    """Raise `UserError` if the template refuses a kind of message of the interactive episodes."""
+    """Raise `UserError` if the template refuses a kind of message in interactive episodes."""
     entries = {(e.benchmark, e.category): e for e in plan.entries}
     for entry in entries.values():
         benchmark = plan.benchmarks[entry.benchmark]
@@ -330,11 +329,12 @@ def _check_taken(
 
 
 def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
-    """Count the tokens of the shortest prompt, then of the longest ones until `ENOUGH` fit. Return
-    a line about the prompts, and the number of those that are too long or refused by the template.
+    """Count the tokens of the shortest prompt, then of the longest prompts until `ENOUGH` fit.
+    Return a line about them, and the number of prompts that are too long or that the template
+    refuses.
 
-    Raises `UserError` if the template refuses the shortest prompt, or no prompt has fewer than
-    ``context`` tokens."""
+    Raises `UserError` if the template refuses the shortest prompt, or if no prompt fits
+    ``context``."""
     entries = sorted({*plan.rows.entry.tolist()}, key=lambda n: len(plan.openings[n]))
     fitting = skipped = longest = 0
     least: int | None = None
@@ -361,7 +361,7 @@ def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
             fix="raise it, or use a model with a longer context",
         )
     if context is None:
-        return "the chat template accepts them; the context length is known only to vLLM", skipped
+        return "the chat template accepts them; only vLLM knows the context length", skipped
     told = (
         f"{len(entries) - skipped} of {len(entries)} prompts fit a context of {context} tokens, "
         f"the longest has {longest}"
@@ -383,7 +383,7 @@ def _context(engine: Mapping[str, Any], folder: Path) -> int | None:
 
 
 def _model_config(folder: Path) -> dict[str, Any]:
-    """Read the config.json in ``folder``. Raises `UserError`."""
+    """Read the config.json in ``folder``. Raises `UserError` if it cannot be read."""
     file = folder / "config.json"
     try:
         tree = json.loads(file.read_text(encoding="utf-8"))
@@ -409,10 +409,10 @@ def output_store(plan: Plan) -> Store:
 
 
 def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, Any] | None]:
-    """Check that the run's store is writable. Return the store, and its manifest or None.
+    """Check that the run's store is writable. Return the store, and the manifest in it or None.
 
-    With ``fresh`` the store may have any run, which the caller replaces; the manifest is then None.
-    Raises `UserError` if the store cannot be written, or has a different run."""
+    If ``fresh``, the store may have any run, since the caller replaces it; the manifest is then
+    None. Raises `UserError` if the store cannot be written, or has a different run."""
     config = plan.config
     parent = _output(config)
     store = parent.child(plan.run_id)
@@ -448,9 +448,9 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
     mine = json_tree(json.dumps(plan.identity))
     if paths := differences(manifest["identity"], mine):
         raise UserError(
-            f"the folder contains a different run (they differ in {', '.join(paths)})",
+            f"the folder contains a different run (the runs differ in {', '.join(paths)})",
             where=plan.uri,
-            fix="choose another run_id or --output, or replace it with --fresh",
+            fix="choose another run_id or --output, or replace the run with --fresh",
         )
     return store, dict(manifest)
 

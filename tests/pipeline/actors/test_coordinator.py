@@ -85,7 +85,7 @@ def test_three_failed_starts_end_the_run(kind: Kind) -> None:
     assert retryable == [True] * (MAX_STARTS - 1) + [False]
     assert coordinator.read().failure == ""
     assert coordinator.starting(process(MAX_STARTS + 1, "a", kind)) is None
-    assert f"crashed at {MAX_STARTS} starts" in coordinator.read().failure
+    assert f"was started {MAX_STARTS} times and crashed each time" in coordinator.read().failure
     assert coordinator.read().deaths == [], "none of them had begun to work"
 
 
@@ -160,7 +160,7 @@ class TestStartsWithoutProgress:
         assert coordinator.starting(process(99, kind=kind)) is None
         assert coordinator.read().no_progress
         starts = f"{MAX_STARTS_WITHOUT_PROGRESS} {kind}s started one after another"
-        assert coordinator.read().failure.startswith(f"{starts} without progress of any row")
+        assert coordinator.read().failure.startswith(f"{starts}, but no row made progress")
         assert not says_why or "the reason" in coordinator.read().failure
 
     @pytest.mark.parametrize("how", ["judged", "stored", "ended"])

@@ -98,7 +98,7 @@ def test_resources_of_a_run(nodes: Any, changes: Any, expected: dict[str, Any]) 
             r"^workers: .* 4 CPUs and 0 GPUs in all; set workers to 3 or",
         ),
         ([{"CPU": 1.0}] * 2, {"worker_cpus": 1.5}, r"each on one node.*2 node\(s\) with 2 CPUs"),
-        ([{"CPU": 1.5}], {"backend": "fake", "interactive": True}, r"0\.6 CPUs for the rest"),
+        ([{"CPU": 1.5}], {"backend": "fake", "interactive": True}, r"0\.6 CPUs for other actors"),
         (
             [SMALL],
             {"workers": {"min": 3, "max": 8}},

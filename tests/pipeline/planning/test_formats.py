@@ -42,7 +42,7 @@ def planned(toy: Toy, facts: FamilyFacts | None, **model: Any) -> Plan:
 def test_family_that_thinks_gets_its_reasoning_parser() -> None:
     plan, plain = planned(Toy(), QWEN3), planned(Toy(), PLAIN)
     assert plan.identity["reasoning_parser"] == plan.choice.reasoning_parser == "qwen3"
-    assert choice_line(plan.config, plan.choice) == "by the model's family: reasoning parser qwen3"
+    assert choice_line(plan.config, plan.choice) == "chosen by model family: reasoning parser qwen3"
     assert plain.identity["reasoning_parser"] == "auto"
     assert choice_line(plain.config, plain.choice) == ""
     assert plan.run_id != plain.run_id == planned(Toy(), None).run_id
