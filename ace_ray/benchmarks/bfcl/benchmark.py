@@ -1,4 +1,9 @@
-"""BFCL as a `Benchmark`."""
+"""Implement the `Benchmark` interface for BFCL.
+
+Upstream is the package bfcl-eval, whose data, prompts and rules are used. In prompt mode, functions
+and calls are text in the messages. In native mode, the model's chat template renders the functions,
+and vLLM's tool parser reads the calls. Interactive categories (multi-turn, memory, web search) have
+episodes of several model calls; all other categories have one."""
 
 from __future__ import annotations
 
@@ -64,7 +69,8 @@ _INTERACTIVE = frozenset((*groups.MULTI_TURN, *groups.AGENTIC))
 
 
 class BFCL(Benchmark):
-    """The benchmark: 22 scored categories, and format sensitivity with its prompt forms."""
+    """BFCL's 22 scored categories, and format sensitivity, which repeats entries in 26 prompt
+    forms."""
 
     name = "bfcl"
     rule_sets = RULE_SETS
@@ -145,7 +151,8 @@ class BFCL(Benchmark):
         return self._sent(self._opening(entry))
 
     def _opening(self, entry: Entry) -> list[dict[str, Any]]:
-        """Return the first messages of an episode. For memory entries they show an empty memory."""
+        """Return the first messages of an episode. Messages of memory entries show an empty
+        memory."""
         category, data = entry.category, entry.data
         messages: list[dict[str, Any]] = [dict(message) for message in data["question"][0]]
         if category not in _INTERACTIVE:
@@ -378,7 +385,8 @@ class BFCL(Benchmark):
 
 
 def _count(package: UpstreamPackage) -> Mapping[str, int]:
-    """Read all files of a copy; return the number of rows per category. Raises `UserError`."""
+    """Read all files of a bfcl-eval copy. Return the number of rows per category. Raises
+    `UserError`."""
     rows = Counter(entry.category for entry in load(package))
     function_docs(package), prerequisites(package), official(package)
     load_classes(replace(tool_sources(package), named=True), list(TOOL_MODULES))

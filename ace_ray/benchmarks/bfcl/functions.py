@@ -3,8 +3,8 @@
 The rules are upstream's: ``utils.py`` (``populate_test_cases_with_predefined_functions``,
 ``_func_doc_language_specific_pre_processing``) and ``model_handler/utils.py``
 (``format_function_doc``). In native mode, upstream's types ("gorilla" types) become JSON Schema, as
-in its ``convert_to_tool`` and ``constants/type_mappings.py``. The loader has checked the functions.
-"""
+in its ``convert_to_tool`` and ``constants/type_mappings.py``. The loader has checked the form of
+the functions."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ _TYPES = {
 
 
 def tool_name(name: str) -> str:
-    """Return a function's name as a tool; dots, which OpenAI does not allow, become underscores."""
+    """Return the tool name of a function: dots, which OpenAI does not allow, become underscores."""
     return name.replace(".", "_")
 
 
@@ -242,7 +242,8 @@ def _schema(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
 
 
 def _items(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
-    """Convert the schema of array elements; unlike `_schema`, add no note to floats."""
+    """Convert the schema of array elements. Unlike `_schema`, add no note to the description of
+    floats."""
     schema = dict(published)
     if "type" in published:
         schema["type"] = _TYPES.get(published["type"], "string")

@@ -55,7 +55,7 @@ Made = tuple[str, dict[str, Any], Any]
 
 
 def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> list[Entry]:
-    """Load the entries of each category in turn, in the order of its rows. Raises `UserError`."""
+    """Load the entries of all ``categories``, each in the order of its rows. Raises `UserError`."""
     for category in categories:
         if category not in CATEGORIES:
             raise UserError(
@@ -79,8 +79,11 @@ def function_docs(package: UpstreamPackage) -> Docs:
 
 
 def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
-    """Return, by scenario, the conversations that fill its memory, in order:
-    ``{"id", "question": [[messages] per turn]}``. The ids are the same for all backends."""
+    """Return ``{scenario: conversations}``: the conversations that fill the scenario's memory, in
+    order.
+
+    A conversation is ``{"id", "question": [[messages] per turn]}``. All memory backends share the
+    ids."""
     conversations = {}
     for scenario in SCENARIOS:
         path = prerequisite_file(scenario)

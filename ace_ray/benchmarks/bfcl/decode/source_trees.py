@@ -28,7 +28,7 @@ _JAVA_COMMENTS = ("line_comment", "block_comment")
 
 
 def read_java(text: str) -> list[Read] | None:
-    """Read the first call of a text. Return a list of one call, or None if the text has none.
+    """Read the first call of a text. Return a list of this call, or None if the text has no call.
 
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "java")
@@ -102,7 +102,8 @@ _JAVASCRIPT_BARE = ("identifier", "true")
 
 
 def read_javascript(text: str) -> list[Read] | None:
-    """Read the first call that is a complete statement. Return a list of one call, or None.
+    """Read the first call that is a complete statement. Return a list of this call, or None without
+    one.
 
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "javascript")
@@ -199,9 +200,7 @@ def _grammar(language: str) -> tuple[Any, Any]:
         (package, version, installed[package] == version),
     ):
         if not right:
-            what = (
-                f"{name} {installed[name]} is installed; upstream's verdicts are those of {wanted}"
-            )
+            what = f"{name} {installed[name]} is installed, but upstream's verdicts need {wanted}"
             raise UserError(what, where="bfcl", fix=fix)
     # In these versions ``language()`` returns an address, which tree-sitter accepts with a warning.
     return tree_sitter.Parser, tree_sitter.Language(grammar.language())
@@ -227,10 +226,10 @@ def _read_of(
     bare: tuple[str, ...],
     comments: tuple[str, ...],
 ) -> Read:
-    """Return the call of ``name`` whose ``arguments`` are nodes of a syntax tree.
+    """Return a call of the function ``name``, whose ``arguments`` are nodes of a syntax tree.
 
-    ``bare``: node types of positional arguments that upstream keeps. ``comments``: node types of
-    comments. Raises `NotCalls` for an argument name that is given twice."""
+    ``bare``: types of the nodes that upstream keeps as positional arguments. ``comments``: types of
+    the nodes that are comments. Raises `NotCalls` for an argument name that is given twice."""
     args: dict[str | None, Any] = {}
     positional = {}
     place = count = 0

@@ -1,9 +1,10 @@
-"""Episodes of the agentic categories: memory and web search.
+"""Run the episodes of the agentic categories: memory and web search.
 
-Before the question of a memory entry, prepared conversations fill a memory, which the question then
-uses. A web search entry offers two tools that call configured services. Their results have the
-shapes of upstream's ``web_search.py``. These results depend on the date and on the services, so the
-scores are not comparable with the leaderboard's."""
+The question of a memory entry refers to earlier conversations. ace_ray runs these conversations
+first, so that the model fills a memory; the question's episode starts with this memory. A web
+search entry offers two tools that call configured services. Their results have the shapes of
+upstream's ``web_search.py``. The results depend on the date and on the services, so the scores are
+not comparable with the leaderboard's."""
 
 from __future__ import annotations
 
@@ -90,8 +91,9 @@ async def memory_rollout(
     `Episode.state` has ``turns``, ``results`` and ``ended`` as in multi-turn entries. ``memory`` is
     the snapshot at the start, and ``memory_sha256`` its hash. ``memory_end`` is the snapshot at the
     end. ``prepared`` lists {"id", "ended"} of the conversations that filled the memory. If the
-    context or the deadline truncated one of them, the memory may lack the answer. ``ended`` is then
-    "preparation", unless the question itself was truncated in such a way."""
+    context or the deadline truncated such a conversation, the memory may lack the answer, and
+    ``ended`` is "preparation". If they truncated the question's episode, ``ended`` has this reason
+    instead."""
     before = context.prepared or {}
     snapshot = dict(before.get("snapshot", {}))
     prepared = [
@@ -123,7 +125,8 @@ async def _begin(
     sandbox: Sandbox,
     messages: Sequence[Mapping[str, Any]],
 ) -> tuple[Conversation, list[dict[str, Any]]]:
-    """Return a new conversation, and its first turn's messages, which begin with the memory."""
+    """Return a new conversation, and the messages of its first turn, which begin with the
+    memory."""
     functions, _ = settings.functions(entry)
     tools = settings.tools(functions)
     conversation = Conversation(context, sandbox.step, tools, settings.results)
@@ -146,7 +149,8 @@ _MODES = ("raw", "markdown", "truncate")
 
 
 class WebSearchAPI:
-    """The web search tools. The class has upstream's name because Python's errors contain the name.
+    """The web search tools. The class has upstream's name, since the model sees it in Python's
+    errors.
 
     Raises `ServiceFailed` if a service fails; the row is then not scored as wrong."""
 
