@@ -1,7 +1,6 @@
 """Parse answers into reasoning, content and calls with vLLM's `Parser`, as its server does.
 
-Parsers read untrusted text. If a parser raises or logs an error, the answer has no calls.
-"""
+Parsers read untrusted text. If a parser raises or logs an error, the answer has no calls."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ class TooLong(Exception):
 class ParserLog(logging.Handler):
     """Context that captures errors which parsers log, so that tracebacks do not fill our log.
 
-    ``error``: class name of the last exception that a parser caught and logged.
-    """
+    ``error``: class name of the last exception that a parser caught and logged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +81,8 @@ class Reading:
 def parser_class(
     tokenizer: Any, *, reasoning: str | None, tool: str | None, is_harmony: bool = False
 ) -> Any:
-    """Return the class that vLLM's server builds from the named parsers; None without names.
+    """Return the class that vLLM's server builds from the named parsers; None if no parser is
+    named.
 
     Raises `UserError`: an unknown name, a missing package, or an unsupported tokenizer."""
     from vllm.parser import ParserManager
@@ -185,8 +184,7 @@ class AnswerReader:
         made: the class from `parser_class`, or None.
         tool: name of the tool parser, which decides the maximum length.
         split: whether ``<think>`` blocks are separated first, for models without a reasoning
-            parser.
-    """
+            parser."""
 
     def __init__(
         self, made: Any, tokenizer: Any, model_config: Any, *, tool: str | None, split: bool
@@ -197,7 +195,7 @@ class AnswerReader:
         self._log = ParserLog()
 
     def parser(self, request: Any, template_kwargs: dict[str, Any]) -> Any:
-        """Return a new parser for one answer; None without a parser class."""
+        """Return a new parser for one answer; None if no parser is configured."""
         if self._class is None:
             return None
         return self._class(
@@ -222,8 +220,7 @@ class AnswerReader:
         Args:
             token_ids: tokens of the text; some parsers read only these.
             request: the request for which the prompt was rendered.
-            opened: whether the prompt ended in an open ``<think>`` block.
-        """
+            opened: whether the prompt ended in an open ``<think>`` block."""
         reasoning, rest, truncated = "", text, False
         if self._split:
             reasoning, rest, truncated = split_think(text, opened=opened)

@@ -107,8 +107,7 @@ class Chat:
     def render(self, messages: Messages, tools: Tools = None) -> str:
         """Render the prompt text, with ``tools`` in OpenAI's format.
 
-        Raises `PromptRefused` when the template does not compile or rejects the messages.
-        """
+        Raises `PromptRefused` when the template does not compile or rejects the messages."""
         offered = [_tool_as_served(tool) for tool in tools] if tools else None
         try:
             text = self.tokenizer.apply_chat_template(
@@ -127,8 +126,7 @@ class Chat:
     def supports_tools(self) -> bool:
         """Whether the template renders tools, so that the name of a probe tool is in the prompt.
 
-        Other templates ignore tools, and the model would not see them.
-        """
+        Other templates ignore tools, and the model would not see them."""
         try:
             return _PROBE in self.render(
                 [{"role": "user", "content": "x"}],
@@ -165,7 +163,7 @@ class Chat:
         episodes: bool = False,
         fix: str = "use a model with a tool-calling template, or write mode: prompt",
     ) -> None:
-        """Raise `UserError` if the template does not render tools or, for ``episodes``, their
+        """Raise `UserError` if the template does not render tools or, for ``episodes``, tool
         results. ``where`` and ``fix`` are parts of the error."""
         if not self.supports_tools:
             problem = "the model's chat template ignores tools"

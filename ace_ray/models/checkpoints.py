@@ -2,8 +2,7 @@
 
 A safetensors file begins with the length of its header (8 bytes). The header is a JSON object with
 dtype, shape and position of each tensor; the data follows
-(https://github.com/huggingface/safetensors, "Format").
-"""
+(https://github.com/huggingface/safetensors, "Format")."""
 
 from __future__ import annotations
 
@@ -121,8 +120,7 @@ def check_whole(where: Path | S3Store) -> None:
 
     Git-lfs pointers and broken links are errors. All weight files must exist, with the length that
     their headers give. Only the beginning and the end of a file are read. Trainer states, and
-    weights in a second format that vLLM does not load, are ignored.
-    """
+    weights in a second format that vLLM does not load, are ignored."""
     files = _Files(where)
     index = _index(files, INDEX)
     weights = _weights(files, index)
@@ -253,8 +251,7 @@ def same_layout(one: Path, other: Path) -> str:
 def tensors_of(folder: Path) -> dict[str, Tensor]:
     """Return all tensors of a checkpoint by name; {} if it has no safetensors files.
 
-    Raises `UserError`: a shard is missing, truncated, or not a safetensors file.
-    """
+    Raises `UserError`: a shard is missing, truncated, or not a safetensors file."""
     tensors: dict[str, Tensor] = {}
     files = _Files(folder)
     index = _index(files, INDEX)
@@ -266,7 +263,8 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
 
 
 def shards_of(folder: Path) -> list[str]:
-    """Return the weight files that the index names, or all ``*.safetensors`` without an index."""
+    """Return the weight files that the index names, or all ``*.safetensors`` if there is no
+    index."""
     return _shards(_Files(folder))
 
 

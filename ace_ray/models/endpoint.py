@@ -1,8 +1,7 @@
 """Client of a model behind an OpenAI-compatible URL. It implements `Model`.
 
 It uses aiohttp, since the ``openai`` package reads answers of any size into memory, and retries
-without our rate limit and circuit breaker.
-"""
+without our rate limit and circuit breaker."""
 
 from __future__ import annotations
 
@@ -55,8 +54,7 @@ class Filtered(EndpointRefused):
 class _Failed(Exception):
     """An attempt failed, and a retry may succeed.
 
-    ``down``: the server seems to be down. False for a server that requests a pause.
-    """
+    ``down``: the server seems to be down. False for a server that requests a pause."""
 
     def __init__(self, cause: str, *, down: bool = True, retry_after_s: float = 0.0) -> None:
         super().__init__(cause)
@@ -105,8 +103,7 @@ class EndpointModel(Client):
         """Request an answer. Raises `EndpointDown`, `EndpointRefused` and `PromptTooLong`.
 
         If the endpoint refuses a request with a schema, the request is sent again without schema.
-        If the refusal is about the schema, all later requests are sent without schema, too.
-        """
+        If the refusal is about the schema, all later requests are sent without schema, too."""
         if not sampling.schema:
             return await self._answer(messages, sampling, tools)
         free = sampling.following(None)

@@ -1,8 +1,7 @@
 """Client of a candidate (the evaluated model) behind an endpoint, in place of an engine.
 
 Weights, chat template and tool parser of the endpoint are unknown. `UNKNOWN` lists such properties,
-and manifests and comparisons contain the list.
-"""
+and manifests and comparisons contain the list."""
 
 from __future__ import annotations
 
@@ -98,8 +97,7 @@ def check_endpoint(config: RunConfig) -> None:
     """Check a candidate behind an endpoint without sending a request.
 
     Raises:
-        UserError: a bad URL, a missing API key, or a config key that only applies to an engine.
-    """
+        UserError: a bad URL, a missing API key, or a config key that only applies to an engine."""
     model = config.model
     endpoint = endpoint_of(model)
     check_url(endpoint.url, f"{WHERE}.url")

@@ -1,7 +1,6 @@
 """Read engine arguments and names of parsers from vLLM's source, without importing vLLM.
 
-Importing vLLM's argument classes takes 5-20 s of CPU time, too long to report a misspelt key.
-"""
+Importing vLLM's argument classes takes 5-20 s of CPU time, too long to report a misspelt key."""
 
 from __future__ import annotations
 
@@ -112,8 +111,7 @@ def cluster_engine_args(
     """Return ``args`` plus the arguments that an engine in a Ray actor needs on the cluster.
 
     ``seeded``: whether requests sample tokens with a seed. ``spread``: whether the engine spans
-    several nodes.
-    """
+    several nodes."""
     args = dict(args)
     if spread:
         return {"distributed_executor_backend": "ray", **args}

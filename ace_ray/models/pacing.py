@@ -40,8 +40,7 @@ class Breaker:
 
     It opens when ``limit`` consecutive calls have failed after all retries. While it is open, calls
     fail at once. After ``cooldown_s`` calls are on trial: each has one attempt. An answer closes
-    the breaker, and a failure opens it again.
-    """
+    the breaker, and a failure opens it again."""
 
     def __init__(
         self, limit: int = 3, cooldown_s: float = 30.0, clock: Callable[[], float] = time.monotonic
@@ -71,10 +70,10 @@ class Breaker:
 
 
 def retry_after_s(header: str, now: float) -> float:
-    """Return the seconds of a ``Retry-After`` header (RFC 9110: a number or a date); 0 without one.
+    """Return the seconds in a ``Retry-After`` header (RFC 9110: a number or a date); 0 if it is
+    invalid.
 
-    ``now`` is the time in seconds since the epoch.
-    """
+    ``now`` is the time in seconds since the epoch."""
     try:
         seconds = float(header)
     except ValueError:

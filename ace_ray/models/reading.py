@@ -1,9 +1,8 @@
 """Parse stored answers again with vLLM's parsers, in a separate process.
 
 ``PYTHON -m ace_ray.models.reading`` reads JSON lines: first the settings, then batches of answers.
-It writes one line for each: first its versions, then the readings of a batch. PYTHON may belong to
-an environment with another version of vLLM.
-"""
+It writes one line for each line that it reads: the versions of vLLM and Python for the settings, a
+list of readings for a batch. PYTHON may belong to an environment with another version of vLLM."""
 
 from __future__ import annotations
 
@@ -55,8 +54,7 @@ class AnswerParser:
         earlier: tool parser and reasoning parser of the stored run.
         python: interpreter of the child; None: the current interpreter.
 
-    Raises `UserError`: the child lacks vLLM or a parser.
-    """
+    Raises `UserError`: the child lacks vLLM or a parser."""
 
     def __init__(
         self, folder: Path, choice: FormatChoice, earlier: FormatChoice, python: str | None = None

@@ -2,8 +2,7 @@
 
 Libraries differ in how they read unusual hosts, with IDNA, numbers as addresses, dots or percent
 signs. Here a host must be in ASCII and is converted to one canonical spelling. Requests and API
-keys go to exactly this host.
-"""
+keys go to exactly this host."""
 
 from __future__ import annotations
 

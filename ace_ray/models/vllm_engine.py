@@ -1,8 +1,7 @@
 """Run vLLM's `AsyncLLM` in this process, with the interface of `Model`.
 
 Many coroutines call `chat` at once, and vLLM batches the requests. The engine core and its workers
-are child processes. After a crash of a child, every call raises `EngineDead`.
-"""
+are child processes. After a crash of a child, every call raises `EngineDead`."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ class VLLMEngine:
     ``choice``: the format of chats and answers; tools need its tool parser. ``swappable``: whether
     `swap` will be called. ``adapters``: whether `swap` loads LoRA adapters; the base model answers
     until the first swap. ``phases`` tracks the start. Raises `EngineNotStarted`, and `UserError` if
-    the choice does not fit the model.
-    """
+    the choice does not fit the model."""
 
     def __init__(
         self,
@@ -115,7 +113,7 @@ class VLLMEngine:
 
     def processes(self) -> list[Any]:
         """Return the engine cores (`multiprocessing.Process`); [] if they are Ray actors. If vLLM
-        names a failed core, return only this core, since vLLM then ends the others."""
+        names a failed core, return only this core, since vLLM then ends the other cores."""
         manager = self._engine.engine_core.resources.engine_manager
         cores = list(getattr(manager, "processes", ()))
         failed = getattr(manager, "failed_proc_name", None)
@@ -126,8 +124,7 @@ class VLLMEngine:
         request may be in flight.
 
         Raises `EngineDead`: the engine cannot be used any more. `UserError`: vLLM refuses the
-        adapter, and the previous adapter stays active.
-        """
+        adapter, and the previous adapter stays active."""
         if self._adapters:
             await self._take_adapter(folder)
             return
@@ -193,7 +190,7 @@ class VLLMEngine:
         return [by_token[token].logprob for token, by_token in pairs]
 
     async def _last_output(self, prompt: Any, params: Any, kind: str, **more: Any) -> Any:
-        """Return the last output for a prompt; None without output."""
+        """Return the last output for a prompt; None if the engine returns no output."""
         final = None
         try:
             async for output in self._engine.generate(

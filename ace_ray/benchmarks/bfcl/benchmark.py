@@ -363,9 +363,9 @@ class BFCL(Benchmark):
         if "memory_vector" in self._categories:
             yield "memory_vector uses another embedding model than upstream"
         if self._options.results != "tool" or self._options.system != "system":
-            yield "messages have different roles"
+            yield "messages have other roles than in upstream"
         if set(self._categories) & set(groups.WEB_SEARCH):
-            yield "the web was searched on another day"
+            yield "the web was searched on another day than for the leaderboard"
 
     def _sent(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return without_system(messages) if self._options.system == "user" else messages

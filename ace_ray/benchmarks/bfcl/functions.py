@@ -49,8 +49,7 @@ def with_hints(
 ) -> list[Function]:
     """Return copies of the functions with hints about the language of the calls.
 
-    In Java and JavaScript every parameter becomes a string that contains source code.
-    """
+    In Java and JavaScript every parameter becomes a string that contains source code."""
     hinted_functions: list[Function] = []
     for function in functions:
         changed = {**function, "description": function["description"] + hints.language[language]}

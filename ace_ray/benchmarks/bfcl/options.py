@@ -112,8 +112,7 @@ def chosen(options: Options) -> list[str]:
     """Return the categories to run, in upstream's order.
 
     Raises:
-        UserError: a name is unknown, or a requested category or group cannot run as configured.
-    """
+        UserError: a name is unknown, or a requested category or group cannot run as configured."""
     missing = absent(options)
     where = "benchmarks.bfcl.categories"
     check_names(options.categories, CHOICES["categories"], what="category or group", where=where)

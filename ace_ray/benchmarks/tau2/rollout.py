@@ -47,8 +47,7 @@ class Settings:
         solo: whether the agent works without a user; it then ends with the tool ``done``.
         agent_tools, user_tools: tools in OpenAI's form; empty if the user lacks tools.
         greeting: the agent's first message, which is fixed; unused in solo mode.
-        max_steps, max_errors: limits of an episode, as in upstream.
-    """
+        max_steps, max_errors: limits of an episode, as in upstream."""
 
     native: bool
     solo: bool
@@ -86,7 +85,7 @@ class Rollout:
     async def play(self, opening: Sequence[Message], history: Sequence[Mapping[str, Any]]) -> str:
         """Play the episode after ``opening`` and the task's ``history``, and return why it ended.
 
-        Raises `RowError` for a failure that is not the candidate's."""
+        Raises `RowError` for a failure that the candidate did not cause."""
         self.context.episode.messages += [dict(message) for message in opening]
         if self.user_system:
             self._user_view.append({"role": "system", "content": self.user_system})
@@ -113,7 +112,7 @@ class Rollout:
 
     def _ended(self, speaker: Speaker, answer: Answer | None) -> str | None:
         """Return why the episode is over, None if it goes on. Limits are checked only if no call is
-        pending. A reached limit replaces the ends "user_stop" and "agent_stop"."""
+        pending. A reached limit takes precedence over the endings "user_stop" and "agent_stop"."""
         ended = None
         if answer is not None and answer.is_empty:
             return "agent_error" if speaker == "assistant" else "user_error"
@@ -135,7 +134,8 @@ class Rollout:
         return ended
 
     async def _begin(self, history: Sequence[Mapping[str, Any]]) -> tuple[Speaker, Answer | None]:
-        """Start the episode; return the last speaker and turn (None after a tool's result)."""
+        """Start the episode. Return the last speaker and the last turn; the turn is None if a
+        tool's result is the last message."""
         if not history and self.settings.solo:
             return "assistant", await self._ask_agent()
         if not history:
@@ -376,7 +376,7 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
 
 
 def _answer(steps: list[Step], text: str, failed: bool) -> None:
-    """Add a tool's result to the first call in the last step that lacks a result."""
+    """Add a tool's result to the last step: to the first of its calls that has no result."""
     error = "failed" if failed else ""
     if steps:
         for place, call in enumerate(steps[-1].calls):

@@ -80,16 +80,15 @@ def check_multi_turn(
     Args:
         entry: a multi-turn entry; ``entry.gold`` has the key's calls of each turn as strings.
         turns: the model's answers, one per step, for each turn that began.
-        ended: "" for a complete conversation, or why it ended early: "steps", "context", "deadline".
-            Outputs of bfcl-eval can have "inference" too: inference failed without an answer.
+        ended: why the conversation ended early ("steps", "context", "deadline"), or "". Outputs of
+            bfcl-eval can have "inference" too: inference failed without an answer.
         executable: returns the calls of an answer as strings, None for an answer without calls.
 
     Metrics: ``turns_passed``, ``turns_state`` (equal state) and ``turns_response`` (all results of
     the key found) are fractions of all turns. ``turn_<n>``, from 1, is 1 if turn n passed, else 0.
 
     Raises:
-        UserError: the user's copy lacks a class or a method that the entry needs.
-    """
+        UserError: the user's copy lacks a class or a method that the entry needs."""
     steps = [[calls for one in turn if (calls := executable(one))] for turn in turns]
     gold: Sequence[Sequence[str]] = entry.gold
     initial_state = initial_state_of(entry, docs)

@@ -4,8 +4,7 @@ The rules follow upstream's ``utils.py`` (``load_dataset_entry`` and its callees
 categories share one file of questions and one of answers, and so do the web search categories.
 These rows are joined by the ids in the files, and then get an id for each category
 (``memory_0-customer-0`` becomes ``memory_kv_0-customer-0``). A malformed row raises a `UserError`
-that names the file, the line and the expected form.
-"""
+that names the file, the line and the expected form."""
 
 from __future__ import annotations
 

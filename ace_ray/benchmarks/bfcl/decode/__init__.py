@@ -12,8 +12,7 @@ recognised without running anything. All other operations would run code in upst
 refused (`Refused`).
 
 A Python keyword as an argument's name (``flight_book(from="Seattle")``) is a syntax error in
-upstream, which finds no call. Under ``strict`` it is a call.
-"""
+upstream, which finds no call. Under ``strict`` it is a call."""
 
 from __future__ import annotations
 

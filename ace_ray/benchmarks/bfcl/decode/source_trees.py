@@ -4,8 +4,7 @@ The rules follow upstream's ``java_parser.py`` and ``js_parser.py`` (``model_han
 syntax tree depends on the versions of grammar and parser. Only versions that give upstream's trees
 are allowed. Argument values are source text. In Java, a string argument loses its quotes, an
 anonymous class its body, and a compound expression its spaces. In JavaScript, a string argument
-loses its quotes.
-"""
+loses its quotes."""
 
 from __future__ import annotations
 

@@ -54,8 +54,7 @@ async def prepare_memory(
 
     Raises:
         RowError: the candidate did not answer before the deadline, its engine failed a health
-            check, or the sandbox is lost.
-    """
+            check, or the sandbox is lost."""
     records: list[dict[str, Any]] = []
     snapshot: dict[str, Any] = {}
     for number, prerequisite in enumerate(conversations, start=1):

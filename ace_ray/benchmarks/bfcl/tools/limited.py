@@ -21,7 +21,8 @@ _UNLOGGED_CALLS = frozenset(["dump", "snapshot", "texts"])
 
 
 def _host(sources: ToolSources, classes: Sequence[str]) -> Host:
-    """Return the host of the process for ``classes``. Raises `UserError` if they must not run."""
+    """Return the host of the process for ``classes``. Raises `UserError` if the classes must not
+    run."""
     handler = f"{_HANDLER}_with_vectors" if _VECTORS in classes else _HANDLER
 
     def make() -> Host:
@@ -32,7 +33,7 @@ def _host(sources: ToolSources, classes: Sequence[str]) -> Host:
 
 
 def load_classes(sources: ToolSources, names: Sequence[str]) -> None:
-    """Check that classes load. Raises `UserError` if one does not load or must not run."""
+    """Check that classes load. Raises `UserError` if a class does not load or must not run."""
     host = _host(sources, names)
     with host.lock:
         try:
@@ -50,7 +51,7 @@ def load_classes(sources: ToolSources, names: Sequence[str]) -> None:
 
 
 class Attempt(attempts.Attempt):
-    """Environments of BFCL's classes that are created and dropped together."""
+    """A group of environments of BFCL's classes that are created and dropped together."""
 
     def __init__(self, sources: ToolSources, classes: Sequence[str]) -> None:
         super().__init__(_host(sources, classes))
@@ -62,7 +63,8 @@ class Attempt(attempts.Attempt):
         return op[0] not in _UNLOGGED and not (op[0] == "call" and op[2] in _UNLOGGED_CALLS)
 
     def carefully(self, op: Op) -> Any:
-        """Run one operation per request. Split a step into requests with one call each."""
+        """Run ``op`` in a request of its own. If it is a step, run each of its calls in its own
+        request."""
         if op[0] == "call" and op[2] == "step" and len(op[3]["texts"]) > 1:
             singles = [(*op[:3], {"texts": [text]}) for text in op[3]["texts"]]
             return [[self.carefully(single)[0][0] for single in singles], ""]

@@ -1,5 +1,7 @@
 """Databases and tools of one episode, built from the classes of the user's copy (upstream
-``environment/environment.py`` and ``domains/*/environment.py``)."""
+``environment/environment.py`` and ``domains/*/environment.py``).
+
+A side is "assistant" (the agent) or "user". Each has a toolkit, which contains its database."""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ _READ_ONLY = ("read", "generic", "think")
 
 
 class ReplayDiffers(Exception):
-    """A replayed call has another result than recorded. Upstream's evaluation then fails."""
+    """A replayed call has another result than the recorded call. Upstream's evaluation then
+    fails."""
 
 
 @dataclass
@@ -39,7 +42,8 @@ class Domain:
     ids: _Ids
     where: str
     known: bool = False
-    """Whether the classes are known. Only then are their read-only tools trusted not to write."""
+    """Whether the classes equal the published classes. If not, even read-only tools get copies of
+    records."""
     bases: dict[str, Any] = field(default_factory=dict)
     """Initial database of each side."""
 
@@ -185,8 +189,8 @@ class Environment:
             _sync_telecom(self)
 
     def texts(self) -> dict[str, Any]:
-        """Return a value by side that is equal for equal states: the text that upstream hashes, or
-        the differences from the shared database, which are shorter."""
+        """Return ``{side: value}``. States are equal if these values are equal. A value is the text
+        that upstream hashes, or the differences from the shared database, which are shorter."""
         return {side: _state_text(kit.db) for side, kit in self.kits.items()}
 
     def values(self) -> dict[str, Any]:
@@ -342,7 +346,8 @@ def _state_text(db: Any) -> Any:
 
 
 def _changed(base: Any, db: Any) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """Return {field: {key: (before, after)}} for the values that differ."""
+    """Return {field: {key: (before, after)}} for the values that differ between ``base`` and
+    ``db``."""
     overlays = _overlays(db)
     if overlays:
         return {
@@ -406,7 +411,8 @@ def _read(content: str) -> Any:
 
 
 def _sync_telecom(environment: Environment) -> None:
-    """Do what ``sync_tools`` in upstream's ``domains/telecom/environment.py`` does."""
+    """Update the user's database like ``sync_tools`` in upstream's
+    ``domains/telecom/environment.py``."""
     agent, user = environment.kits["assistant"], environment.kits["user"]
     around = user.db.surroundings
     number = around.phone_number

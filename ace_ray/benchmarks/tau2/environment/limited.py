@@ -48,7 +48,8 @@ def _with_data(sources: ToolSources) -> dict[str, Any]:
 
 
 def schemas(sources: ToolSources) -> Schemas:
-    """Return a domain's tools. Raises `UserError` if its classes do not load or must not run."""
+    """Return the schemas of a domain's tools. Raises `UserError` if its classes do not load or must
+    not run."""
     require_allowed(sources)
     host = host_of("tau2 schemas", lambda: Host(_HANDLER, list))
     failure: Exception | None = None
@@ -59,7 +60,7 @@ def schemas(sources: ToolSources) -> Schemas:
             return tools
         except LimitBroken as error:
             raise UserError(
-                f"the classes of {sources.domain} do not load: {error}",
+                f"the tool classes of {sources.domain} do not load: {error}",
                 where=sources.where,
                 fix="give an intact copy",
             ) from error
@@ -90,7 +91,7 @@ def check_domain(sources: ToolSources) -> None:
 
 
 class Attempt(attempts.Attempt):
-    """Environments of one domain that are created and dropped together."""
+    """A group of environments of one domain that are created and dropped together."""
 
     def __init__(self, sources: ToolSources) -> None:
         super().__init__(_host(sources))
