@@ -64,8 +64,8 @@ def engine_args(models: Sequence[ModelRef], engine: Mapping[str, Any]) -> dict[s
 
 
 def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
-    """Raise `UserError` if ``engine`` has LoRA arguments although ``model`` has no adapter, or LoRA
-    arguments that do not fit its adapter. ``model`` is None before its source is resolved."""
+    """Raise `UserError` if ``engine`` has LoRA arguments although ``model`` lacks an adapter, or
+    LoRA arguments that do not fit its adapter. ``model`` is None before its source is resolved."""
     for name, value in engine.items():
         if "lora" in name and value and model is not None and model.adapter is None:
             raise UserError(
@@ -167,7 +167,8 @@ def base_differs(model: ModelRef) -> str:
 
 
 def content_hash(folder: Path) -> str:
-    """Return the hash of an adapter's configuration and weights. It names the adapter in vLLM."""
+    """Return the hash of an adapter's configuration and weights, which is the adapter's name in
+    vLLM."""
     total = hashlib.sha256()
     for path in (folder / ADAPTER_CONFIG, folder / WEIGHTS):
         with path.open("rb") as file:

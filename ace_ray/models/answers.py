@@ -41,7 +41,8 @@ class TooLong(Exception):
 
 
 class ParserLog(logging.Handler):
-    """Context that captures errors which parsers log, so that tracebacks do not fill our log.
+    """Context that captures errors which parsers log, so that their tracebacks do not fill
+    ace_ray's log.
 
     ``error``: class name of the last exception that a parser caught and logged."""
 

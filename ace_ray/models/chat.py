@@ -30,8 +30,8 @@ _PROBE_FUNCTION = {
 class Chat:
     """Renders messages with the model's chat template, in Jinja's sandbox.
 
-    ``template_kwargs`` are extra variables. ``date`` is for templates that print one; None: today.
-    """
+    ``template_kwargs`` are extra variables. ``date``: date for templates that print a date; None
+    means today."""
 
     def __init__(
         self, tokenizer: Any, template_kwargs: Mapping[str, Any], date: str | None = None
@@ -50,8 +50,7 @@ class Chat:
         date: str | None = None,
     ) -> Chat:
         """Load the tokenizer of a model folder, and its chat template unless ``template`` is given.
-
-        Raises `UserError`: the folder has no template or tokenizer."""
+        Raises `UserError`: the folder lacks a template or a tokenizer."""
         try:
             tokenizer_class = _tokenizer_class(folder)
         except ImportError as error:
@@ -105,9 +104,8 @@ class Chat:
         return any(variable in str(text) for text in texts)
 
     def render(self, messages: Messages, tools: Tools = None) -> str:
-        """Render the prompt text, with ``tools`` in OpenAI's format.
-
-        Raises `PromptRefused` when the template does not compile or rejects the messages."""
+        """Render the prompt text, with ``tools`` in OpenAI's format. Raises `PromptRefused` when
+        the template does not compile or rejects the messages."""
         offered = [_tool_as_served(tool) for tool in tools] if tools else None
         try:
             text = self.tokenizer.apply_chat_template(
@@ -124,7 +122,7 @@ class Chat:
 
     @cached_property
     def supports_tools(self) -> bool:
-        """Whether the template renders tools, so that the name of a probe tool is in the prompt.
+        """Whether the template renders tools: the prompt then contains the name of a probe tool.
 
         Other templates ignore tools, and the model would not see them."""
         try:

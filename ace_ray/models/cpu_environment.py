@@ -35,7 +35,7 @@ def kept_memory() -> dict[str, str]:
     """Return variables that make an engine core keep its memory buffers between steps.
 
     By default glibc returns large buffers to the kernel, which zeroes their pages again. A CPU
-    engine spent a tenth of its first minute on that."""
+    engine spent a tenth of its first minute on this zeroing."""
     return {
         "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
         "MALLOC_TRIM_THRESHOLD_": str(8 << 30),

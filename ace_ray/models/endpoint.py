@@ -1,7 +1,7 @@
 """Client of a model behind an OpenAI-compatible URL. It implements `Model`.
 
 It uses aiohttp, since the ``openai`` package reads answers of any size into memory, and retries
-without our rate limit and circuit breaker."""
+without ace_ray's rate limit and circuit breaker."""
 
 from __future__ import annotations
 
@@ -126,7 +126,8 @@ class EndpointModel(Client):
     async def _answer(self, messages: Messages, sampling: Sampling, tools: Tools) -> Completion:
         """Request an answer, if necessary with a lower token limit that fits into the context.
 
-        An engine of the run lowers the limit itself, but some servers refuse such requests."""
+        An engine of the run lowers a limit that is too high, but some servers refuse the
+        request."""
         body = self._body(messages, sampling, tools)
         try:
             return await self._asked(body, tools)

@@ -79,7 +79,7 @@ class EndpointEngine(EndpointModel):
 
 
 def endpoint_of(model: ModelConfig) -> CandidateEndpoint:
-    """Return the endpoint of the candidate. Raises `ValueError`: the config has no endpoint."""
+    """Return the endpoint of the candidate. Raises `ValueError`: the config lacks an endpoint."""
     if model.endpoint is None:
         raise ValueError("the config has no endpoint for the candidate")
     return model.endpoint
@@ -156,9 +156,10 @@ def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dic
     """Send the candidate a test question, and return facts about the answer for the manifest.
 
     The facts are JSON values: ``model``, ``fingerprint``, ``usage``, ``finish_reason``, ``text``,
-    and with ``tools`` the number of ``calls``. ``patient``: retry as for a row, else do not retry.
-    Raises `UserError`: the endpoint refuses the question. `EndpointDown`: it does not answer now.
-    """
+    and with ``tools`` the number of ``calls``. ``patient``: whether to retry, as for a row.
+
+    Raises `UserError`: the endpoint refuses the question. `EndpointDown`: it does not answer
+    now."""
     model = config.model
     if not patient:
         once = endpoint_of(model).model_copy(update={"max_retries": 0})

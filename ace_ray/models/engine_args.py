@@ -80,7 +80,7 @@ def check_parsers(model: ModelConfig) -> None:
 
 
 def parser_names(kind: str) -> set[str]:
-    """Return the names of vLLM's parsers of a ``kind``, ``reasoning`` or ``tool``.
+    """Return the names of vLLM's parsers. ``kind``: "reasoning" or "tool".
 
     The set is empty if vLLM's source has another layout. Raises `UserError`: vLLM is missing."""
     _check_installed()

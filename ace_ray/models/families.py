@@ -159,7 +159,7 @@ def date_variables(date: str | None) -> dict[str, Any]:
 def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
     """Read the facts of a model folder. Missing or unreadable files are ignored.
 
-    ``tokenizer_mode`` is the engine argument."""
+    ``tokenizer_mode`` is the engine argument of this name."""
     templates: list[Any] = []
     for name in ("tokenizer_config.json", "chat_template.json"):
         listed = _tree(folder / name).get("chat_template")
@@ -224,7 +224,7 @@ def tool_parsers(facts: FamilyFacts) -> list[str]:
 
 
 def reasoning_parser(facts: FamilyFacts) -> str:
-    """Return the reasoning parser of a model whose template begins reasoning or can turn it off.
+    """Return the reasoning parser of a model whose template begins reasoning or can switch it off.
 
     For other models return "auto", since some parsers would read a full answer as reasoning."""
     text = "\n".join(facts.templates)
@@ -260,7 +260,8 @@ def reasoning_parser(facts: FamilyFacts) -> str:
 
 
 def of_transformers(architectures: Iterable[str]) -> set[str]:
-    """Return the ``architectures`` that transformers implements. vLLM can run many of them."""
+    """Return the members of ``architectures`` that the package transformers implements. vLLM can
+    run many of them."""
     import transformers
 
     # `getattr` would import the module of a class, and torch.

@@ -57,7 +57,6 @@ class Prompt:
 
 class Format:
     """Renders chats and parses answers of one model with vLLM's ``model_config`` and ``renderer``.
-
     Raises `UserError`: a parser is not available."""
 
     def __init__(self, model_config: Any, renderer: Any, choice: FormatChoice) -> None:

@@ -93,9 +93,8 @@ class Http(Client):
         return {"_session": None}
 
     async def fetch(self, request: HttpRequest) -> Reply:
-        """Send a request and return the reply, cut at ``max_bytes``.
-
-        Raises `OSError` if there is no reply; after a timeout, its subclass `TimeoutError`."""
+        """Send a request and return the reply, cut at ``max_bytes``. Raises `OSError` if there is
+        no reply; after a timeout, its subclass `TimeoutError`."""
         import aiohttp
 
         try:

@@ -32,9 +32,8 @@ def plugin_sha256(text: str) -> str:
 
 
 def load_plugin(name: str, text: str) -> None:
-    """Run a plugin file in this process, once, so that it registers its parsers with vLLM.
-
-    Raises `UserError`: the file cannot be imported."""
+    """Run a plugin file in this process, once, so that it registers its parsers with vLLM. Raises
+    `UserError`: the file cannot be imported."""
     sha = plugin_sha256(text)
     if sha in _loaded:
         return

@@ -1,8 +1,9 @@
 """Check that an engine uses the new weights after a swap, by its logprobs of fixed texts.
 
-A swap may fail without an error: on the CPU, a tied output head kept its old packed weights. After
-the first swap of an engine, its logprobs are compared with references, which transformers computes
-from the old and the new weights. There are two tests:
+A swap replaces the weights of a running engine. It may fail without an error: on the CPU, a tied
+output head kept its old packed weights. After the first swap of an engine, its logprobs are
+compared with references, which transformers computes from the old and the new weights. There are
+two tests:
 
 - The distance from the reference must not be much larger after the swap than before it.
 - The logprobs must change as much as the references do. This test also detects a failed swap
@@ -173,7 +174,6 @@ def distance(one: Logprobs, other: Logprobs) -> float:
 
 def computed_references(folders: Sequence[Path], texts: Sequence[Sequence[int]]) -> list[Logprobs]:
     """Compute logprobs of ``texts`` (token ids) with transformers and the weights in each folder.
-
     Raises `ProbeFailed` if there is too little memory or the computation fails."""
     need = 1.2 * max(weight_bytes(folder) for folder in folders)
     if need > (free := available_bytes()):

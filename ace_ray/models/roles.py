@@ -258,7 +258,7 @@ def check_size(name: str, value: Any) -> None:
 
 @contextmanager
 def within(where: str) -> Iterator[None]:
-    """Context that puts the role's config key, ``where``, before the key in a `UserError`."""
+    """Context that puts ``where``, the config key of a role, before the key in a `UserError`."""
     try:
         yield
     except UserError as error:

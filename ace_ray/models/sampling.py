@@ -128,7 +128,7 @@ def completed(
 
     vLLM's server uses these values by default, but its engine does not. ``model`` is None for a
     model behind an endpoint. ``engine`` may name another folder for the file. Raises `UserError`:
-    the file has no sampling values, or has values outside of vLLM's ranges."""
+    the file lacks sampling values, or has values outside of vLLM's ranges."""
     if config.is_complete:
         return config
     if model is None or model.kind not in ("hub", "folder", "s3", "gguf"):

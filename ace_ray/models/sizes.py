@@ -23,7 +23,7 @@ class Size:
 
 
 def size_of(ref: ModelRef) -> Size | None:
-    """Return the size of a model's weights; None if it is unknown until they are downloaded. Raises
+    """Return the size of a model's weights; None if the size is unknown before the download. Raises
     `UserError`: a file, folder or prefix cannot be read."""
     if (size := size_here(ref)) is not None or ref.kind in _WITHOUT_FILES:
         return size

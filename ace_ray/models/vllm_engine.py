@@ -168,9 +168,8 @@ class VLLMEngine:
         return [await self._prompt_logprobs(ids) for ids in self._probe_ids()]
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
-        """Return the logprob of each token of ``text`` as the answer to ``messages``.
-
-        Raises as `chat` does."""
+        """Return the logprob of each token of ``text`` as the answer to ``messages``. Raises as
+        `chat` does."""
         asked = list((await self._format.render(messages)).ids)
         ids = asked + self._format.encode(text)
         if len(ids) >= self.max_model_len:

@@ -104,9 +104,8 @@ _IN_ID = re.compile(r"format_sensitivity_\d+:([^:]*):([^:]*)")
 
 
 def form_of(entry_id: str) -> Form:
-    """Return the form in the id of a format sensitivity entry; `DEFAULT` for other entries.
-
-    Raises `ValueError` for an unknown form."""
+    """Return the form in the id of a format sensitivity entry; `DEFAULT` for other entries. Raises
+    `ValueError` for an unknown form."""
     match = _IN_ID.fullmatch(entry_id)
     if match is None:
         return DEFAULT

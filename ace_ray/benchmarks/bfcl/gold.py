@@ -80,7 +80,7 @@ UNANSWERABLE = frozenset(
 
 def gold_of(entry: Entry, docs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Gold | None:
     """Return a correct answer, and a wrong answer that lacks its last call. Return None if the
-    entry has no gold calls.
+    entry lacks gold calls.
 
     A wrong multi-turn answer lacks all calls of its last turn. ``docs``: the functions by class."""
     if asked_for_gold(entry.category):

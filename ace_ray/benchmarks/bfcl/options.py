@@ -101,7 +101,8 @@ def absent(options: Options) -> dict[str, str]:
 
 
 def named(options: Options) -> set[str]:
-    """Return the names of all requested categories; a group's name requests all its categories."""
+    """Return the names of all requested categories, including the categories of requested
+    groups."""
     categories: set[str] = set()
     for name in options.categories:
         categories.update(groups.SCORING if name == "all" else groups.GROUPS.get(name, (name,)))

@@ -44,7 +44,7 @@ class Settings:
 
     Attributes:
         native: whether tools are offered through the models' chat templates.
-        solo: whether the agent works without a user; it then ends with the tool ``done``.
+        solo: whether the agent works without a user, and ends the episode with the tool ``done``.
         agent_tools, user_tools: tools in OpenAI's form; empty if the user lacks tools.
         greeting: the agent's first message, which is fixed; unused in solo mode.
         max_steps, max_errors: limits of an episode, as in upstream."""
@@ -84,7 +84,6 @@ class Rollout:
 
     async def play(self, opening: Sequence[Message], history: Sequence[Mapping[str, Any]]) -> str:
         """Play the episode after ``opening`` and the task's ``history``, and return why it ended.
-
         Raises `RowError` for a failure that the candidate did not cause."""
         self.context.episode.messages += [dict(message) for message in opening]
         if self.user_system:
@@ -215,8 +214,8 @@ class Rollout:
         return self._said("user", answer)
 
     def _drawn(self, sampling: Sampling, attempt: int, tools: Tools) -> Sampling:
-        """Return the sampling for a request. A repeated request gets another seed. In the text
-        protocol, a stop text keeps the model from inventing a tool's result."""
+        """Return the sampling parameters of a request. A repeated request gets another seed. In the
+        text protocol, a stop text keeps the model from inventing a tool's result."""
         if attempt:
             sampling = replace(sampling, seed=sampling.seed + attempt)
         if self.settings.native or not tools or RESULT_MARK in sampling.stop:
@@ -252,7 +251,7 @@ class Rollout:
             self._user_view.append({"role": "user", "content": answer.text})
 
     def _numbered(self, speaker: Speaker, answer: Answer) -> list[Message]:
-        """Return a turn's calls with ids. The agent's native calls keep the ids of its message."""
+        """Return a turn's calls with ids. The agent's native calls keep the ids in its message."""
         if not answer.calls:
             return []
         message = _assistant(answer)
@@ -376,7 +375,7 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
 
 
 def _answer(steps: list[Step], text: str, failed: bool) -> None:
-    """Add a tool's result to the last step: to the first of its calls that has no result."""
+    """Add a tool's result to the last step: to the first of its calls that still lacks a result."""
     error = "failed" if failed else ""
     if steps:
         for place, call in enumerate(steps[-1].calls):

@@ -261,9 +261,8 @@ def _database(package: UpstreamPackage, domain: str, name: str) -> str:
 
 
 def gold_episode(scenario: Scenario, entry: Entry) -> Episode:
-    """Return an episode in which each side makes its gold calls and all information is given.
-
-    ``scenario`` is a fresh scenario of the entry."""
+    """Return an episode in which each side makes its gold calls, and the agent gives all required
+    information. ``scenario`` is a fresh scenario of the entry."""
     criteria: Mapping[str, Any] = entry.gold or {}
     solo = CATEGORIES[entry.category].solo
     trajectory = list(history(entry))

@@ -53,7 +53,7 @@ class Replayed:
         same_by_value: whether they are equal if numbers are compared by value (2 equals 2.0).
         assertions: for each assertion of the task, whether it holds.
         problem: the reason why upstream's evaluation would fail, or "".
-        compared: false if the task has no actions and no assertions; DB and ENV_ASSERTION then do
+        compared: false if the task lacks actions and assertions, so that DB and ENV_ASSERTION do
             not count."""
 
     same: bool = False
@@ -244,7 +244,7 @@ def _parts(
 
 
 def _verdict(parts: Parts) -> Verdict:
-    """Return the verdict on ``parts``; its metrics are the values in the reward's ``basis``."""
+    """Return the verdict on ``parts``; its metrics are the values of the parts in ``basis``."""
     metrics = {METRICS[name]: parts.values[name] for name in parts.basis if name in parts.values}
     if parts.problem:
         return Verdict(False, "replay_failed", parts.problem[:300], {})

@@ -8,7 +8,7 @@ calls are replayed on two separate sets of new tool instances. After each turn i
 calls, all public attributes of both sets must be equal. Each result of the key's calls in the turn
 must be among the results of the model's calls up to then, in any order.
 
-A turn in which the key has no calls is not judged: functions are held out, or the user omits a
+A turn in which the key lacks calls is not judged: functions are held out, or the user omits a
 parameter. The model may make a useful call there, for example ``cd`` before a later ``mv``. If the
 call's effect contradicts the key, the next judged turn fails, since all state is compared there.
 
@@ -127,7 +127,7 @@ def replay(
 
 def _turns(answers: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]) -> Iterator[Turn]:
     """Yield a `Turn` for each replayed turn. ``answers`` yields for each turn the model's results
-    of each step, the key's results and, if the key has calls, the difference."""
+    of each step, the key's results and, if the key has calls, the first attribute that differs."""
     results: Counter[str] = Counter()
     for turn, wanted in played:
         for _ in turn:
@@ -180,8 +180,9 @@ def check_agentic(
 ) -> Mapping[str, Verdict]:
     """Return the verdicts of both rule sets on an episode's answers, which are in order.
 
-    ``ended`` is the reason why the episode was truncated, or "". As in upstream, an episode that
-    inference, the context or the deadline ended is wrong, whatever its answers are."""
+    ``ended`` is the reason why the episode was truncated, or "". As in upstream, an episode is
+    wrong, whatever its answers, if inference failed, or if the context or the deadline truncated
+    it."""
     if ended in ("context", "deadline", "inference"):
         cut = Verdict(False, "agentic:inference_error", f"the episode was cut: {ended}")
         return {"official": cut, "strict": cut}

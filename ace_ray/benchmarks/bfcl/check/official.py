@@ -187,8 +187,8 @@ def normal(text: str) -> str:
 
 
 def short(name: Any) -> str:
-    """Return a string, or else the value's type name, for an error message; cut to
-    `_NAME_CHARS`."""
+    """Return a string for an error message, cut to `_NAME_CHARS`; for other values return the
+    type's name."""
     text = name if isinstance(name, str) else type(name).__name__
     return text if len(text) <= _NAME_CHARS else f"{text[:_NAME_CHARS]}..."
 

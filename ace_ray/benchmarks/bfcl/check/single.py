@@ -337,7 +337,8 @@ def _is_call(text: str) -> bool:
 
 
 def _closed(text: str, at: int) -> int | None:
-    """Return the index after the bracket that closes the bracket before ``at``; None without it."""
+    """Return the index after the bracket that closes the bracket before ``at``; None if it stays
+    open."""
     depth = 1
     for match in _BRACKETS.finditer(text, at):
         depth += (match[0] in "[({") - (match[0] in "])}")

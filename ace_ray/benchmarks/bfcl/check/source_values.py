@@ -158,9 +158,8 @@ _SPACE = re.compile(r"\s*+")
 
 
 def javascript_value(text: str, kind: str, items: str | None = None) -> Any:
-    """Convert JavaScript source to type ``kind``; the items of an array have type ``items``.
-
-    Raises `ValueError` for an unknown type and for more digits than Python reads."""
+    """Convert JavaScript source to type ``kind``; the items of an array have type ``items``. Raises
+    `ValueError` for an unknown type and for more digits than Python reads."""
     if kind in ("dict", "array") and len(text) > MAX_CHARS:
         return text
     if kind == "String":

@@ -54,7 +54,8 @@ Made = tuple[str, dict[str, Any], Any]
 
 
 def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> list[Entry]:
-    """Load the entries of all ``categories``, each in the order of its rows. Raises `UserError`."""
+    """Load the entries of ``categories`` in turn, and of a category in the order of its rows.
+    Raises `UserError`."""
     for category in categories:
         if category not in CATEGORIES:
             raise UserError(
@@ -81,8 +82,8 @@ def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
     """Return ``{scenario: conversations}``: the conversations that fill the scenario's memory, in
     order.
 
-    A conversation is ``{"id", "question": [[messages] per turn]}``. All memory backends share the
-    ids."""
+    A conversation is ``{"id", "question": [[messages] per turn]}``, with the same id for all
+    backends."""
     conversations = {}
     for scenario in SCENARIOS:
         path = prerequisite_file(scenario)

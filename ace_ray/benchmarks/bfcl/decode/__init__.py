@@ -5,7 +5,7 @@ The rules are upstream's (``model_handler/utils.py``, ``parser/*``,
 
 Upstream's decoder of Python is lenient. Names become strings (``true`` is "true"), every unary
 operator negates, and positional arguments are dropped. A call that is an argument becomes an
-object; if it has no keyword arguments, it becomes its source text. Upstream runs binary operations
+object; if it lacks keyword arguments, it becomes its source text. Upstream runs binary operations
 through ``eval``; here operations on literals are computed. Most other operations fail in upstream,
 because the names that models use (``base * height``) are undefined there. These failures are
 recognised without running anything. All other operations would run code in upstream; they are
@@ -170,7 +170,6 @@ def _execution_texts(decoded: Iterable[Mapping[Any, Mapping[Any, Any]]]) -> list
 
 def _native_texts(calls: Sequence[ToolCall]) -> list[str]:
     """Return native tool calls as strings ``name(key=value,...)``, with values in Python syntax.
-
     Raises `NotCalls` for arguments that are not a JSON object."""
     texts = []
     for call in calls:
@@ -204,15 +203,13 @@ def read_python(text: str) -> list[Read]:
     """Read the calls of a Python expression: one call, or a list, tuple or set of calls.
 
     Raises `NotCalls` where upstream's decoder raises, and `Refused` for an operation that is not
-    computed here. If a text has reasons for both, the reason that upstream would meet first
-    decides."""
+    computed here. If both apply, the first in upstream's order of evaluation is raised."""
     return _python_calls(expression(text))
 
 
 def read_python_with_keywords(text: str) -> list[Read]:
-    """Read the calls of a text in which a Python keyword is used as an argument's name.
-
-    Raises `NotCalls` for all other texts, and `Refused` as `read_python` does."""
+    """Read the calls of a text in which a Python keyword is used as an argument's name. Raises
+    `NotCalls` for all other texts, and `Refused` as `read_python` does."""
     marked = marked_names(text)
     if marked is None:
         raise NotCalls("no argument is named by a keyword")
@@ -276,9 +273,8 @@ def marked_names(text: str) -> str | None:
 
 
 def marked_expression(text: str) -> ast.expr:
-    """Parse a text from `marked_names`, and remove the marks from the tree.
-
-    Raises `NotCalls` as `expression` does."""
+    """Parse a text from `marked_names`, and remove the marks from the tree. Raises `NotCalls` as
+    `expression` does."""
     tree = expression(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg is not None:

@@ -134,7 +134,6 @@ _LITERALS = ("array", "tuple", "object", "dict")
 
 def read_xml(text: str, *, verbose: bool) -> list[Read]:
     """Read the calls of the first ``<functions>`` element; the text before and after it is ignored.
-
     Raises `NotCalls` where upstream's decoder raises, and beyond `MAX_CODE` and `MAX_DEPTH`."""
     begin = text.find(_BEGIN)
     end = text.find(_END, begin)

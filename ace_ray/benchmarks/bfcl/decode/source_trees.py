@@ -27,8 +27,7 @@ _JAVA_COMMENTS = ("line_comment", "block_comment")
 
 
 def read_java(text: str) -> list[Read] | None:
-    """Read the first call of a text. Return a list of this call, or None if the text has no call.
-
+    """Read the first call of a text. Return a list of this call, or None if the text contains none.
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "java")
     try:
@@ -101,8 +100,8 @@ _JAVASCRIPT_BARE = ("identifier", "true")
 
 
 def read_javascript(text: str) -> list[Read] | None:
-    """Read the first call that is a complete statement. Return a list of this call, or None without
-    one.
+    """Read the first call that is a complete statement. Return a list of this call; None if no
+    statement is a call.
 
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "javascript")

@@ -39,8 +39,8 @@ async def prepare_memory(
     conversations: Sequence[Mapping[str, Any]],
     embed: Embedder | None = None,
 ) -> dict[str, Any]:
-    """Run the conversations that fill the memory of an entry's scenario, in order. Each starts with
-    the memory that the previous one left.
+    """Run the conversations that fill the memory of an entry's scenario, in order. Each
+    conversation starts with the memory that the previous one left.
 
     Args:
         entry: any entry of the scenario and backend.
@@ -49,8 +49,8 @@ async def prepare_memory(
     Returns:
         {"snapshot": the final memory, "conversations": [{"id", "ended", "messages", "turns",
         "results"}, ...]}. A conversation truncated by the context or the deadline does not change
-        the memory, as in upstream; one truncated by the step limit does. Conversations after the
-        deadline are listed as empty, with the ending "deadline".
+        the memory, as in upstream; one truncated by the step limit does. Conversations that the
+        deadline prevented are listed as empty, with the ending "deadline".
 
     Raises:
         RowError: the candidate did not answer before the deadline, its engine failed a health
@@ -90,9 +90,9 @@ async def memory_rollout(
     `Episode.state` has ``turns``, ``results`` and ``ended`` as in multi-turn entries. ``memory`` is
     the snapshot at the start, and ``memory_sha256`` its hash. ``memory_end`` is the snapshot at the
     end. ``prepared`` lists {"id", "ended"} of the conversations that filled the memory. If the
-    context or the deadline truncated such a conversation, the memory may lack the answer, and
-    ``ended`` is "preparation". If they truncated the question's episode, ``ended`` has this reason
-    instead."""
+    context or the deadline truncated one of them, the memory may lack the answer, and ``ended`` is
+    "preparation". If the question's episode was truncated, too, ``ended`` is "context" or
+    "deadline"."""
     before = context.prepared or {}
     snapshot = dict(before.get("snapshot", {}))
     prepared = [
@@ -124,8 +124,8 @@ async def _begin(
     sandbox: Sandbox,
     messages: Sequence[Mapping[str, Any]],
 ) -> tuple[Conversation, list[dict[str, Any]]]:
-    """Return a new conversation, and the messages of its first turn, which begin with the
-    memory."""
+    """Return a new conversation and the messages of its first turn, which begin with the memory's
+    content."""
     functions, _ = settings.functions(entry)
     tools = settings.tools(functions)
     conversation = Conversation(context, sandbox.step, tools, settings.results)
@@ -148,8 +148,8 @@ _MODES = ("raw", "markdown", "truncate")
 
 
 class WebSearchAPI:
-    """The web search tools. The class has upstream's name, since the model sees it in Python's
-    errors.
+    """The web search tools. The class has upstream's name, since Python's errors show it to the
+    model.
 
     Raises `ServiceFailed` if a service fails; the row is then not scored as wrong."""
 
@@ -234,7 +234,6 @@ async def web_search_rollout(
     transport: Transport,
 ) -> Episode:
     """Run a web search entry's episode. `Episode.state` has ``turns``, ``results`` and ``ended``.
-
     Raises `RowError`, for example `ServiceFailed`."""
     functions, _ = settings.functions(entry)
     tools = WebSearchAPI(config, transport, snippets=bool(entry.data["show_snippet"]))

@@ -109,7 +109,7 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     A row of a JSON lines file has ``id``, ``output`` (in any shape of ``result``) and optionally
     ``sample``. Files are read in the order of the categories. Categories that are not scored
     (``exec_*``, ``rest``, ``sql``, ``chatable``), the groups ``memory`` and ``web_search``,
-    conversations that fill a memory, and removed ids are skipped. An answer in any other shape
+    conversations that fill a memory, and removed ids are skipped. An answer in an unknown shape
     counts as undecodable.
 
     Raises `UserError` for a malformed line, for a path with results of several models or of none,
@@ -228,7 +228,7 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     If some answers are lists, calls are in lists, unless more strings than lists contain calls. The
     majority of lists decides whether arguments are strings or objects. A model with ``FC`` in its
     name has function calling; its strings contain calls only between tags. Raises `UserError` for
-    an ``FC`` model with strings that only its handler in upstream can read."""
+    strings of an ``FC`` model that only upstream's handler of the model can read."""
     listed = spelled = prompted = tagged = 0
     lists = own_form = False
     for path in paths:

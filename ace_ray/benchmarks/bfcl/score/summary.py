@@ -3,7 +3,7 @@
 Keys in addition to those of `ace_ray.benchmarks.statistics` (explained in ``docs/results.md``)::
 
     rules              {"official": RULES, "strict": RULES}
-    format_sensitivity see `Diagnostics`; null if there are no rows of this category
+    format_sensitivity see `Diagnostics`; null if rows of this category are missing
     contamination      see `Diagnostics`; null if it was not measured
     endings            {category: {ending: number of episodes}} of interactive categories
     RULES              STATS of all rows, and {"v4": {column: CELL}, "v3": {column: CELL}}
@@ -138,7 +138,7 @@ def _category_cell(name: str, judged: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _combined(column: Column, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Compute the mean of those parts of a column that have a value or a partial value."""
+    """Compute the mean of the parts of a column that have a value or a partial value."""
     there = [part if part["value"] is not None else part.get("partial") or {} for part in parts]
     weights = column.weights or [1.0] * len(parts)
     if column.pooled:
@@ -216,7 +216,7 @@ class Diagnostics:
     def contamination(self) -> dict[str, Any] | None:
         """Return the contamination score, its 95 % interval, and the perplexities of the gold calls
         in single-turn and live entries. The score is the first perplexity divided by the second.
-        Return None if single-turn or live entries have no gold probabilities."""
+        Return None if single-turn or live entries lack gold probabilities."""
         if not all(self._logs.values()):
             return None
         single, live = (_mean(logs) for logs in self._logs.values())

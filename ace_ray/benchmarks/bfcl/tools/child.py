@@ -76,8 +76,8 @@ class Tools:
         return [observation.value, observation.error]
 
     def op_broke(self, attempt: _Attempt, name: str) -> None:
-        """Charge CPU time to the environment ``name`` for a call that exceeded the limits of its
-        process."""
+        """Charge CPU time to the environment ``name`` for a call that exceeded the process's
+        limits."""
         attempt.environments[name].broke()
 
     def op_state(self, attempt: _Attempt, name: str) -> Any:

@@ -27,8 +27,8 @@ Docs = Mapping[str, Sequence[Mapping[str, Any]]]
 @dataclass(frozen=True, slots=True)
 class InitialState:
     """The classes of an environment, with their initial configuration; picklable. ``names`` maps
-    each class to all its documented methods. It includes methods that are held out at first, since
-    upstream executes calls of these methods."""
+    each class to all its documented methods, including methods that are held out at first: upstream
+    executes calls of these methods, too."""
 
     names: Mapping[str, tuple[str, ...]]
     initial_config: Mapping[str, Any] = field(default_factory=dict)

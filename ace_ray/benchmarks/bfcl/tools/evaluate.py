@@ -27,7 +27,7 @@ class CallRefused(Exception):
 
 
 def as_upstream_reads(text: str) -> str:
-    """Return the text as upstream evaluates it, except for the names of its instances.
+    """Return the text as upstream evaluates it, but without the names of upstream's instances.
 
     Upstream inserts an instance's name before each tool name with a regular expression. The
     expression also matches inside string literals. There it removes spaces between a word and an

@@ -106,7 +106,7 @@ class LimitedEnvironment:
 
 
 def opened(name: str, initial_state: InitialState, *, shared: bool = False) -> Op:
-    """Return the operation that opens an environment."""
+    """Return the operation that creates an environment."""
     given = {
         "names": initial_state.names,
         "initial_config": initial_state.initial_config,

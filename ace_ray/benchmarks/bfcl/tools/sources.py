@@ -79,7 +79,7 @@ def load_class(sources: ToolSources, name: str) -> type[Any]:
     """Return the class ``name`` of ``sources``, which is loaded once per process.
 
     Raises:
-        UserError: there is no such class, its module does not load, or it must not run here."""
+        UserError: there is no such class, its module does not load, or it must not run."""
     if not sources.texts:
         if name not in CLASSES:
             raise UserError(

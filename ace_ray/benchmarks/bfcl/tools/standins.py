@@ -1,6 +1,7 @@
-"""Replace the modules that upstream's classes import by modules with only the names in use.
+"""Replace the modules that upstream's classes import with small modules.
 
-A complete module would give access to other modules (``random._os``), and so to files."""
+They have only the names that the classes use. A complete module would give access to other modules
+(``random._os``), and so to files."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _VECTORS: ContextVar[Mapping[str, Sequence[float]]] = ContextVar("bfcl_vectors")
 
 @contextmanager
 def known_vectors(vectors: Mapping[str, Sequence[float]]) -> Iterator[None]:
-    """Let `Encoder` use ``vectors``, embeddings by text, within the ``with`` block."""
+    """Context in which `Encoder` takes embeddings from ``vectors``, a mapping of texts to
+    embeddings."""
     token = _VECTORS.set(vectors)
     try:
         yield

@@ -114,7 +114,8 @@ class _Ids:
 
 @dataclass
 class Environment:
-    """State of one episode. ``solo``: the agent has the user's tools, too, and there is no user."""
+    """State of one episode. ``solo``: the agent works without a user, and has the user's tools,
+    too."""
 
     domain: Domain
     solo: bool = False
@@ -126,7 +127,8 @@ class Environment:
             self.kits[side] = self.domain.toolkit(side, _copy(base))
 
     def begin(self, initial_state: Mapping[str, Any] | None) -> None:
-        """Set the initial state of a task: merge its data into the databases, call its functions.
+        """Set the initial state of a task: merge the task's data into the databases, then call its
+        functions.
 
         Raises the errors of upstream's code, which do not occur with upstream's tasks."""
         state = initial_state or {}
@@ -165,7 +167,7 @@ class Environment:
         return _text(value), error
 
     def run(self, requestor: str, name: str, arguments: Mapping[str, Any]) -> Any:
-        """Call a tool without a sync, and return its result. Raises the tool's errors."""
+        """Call a tool without `sync`, and return its result. Raises the tool's errors."""
         _check_names(arguments)
         side = self._side(requestor, name)
         kit = self.kits.get(side)
@@ -291,7 +293,7 @@ class _OwnIds:
 
 
 class _copying:
-    """Context that sets whether a tool gets copies of records, which it may change."""
+    """Context that sets whether a tool gets copies of records; only copies may be changed."""
 
     def __init__(self, kit: Any, copies: bool) -> None:
         self._overlays = _overlays(kit.db).values()

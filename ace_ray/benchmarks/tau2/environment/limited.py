@@ -1,5 +1,5 @@
 """Run tau2's environments in a limited process (`ace_ray.sandbox.attempts`). Each domain has one
-process, whose databases all its environments share."""
+process. All environments of a domain share the databases in this process."""
 
 from __future__ import annotations
 
