@@ -93,7 +93,7 @@ class Chat:
 
     @property
     def tools_template_sha256(self) -> str:
-        """Hash of the template that renders tools. Some models have a second template for them."""
+        """Hash of the template that renders tools. Some models have a second template for tools."""
         template = self.tokenizer.get_chat_template(tools=[_PROBE_FUNCTION])
         return hashlib.sha256(template.encode()).hexdigest()
 
@@ -178,7 +178,7 @@ class Chat:
 
 
 def _as_served(messages: Messages) -> list[dict[str, Any]]:
-    """Convert messages as vLLM's server does for templates that take contents as strings."""
+    """Convert messages as vLLM's server does for templates that expect strings as contents."""
     served = []
     for message in messages:
         shown = {key: message[key] for key in ("role", "name", "tool_call_id") if key in message}

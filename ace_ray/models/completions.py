@@ -190,8 +190,10 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 def completion_of(
     tree: Any, tools: Tools = None, *, split_reasoning: bool = True
 ) -> tuple[Completion, Reasoning | None]:
-    """Parse the first choice of a chat completion. The caller adds the seconds and attempts. Raises
-    `ValueError`, `LookupError`, `TypeError` or `RecursionError`: not a chat completion."""
+    """Parse the first choice of a chat completion. The caller adds the duration and number of
+    attempts.
+
+    Raises `ValueError`, `LookupError`, `TypeError` or `RecursionError`: not a chat completion."""
     choice = tree["choices"][0]
     message = choice["message"]
     if not isinstance(message, dict):
@@ -233,8 +235,8 @@ def completion_of(
 
 
 def _ending(reason: Any) -> str:
-    """Map a server's finish reason to OpenAI's; ``stop`` for unknown reasons. Raises `Interrupted`:
-    neither the model nor a token limit ended the answer."""
+    """Return OpenAI's finish reason for a server's finish reason; ``stop`` for unknown reasons.
+    Raises `Interrupted`: neither the model nor a token limit ended the answer."""
     if reason is None:
         return "stop"
     if not isinstance(reason, str):

@@ -13,7 +13,7 @@ _loaded: set[str] = set()
 
 
 def read_plugins(paths: list[str]) -> tuple[tuple[str, str], ...]:
-    """Read plugin files as (name, text). Raises `UserError`: a file cannot be read."""
+    """Return (name, text) of each plugin file. Raises `UserError`: a file cannot be read."""
     read = []
     for path in paths:
         text = config_text(path)

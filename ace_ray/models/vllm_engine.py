@@ -180,7 +180,7 @@ class VLLMEngine:
         return (await self._prompt_logprobs(ids))[len(asked) - 1 :]
 
     async def _prompt_logprobs(self, ids: list[int]) -> list[float]:
-        """Return the logprob of each token except the first."""
+        """Return the logprob of each token in ``ids`` except the first."""
         params = self._params(max_tokens=1, temperature=0, prompt_logprobs=0)
         final = await self._last_output({"prompt_token_ids": ids}, params, "p")
         if final is None or final.prompt_logprobs is None:

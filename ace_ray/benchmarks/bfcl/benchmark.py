@@ -69,8 +69,7 @@ _INTERACTIVE = frozenset((*groups.MULTI_TURN, *groups.AGENTIC))
 
 
 class BFCL(Benchmark):
-    """BFCL's 22 scored categories, and format sensitivity, which repeats entries in 26 prompt
-    forms."""
+    """BFCL's 22 scored categories, and format sensitivity, which repeats entries in 26 forms."""
 
     name = "bfcl"
     rule_sets = RULE_SETS
@@ -151,7 +150,7 @@ class BFCL(Benchmark):
         return self._sent(self._opening(entry))
 
     def _opening(self, entry: Entry) -> list[dict[str, Any]]:
-        """Return the first messages of an episode. Messages of memory entries show an empty
+        """Return the first messages of an episode. A memory entry's messages show an empty
         memory."""
         category, data = entry.category, entry.data
         messages: list[dict[str, Any]] = [dict(message) for message in data["question"][0]]

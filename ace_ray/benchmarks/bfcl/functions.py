@@ -241,8 +241,7 @@ def _schema(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
 
 
 def _items(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
-    """Convert the schema of array elements. Unlike `_schema`, add no note to the description of
-    floats."""
+    """Convert the schema of array elements. Unlike `_schema`, add no note about floats."""
     schema = dict(published)
     if "type" in published:
         schema["type"] = _TYPES.get(published["type"], "string")

@@ -101,8 +101,7 @@ def absent(options: Options) -> dict[str, str]:
 
 
 def named(options: Options) -> set[str]:
-    """Return the names of all requested categories, including the categories of requested
-    groups."""
+    """Return the names of all requested categories, including members of requested groups."""
     categories: set[str] = set()
     for name in options.categories:
         categories.update(groups.SCORING if name == "all" else groups.GROUPS.get(name, (name,)))

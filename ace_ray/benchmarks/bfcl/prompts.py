@@ -101,7 +101,7 @@ class Prompts:
 
 
 def with_system(text: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Add ``text`` as a system message, or before the text of an existing system message."""
+    """Return ``messages`` with ``text`` as, or at the start of, the system message."""
     if messages and messages[0]["role"] == "system":
         first = {**messages[0], "content": f"{text}\n\n{messages[0]['content']}"}
         return [first, *map(dict, messages[1:])]

@@ -73,8 +73,7 @@ def fill(template: str, /, **values: object) -> str:
 
 
 def fields(template: str) -> frozenset[str]:
-    """Return the field names of a template. Raises `ValueError` unless all fields are plain
-    names."""
+    """Return a template's field names. Raises `ValueError` unless all fields are plain names."""
     return frozenset(field for _, field in _parts(template) if field is not None)
 
 

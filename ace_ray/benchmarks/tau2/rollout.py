@@ -342,7 +342,7 @@ def _answer_of_history(message: Mapping[str, Any]) -> Answer:
 
 
 def _name(trajectory: Sequence[Message], call_id: str) -> str:
-    """Return the name of the tool in the call with this id, "" for an unknown id."""
+    """Return the name of the tool in the call with the id ``call_id``, or ""."""
     calls = [call for message in trajectory for call in message.get("tool_calls", ())]
     return next((call["name"] for call in reversed(calls) if call["id"] == call_id), "")
 

@@ -78,7 +78,7 @@ class Rules:
         return f"{checker}:wrong_count", f"{len(calls)} calls instead of {wanted}"
 
     def call_fault(self, call: Read, place: int) -> Fault | None:
-        """Compare a call with the expected call at index ``place``; return the fault or None."""
+        """Compare a call with the expected call at index ``place``. Return the fault, or None."""
         name = next(iter(self.gold[place]))
         return self._call_fault(described(self.functions, name), call, place)
 
@@ -166,7 +166,7 @@ _TYPES: Mapping[str, Mapping[str, type]] = {
 
 
 def described(functions: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any] | None:
-    """Return the documentation of the function ``name``, or None."""
+    """Return the documentation of the function ``name``, or None if it was not offered."""
     return next((function for function in functions if function["name"] == name), None)
 
 
@@ -187,8 +187,8 @@ def normal(text: str) -> str:
 
 
 def short(name: Any) -> str:
-    """Return a string for an error message, cut to `_NAME_CHARS`; for other values return the
-    type's name."""
+    """Return ``name`` if it is a string, else its type's name, for messages; cut to
+    `_NAME_CHARS`."""
     text = name if isinstance(name, str) else type(name).__name__
     return text if len(text) <= _NAME_CHARS else f"{text[:_NAME_CHARS]}..."
 

@@ -209,7 +209,7 @@ def _row(inside: str) -> list[Any]:
 
 
 def _nested_end(text: str) -> int | None:
-    """Return the index after the array of arrays that the text starts with, or None.
+    """Return the index after the array of arrays that the text starts with; None if there is none.
 
     Each inner array is on one line. The outer array ends at the first inner array that is followed
     by the outer closing bracket."""

@@ -82,8 +82,8 @@ def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
     """Return ``{scenario: conversations}``: the conversations that fill the scenario's memory, in
     order.
 
-    A conversation is ``{"id", "question": [[messages] per turn]}``, with the same id for all
-    backends."""
+    A conversation is ``{"id", "question": [[messages] per turn]}``. The ids are the same for all
+    memory backends."""
     conversations = {}
     for scenario in SCENARIOS:
         path = prerequisite_file(scenario)

@@ -78,8 +78,7 @@ def question_file(category: str) -> str:
 
 
 def answer_file(category: str) -> str | None:
-    """Return the path of the file with a category's answers, None for a category without
-    answers."""
+    """Return the path of the file with a category's answers, None for a category of `RELEVANCE`."""
     if category in RELEVANCE:
         return None
     return f"data/possible_answer/BFCL_v4_{published(category)}.json"

@@ -34,8 +34,7 @@ _FIX = f"use an unmodified copy: {UPSTREAM.get_data}"
 
 
 def read_texts(package: UpstreamPackage) -> Texts:
-    """Read all prompt texts of a copy. Raises `UserError` that names a missing or malformed
-    text."""
+    """Read all prompt texts of a copy. Raises `UserError` for a missing or malformed text."""
     source = _Source(package, PROMPT_SOURCE)
     text = source.text
     returned = sorted({form.returned for form in FORMS})
@@ -181,8 +180,7 @@ class _Source:
 
 
 def _constants(tree: ast.Module) -> dict[str, Any]:
-    """Return the module's constants whose values are literals, sums of strings or earlier
-    constants."""
+    """Return the module's constants that are literals, sums of strings or earlier constants."""
     values: dict[str, Any] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

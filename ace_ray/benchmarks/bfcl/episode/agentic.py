@@ -124,8 +124,7 @@ async def _begin(
     sandbox: Sandbox,
     messages: Sequence[Mapping[str, Any]],
 ) -> tuple[Conversation, list[dict[str, Any]]]:
-    """Return a new conversation and the messages of its first turn, which begin with the memory's
-    content."""
+    """Return a new conversation and the messages of its first turn. They begin with the memory."""
     functions, _ = settings.functions(entry)
     tools = settings.tools(functions)
     conversation = Conversation(context, sandbox.step, tools, settings.results)

@@ -271,7 +271,7 @@ def _is_named(call: dict[str, Any]) -> bool:
 
 
 def _flat(value: Any, entry_id: Any) -> Iterator[Any]:
-    """Yield the answers in a result of any shape."""
+    """Yield the answers in ``value``, the result of a single-turn entry or of a conversation."""
     nested = isinstance(value, list) and str(entry_id).startswith(("multi_", "memory_", "web_"))
     for turn in value if nested else [[value]]:
         yield from turn if isinstance(turn, list) else ()
@@ -351,7 +351,7 @@ def _calls(value: Any, form: Form) -> tuple[ToolCall, ...] | None:
 
 
 def _json(value: Any) -> str:
-    """Return a value as JSON, or invalid JSON if the value is nested too deep."""
+    """Return a value as JSON text; if the value is nested too deep, text that is not JSON."""
     try:
         return json.dumps(value)
     except RecursionError:

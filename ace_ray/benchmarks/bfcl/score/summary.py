@@ -3,7 +3,7 @@
 Keys in addition to those of `ace_ray.benchmarks.statistics` (explained in ``docs/results.md``)::
 
     rules              {"official": RULES, "strict": RULES}
-    format_sensitivity see `Diagnostics`; null if rows of this category are missing
+    format_sensitivity see `Diagnostics`; null if the category was not run
     contamination      see `Diagnostics`; null if it was not measured
     endings            {category: {ending: number of episodes}} of interactive categories
     RULES              STATS of all rows, and {"v4": {column: CELL}, "v3": {column: CELL}}
@@ -111,7 +111,7 @@ def aggregates(judged: Mapping[str, Any], columns: Mapping[str, Column]) -> dict
 
     ``judged``: STATS of the categories that may enter an aggregate. ``missing`` names the missing
     categories of a column. If a category is missing, ``value`` is None, and ``partial`` is the mean
-    of the categories that are present, ``{"value", "interval"}``, or None if all are missing."""
+    of the other categories, ``{"value", "interval"}`` or None."""
     cells: dict[str, Any] = {}
     for name, column in columns.items():
         parts = [cells.get(part) or _category_cell(part, judged) for part in column.parts]

@@ -140,8 +140,7 @@ def task(row: ResultRow) -> str:
 
 
 def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
-    """Return tables of leaderboard columns and of accuracy per prompt form, and curves by model
-    size."""
+    """Return tables of leaderboard columns and of accuracy per form, and curves by model size."""
     tables = [_leaderboard(runs, version, rules) for version in _VERSIONS]
     notes = []
     if forms := _forms(runs, rules):

@@ -35,8 +35,9 @@ class _Attempt:
 
 
 class Tools:
-    """Handles the requests {"sources": ...}, {"load": [class, ...]} and {"attempt": number, "ops":
-    [...], "forget": [number, ...]}. Returns one value per operation in "ops" (methods `op_*`)."""
+    """Handles three requests. {"sources": ...} sets the sources. {"load": [class, ...]} loads
+    classes. {"attempt": number, "ops": [...], "forget": [number, ...]} drops the attempts in
+    "forget", and returns the result of each operation in "ops" (methods `op_*`)."""
 
     def __init__(self) -> None:
         self._sources = ToolSources()
@@ -76,8 +77,7 @@ class Tools:
         return [observation.value, observation.error]
 
     def op_broke(self, attempt: _Attempt, name: str) -> None:
-        """Charge CPU time to the environment ``name`` for a call that exceeded the process's
-        limits."""
+        """Charge CPU time to the environment ``name`` for a call that exceeded a limit."""
         attempt.environments[name].broke()
 
     def op_state(self, attempt: _Attempt, name: str) -> Any:

@@ -21,8 +21,7 @@ _UNLOGGED_CALLS = frozenset(["dump", "snapshot", "texts"])
 
 
 def _host(sources: ToolSources, classes: Sequence[str]) -> Host:
-    """Return the host of the process for ``classes``. Raises `UserError` if the classes must not
-    run."""
+    """Return the host of the process for ``classes``. Raises `UserError` if they must not run."""
     handler = f"{_HANDLER}_with_vectors" if _VECTORS in classes else _HANDLER
 
     def make() -> Host:
@@ -63,8 +62,8 @@ class Attempt(attempts.Attempt):
         return op[0] not in _UNLOGGED and not (op[0] == "call" and op[2] in _UNLOGGED_CALLS)
 
     def carefully(self, op: Op) -> Any:
-        """Run ``op`` in a request of its own. If it is a step, run each of its calls in its own
-        request."""
+        """Run ``op`` in its own request. If it is a step, make one request for each of its
+        calls."""
         if op[0] == "call" and op[2] == "step" and len(op[3]["texts"]) > 1:
             singles = [(*op[:3], {"texts": [text]}) for text in op[3]["texts"]]
             return [[self.carefully(single)[0][0] for single in singles], ""]

@@ -84,8 +84,7 @@ class Bakery:
 
 
 class KeyValueMemory:
-    """A memory with a core of a few short entries, which prompts show, and an archive for
-    look-ups."""
+    """A memory with a core of a few short entries, which prompts show, and an archive."""
 
     def __init__(self) -> None:
         self.core_memory: dict[str, str] = {}

@@ -25,8 +25,7 @@ _VECTORS: ContextVar[Mapping[str, Sequence[float]]] = ContextVar("bfcl_vectors")
 
 @contextmanager
 def known_vectors(vectors: Mapping[str, Sequence[float]]) -> Iterator[None]:
-    """Context in which `Encoder` takes embeddings from ``vectors``, a mapping of texts to
-    embeddings."""
+    """Context in which `Encoder` uses ``vectors``, a mapping of texts to embeddings."""
     token = _VECTORS.set(vectors)
     try:
         yield

@@ -141,7 +141,7 @@ class Environment:
             self.function(call)
 
     def function(self, call: Mapping[str, Any]) -> Any:
-        """Call a function of a toolkit, which need not be a tool, and return the result."""
+        """Call a function of a toolkit, even if it is not a tool, and return its result."""
         with self._ids():
             value = getattr(self.kits[call["env_type"]], call["func_name"])(**call["arguments"])
             self.sync()
