@@ -57,7 +57,8 @@ class Chat:
             raise UserError(
                 "transformers is not installed",
                 where="this machine",
-                fix="install an engine flavour: pip install ace-ray[gpu], or see README (CPU)",
+                fix="install ace_ray with an engine: pip install ace-ray[gpu] "
+                "(for a CPU, see README)",
             ) from error
         try:
             # Always pass trust_remote_code: otherwise transformers waits for input at the terminal.

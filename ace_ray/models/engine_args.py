@@ -14,7 +14,7 @@ from ace_ray.config.suggestions import did_you_mean, instead, sections_of, unkno
 from ace_ray.errors import UserError
 from ace_ray.util import vllm_source
 
-INSTALL = "install an engine flavour: pip install ace-ray[gpu], or see README for the CPU"
+INSTALL = "install ace_ray with an engine: pip install ace-ray[gpu] (for a CPU, see README)"
 RESERVED = {
     "model": "model.source",
     "revision": "model.revision",

@@ -242,7 +242,9 @@ def check_url(url: str, where: str) -> HttpUrl:
     if not url.isascii() or " " in url:
         raise UserError("contains characters that are not allowed in a URL", where=where, fix=fix)
     if parsed.target.rstrip("/").endswith("/completions"):
-        raise UserError("ends in the method's own path", where=where, fix=fix)
+        raise UserError(
+            "ends in /completions, a path that ace_ray adds itself", where=where, fix=fix
+        )
     return parsed
 
 

@@ -135,14 +135,14 @@ def completed(
         raise UserError(
             "the model's recommended sampling cannot be read: its files are not available here",
             where=where,
-            fix="write the values instead of model",
+            fix="write the values in place of 'model'",
         )
     source, own = _named_by(model, engine)
     if not own:
         raise UserError(
             f"{source} recommends no sampling values",
             where=where,
-            fix="write the values instead of model",
+            fix="write the values in place of 'model'",
         )
     # If the file sets only top_p, the temperature is 1, not 0 (greedy decoding).
     return config.completed({"temperature": 1.0, **own}, where=source)

@@ -203,9 +203,9 @@ def check_unchanged(ref: ModelRef, *, adapter: bool = False) -> None:
 
 def _changed(ref: ModelRef) -> UserError:
     return UserError(
-        "has changed since it was planned",
+        "has changed since the run was planned",
         where=ref.location,
-        fix="evaluate it again when it is complete",
+        fix="start the run again when the model is complete",
     )
 
 

@@ -179,7 +179,9 @@ class Rollout:
                 if completion.reason == "context" and not asked:
                     # The user has answered, so `EpisodeContext.ask` did not raise this error
                     # itself.
-                    raise PromptTooLong("the first prompt of the candidate does not fit")
+                    raise PromptTooLong(
+                        "the candidate's first prompt does not fit into the context"
+                    )
                 raise completion
             answer = self._answer(completion, settings.agent_tools)
             if not answer.is_empty:

