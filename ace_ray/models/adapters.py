@@ -125,8 +125,8 @@ def check_weights(folder: Path, base: Path) -> bool:
 
 
 def check_where_local(model: ModelRef) -> None:
-    """Call `check_weights` if model and adapter are local folders. Otherwise each worker calls
-    it."""
+    """Call `check_weights` if model and adapter are local folders. Otherwise workers call it
+    later."""
     assert model.adapter is not None  # callers pass a model with an adapter
     if model.kind == model.adapter.ref.kind == "folder":
         check_weights(Path(model.adapter.ref.location), Path(model.location))

@@ -142,8 +142,8 @@ def parser_class(
 def reading_facts(tool: str | None, reasoning: str | None) -> dict[str, Any]:
     """Return the facts, besides the model, that determine how answers are decoded and parsed.
 
-    With strict tool calling vLLM decodes calls under a grammar. Some parsers enable it by default.
-    """
+    With strict tool calling vLLM decodes calls under a grammar. Some parsers enable strict tool
+    calling by default."""
     import vllm
     from vllm import envs
     from vllm.reasoning import ReasoningParserManager
@@ -248,8 +248,9 @@ class AnswerReader:
         return Reading(shown[-1], reasoning, False, tools)
 
     def _bounded(self, parser: Any, text: str) -> list[str]:
-        """Raise `TooLong` if ``text`` is too long, and make the tool parser of ``parser`` raise it
-        for a long input. Returns a list to which the tool parser's input will be added."""
+        """Raise `TooLong` if ``text`` is too long, and make the tool parser of ``parser`` raise
+        `TooLong` for an input that is too long. Return a list to which the tool parser's input will
+        be added."""
         from vllm.parser.abstract_parser import DelegatingParser
 
         given: list[str] = []

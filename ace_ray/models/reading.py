@@ -38,7 +38,8 @@ _FIX = "name a Python with vLLM, such as /path/to/venv/bin/python"
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """An answer in a row: the complete text; if known, its tokens and the offered tools."""
+    """An answer that a row stores: its complete text and, if known, its tokens and the offered
+    tools."""
 
     text: str
     token_ids: Sequence[int] | None = None

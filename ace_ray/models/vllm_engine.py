@@ -120,8 +120,8 @@ class VLLMEngine:
         return [core for core in cores if core.name == failed] or cores
 
     async def swap(self, folder: Path) -> None:
-        """Load the adapter or the weights in ``folder``. Weights must have the same layout. No
-        request may be in flight.
+        """Load the adapter or the weights in ``folder``. New weights must have the layout of the
+        current weights. No request may be in flight.
 
         Raises `EngineDead`: the engine cannot be used any more. `UserError`: vLLM refuses the
         adapter, and the previous adapter stays active."""
@@ -265,7 +265,8 @@ class SwapExtension:
     model_runner: Any
 
     def swap_weights(self, folder: str) -> None:
-        """Replace the weights by the weights in ``folder``, which have the same layout."""
+        """Replace the weights by the weights in ``folder``, which have the layout of the current
+        weights."""
         self.model_runner.reload_weights(weights_path=folder)
         model = self.model_runner.get_model()
         head: Any = getattr(model, "lm_head", None)

@@ -44,7 +44,7 @@ class WebSearchConfig(Section):
 
 
 class Options(Section):
-    """Keys of the item ``{name: bfcl, ...}`` of ``benchmarks``."""
+    """Keys of the item ``{name: bfcl, ...}`` in the config key ``benchmarks``."""
 
     data: str = Field(
         "mini",

@@ -243,7 +243,7 @@ def _json_file(path: Path) -> Any:
 
 
 def _integer(text: str) -> int | float:
-    """Read an integer; one with more digits than Python reads becomes infinity."""
+    """Read an integer. An integer with more digits than Python reads becomes infinity."""
     try:
         return int(text)
     except ValueError:

@@ -80,7 +80,7 @@ class Rollout:
     )
     _user_view: list[Message] = field(default_factory=list)
     _done: bool = False
-    """Whether a solo agent has called ``done``. The text `STOP` without that call is an error."""
+    """Whether a solo agent has called ``done``. If it has not, the text `STOP` is an error."""
 
     async def play(self, opening: Sequence[Message], history: Sequence[Mapping[str, Any]]) -> str:
         """Play the episode after ``opening`` and the task's ``history``, and return why it ended.

@@ -124,7 +124,7 @@ async def _begin(
     sandbox: Sandbox,
     messages: Sequence[Mapping[str, Any]],
 ) -> tuple[Conversation, list[dict[str, Any]]]:
-    """Return a new conversation and the messages of its first turn. They begin with the memory."""
+    """Return a new conversation, and its first messages, which begin with the memory's content."""
     functions, _ = settings.functions(entry)
     tools = settings.tools(functions)
     conversation = Conversation(context, sandbox.step, tools, settings.results)

@@ -147,7 +147,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
 
 
 def _dropped(entry_id: Any, entries: Entries) -> bool:
-    """Return whether upstream has removed an id. If so, count it in ``entries.remarks``."""
+    """Return whether upstream has removed an id. If so, count the output in ``entries.remarks``."""
     if not isinstance(entry_id, str) or entry_id not in DROPPED_IDS:
         return False
     category = entry_id.rpartition("_")[0]

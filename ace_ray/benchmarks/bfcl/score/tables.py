@@ -1,4 +1,4 @@
-"""Build the tables that a run prints, and the leaderboard's scores, groups and tables for
+"""Build the tables that a run prints, and the leaderboard's groups, scores and tables in
 reports."""
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def _mpmath() -> ModuleType:
 
 
 def _of_datetime() -> ModuleType:
-    """Return an empty module for imports by datetime, which then takes the real one from
+    """Return an empty module for the imports that datetime makes. It takes the real modules from
     `sys.modules`."""
     importlib.import_module("_strptime")
     return made_module("of_datetime")

@@ -90,8 +90,8 @@ class Tools:
         return failed
 
     def op_assert(self, attempt: _Attempt, name: str, assertion: Mapping[str, Any]) -> list[Any]:
-        """Return [whether an assertion holds, the error that prevented the check]. The error may be
-        ""."""
+        """Check an assertion. Return [whether it holds, error]; the error is "" if the check was
+        possible."""
         try:
             return [attempt[name].assertion(assertion), ""]
         except Exception as error:  # noqa: BLE001 - as `_problem`

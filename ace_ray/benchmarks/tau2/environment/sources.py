@@ -168,7 +168,7 @@ def hash_text(value: Any) -> str:
 
 def updated(model: Any, changes: Mapping[str, Any]) -> Any:
     """Merge ``changes`` into ``model`` and validate it (upstream
-    ``update_pydantic_model_with_dict``): mappings are merged, other values replaced."""
+    ``update_pydantic_model_with_dict``). Mappings are merged, and other values are replaced."""
     return type(model).model_validate(_merged(model.model_dump(), changes))
 
 
