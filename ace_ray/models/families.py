@@ -224,7 +224,8 @@ def tool_parsers(facts: FamilyFacts) -> list[str]:
 
 
 def reasoning_parser(facts: FamilyFacts) -> str:
-    """Return the reasoning parser of a model whose template begins reasoning or can switch it off.
+    """Return the reasoning parser of a model whose template can begin reasoning or switch reasoning
+    off.
 
     For other models return "auto", since some parsers would read a full answer as reasoning."""
     text = "\n".join(facts.templates)
