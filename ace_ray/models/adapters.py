@@ -2,8 +2,7 @@
 
 An adapter is a PEFT folder with ``adapter_config.json`` and ``adapter_model.safetensors``. vLLM
 silently ignores some parts of an adapter, such as a chat template. Adapters with such parts are
-refused, since they would be evaluated as another model.
-"""
+refused, since they would be evaluated as another model."""
 
 from __future__ import annotations
 
@@ -65,8 +64,8 @@ def engine_args(models: Sequence[ModelRef], engine: Mapping[str, Any]) -> dict[s
 
 
 def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
-    """Raise `UserError` if ``engine`` has LoRA arguments that do not fit the adapter of ``model``,
-    or has them without an adapter. ``model`` is None before its source is resolved."""
+    """Raise `UserError` if ``engine`` has LoRA arguments although ``model`` lacks an adapter, or
+    LoRA arguments that do not fit its adapter. ``model`` is None before its source is resolved."""
     for name, value in engine.items():
         if "lora" in name and value and model is not None and model.adapter is None:
             raise UserError(
@@ -96,8 +95,7 @@ def check_weights(folder: Path, base: Path) -> bool:
 
     If the result is False, only an engine can show whether vLLM finds the modules, since vLLM
     silently ignores missing ones. Only bases in safetensors are checked. Raises `UserError`: names
-    or shapes show that the adapter belongs to another base.
-    """
+    or shapes show that the adapter belongs to another base."""
     tensors, of_base = tensors_of(folder), tensors_of(base)
     if not tensors:
         raise UserError(f"{WEIGHTS} is missing", where=str(folder), fix="save the adapter again")
@@ -127,7 +125,8 @@ def check_weights(folder: Path, base: Path) -> bool:
 
 
 def check_where_local(model: ModelRef) -> None:
-    """Call `check_weights` if model and adapter are local folders. Else each engine does so."""
+    """Call `check_weights` if model and adapter are local folders. Otherwise workers call it
+    later."""
     assert model.adapter is not None  # callers pass a model with an adapter
     if model.kind == model.adapter.ref.kind == "folder":
         check_weights(Path(model.adapter.ref.location), Path(model.location))
@@ -156,8 +155,8 @@ def check_template(model: ModelRef, template: str | None = None) -> None:
 
 
 def base_differs(model: ModelRef) -> str:
-    """Return a warning if the adapter names another base than ``model``, else "". It is not an
-    error, since folders may be renamed."""
+    """Return a warning if the adapter names another base than ``model``, else "". A different name
+    is not an error, since folders may be renamed."""
     if model.adapter is None or not model.adapter.base:
         return ""
     mine, theirs = (name.rstrip("/").rsplit("/", 1)[-1].lower() for name in (
@@ -168,7 +167,8 @@ def base_differs(model: ModelRef) -> str:
 
 
 def content_hash(folder: Path) -> str:
-    """Return the hash of an adapter's configuration and weights. It names the adapter in vLLM."""
+    """Return the hash of an adapter's configuration and weights, which is the adapter's name in
+    vLLM."""
     total = hashlib.sha256()
     for path in (folder / ADAPTER_CONFIG, folder / WEIGHTS):
         with path.open("rb") as file:

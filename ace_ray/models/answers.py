@@ -1,7 +1,6 @@
 """Parse answers into reasoning, content and calls with vLLM's `Parser`, as its server does.
 
-Parsers read untrusted text. If a parser raises or logs an error, the answer has no calls.
-"""
+Parsers read untrusted text. If a parser raises or logs an error, the answer has no calls."""
 
 from __future__ import annotations
 
@@ -42,10 +41,10 @@ class TooLong(Exception):
 
 
 class ParserLog(logging.Handler):
-    """Context that captures errors which parsers log, so that tracebacks do not fill our log.
+    """Context that captures errors which parsers log, so that their tracebacks do not fill
+    ace_ray's log.
 
-    ``error``: class name of the last exception that a parser caught and logged.
-    """
+    ``error``: class name of the last exception that a parser caught and logged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +82,8 @@ class Reading:
 def parser_class(
     tokenizer: Any, *, reasoning: str | None, tool: str | None, is_harmony: bool = False
 ) -> Any:
-    """Return the class that vLLM's server builds from the named parsers; None without names.
+    """Return the class that vLLM's server builds from the named parsers; None if no parser is
+    named.
 
     Raises `UserError`: an unknown name, a missing package, or an unsupported tokenizer."""
     from vllm.parser import ParserManager
@@ -142,8 +142,8 @@ def parser_class(
 def reading_facts(tool: str | None, reasoning: str | None) -> dict[str, Any]:
     """Return the facts, besides the model, that determine how answers are decoded and parsed.
 
-    With strict tool calling vLLM decodes calls under a grammar. Some parsers enable it by default.
-    """
+    With strict tool calling vLLM decodes calls under a grammar. Some parsers enable strict tool
+    calling by default."""
     import vllm
     from vllm import envs
     from vllm.reasoning import ReasoningParserManager
@@ -185,8 +185,7 @@ class AnswerReader:
         made: the class from `parser_class`, or None.
         tool: name of the tool parser, which decides the maximum length.
         split: whether ``<think>`` blocks are separated first, for models without a reasoning
-            parser.
-    """
+            parser."""
 
     def __init__(
         self, made: Any, tokenizer: Any, model_config: Any, *, tool: str | None, split: bool
@@ -197,7 +196,7 @@ class AnswerReader:
         self._log = ParserLog()
 
     def parser(self, request: Any, template_kwargs: dict[str, Any]) -> Any:
-        """Return a new parser for one answer; None without a parser class."""
+        """Return a new parser for one answer; None if no parser is configured."""
         if self._class is None:
             return None
         return self._class(
@@ -222,8 +221,7 @@ class AnswerReader:
         Args:
             token_ids: tokens of the text; some parsers read only these.
             request: the request for which the prompt was rendered.
-            opened: whether the prompt ended in an open ``<think>`` block.
-        """
+            opened: whether the prompt ended in an open ``<think>`` block."""
         reasoning, rest, truncated = "", text, False
         if self._split:
             reasoning, rest, truncated = split_think(text, opened=opened)
@@ -250,8 +248,9 @@ class AnswerReader:
         return Reading(shown[-1], reasoning, False, tools)
 
     def _bounded(self, parser: Any, text: str) -> list[str]:
-        """Raise `TooLong` if ``text`` is too long, and make the tool parser of ``parser`` raise it
-        for a long input. Returns a list to which the tool parser's input will be added."""
+        """Raise `TooLong` if ``text`` is too long, and make the tool parser of ``parser`` raise
+        `TooLong` for an input that is too long. Return a list to which the tool parser's input will
+        be added."""
         from vllm.parser.abstract_parser import DelegatingParser
 
         given: list[str] = []

@@ -2,8 +2,7 @@
 
 Checkpoints from S3 (``etags-*``) can be downloaded again. So they are removed, least recently used
 first, if the next checkpoint would nearly fill the disk. A process locks the folders that it uses.
-The lock files are next to the folders, and the locks end with the process.
-"""
+The lock files are next to the folders, and the locks end with the process."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ class NoRoom(UserError):
 def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -> None:
     """Create the cached ``folder`` with ``make`` if it is missing, in only one process of the node.
 
-    ``locked``: lock the folder for this process until `release`. Raises `UserError`.
-    """
+    ``locked``: lock the folder for this process until `release`. Raises `UserError`."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as held:
@@ -89,8 +87,7 @@ def make_room(folder: Path, size: int) -> None:
     """Make ``size`` bytes of space for ``folder`` on its disk.
 
     Removes as many other fetched folders as needed, least recently used first, but none that is in
-    use. Raises `NoRoom`: even then the bytes do not fit.
-    """
+    use. Raises `NoRoom`: even then the bytes do not fit."""
     for other in _by_age(folder.parent):
         disk = shutil.disk_usage(folder.parent)
         if disk.free - size >= SPARE * disk.total:

@@ -30,8 +30,8 @@ _PROBE_FUNCTION = {
 class Chat:
     """Renders messages with the model's chat template, in Jinja's sandbox.
 
-    ``template_kwargs`` are extra variables. ``date`` is for templates that print one; None: today.
-    """
+    ``template_kwargs`` are extra variables. ``date``: date for templates that print a date; None
+    means today."""
 
     def __init__(
         self, tokenizer: Any, template_kwargs: Mapping[str, Any], date: str | None = None
@@ -50,15 +50,15 @@ class Chat:
         date: str | None = None,
     ) -> Chat:
         """Load the tokenizer of a model folder, and its chat template unless ``template`` is given.
-
-        Raises `UserError`: the folder has no template or tokenizer."""
+        Raises `UserError`: the folder lacks a template or a tokenizer."""
         try:
             tokenizer_class = _tokenizer_class(folder)
         except ImportError as error:
             raise UserError(
                 "transformers is not installed",
                 where="this machine",
-                fix="install an engine flavour: pip install ace-ray[gpu], or see README (CPU)",
+                fix="install ace_ray with an engine: pip install ace-ray[gpu] "
+                "(for a CPU, see README)",
             ) from error
         try:
             # Always pass trust_remote_code: otherwise transformers waits for input at the terminal.
@@ -94,7 +94,7 @@ class Chat:
 
     @property
     def tools_template_sha256(self) -> str:
-        """Hash of the template that renders tools. Some models have a second template for them."""
+        """Hash of the template that renders tools. Some models have a second template for tools."""
         template = self.tokenizer.get_chat_template(tools=[_PROBE_FUNCTION])
         return hashlib.sha256(template.encode()).hexdigest()
 
@@ -105,10 +105,8 @@ class Chat:
         return any(variable in str(text) for text in texts)
 
     def render(self, messages: Messages, tools: Tools = None) -> str:
-        """Render the prompt text, with ``tools`` in OpenAI's format.
-
-        Raises `PromptRefused` when the template does not compile or rejects the messages.
-        """
+        """Render the prompt text, with ``tools`` in OpenAI's format. Raises `PromptRefused` when
+        the template does not compile or rejects the messages."""
         offered = [_tool_as_served(tool) for tool in tools] if tools else None
         try:
             text = self.tokenizer.apply_chat_template(
@@ -125,10 +123,9 @@ class Chat:
 
     @cached_property
     def supports_tools(self) -> bool:
-        """Whether the template renders tools, so that the name of a probe tool is in the prompt.
+        """Whether the template renders tools: the prompt then contains the name of a probe tool.
 
-        Other templates ignore tools, and the model would not see them.
-        """
+        Other templates ignore tools, and the model would not see them."""
         try:
             return _PROBE in self.render(
                 [{"role": "user", "content": "x"}],
@@ -165,7 +162,7 @@ class Chat:
         episodes: bool = False,
         fix: str = "use a model with a tool-calling template, or write mode: prompt",
     ) -> None:
-        """Raise `UserError` if the template does not render tools or, for ``episodes``, their
+        """Raise `UserError` if the template does not render tools or, for ``episodes``, tool
         results. ``where`` and ``fix`` are parts of the error."""
         if not self.supports_tools:
             problem = "the model's chat template ignores tools"
@@ -182,7 +179,7 @@ class Chat:
 
 
 def _as_served(messages: Messages) -> list[dict[str, Any]]:
-    """Convert messages as vLLM's server does for templates that take contents as strings."""
+    """Convert messages as vLLM's server does for templates that expect strings as contents."""
     served = []
     for message in messages:
         shown = {key: message[key] for key in ("role", "name", "tool_call_id") if key in message}

@@ -2,8 +2,7 @@
 
 A safetensors file begins with the length of its header (8 bytes). The header is a JSON object with
 dtype, shape and position of each tensor; the data follows
-(https://github.com/huggingface/safetensors, "Format").
-"""
+(https://github.com/huggingface/safetensors, "Format")."""
 
 from __future__ import annotations
 
@@ -121,8 +120,7 @@ def check_whole(where: Path | S3Store) -> None:
 
     Git-lfs pointers and broken links are errors. All weight files must exist, with the length that
     their headers give. Only the beginning and the end of a file are read. Trainer states, and
-    weights in a second format that vLLM does not load, are ignored.
-    """
+    weights in a second format that vLLM does not load, are ignored."""
     files = _Files(where)
     index = _index(files, INDEX)
     weights = _weights(files, index)
@@ -181,7 +179,8 @@ def _refuse_pointer(file: BinaryIO, place: str) -> None:
 
 
 def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
-    """Return the weight files that vLLM loads. Raises `UserError` if any of them is missing."""
+    """Return the weight files that vLLM loads. Raises `UserError` if one of these files is
+    missing."""
     if index:
         return sorted(set(index.values()))
     if ADAPTER_CONFIG in files.names and "config.json" not in files.names:
@@ -216,7 +215,7 @@ def _torn_pickle(files: _Files, name: str) -> str:
 
 
 def lacking(names: Collection[str]) -> str:
-    """Return which weight file of a checkpoint without an index is missing; "" if none is missing.
+    """Return which weight file of a checkpoint without an index is missing; "" if all files exist.
 
     Trainers write the index last. Until then, the parts' names show how many parts there are."""
     weights = weight_names(names)
@@ -251,10 +250,8 @@ def same_layout(one: Path, other: Path) -> str:
 
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:
-    """Return all tensors of a checkpoint by name; {} if it has no safetensors files.
-
-    Raises `UserError`: a shard is missing, truncated, or not a safetensors file.
-    """
+    """Return all tensors of a checkpoint by name; {} for a checkpoint without safetensors files.
+    Raises `UserError`: a shard is missing, truncated, or not a safetensors file."""
     tensors: dict[str, Tensor] = {}
     files = _Files(folder)
     index = _index(files, INDEX)
@@ -266,7 +263,8 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
 
 
 def shards_of(folder: Path) -> list[str]:
-    """Return the weight files that the index names, or all ``*.safetensors`` without an index."""
+    """Return the weight files that the index names, or all ``*.safetensors`` if the index is
+    missing."""
     return _shards(_Files(folder))
 
 
@@ -314,7 +312,8 @@ def _index(files: _Files, name: str) -> dict[str, str]:
 
 @contextmanager
 def _reading(files: _Files, name: str, wrong: str) -> Iterator[None]:
-    """Context that converts errors in reading the file ``name`` to a `UserError` about ``wrong``.
+    """Context that converts errors in reading the file ``name`` to a `UserError`, which begins with
+    ``wrong``.
 
     Raises `Unreachable` if a store has listed the file, but does not return it now."""
     try:

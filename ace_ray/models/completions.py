@@ -1,8 +1,7 @@
 """Build requests and parse answers of OpenAI's chat completions API.
 
 Answers are untrusted. Anything but a chat completion raises an error, and the size of stored parts
-is limited.
-"""
+is limited."""
 
 from __future__ import annotations
 
@@ -85,9 +84,9 @@ class Interrupted(ValueError):
 class Replay:
     """Remembers how to send the reasoning of earlier answers back to the server.
 
-    Episodes store reasoning as text. Most servers accept this text under the key of their answers.
-    If reasoning is structured, its original value is kept for the last `MAX_REPLAYED` answers.
-    """
+    Episodes store reasoning as text. Most servers accept this text under the key that their answers
+    use. If reasoning is structured, its original value is kept for the last `MAX_REPLAYED`
+    answers."""
 
     def __init__(self) -> None:
         self._name = _NAMES[0]
@@ -191,7 +190,8 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 def completion_of(
     tree: Any, tools: Tools = None, *, split_reasoning: bool = True
 ) -> tuple[Completion, Reasoning | None]:
-    """Parse the first choice of a chat completion. The caller adds the seconds and attempts.
+    """Parse the first choice of a chat completion. The caller adds the duration and number of
+    attempts.
 
     Raises `ValueError`, `LookupError`, `TypeError` or `RecursionError`: not a chat completion."""
     choice = tree["choices"][0]
@@ -235,8 +235,7 @@ def completion_of(
 
 
 def _ending(reason: Any) -> str:
-    """Map a server's finish reason to OpenAI's; ``stop`` for unknown reasons.
-
+    """Return OpenAI's finish reason for a server's finish reason; ``stop`` for unknown reasons.
     Raises `Interrupted`: neither the model nor a token limit ended the answer."""
     if reason is None:
         return "stop"

@@ -1,8 +1,7 @@
 """Choose environment variables for the cores and memory of vLLM's processes without a GPU.
 
 A process reads the variables when it starts or loads a library, so they are for child processes.
-They do not affect engines on a GPU.
-"""
+They do not affect engines on a GPU."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ def all_cores() -> dict[str, str]:
     """Return the variable that gives an engine all cores of this process.
 
     vLLM's "auto" reserves a core for its frontend, which halves the speed on 2 cores. The binding
-    overrides OMP_NUM_THREADS, which Ray sets to the actor's logical CPUs.
-    """
+    overrides OMP_NUM_THREADS, which Ray sets to the actor's logical CPUs."""
     cores = sorted(os.sched_getaffinity(0))
     return {"VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores))}
 
@@ -28,8 +26,7 @@ def short_spins() -> dict[str, str]:
     By default a thread of OpenMP (libgomp) spins 300,000 times at a barrier, and occupies a core
     that other processes need. With 10,000 or 30,000 spins a pipeline was about 6 % faster on 2
     cores than by default. Bare vLLM, whose frontend is another process, was 9 % faster. With 1,000
-    spins both were slower than by default (perf/rounds.csv).
-    """
+    spins both were slower than by default (perf/rounds.csv)."""
     # A wait policy that the user has set takes precedence.
     return {} if "OMP_WAIT_POLICY" in os.environ else {"GOMP_SPINCOUNT": str(SPINS)}
 
@@ -38,8 +35,7 @@ def kept_memory() -> dict[str, str]:
     """Return variables that make an engine core keep its memory buffers between steps.
 
     By default glibc returns large buffers to the kernel, which zeroes their pages again. A CPU
-    engine spent a tenth of its first minute on that.
-    """
+    engine spent a tenth of its first minute on this zeroing."""
     return {
         "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
         "MALLOC_TRIM_THRESHOLD_": str(8 << 30),

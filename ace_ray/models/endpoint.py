@@ -1,8 +1,7 @@
 """Client of a model behind an OpenAI-compatible URL. It implements `Model`.
 
 It uses aiohttp, since the ``openai`` package reads answers of any size into memory, and retries
-without our rate limit and circuit breaker.
-"""
+without ace_ray's rate limit and circuit breaker."""
 
 from __future__ import annotations
 
@@ -55,8 +54,7 @@ class Filtered(EndpointRefused):
 class _Failed(Exception):
     """An attempt failed, and a retry may succeed.
 
-    ``down``: the server seems to be down. False for a server that requests a pause.
-    """
+    ``down``: the server seems to be down. False for a server that requests a pause."""
 
     def __init__(self, cause: str, *, down: bool = True, retry_after_s: float = 0.0) -> None:
         super().__init__(cause)
@@ -105,8 +103,7 @@ class EndpointModel(Client):
         """Request an answer. Raises `EndpointDown`, `EndpointRefused` and `PromptTooLong`.
 
         If the endpoint refuses a request with a schema, the request is sent again without schema.
-        If the refusal is about the schema, all later requests are sent without schema, too.
-        """
+        If the refusal is about the schema, all later requests are sent without schema, too."""
         if not sampling.schema:
             return await self._answer(messages, sampling, tools)
         free = sampling.following(None)
@@ -129,7 +126,8 @@ class EndpointModel(Client):
     async def _answer(self, messages: Messages, sampling: Sampling, tools: Tools) -> Completion:
         """Request an answer, if necessary with a lower token limit that fits into the context.
 
-        An engine of the run lowers the limit itself, but some servers refuse such requests."""
+        An engine of the run lowers a limit that is too high, but some servers refuse the
+        request."""
         body = self._body(messages, sampling, tools)
         try:
             return await self._asked(body, tools)

@@ -1,8 +1,7 @@
 """Client of a candidate (the evaluated model) behind an endpoint, in place of an engine.
 
 Weights, chat template and tool parser of the endpoint are unknown. `UNKNOWN` lists such properties,
-and manifests and comparisons contain the list.
-"""
+and manifests and comparisons contain the list."""
 
 from __future__ import annotations
 
@@ -80,7 +79,7 @@ class EndpointEngine(EndpointModel):
 
 
 def endpoint_of(model: ModelConfig) -> CandidateEndpoint:
-    """Return the endpoint of the candidate. Raises `ValueError`: the config has no endpoint."""
+    """Return the endpoint of the candidate. Raises `ValueError`: the config lacks an endpoint."""
     if model.endpoint is None:
         raise ValueError("the config has no endpoint for the candidate")
     return model.endpoint
@@ -98,8 +97,7 @@ def check_endpoint(config: RunConfig) -> None:
     """Check a candidate behind an endpoint without sending a request.
 
     Raises:
-        UserError: a bad URL, a missing API key, or a config key that only applies to an engine.
-    """
+        UserError: a bad URL, a missing API key, or a config key that only applies to an engine."""
     model = config.model
     endpoint = endpoint_of(model)
     check_url(endpoint.url, f"{WHERE}.url")
@@ -158,9 +156,10 @@ def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dic
     """Send the candidate a test question, and return facts about the answer for the manifest.
 
     The facts are JSON values: ``model``, ``fingerprint``, ``usage``, ``finish_reason``, ``text``,
-    and with ``tools`` the number of ``calls``. ``patient``: retry as for a row, else do not retry.
-    Raises `UserError`: the endpoint refuses the question. `EndpointDown`: it does not answer now.
-    """
+    and with ``tools`` the number of ``calls``. ``patient``: whether to retry, as for a row.
+
+    Raises `UserError`: the endpoint refuses the question. `EndpointDown`: it does not answer
+    now."""
     model = config.model
     if not patient:
         once = endpoint_of(model).model_copy(update={"max_retries": 0})

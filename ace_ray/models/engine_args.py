@@ -1,7 +1,6 @@
 """Read engine arguments and names of parsers from vLLM's source, without importing vLLM.
 
-Importing vLLM's argument classes takes 5-20 s of CPU time, too long to report a misspelt key.
-"""
+Importing vLLM's argument classes takes 5-20 s of CPU time, too long to report a misspelt key."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from ace_ray.config.suggestions import did_you_mean, instead, sections_of, unkno
 from ace_ray.errors import UserError
 from ace_ray.util import vllm_source
 
-INSTALL = "install an engine flavour: pip install ace-ray[gpu], or see README for the CPU"
+INSTALL = "install ace_ray with an engine: pip install ace-ray[gpu] (for a CPU, see README)"
 RESERVED = {
     "model": "model.source",
     "revision": "model.revision",
@@ -81,7 +80,7 @@ def check_parsers(model: ModelConfig) -> None:
 
 
 def parser_names(kind: str) -> set[str]:
-    """Return the names of vLLM's parsers of a ``kind``, ``reasoning`` or ``tool``.
+    """Return the names of vLLM's parsers. ``kind``: "reasoning" or "tool".
 
     The set is empty if vLLM's source has another layout. Raises `UserError`: vLLM is missing."""
     _check_installed()
@@ -112,8 +111,7 @@ def cluster_engine_args(
     """Return ``args`` plus the arguments that an engine in a Ray actor needs on the cluster.
 
     ``seeded``: whether requests sample tokens with a seed. ``spread``: whether the engine spans
-    several nodes.
-    """
+    several nodes."""
     args = dict(args)
     if spread:
         return {"distributed_executor_backend": "ray", **args}

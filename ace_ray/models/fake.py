@@ -1,7 +1,7 @@
 """A fake model without weights, for tests of the pipeline and its failures only.
 
-``backend: fake`` selects it. ``engine`` then contains its script instead of vLLM's arguments.
-"""
+``backend: fake`` selects it. ``engine`` then contains the fake model's script instead of vLLM's
+arguments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class FakeCall(Section):
 
 
 class Slow(Section):
-    """A ``share`` of rows that take ``times`` the mean delay, like answers at a token limit."""
+    """Slow rows, like answers at a token limit: a fraction ``share`` of all rows has ``times``
+    times the mean delay."""
 
     share: float = Field(ge=0, le=1)
     times: float = Field(ge=1)

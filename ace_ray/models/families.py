@@ -1,8 +1,7 @@
 """Choose vLLM's parsers for a model by its family, which the model's files identify.
 
 Marks in the chat template take precedence over the architecture and the model type, since a
-fine-tuned model may use another format. This module does not import vLLM.
-"""
+fine-tuned model may use another format. This module does not import vLLM."""
 
 from __future__ import annotations
 
@@ -116,8 +115,7 @@ class FormatChoice:
         tool_parser: a parser of vLLM; None: tools cannot be offered.
         chat_template: text of a template that replaces the model's.
         plugins: (name, text) of files with further parsers.
-        start_date: the date in prompts that contain one.
-    """
+        start_date: the date in prompts that contain one."""
 
     reasoning_parser: str = "auto"
     tool_parser: str | None = None
@@ -133,8 +131,9 @@ class FormatChoice:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """JSON values that determine prompts and the parsing of answers, except the variables and
-        the tool parser. Defaults are omitted, so that a new key does not change existing ids."""
+        """JSON values that determine prompts and the parsing of answers, except the template
+        variables and the tool parser. Defaults are omitted, so that a new key does not change
+        existing ids."""
         identity: dict[str, Any] = {"reasoning_parser": self.reasoning_parser}
         if self.chat_template is not None:
             text = self.chat_template.encode()
@@ -160,7 +159,7 @@ def date_variables(date: str | None) -> dict[str, Any]:
 def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
     """Read the facts of a model folder. Missing or unreadable files are ignored.
 
-    ``tokenizer_mode`` is the engine argument."""
+    ``tokenizer_mode`` is the engine argument of this name."""
     templates: list[Any] = []
     for name in ("tokenizer_config.json", "chat_template.json"):
         listed = _tree(folder / name).get("chat_template")
@@ -182,7 +181,9 @@ def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
 
 def _in_mistrals_format(folder: Path, tokenizer_mode: str) -> bool:
     """Return whether vLLM reads the folder in Mistral's format (``vllm/tokenizers/registry.py``).
-    ``params.json`` decides if the weights are missing. With both formats, Mistral's counts."""
+
+    If the weights are missing, ``params.json`` decides. If the folder has files of both formats,
+    vLLM reads Mistral's."""
     tokenizers = any(folder.glob("tekken.json")) or any(folder.glob("tokenizer.model.v*"))
     if tokenizer_mode != "auto" or not tokenizers:
         return tokenizers and tokenizer_mode == "mistral"
@@ -223,7 +224,8 @@ def tool_parsers(facts: FamilyFacts) -> list[str]:
 
 
 def reasoning_parser(facts: FamilyFacts) -> str:
-    """Return the reasoning parser of a model whose template begins reasoning or can turn it off.
+    """Return the reasoning parser of a model whose template can begin reasoning or switch reasoning
+    off.
 
     For other models return "auto", since some parsers would read a full answer as reasoning."""
     text = "\n".join(facts.templates)
@@ -259,7 +261,8 @@ def reasoning_parser(facts: FamilyFacts) -> str:
 
 
 def of_transformers(architectures: Iterable[str]) -> set[str]:
-    """Return the ``architectures`` that transformers implements. vLLM can run many of them."""
+    """Return the members of ``architectures`` that the package transformers implements. vLLM can
+    run many of them."""
     import transformers
 
     # `getattr` would import the module of a class, and torch.
@@ -268,7 +271,7 @@ def of_transformers(architectures: Iterable[str]) -> set[str]:
 
 def choose_tool_parser(facts: FamilyFacts, source: str, *, instead: str = "") -> str:
     """Return the only tool parser that fits the model. Raises `UserError` if none or several fit.
-    The error names them, and ends with ``instead``."""
+    The error names the parsers that fit, and ends with ``instead``."""
     hits = tool_parsers(facts)
     if len(hits) == 1:
         return hits[0]

@@ -2,8 +2,7 @@
 
 The server's `OnlineRenderer` chooses the template or the encoder of the family, prepares messages
 and tools, and adjusts the request for the parser. A template runs in Jinja's sandbox, with vLLM's
-timeout.
-"""
+timeout."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ class Prompt:
         engine_input: the input of `AsyncLLM.generate`.
         request: the server's request, adjusted for the parser.
         template_kwargs: the effective variables of the template, for the parser.
-        tools: the offered tools.
-    """
+        tools: the offered tools."""
 
     ids: Sequence[int]
     text: str
@@ -59,7 +57,6 @@ class Prompt:
 
 class Format:
     """Renders chats and parses answers of one model with vLLM's ``model_config`` and ``renderer``.
-
     Raises `UserError`: a parser is not available."""
 
     def __init__(self, model_config: Any, renderer: Any, choice: FormatChoice) -> None:
@@ -146,7 +143,7 @@ class Format:
         )
 
     def engine_kwargs(self, prompt: Prompt) -> dict[str, Any]:
-        """Return the other arguments that vLLM's server passes to `AsyncLLM.generate`."""
+        """Return the arguments about reasoning that vLLM's server passes to `AsyncLLM.generate`."""
         _, reader = self._with_tools if prompt.request.tools else self._plain
         parser = reader.parser(prompt.request, prompt.template_kwargs)
         ended = prompt.request.resolve_reasoning_ended(parser, list(prompt.ids))

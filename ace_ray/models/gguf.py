@@ -2,8 +2,7 @@
 
 vLLM itself no longer reads GGUF, and its plugin needs CUDA. So transformers dequantizes a GGUF file
 to bfloat16 in a separate process, and vLLM serves the resulting folder. This takes 34 s of CPU time
-for Qwen2.5-Coder-0.5B.
-"""
+for Qwen2.5-Coder-0.5B."""
 
 from __future__ import annotations
 

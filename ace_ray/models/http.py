@@ -1,7 +1,6 @@
 """Send HTTP requests with limits on time and on the size of answers.
 
-`Http` is for services that a config names; models use `ace_ray.models.endpoint`.
-"""
+`Http` is for services that a config names; models use `ace_ray.models.endpoint`."""
 
 from __future__ import annotations
 
@@ -47,8 +46,7 @@ class Client:
     """An HTTP session. Create one per process and event loop, and `close` it at the end.
 
     Redirects are not followed, since they could send a key to an unknown host. Cookies are not
-    kept. Answers are not decompressed, since a few bytes could expand to gigabytes.
-    """
+    kept. Answers are not decompressed, since a few bytes could expand to gigabytes."""
 
     _session: aiohttp.ClientSession | None = None
 
@@ -95,9 +93,8 @@ class Http(Client):
         return {"_session": None}
 
     async def fetch(self, request: HttpRequest) -> Reply:
-        """Send a request and return the reply, cut at ``max_bytes``.
-
-        Raises `OSError` if there is no reply; after a timeout, its subclass `TimeoutError`."""
+        """Send a request and return the reply, cut at ``max_bytes``. Raises `OSError` if there is
+        no reply; after a timeout, its subclass `TimeoutError`."""
         import aiohttp
 
         try:

@@ -39,9 +39,8 @@ class Breaker:
     """Circuit breaker, which avoids retries on an endpoint that is down.
 
     It opens when ``limit`` consecutive calls have failed after all retries. While it is open, calls
-    fail at once. After ``cooldown_s`` calls are on trial: each has one attempt. An answer closes
-    the breaker, and a failure opens it again.
-    """
+    fail at once. ``cooldown_s`` seconds later, calls are on trial: each has one attempt. An answer
+    closes the breaker, and a failure opens it again."""
 
     def __init__(
         self, limit: int = 3, cooldown_s: float = 30.0, clock: Callable[[], float] = time.monotonic
@@ -71,10 +70,10 @@ class Breaker:
 
 
 def retry_after_s(header: str, now: float) -> float:
-    """Return the seconds of a ``Retry-After`` header (RFC 9110: a number or a date); 0 without one.
+    """Return the seconds in a ``Retry-After`` header (RFC 9110: a number or a date); 0 if it is
+    invalid.
 
-    ``now`` is the time in seconds since the epoch.
-    """
+    ``now`` is the time in seconds since the epoch."""
     try:
         seconds = float(header)
     except ValueError:
@@ -86,6 +85,7 @@ def retry_after_s(header: str, now: float) -> float:
 
 
 def backoff_s(attempt: int) -> float:
-    """Return the seconds to wait after failure ``attempt`` (from 1): doubling, with jitter."""
+    """Return the seconds to wait after failure number ``attempt``, from 1. They double each time,
+    and are randomised."""
     # Jitter spreads the retries of many rows after an outage.
     return min(MAX_BACKOFF_S, BACKOFF_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)

@@ -13,7 +13,7 @@ _loaded: set[str] = set()
 
 
 def read_plugins(paths: list[str]) -> tuple[tuple[str, str], ...]:
-    """Read plugin files as (name, text). Raises `UserError`: a file cannot be read."""
+    """Return (name, text) of each plugin file. Raises `UserError`: a file cannot be read."""
     read = []
     for path in paths:
         text = config_text(path)
@@ -32,10 +32,8 @@ def plugin_sha256(text: str) -> str:
 
 
 def load_plugin(name: str, text: str) -> None:
-    """Run a plugin file in this process, once, so that it registers its parsers with vLLM.
-
-    Raises `UserError`: the file cannot be imported.
-    """
+    """Run a plugin file in this process, once, so that it registers its parsers with vLLM. Raises
+    `UserError`: the file cannot be imported."""
     sha = plugin_sha256(text)
     if sha in _loaded:
         return

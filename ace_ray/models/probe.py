@@ -1,15 +1,15 @@
 """Check that an engine uses the new weights after a swap, by its logprobs of fixed texts.
 
-A swap may fail without an error: on the CPU, a tied output head kept its old packed weights. After
-the first swap of an engine, its logprobs are compared with references, which transformers computes
-from the old and the new weights. There are two tests:
+A swap replaces the weights of a running engine. It may fail without an error: on the CPU, a tied
+output head kept its old packed weights. After the first swap of an engine, its logprobs are
+compared with references, which transformers computes from the old and the new weights. There are
+two tests:
 
 - The distance from the reference must not be much larger after the swap than before it.
 - The logprobs must change as much as the references do. This test also detects a failed swap
   between similar checkpoints, which differ less than two correct implementations.
 
-After each later swap, the logprobs must differ from the earlier ones if the weights differ.
-"""
+After each later swap, the logprobs must differ from the earlier ones if the weights differ."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ class Probed(Protocol):
         """Return the logprobs of `TEXTS`."""
 
     def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
-        """Compute the logprobs of each checkpoint with another implementation. Blocks; runs in a
-        thread. Raises `ProbeFailed`."""
+        """Compute the logprobs of `TEXTS` for each checkpoint with another implementation. The call
+        blocks, so run it in a thread. Raises `ProbeFailed`."""
 
 
 class Probe:
     """Checks the swaps of one engine."""
 
     def __init__(self, engine: Probed, *, proven: bool = False) -> None:
-        """``proven``: skip the comparison of the first swap with references."""
+        """``proven``: do not compare the engine with references after its first swap."""
         self._engine = engine
         self._held: Path | None = None
         self._said: Logprobs = ()
@@ -82,14 +82,14 @@ class Probe:
         self._references: dict[tuple[Path, Path], list[Logprobs] | ProbeFailed] = {}
 
     async def begin(self, folder: Path) -> None:
-        """Record the logprobs of a new engine with the weights in ``folder``. Raises `ProbeFailed`:
-        they are not finite."""
+        """Record the logprobs of a new engine with the weights in ``folder``. Raises `ProbeFailed`
+        if the logprobs are not finite."""
         self._held, self._said = folder, await self._engine.logprobs()
         if not _is_finite(self._said):
             raise ProbeFailed(_NOT_FINITE)
 
     def prepare(self, held: Path, folder: Path) -> None:
-        """Compute the references for a first swap, from ``held`` to ``folder``. Blocks."""
+        """Compute the references for a first swap, from ``held`` to ``folder``. The call blocks."""
         if not self._proven and (held, folder) not in self._references:
             try:
                 self._references[held, folder] = self._engine.reference([held, folder])
@@ -97,10 +97,10 @@ class Probe:
                 self._references[held, folder] = error
 
     async def swapped(self, folder: Path) -> dict[str, Any]:
-        """Check the engine after a swap to the weights in ``folder``. Returns the distances.
+        """Check the engine after a swap to the weights in ``folder``. Return the measured
+        distances.
 
-        Raises `ProbeFailed`. Before the first swap, `prepare` must have been called.
-        """
+        Raises `ProbeFailed`. Before the first swap, `prepare` must have been called."""
         logprobs = await self._engine.logprobs()
         assert self._held is not None  # `begin` comes first
         if not _is_finite(logprobs):
@@ -152,7 +152,7 @@ def way_gone(before: Logprobs, after: Logprobs, said_old: Logprobs, said_new: Lo
     """Return how much of the references' change the engine has made: 0 for none, 1 for all of it.
 
     ``before`` and ``after`` are the references. The result is the slope of a regression of the
-    engine's changes per token on theirs; NaN if the references are equal."""
+    engine's changes per token on the references' changes; NaN if the references are equal."""
     expected, seen = _changes(before, after), _changes(said_old, said_new)
     length = sum(change * change for change in expected)
     along = sum(a * b for a, b in zip(expected, seen, strict=True))
@@ -166,15 +166,15 @@ def _changes(one: Logprobs, other: Logprobs) -> list[float]:
 
 
 def distance(one: Logprobs, other: Logprobs) -> float:
-    """Return the mean absolute difference of logprobs, in nats per token; NaN if any is NaN."""
+    """Return the mean absolute difference of logprobs, in nats per token; NaN if a logprob is
+    NaN."""
     moves = [abs(change) for change in _changes(one, other)]
     return sum(moves) / len(moves)
 
 
 def computed_references(folders: Sequence[Path], texts: Sequence[Sequence[int]]) -> list[Logprobs]:
     """Compute logprobs of ``texts`` (token ids) with transformers and the weights in each folder.
-
-    Raises `ProbeFailed`: they could not be computed."""
+    Raises `ProbeFailed` if there is too little memory or the computation fails."""
     need = 1.2 * max(weight_bytes(folder) for folder in folders)
     if need > (free := available_bytes()):
         raise ProbeFailed(

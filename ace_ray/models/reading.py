@@ -1,9 +1,8 @@
 """Parse stored answers again with vLLM's parsers, in a separate process.
 
 ``PYTHON -m ace_ray.models.reading`` reads JSON lines: first the settings, then batches of answers.
-It writes one line for each: first its versions, then the readings of a batch. PYTHON may belong to
-an environment with another version of vLLM.
-"""
+It writes one line for each line that it reads: the versions of vLLM and Python for the settings, a
+list of readings for a batch. PYTHON may belong to an environment with another version of vLLM."""
 
 from __future__ import annotations
 
@@ -39,7 +38,8 @@ _FIX = "name a Python with vLLM, such as /path/to/venv/bin/python"
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """An answer in a row: the complete text; if known, its tokens and the offered tools."""
+    """An answer that a row stores: its complete text and, if known, its tokens and the offered
+    tools."""
 
     text: str
     token_ids: Sequence[int] | None = None
@@ -55,8 +55,7 @@ class AnswerParser:
         earlier: tool parser and reasoning parser of the stored run.
         python: interpreter of the child; None: the current interpreter.
 
-    Raises `UserError`: the child lacks vLLM or a parser.
-    """
+    Raises `UserError`: the child lacks vLLM or a parser."""
 
     def __init__(
         self, folder: Path, choice: FormatChoice, earlier: FormatChoice, python: str | None = None

@@ -23,8 +23,7 @@ def split_think(text: str, *, opened: bool = False) -> Split:
     Only leading blocks count, since an argument in the answer may contain the tag. ``opened``: the
     prompt ended with an open block, as some chat templates do. A closing tag without an opening tag
     also ends reasoning if it begins or ends its line, or if no ``[`` precedes it. Otherwise the tag
-    may be in an argument.
-    """
+    may be in an argument."""
     reasoning: list[str] = []
     rest = text
     if not rest.lstrip().startswith(OPEN) and (opened or _closes_unopened(rest)):

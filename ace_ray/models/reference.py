@@ -1,8 +1,7 @@
 """Compute logprobs with transformers: ``python -m ace_ray.models.reference FOLDER... < ids.json``.
 
 Prints one JSON line per folder: for each list of token ids, the logprobs of all tokens except the
-first. A separate process frees the memory, and does not change the engine's threads.
-"""
+first. A separate process frees the memory, and does not change the engine's threads."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Models for the other roles of an episode, such as the user simulator.
+"""Models for the roles of an episode besides the candidate (the evaluated model), such as the user.
 
 A role is ``same`` (the candidate's engine), a mapping with ``model`` (a second model, served on the
 cluster by a vLLM server with its own GPUs), or a mapping with ``endpoint`` (any OpenAI-compatible
-URL).
-"""
+URL)."""
 
 from __future__ import annotations
 
@@ -96,7 +95,7 @@ def parse_role(value: Any, where: str) -> Role:
 def check_role(role: Role, where: str) -> None:
     """Check ``role`` without sending a request.
 
-    Raises `UserError`: a bad URL, a secret in it, a missing API key, or an engine argument or
+    Raises `UserError`: a bad URL, a secret in the URL, a missing API key, or an engine argument or
     parser that vLLM does not know."""
     if isinstance(role, EndpointRole):
         check_url(role.endpoint.url, f"{where}.endpoint.url")
@@ -132,8 +131,7 @@ def read_key(endpoint: EndpointConfig, where: str) -> str | None:
     """Return the API key of the endpoint; None if it needs no key.
 
     Raises:
-        UserError: the environment variable is unset, or is not valid in an HTTP header.
-    """
+        UserError: the environment variable is unset, or is not valid in an HTTP header."""
     name = endpoint.api_key_env
     if name is None:
         return None
@@ -244,7 +242,9 @@ def check_url(url: str, where: str) -> HttpUrl:
     if not url.isascii() or " " in url:
         raise UserError("contains characters that are not allowed in a URL", where=where, fix=fix)
     if parsed.target.rstrip("/").endswith("/completions"):
-        raise UserError("ends in the method's own path", where=where, fix=fix)
+        raise UserError(
+            "ends in /completions, a path that ace_ray adds itself", where=where, fix=fix
+        )
     return parsed
 
 
@@ -260,7 +260,7 @@ def check_size(name: str, value: Any) -> None:
 
 @contextmanager
 def within(where: str) -> Iterator[None]:
-    """Context that puts the role's config key, ``where``, before the key in a `UserError`."""
+    """Context that puts ``where``, the config key of a role, before the key in a `UserError`."""
     try:
         yield
     except UserError as error:

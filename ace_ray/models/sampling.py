@@ -1,7 +1,6 @@
 """Convert `Sampling` to vLLM and OpenAI parameters; read a model's generation_config.
 
-Only this module uses the names that vLLM and OpenAI give to sampling parameters.
-"""
+Only this module uses the names that vLLM and OpenAI give to sampling parameters."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ def vllm_arguments(sampling: Sampling, room: int) -> dict[str, Any]:
     """Return the arguments of vLLM's ``SamplingParams``. ``room``: tokens left in the context.
 
     ``reasoning_effort`` is not included, since it is a variable of the prompt's template
-    (`RunConfig.template_kwargs`).
-    """
+    (`RunConfig.template_kwargs`)."""
     values: dict[str, Any] = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -128,23 +126,23 @@ def completed(
 ) -> SamplingConfig:
     """Complete ``config`` with values from generation_config if it uses the model's defaults.
 
-    vLLM's server uses these values by default, but its engine does not. ``model`` is None behind an
-    endpoint. ``engine`` may name another folder for the file. Raises `UserError`: the file has no
-    sampling values, or has values out of vLLM's ranges."""
+    vLLM's server uses these values by default, but its engine does not. ``model`` is None for a
+    model behind an endpoint. ``engine`` may name another folder for the file. Raises `UserError`:
+    the file lacks sampling values, or has values outside of vLLM's ranges."""
     if config.is_complete:
         return config
     if model is None or model.kind not in ("hub", "folder", "s3", "gguf"):
         raise UserError(
             "the model's recommended sampling cannot be read: its files are not available here",
             where=where,
-            fix="write the values instead of model",
+            fix="write the values in place of 'model'",
         )
     source, own = _named_by(model, engine)
     if not own:
         raise UserError(
             f"{source} recommends no sampling values",
             where=where,
-            fix="write the values instead of model",
+            fix="write the values in place of 'model'",
         )
     # If the file sets only top_p, the temperature is 1, not 0 (greedy decoding).
     return config.completed({"temperature": 1.0, **own}, where=source)

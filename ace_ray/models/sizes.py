@@ -23,7 +23,7 @@ class Size:
 
 
 def size_of(ref: ModelRef) -> Size | None:
-    """Return the size of a model's weights; None if it is unknown until they are downloaded. Raises
+    """Return the size of a model's weights; None if the size is unknown before the download. Raises
     `UserError`: a file, folder or prefix cannot be read."""
     if (size := size_here(ref)) is not None or ref.kind in _WITHOUT_FILES:
         return size
@@ -53,7 +53,7 @@ def _weights(folder: Path, sizes: Mapping[str, int]) -> list[str]:
 
 
 def _counted(folder: Path) -> int | None:
-    """Return the number of parameters from the index; None if it is missing."""
+    """Return the number of parameters that the index gives; None if it gives none."""
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         return int(json.loads((folder / INDEX).read_text())["metadata"]["total_parameters"])
     return None

@@ -2,8 +2,7 @@
 
 `resolve` runs on the driver, without an engine. It determines the kind of the source and its
 current revision (commit or content hash). `materialize` runs on the node of a worker, and creates
-a local folder that vLLM can serve.
-"""
+a local folder that vLLM can serve."""
 
 from __future__ import annotations
 
@@ -163,8 +162,7 @@ def materialize(ref: ModelRef) -> Path:
     """Return a local folder with the model's config, tokenizer and weights; cached by revision.
 
     A folder fetched from S3 is locked by this process until `release`. Raises `UserError`, and its
-    subclass `NoRoom`.
-    """
+    subclass `NoRoom`."""
     if ref.kind in ("fake", "endpoint"):
         return Path(ref.location)
     if ref.kind == "folder":
@@ -205,9 +203,9 @@ def check_unchanged(ref: ModelRef, *, adapter: bool = False) -> None:
 
 def _changed(ref: ModelRef) -> UserError:
     return UserError(
-        "has changed since it was planned",
+        "has changed since the run was planned",
         where=ref.location,
-        fix="evaluate it again when it is complete",
+        fix="start the run again when the model is complete",
     )
 
 

@@ -2,8 +2,7 @@
 
 vLLM's engine core and its workers are separate processes. Their parent only gets the error "Engine
 core initialization failed. See root cause above". The cause is a traceback in the output of the
-other processes. Each line of the traceback has a prefix. Later errors may result from the cause.
-"""
+other processes. Each line of the traceback has a prefix. Later errors may result from the cause."""
 
 from __future__ import annotations
 
@@ -64,8 +63,7 @@ _WRAPPERS = (
 def root_cause(text: str, error: BaseException) -> str:
     """Return the cause of a failed start on one line, cut at `LONGEST`, without secrets.
 
-    ``error``: the exception in the parent process. ``text``: the output of all processes.
-    """
+    ``error``: the exception in the parent process. ``text``: the output of all processes."""
     met = f"{type(error).__name__}: {error}"
     if not _is_wrapper(met):
         return _shown(met)
@@ -134,8 +132,7 @@ class OutputCapture:
 
     If an exception ends the context, `text` is the captured output. The output of children goes
     through this process until they end. ``read`` is called with each chunk of captured output,
-    under a lock, and must not raise an exception.
-    """
+    under a lock, and must not raise an exception."""
 
     def __init__(self, read: Callable[[bytes], object] = lambda chunk: None) -> None:
         self._read = read

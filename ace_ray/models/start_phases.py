@@ -27,8 +27,7 @@ class StartPhases:
     """Measures the phases of one start. ``told`` is called with the name of each new phase.
 
     A phase without a mark in the log counts as part of the previous phase. All workers of an engine
-    print the same marks, so a mark of the current or an earlier phase is ignored.
-    """
+    print the same marks, so a mark of the current or an earlier phase is ignored."""
 
     def __init__(
         self, told: Callable[[str], object], now: Callable[[], float] = time.monotonic
@@ -48,7 +47,7 @@ class StartPhases:
         self._told(phase)
 
     def read(self, chunk: bytes) -> None:
-        """Begin the phases whose marks are in ``chunk``, the next output."""
+        """Begin the phases whose marks are in ``chunk``, the next part of the engine's output."""
         text = self._rest + chunk
         self._rest = text[-_LONGEST:]
         for phase, marks in MARKS.items():

@@ -2,8 +2,7 @@
 
 Libraries differ in how they read unusual hosts, with IDNA, numbers as addresses, dots or percent
 signs. Here a host must be in ASCII and is converted to one canonical spelling. Requests and API
-keys go to exactly this host.
-"""
+keys go to exactly this host."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ class HttpUrl:
 
 
 def http_url(text: str) -> HttpUrl:
-    """Parse ``text`` as a canonical URL.
+    """Parse ``text``, and return the URL in canonical form.
 
     Raises `ValueError`: not an HTTP URL, a URL with a user name, or a host that `canonical_host`
     refuses. The error does not show the text."""
@@ -60,7 +59,6 @@ def http_url(text: str) -> HttpUrl:
 
 def canonical_host(host: str) -> str:
     """Return a host in canonical form: a lower-case name, or an address in its usual notation.
-
     Raises `ValueError`: not a valid host, or not ASCII, which IDNA versions convert differently."""
     if not host.isascii():
         raise ValueError("its host is not ASCII: write its xn-- form")

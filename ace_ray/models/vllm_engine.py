@@ -1,8 +1,7 @@
 """Run vLLM's `AsyncLLM` in this process, with the interface of `Model`.
 
 Many coroutines call `chat` at once, and vLLM batches the requests. The engine core and its workers
-are child processes. After a crash of a child, every call raises `EngineDead`.
-"""
+are child processes. After a crash of a child, every call raises `EngineDead`."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ class VLLMEngine:
     ``choice``: the format of chats and answers; tools need its tool parser. ``swappable``: whether
     `swap` will be called. ``adapters``: whether `swap` loads LoRA adapters; the base model answers
     until the first swap. ``phases`` tracks the start. Raises `EngineNotStarted`, and `UserError` if
-    the choice does not fit the model.
-    """
+    the choice does not fit the model."""
 
     def __init__(
         self,
@@ -115,19 +113,18 @@ class VLLMEngine:
 
     def processes(self) -> list[Any]:
         """Return the engine cores (`multiprocessing.Process`); [] if they are Ray actors. If vLLM
-        names a failed core, return only this core, since vLLM then ends the others."""
+        names a failed core, return only this core, since vLLM then ends the other cores."""
         manager = self._engine.engine_core.resources.engine_manager
         cores = list(getattr(manager, "processes", ()))
         failed = getattr(manager, "failed_proc_name", None)
         return [core for core in cores if core.name == failed] or cores
 
     async def swap(self, folder: Path) -> None:
-        """Load the adapter or the weights in ``folder``. Weights must have the same layout. No
-        request may be in flight.
+        """Load the adapter or the weights in ``folder``. New weights must have the layout of the
+        current weights. No request may be in flight.
 
         Raises `EngineDead`: the engine cannot be used any more. `UserError`: vLLM refuses the
-        adapter, and the previous adapter stays active.
-        """
+        adapter, and the previous adapter stays active."""
         if self._adapters:
             await self._take_adapter(folder)
             return
@@ -171,9 +168,8 @@ class VLLMEngine:
         return [await self._prompt_logprobs(ids) for ids in self._probe_ids()]
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
-        """Return the logprob of each token of ``text`` as the answer to ``messages``.
-
-        Raises as `chat` does."""
+        """Return the logprob of each token of ``text`` as the answer to ``messages``. Raises as
+        `chat` does."""
         asked = list((await self._format.render(messages)).ids)
         ids = asked + self._format.encode(text)
         if len(ids) >= self.max_model_len:
@@ -184,7 +180,7 @@ class VLLMEngine:
         return (await self._prompt_logprobs(ids))[len(asked) - 1 :]
 
     async def _prompt_logprobs(self, ids: list[int]) -> list[float]:
-        """Return the logprob of each token except the first."""
+        """Return the logprob of each token in ``ids`` except the first."""
         params = self._params(max_tokens=1, temperature=0, prompt_logprobs=0)
         final = await self._last_output({"prompt_token_ids": ids}, params, "p")
         if final is None or final.prompt_logprobs is None:
@@ -193,7 +189,7 @@ class VLLMEngine:
         return [by_token[token].logprob for token, by_token in pairs]
 
     async def _last_output(self, prompt: Any, params: Any, kind: str, **more: Any) -> Any:
-        """Return the last output for a prompt; None without output."""
+        """Return the last output for a prompt; None if the engine returns no output."""
         final = None
         try:
             async for output in self._engine.generate(
@@ -269,7 +265,8 @@ class SwapExtension:
     model_runner: Any
 
     def swap_weights(self, folder: str) -> None:
-        """Replace the weights by the weights in ``folder``, which have the same layout."""
+        """Replace the weights by the weights in ``folder``, which have the layout of the current
+        weights."""
         self.model_runner.reload_weights(weights_path=folder)
         model = self.model_runner.get_model()
         head: Any = getattr(model, "lm_head", None)

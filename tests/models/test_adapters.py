@@ -52,7 +52,7 @@ def test_an_adapter_is_pinned_by_its_content(tmp_path: Path, base: Path, make_ad
         adapters.check_where_local(model)
     shutil.rmtree(tmp_path / "a")
     make_adapter(tmp_path / "a", base, 3)
-    with pytest.raises(UserError, match="has changed since it was planned"):
+    with pytest.raises(UserError, match="has changed since the run was planned"):
         check_unchanged(model)
 
 

@@ -56,7 +56,7 @@ URLS = {
     "http://h/v1?key=sk-hidden": "api_key_env",
     "http://h/v1#sk-hidden": "api_key_env",
     "http://h/v 1": "characters",
-    "http://h/v1/chat/completions": "method's own path",
+    "http://h/v1/chat/completions": "a path that ace_ray adds itself",
 }
 
 

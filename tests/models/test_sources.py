@@ -69,7 +69,7 @@ def test_any_change_of_a_folder_changes_its_revision(model_folder: Make) -> None
         ref = resolve(str(folder), None)
         check_unchanged(ref)
         (folder / name).write_bytes((folder / name).read_bytes()[:-1] + b" ")
-        with pytest.raises(UserError, match="has changed since it was planned"):
+        with pytest.raises(UserError, match="has changed since the run was planned"):
             check_unchanged(ref)
         changed = resolve(str(folder), None).revision
         if name != "config.json":
@@ -161,10 +161,10 @@ def test_a_prefix_that_is_rewritten_is_not_mixed(
 
     with monkeypatch.context() as patch:
         patch.setattr(S3Store, "download", rewrites)
-        with pytest.raises(UserError, match="has changed since it was planned"):
+        with pytest.raises(UserError, match="has changed since the run was planned"):
             materialize(ref)
     for fetch in (materialize, tokenizer_folder):
-        with pytest.raises(UserError, match="has changed since it was planned"):
+        with pytest.raises(UserError, match="has changed since the run was planned"):
             fetch(ref)
     assert not folders(cache)
 

@@ -1,4 +1,9 @@
-"""BFCL as a `Benchmark`."""
+"""Implement the `Benchmark` interface for BFCL.
+
+Upstream is the package bfcl-eval, whose data, prompts and rules are used. In prompt mode, functions
+and calls are text in the messages. In native mode, the model's chat template renders the functions,
+and vLLM's tool parser reads the calls. Interactive categories (multi-turn, memory, web search) have
+episodes of several model calls; all other categories have one."""
 
 from __future__ import annotations
 
@@ -64,7 +69,7 @@ _INTERACTIVE = frozenset((*groups.MULTI_TURN, *groups.AGENTIC))
 
 
 class BFCL(Benchmark):
-    """The benchmark: 22 scored categories, and format sensitivity with its prompt forms."""
+    """BFCL's 22 scored categories, and format sensitivity, which repeats entries in 26 forms."""
 
     name = "bfcl"
     rule_sets = RULE_SETS
@@ -145,7 +150,8 @@ class BFCL(Benchmark):
         return self._sent(self._opening(entry))
 
     def _opening(self, entry: Entry) -> list[dict[str, Any]]:
-        """Return the first messages of an episode. For memory entries they show an empty memory."""
+        """Return the first messages of an episode. A memory entry's messages show an empty
+        memory."""
         category, data = entry.category, entry.data
         messages: list[dict[str, Any]] = [dict(message) for message in data["question"][0]]
         if category not in _INTERACTIVE:
@@ -356,9 +362,9 @@ class BFCL(Benchmark):
         if "memory_vector" in self._categories:
             yield "memory_vector uses another embedding model than upstream"
         if self._options.results != "tool" or self._options.system != "system":
-            yield "messages have different roles"
+            yield "messages have other roles than in upstream"
         if set(self._categories) & set(groups.WEB_SEARCH):
-            yield "the web was searched on another day"
+            yield "the web was searched on another day than for the leaderboard"
 
     def _sent(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return without_system(messages) if self._options.system == "user" else messages
@@ -378,7 +384,8 @@ class BFCL(Benchmark):
 
 
 def _count(package: UpstreamPackage) -> Mapping[str, int]:
-    """Read all files of a copy; return the number of rows per category. Raises `UserError`."""
+    """Read all files of a bfcl-eval copy. Return the number of rows per category. Raises
+    `UserError`."""
     rows = Counter(entry.category for entry in load(package))
     function_docs(package), prerequisites(package), official(package)
     load_classes(replace(tool_sources(package), named=True), list(TOOL_MODULES))

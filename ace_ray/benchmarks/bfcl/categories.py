@@ -1,8 +1,7 @@
-"""BFCL's categories, with their groups and languages, and its prompt forms.
+"""Define BFCL's categories, their groups and languages, and the prompt forms.
 
 Upstream defines them in ``category_mapping.py``, ``constants/default_prompts.py`` and
-``model_handler/utils.py``. A prompt form is one way to document functions and to write calls.
-"""
+``model_handler/utils.py``. A prompt form is one way to document functions and to write calls."""
 
 from __future__ import annotations
 
@@ -80,7 +79,7 @@ class Form:
     style: Literal["classic", "experimental"] = "classic"
 
     def __str__(self) -> str:
-        """Return the form as written in upstream's ids."""
+        """Return the form as upstream writes it in the ids of entries."""
         return (
             f"ret_fmt={self.returned}&tool_call_tag={self.tagged}&func_doc_fmt={self.documented}"
             f"&prompt_fmt={self.layout}&style={self.style}"
@@ -105,9 +104,8 @@ _IN_ID = re.compile(r"format_sensitivity_\d+:([^:]*):([^:]*)")
 
 
 def form_of(entry_id: str) -> Form:
-    """Return the form in the id of a format sensitivity entry; `DEFAULT` for other entries.
-
-    Raises `ValueError` for an unknown form."""
+    """Return the form in the id of a format sensitivity entry; `DEFAULT` for other entries. Raises
+    `ValueError` for an unknown form."""
     match = _IN_ID.fullmatch(entry_id)
     if match is None:
         return DEFAULT
@@ -117,6 +115,6 @@ def form_of(entry_id: str) -> Form:
 
 
 def asked_id(entry_id: str) -> str:
-    """Return the id of the original entry of a format sensitivity entry; other ids as they are."""
+    """Return the id of the entry that a format sensitivity entry repeats; other ids unchanged."""
     match = _IN_ID.fullmatch(entry_id)
     return entry_id if match is None else match[2]

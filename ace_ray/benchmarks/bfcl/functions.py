@@ -3,8 +3,8 @@
 The rules are upstream's: ``utils.py`` (``populate_test_cases_with_predefined_functions``,
 ``_func_doc_language_specific_pre_processing``) and ``model_handler/utils.py``
 (``format_function_doc``). In native mode, upstream's types ("gorilla" types) become JSON Schema, as
-in its ``convert_to_tool`` and ``constants/type_mappings.py``. The loader has checked the functions.
-"""
+in its ``convert_to_tool`` and ``constants/type_mappings.py``. The loader has checked the form of
+the functions."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ def with_hints(
 ) -> list[Function]:
     """Return copies of the functions with hints about the language of the calls.
 
-    In Java and JavaScript every parameter becomes a string that contains source code.
-    """
+    In Java and JavaScript every parameter becomes a string that contains source code."""
     hinted_functions: list[Function] = []
     for function in functions:
         changed = {**function, "description": function["description"] + hints.language[language]}
@@ -198,7 +197,7 @@ _TYPES = {
 
 
 def tool_name(name: str) -> str:
-    """Return a function's name as a tool; dots, which OpenAI does not allow, become underscores."""
+    """Return the tool name of a function: dots, which OpenAI does not allow, become underscores."""
     return name.replace(".", "_")
 
 
@@ -242,7 +241,7 @@ def _schema(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
 
 
 def _items(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
-    """Convert the schema of array elements; unlike `_schema`, add no note to floats."""
+    """Convert the schema of array elements. Unlike `_schema`, add no note about floats."""
     schema = dict(published)
     if "type" in published:
         schema["type"] = _TYPES.get(published["type"], "string")

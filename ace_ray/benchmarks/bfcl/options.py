@@ -44,7 +44,7 @@ class WebSearchConfig(Section):
 
 
 class Options(Section):
-    """Keys of the item ``{name: bfcl, ...}`` of ``benchmarks``."""
+    """Keys of the item ``{name: bfcl, ...}`` in the config key ``benchmarks``."""
 
     data: str = Field(
         "mini",
@@ -87,7 +87,7 @@ class Options(Section):
 
 
 def absent(options: Options) -> dict[str, str]:
-    """Return the categories that cannot run as configured, with the reason."""
+    """Return ``{category: reason}`` for the categories that cannot run as configured."""
     reasons = {}
     if options.embedding is None:
         reasons["memory_vector"] = "no embedding endpoint is configured (embedding)"
@@ -101,7 +101,7 @@ def absent(options: Options) -> dict[str, str]:
 
 
 def named(options: Options) -> set[str]:
-    """Return the requested categories, by name or by group."""
+    """Return the names of all requested categories, including members of requested groups."""
     categories: set[str] = set()
     for name in options.categories:
         categories.update(groups.SCORING if name == "all" else groups.GROUPS.get(name, (name,)))
@@ -112,8 +112,7 @@ def chosen(options: Options) -> list[str]:
     """Return the categories to run, in upstream's order.
 
     Raises:
-        UserError: a name is unknown, or a requested category or group cannot run as configured.
-    """
+        UserError: a name is unknown, or a requested category or group cannot run as configured."""
     missing = absent(options)
     where = "benchmarks.bfcl.categories"
     check_names(options.categories, CHOICES["categories"], what="category or group", where=where)
@@ -123,7 +122,7 @@ def chosen(options: Options) -> list[str]:
             raise UserError(
                 f"{name!r} cannot be run: {missing[members[0]]}",
                 where=where,
-                fix="configure it, or leave the category out",
+                fix="configure what is missing, or leave the category out",
             )
     asked = named(options)
     return [name for name in groups.CATEGORIES if name in asked and name not in missing]

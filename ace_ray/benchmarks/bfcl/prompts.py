@@ -1,8 +1,7 @@
 """Build the prompts of prompt mode, and the tools and messages of native mode.
 
 The protocol is upstream's (``model_handler/utils.py``, ``utils.py``, ``base_handler.py``). The
-texts are read from the user's copy of bfcl-eval, or are our own (`texts`).
-"""
+texts are upstream's, from the user's copy of bfcl-eval, or ace_ray's (`texts`)."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ class Prompts:
     ) -> str:
         """Return the system prompt of prompt mode.
 
-        ``hints``: number of times that the hints about the language are added. Upstream adds them
+        ``hints``: how often the hints about the programming language are added. Upstream adds them
         twice in format sensitivity, and not at all to held-out functions."""
         for _ in range(hints):
             functions = with_hints(functions, language, self.texts.hints)
@@ -91,8 +90,8 @@ class Prompts:
         return fill(self.texts.more_functions_prompt, functions=str(list(functions)))
 
     def memory(self, scenario: str, backend: str, content: str) -> str:
-        """Return the system prompt that shows a memory. ``backend``: "kv", "vector" or
-        "rec_sum"."""
+        """Return the system prompt that shows ``content``, the text of a memory. ``backend``: "kv",
+        "vector" or "rec_sum"."""
         whole = backend == "rec_sum"
         return fill(
             self.texts.whole_memory if whole else self.texts.core_memory,
@@ -102,7 +101,7 @@ class Prompts:
 
 
 def with_system(text: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Add ``text`` as a system message, or before the text of an existing system message."""
+    """Return ``messages`` with ``text`` as, or at the start of, the system message."""
     if messages and messages[0]["role"] == "system":
         first = {**messages[0], "content": f"{text}\n\n{messages[0]['content']}"}
         return [first, *map(dict, messages[1:])]
@@ -110,7 +109,7 @@ def with_system(text: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def own() -> Prompts:
-    """Return prompts with our own texts."""
+    """Return prompts with the texts that ace_ray wrote."""
     return Prompts("own", OWN)
 
 

@@ -1,7 +1,7 @@
-"""Texts of prompts: the structure of a set of texts, and our own set.
+"""Define the structure of a set of prompt texts, and the set of texts that ace_ray wrote.
 
-Our texts request the same information and formats as upstream's, but are worded differently.
-"""
+ace_ray's texts request the same information and formats as upstream's, but are worded
+differently."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Texts:
 
 
 def fill(template: str, /, **values: object) -> str:
-    """Fill in the fields of a template. Raises `ValueError` unless all are plain names."""
+    """Fill in the fields of a template. Raises `ValueError` unless all fields are plain names."""
     parts = []
     for literal, field in _parts(template):
         parts.append(literal)
@@ -73,7 +73,7 @@ def fill(template: str, /, **values: object) -> str:
 
 
 def fields(template: str) -> frozenset[str]:
-    """Return the field names of a template. Raises `ValueError` unless all are plain names."""
+    """Return a template's field names. Raises `ValueError` unless all fields are plain names."""
     return frozenset(field for _, field in _parts(template) if field is not None)
 
 

@@ -1,7 +1,6 @@
 """Read a model's turn, which has text and calls, in the native tool format or a text protocol.
 
-The text protocol is for models without tool calling. Its wording is ours; upstream has none.
-"""
+The text protocol is for models without tool calling. ace_ray defines it; upstream has none."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ PROTOCOL_SHA256 = digest(PROTOCOL, _OTHERWISE, _RESULT, RESULT_MARK)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A turn: a text to the other side, and calls, if any."""
+    """A turn of the agent or of the user: a text for the other side, and tool calls, if any."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
@@ -62,8 +61,8 @@ class Answer:
 
 
 def with_protocol(system: str, tools: Tools, who: str) -> str:
-    """Return the message ``system`` after the text protocol; ``who``: agent, solo or user. The
-    tools come first: they are the same in all tasks, so engines can cache the prefix."""
+    """Return the text protocol followed by ``system``, the system message; ``who``: agent, solo or
+    user. The tools come first: they are the same in all tasks, so engines can cache the prefix."""
     lines = [json.dumps(tool["function"], ensure_ascii=False) for tool in tools]
     return PROTOCOL % (_OTHERWISE[who], "\n".join(lines)) + system
 
@@ -94,5 +93,6 @@ def _read(text: str, tools: Tools) -> Answer:
 
 
 def results_text(answers: Sequence[tuple[str, str]]) -> str:
-    """Return the text protocol's message with the results of calls; ``answers``: (tool, answer)."""
+    """Return the text protocol's message with the results of calls; ``answers``: (tool name,
+    result)."""
     return "\n".join(_RESULT % pair for pair in answers)

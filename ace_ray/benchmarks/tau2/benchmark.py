@@ -1,4 +1,7 @@
-"""tau2-bench as a `Benchmark`."""
+"""Implement the `Benchmark` interface for tau2-bench.
+
+The agent is the evaluated model. It follows a policy, calls tools over a database, and serves a
+user, whom another model simulates. In the category telecom_solo the agent works without a user."""
 
 from __future__ import annotations
 
@@ -420,7 +423,7 @@ class Tau2(Benchmark):
         if options.opening == "user":
             yield "different opening message"
         if options.policy != "manual":
-            yield "the telecom policy is the workflow's"
+            yield "the telecom policy is the workflow text"
         if (options.max_steps, options.max_errors) != (MAX_STEPS, MAX_ERRORS):
             yield "different episode limits"
         if options.split != "base":
@@ -428,7 +431,7 @@ class Tau2(Benchmark):
         if any(one.name not in LEADERBOARD for one in self._categories):
             yield "categories besides airline, retail and telecom are not ranked there"
         if any(one.solo for one in self._categories):
-            yield "in solo mode upstream forces each answer to be a call, which is not done here"
+            yield "in solo mode upstream forces each answer to be a call, but ace_ray does not"
 
     def _domain_name(self, category: Category) -> str:
         workflow = category.domain == "telecom" and self._options.policy == "workflow"

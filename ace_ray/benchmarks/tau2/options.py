@@ -47,7 +47,7 @@ MAX_ERRORS = 10
 
 
 class Options(Section):
-    """Keys of the item ``{name: tau2, ...}`` of ``benchmarks``."""
+    """Keys of the item ``{name: tau2, ...}`` in the config key ``benchmarks``."""
 
     data: str = Field(
         "installed",

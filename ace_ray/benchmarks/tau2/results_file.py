@@ -186,8 +186,8 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
 
 
 def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
-    """Return the head of the results at ``path``, and (name for errors, value or file) for each
-    simulation."""
+    """Return the JSON value of the results file at ``path`` and, for each simulation, (name for
+    errors, JSON value or file)."""
     file = path / "results.json" if path.is_dir() else path
     if path.is_dir() and not file.exists():
         raise _no_results(path, "lacks results.json")
@@ -217,7 +217,7 @@ def _no_results(path: Path, what: str = "is not a results file of tau2") -> User
 
 
 def _category(head: Mapping[str, Any], path: Path) -> Category:
-    """Return the category that the head of a results file names."""
+    """Return the category that a results file names. ``head`` is the file's JSON value."""
     try:
         domain = str(head["info"]["environment_info"]["domain_name"]).removesuffix("-workflow")
         solo = head["info"]["agent_info"]["implementation"] == _AGENTS[True]
@@ -243,7 +243,7 @@ def _json_file(path: Path) -> Any:
 
 
 def _integer(text: str) -> int | float:
-    """Read an integer; one with more digits than Python reads becomes infinity."""
+    """Read an integer. An integer with more digits than Python reads becomes infinity."""
     try:
         return int(text)
     except ValueError:

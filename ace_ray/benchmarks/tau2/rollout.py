@@ -44,11 +44,10 @@ class Settings:
 
     Attributes:
         native: whether tools are offered through the models' chat templates.
-        solo: whether the agent works without a user; it then ends with the tool ``done``.
+        solo: whether the agent works without a user, and ends the episode with the tool ``done``.
         agent_tools, user_tools: tools in OpenAI's form; empty if the user lacks tools.
         greeting: the agent's first message, which is fixed; unused in solo mode.
-        max_steps, max_errors: limits of an episode, as in upstream.
-    """
+        max_steps, max_errors: limits of an episode, as in upstream."""
 
     native: bool
     solo: bool
@@ -81,12 +80,11 @@ class Rollout:
     )
     _user_view: list[Message] = field(default_factory=list)
     _done: bool = False
-    """Whether a solo agent has called ``done``. The text `STOP` without that call is an error."""
+    """Whether a solo agent has called ``done``. If it has not, the text `STOP` is an error."""
 
     async def play(self, opening: Sequence[Message], history: Sequence[Mapping[str, Any]]) -> str:
         """Play the episode after ``opening`` and the task's ``history``, and return why it ended.
-
-        Raises `RowError` for a failure that is not the candidate's."""
+        Raises `RowError` for a failure that the candidate did not cause."""
         self.context.episode.messages += [dict(message) for message in opening]
         if self.user_system:
             self._user_view.append({"role": "system", "content": self.user_system})
@@ -113,7 +111,7 @@ class Rollout:
 
     def _ended(self, speaker: Speaker, answer: Answer | None) -> str | None:
         """Return why the episode is over, None if it goes on. Limits are checked only if no call is
-        pending. A reached limit replaces the ends "user_stop" and "agent_stop"."""
+        pending. A reached limit takes precedence over the endings "user_stop" and "agent_stop"."""
         ended = None
         if answer is not None and answer.is_empty:
             return "agent_error" if speaker == "assistant" else "user_error"
@@ -135,7 +133,8 @@ class Rollout:
         return ended
 
     async def _begin(self, history: Sequence[Mapping[str, Any]]) -> tuple[Speaker, Answer | None]:
-        """Start the episode; return the last speaker and turn (None after a tool's result)."""
+        """Start the episode. Return the last speaker and the last turn; the turn is None if a
+        tool's result is the last message."""
         if not history and self.settings.solo:
             return "assistant", await self._ask_agent()
         if not history:
@@ -180,7 +179,9 @@ class Rollout:
                 if completion.reason == "context" and not asked:
                     # The user has answered, so `EpisodeContext.ask` did not raise this error
                     # itself.
-                    raise PromptTooLong("the first prompt of the candidate does not fit")
+                    raise PromptTooLong(
+                        "the candidate's first prompt does not fit into the context"
+                    )
                 raise completion
             answer = self._answer(completion, settings.agent_tools)
             if not answer.is_empty:
@@ -215,8 +216,8 @@ class Rollout:
         return self._said("user", answer)
 
     def _drawn(self, sampling: Sampling, attempt: int, tools: Tools) -> Sampling:
-        """Return the sampling for a request. A repeated request gets another seed. In the text
-        protocol, a stop text keeps the model from inventing a tool's result."""
+        """Return the sampling parameters of a request. A repeated request gets another seed. In the
+        text protocol, a stop text keeps the model from inventing a tool's result."""
         if attempt:
             sampling = replace(sampling, seed=sampling.seed + attempt)
         if self.settings.native or not tools or RESULT_MARK in sampling.stop:
@@ -252,7 +253,7 @@ class Rollout:
             self._user_view.append({"role": "user", "content": answer.text})
 
     def _numbered(self, speaker: Speaker, answer: Answer) -> list[Message]:
-        """Return a turn's calls with ids. The agent's native calls keep the ids of its message."""
+        """Return a turn's calls with ids. The agent's native calls keep the ids in its message."""
         if not answer.calls:
             return []
         message = _assistant(answer)
@@ -343,7 +344,7 @@ def _answer_of_history(message: Mapping[str, Any]) -> Answer:
 
 
 def _name(trajectory: Sequence[Message], call_id: str) -> str:
-    """Return the name of the tool in the call with this id, "" for an unknown id."""
+    """Return the name of the tool in the call with the id ``call_id``, or ""."""
     calls = [call for message in trajectory for call in message.get("tool_calls", ())]
     return next((call["name"] for call in reversed(calls) if call["id"] == call_id), "")
 
@@ -376,7 +377,7 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
 
 
 def _answer(steps: list[Step], text: str, failed: bool) -> None:
-    """Add a tool's result to the first call in the last step that lacks a result."""
+    """Add a tool's result to the last step: to the first of its calls that still lacks a result."""
     error = "failed" if failed else ""
     if steps:
         for place, call in enumerate(steps[-1].calls):

@@ -23,7 +23,8 @@ _MOST_TRIALS = 4
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
-    """Return the unweighted mean of the leaderboard's domains, each domain, and all rows.
+    """Return the scores: the unweighted mean of the leaderboard's domains, each domain, and all
+    rows.
 
     If no domain of the leaderboard was run, the mean covers the domains that were run."""
     present = summary["categories"]
@@ -45,7 +46,8 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
 
 
 def tables(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the tables: accuracies, the leaderboard's columns, and several samples."""
+    """Return the tables of accuracies, of the leaderboard's columns, and of pass@k for several
+    samples."""
     return {
         "table": statistics.table(summary, RULE_SETS),
         "further_tables": [

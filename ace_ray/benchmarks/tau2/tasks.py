@@ -1,7 +1,6 @@
 """Read tasks as entries, and read the policies that agents follow.
 
-Tasks have the form of upstream's files (``data_model/tasks.py``); every key is checked.
-"""
+Tasks have the form of upstream's files (``data_model/tasks.py``); every key is checked."""
 
 from __future__ import annotations
 
@@ -172,8 +171,7 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
     """Return the tasks of ``split`` as entries, in file order; None selects all playable tasks.
 
     ``data`` of an entry has ``user_scenario``, ``ticket`` and ``initial_state`` as in upstream's
-    file; ``gold`` is ``evaluation_criteria``. Raises `UserError` that names file and task.
-    """
+    file; ``gold`` is ``evaluation_criteria``. Raises `UserError` that names file and task."""
     path = domain_file(category.domain, "tasks.json")
     where = package.where(path)
     trees = json_value(package.read(path), where, _FIX)
@@ -263,9 +261,8 @@ def _database(package: UpstreamPackage, domain: str, name: str) -> str:
 
 
 def gold_episode(scenario: Scenario, entry: Entry) -> Episode:
-    """Return an episode in which each side makes its gold calls and all information is given.
-
-    ``scenario`` is a fresh scenario of the entry."""
+    """Return an episode in which each side makes its gold calls, and the agent gives all required
+    information. ``scenario`` is a fresh scenario of the entry."""
     criteria: Mapping[str, Any] = entry.gold or {}
     solo = CATEGORIES[entry.category].solo
     trajectory = list(history(entry))

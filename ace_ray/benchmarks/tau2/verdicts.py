@@ -1,17 +1,20 @@
 """Compute the verdicts on an episode.
 
-``official`` is upstream's reward (``evaluator/*.py``), quirks included. ``strict`` differs where
-upstream accepts or refuses by accident (docs/tau2.md has an example of each):
+A reward is the product of parts, and each task names the parts that count. ACTION: the gold calls
+were made. COMMUNICATE: the agent gave the required information. DB: the databases are as after the
+gold calls. ENV_ASSERTION: assertions on the end state hold.
+
+``official`` is upstream's reward (``evaluator/*.py``), including its mistakes. ``strict`` differs
+where upstream accepts or refuses by accident (docs/tau2.md has an example of each):
 
 - ACTION: all arguments must match, and the side of the gold call must make the call. A failed call
   does not count. Upstream ignores gold arguments that the model's call lacks.
 - COMMUNICATE: the information must be a separate word or number in a message that the user reads.
 - DB: numbers are compared by value: 2 equals 2.0, and the order of additions does not matter.
-- An episode that a side ends in its last allowed step counts as ended.
+- An episode that the agent or the user ends in the last allowed step counts as ended.
 
 An episode's calls and the gold calls are replayed on fresh databases, and the end states are
-compared (upstream ``evaluator/evaluator_env.py``). The stored end state is not trusted.
-"""
+compared (upstream ``evaluator/evaluator_env.py``). The stored end state is not trusted."""
 
 from __future__ import annotations
 
@@ -50,8 +53,8 @@ class Replayed:
         same_by_value: whether they are equal if numbers are compared by value (2 equals 2.0).
         assertions: for each assertion of the task, whether it holds.
         problem: the reason why upstream's evaluation would fail, or "".
-        compared: false without actions and assertions; DB and ENV_ASSERTION then do not count.
-    """
+        compared: false if the task lacks actions and assertions, so that DB and ENV_ASSERTION do
+            not count."""
 
     same: bool = False
     same_by_value: bool = False
@@ -106,8 +109,7 @@ def recorded_calls(trajectory: Sequence[Message], *, solo: bool) -> tuple[list[R
     """Return (calls with their results, problem) of a trajectory.
 
     ``problem`` is the reason why upstream refuses the trajectory, or "". A call whose arguments
-    exceed the sandbox's bounds is left out, since it changed nothing.
-    """
+    exceed the sandbox's bounds is left out, since it changed nothing."""
     calls: list[Recorded] = []
     messages = iter(trajectory)
     for message in messages:
@@ -131,7 +133,8 @@ def recorded_calls(trajectory: Sequence[Message], *, solo: bool) -> tuple[list[R
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Parts of a reward by name, each 0 or 1. The reward is the product of those in ``basis``."""
+    """Parts of a reward by name, each 0 or 1. The reward is the product of the parts in
+    ``basis``."""
 
     values: Mapping[str, float]
     basis: Sequence[str] = ()
@@ -241,7 +244,7 @@ def _parts(
 
 
 def _verdict(parts: Parts) -> Verdict:
-    """Return the verdict on ``parts``; its metrics are the values in the reward's ``basis``."""
+    """Return the verdict on ``parts``; its metrics are the values of the parts in ``basis``."""
     metrics = {METRICS[name]: parts.values[name] for name in parts.basis if name in parts.values}
     if parts.problem:
         return Verdict(False, "replay_failed", parts.problem[:300], {})
@@ -287,8 +290,8 @@ def _answered_calls(trajectory: Sequence[Message]) -> list[tuple[str, Message]]:
 
 
 def _holds(info: str, message: Message) -> bool:
-    """Return whether a message of the agent contains ``info``, after removal of the message's
-    commas (upstream ``CommunicateEvaluator``)."""
+    """Return whether a message of the agent contains ``info``. The message's commas are removed
+    first (upstream ``CommunicateEvaluator``)."""
     text = str(message.get("content") or "")
     if message["role"] != "assistant" or not text.strip():
         return False
@@ -302,8 +305,7 @@ _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 def is_told(info: str, text: str) -> bool:
     """Return whether ``text`` contains ``info`` as separate words or as a separate number.
 
-    "$1,628.00" contains ``1628``; "16280", "1628.50" and "A1628" do not.
-    """
+    "$1,628.00" contains ``1628``; "16280", "1628.50" and "A1628" do not."""
     wanted = " ".join(_GROUPED.sub("", info).lower().split())
     found = " ".join(_GROUPED.sub("", text).lower().split())
     if not wanted:

@@ -138,7 +138,7 @@ def test_a_summary_says_whether_it_compares() -> None:
     options: list[tuple[dict[str, Any], str]] = [
         ({}, ""),
         ({"mode": "prompt"}, "a protocol of ace_ray's own"),
-        ({"policy": "workflow"}, "the workflow's"),
+        ({"policy": "workflow"}, "the workflow text"),
         ({"max_steps": 100}, "limits"),
         ({"split": "test"}, "the split is test"),
         ({"domains": ["telecom_solo"]}, "forces each answer"),

@@ -122,7 +122,7 @@ def test_solo_agents_have_the_users_tools(telecom: ToolSources) -> None:
 @pytest.mark.nightly
 def test_a_strange_copy_is_not_run_for_a_stored_run(airline: ToolSources) -> None:
     strange = replace(airline, sha256="0" * 64)
-    with pytest.raises(UserError, match="only the stored run names them"):
+    with pytest.raises(UserError, match="only the stored run names this copy"):
         schemas(strange)
     assert schemas(replace(strange, named=True))
 

@@ -1,1 +1,1 @@
-"""Compute the verdicts of both rule sets on a model's answers."""
+"""Compute the verdicts of both rule sets, official and strict, on a model's answers."""

@@ -1,15 +1,16 @@
-"""Verdicts on conversations (upstream ``multi_turn_checker.py``, ``agentic_checker.py`` and
-``eval_runner.py``).
+"""Compute the verdicts on multi-turn and agentic episodes (upstream ``multi_turn_checker.py``,
+``agentic_checker.py`` and ``eval_runner.py``).
 
 Multi-turn:
 
-The calls of the model and of the answer key are replayed on separate new instances. After each turn
-in which the key has calls, all public attributes of all instances must be equal. Every result of
-the key's calls in that turn must be among the model's results so far, in any order.
+The key is the published calls of an entry, a list for each turn. The model's calls and the key's
+calls are replayed on two separate sets of new tool instances. After each turn in which the key has
+calls, all public attributes of both sets must be equal. Each result of the key's calls in the turn
+must be among the results of the model's calls up to then, in any order.
 
-A turn without calls in the key (functions are held out, or a parameter is missing) is not judged. A
-call can be useful there, for example ``cd`` before a later ``mv``. If its effect contradicts the
-key, the next judged turn fails, since all state is compared there.
+A turn in which the key lacks calls is not judged: functions are held out, or the user omits a
+parameter. The model may make a useful call there, for example ``cd`` before a later ``mv``. If the
+call's effect contradicts the key, the next judged turn fails, since all state is compared there.
 
 ``official`` is upstream's verdict. The model's and the key's instances share the objects that
 upstream's instances share in one process (`tools.environment.Shared`); instances of different
@@ -50,8 +51,8 @@ Executable = Callable[[Answer], list[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Result of upstream's checks of one turn. ``asked``: the key has calls; if not, nothing is
-    compared. ``called``: the model has calls."""
+    """Result of upstream's checks of one turn. ``asked``: the key has calls in the turn; otherwise
+    nothing is compared. ``called``: the model made calls."""
 
     asked: bool
     called: bool
@@ -78,17 +79,16 @@ def check_multi_turn(
 
     Args:
         entry: a multi-turn entry; ``entry.gold`` has the key's calls of each turn as strings.
-        turns: the answers of each turn that began, one per step.
-        ended: reason of an early end: "steps", "context", "deadline", or "". Outputs of bfcl-eval
-            can have "inference" too: inference failed without an answer.
+        turns: the model's answers, one per step, for each turn that began.
+        ended: why the conversation ended early ("steps", "context", "deadline"), or "". Outputs of
+            bfcl-eval can have "inference" too: inference failed without an answer.
         executable: returns the calls of an answer as strings, None for an answer without calls.
 
     Metrics: ``turns_passed``, ``turns_state`` (equal state) and ``turns_response`` (all results of
     the key found) are fractions of all turns. ``turn_<n>``, from 1, is 1 if turn n passed, else 0.
 
     Raises:
-        UserError: the user's copy lacks a class or a method that the entry needs.
-    """
+        UserError: the user's copy lacks a class or a method that the entry needs."""
     steps = [[calls for one in turn if (calls := executable(one))] for turn in turns]
     gold: Sequence[Sequence[str]] = entry.gold
     initial_state = initial_state_of(entry, docs)
@@ -110,8 +110,9 @@ def replay(
     *,
     shared: bool = False,
 ) -> tuple[list[Turn], bool]:
-    """Replay the turns that both the model and the key have. Return a `Turn` for each, and whether
-    a call changed an object that both share. ``shared``: let both share objects as in upstream."""
+    """Replay the turns that both the model and the key have. Return a `Turn` for each of these
+    turns, and whether a call changed an object that the model's and the key's instances share.
+    ``shared``: let these instances share objects as in upstream."""
     pairs = list(zip(steps, gold, strict=False))
     ops: list[Op] = [opened(side, initial_state, shared=shared) for side in (_OURS, _THEIRS)]
     for turn, wanted in pairs:
@@ -125,8 +126,8 @@ def replay(
 
 
 def _turns(answers: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]) -> Iterator[Turn]:
-    """Yield a `Turn` per played turn. ``answers`` has, for each turn: the model's results of each
-    step, the key's results and, if the key has calls, the difference."""
+    """Yield a `Turn` for each replayed turn. ``answers`` yields for each turn the model's results
+    of each step, the key's results and, if the key has calls, the first attribute that differs."""
     results: Counter[str] = Counter()
     for turn, wanted in played:
         for _ in turn:
@@ -177,10 +178,11 @@ _IGNORED = str.maketrans("", "", ",./-_*^()")
 def check_agentic(
     answers: Sequence[Answer], acceptable: Sequence[str], ended: str = ""
 ) -> Mapping[str, Verdict]:
-    """Return the verdicts of both rule sets on the answers of an episode, which are in order.
+    """Return the verdicts of both rule sets on an episode's answers, which are in order.
 
-    ``ended`` is the reason why the episode was truncated, or "". As in upstream, the answers are
-    not judged if inference failed."""
+    ``ended`` is the reason why the episode was truncated, or "". As in upstream, an episode is
+    wrong, whatever its answers, if inference failed, or if the context or the deadline truncated
+    it."""
     if ended in ("context", "deadline", "inference"):
         cut = Verdict(False, "agentic:inference_error", f"the episode was cut: {ended}")
         return {"official": cut, "strict": cut}
@@ -202,7 +204,7 @@ def _message(answer: Answer) -> str:
 
 def _judge(message: str, acceptable: Sequence[str]) -> Verdict:
     if not message:
-        return Verdict(False, "agentic:no_last_message", "no message is an answer in text")
+        return Verdict(False, "agentic:no_last_message", "no answer is a text without calls")
     text = _normal(message)
     for answer in acceptable:
         if re.search(rf"\b{re.escape(_normal(answer))}\b", text):

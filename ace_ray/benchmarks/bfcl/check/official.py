@@ -1,8 +1,8 @@
-"""Rules of upstream's checker for decoded calls (``ast_eval/ast_checker.py``).
+"""Check decoded calls by the rules of upstream's checker (``ast_eval/ast_checker.py``).
 
-The checks return a fault, (error type, message), or None. They raise an exception where upstream
-does, for example on an integer of more than 4,300 digits: upstream prints the values that it
-rejects, and Python does not print such integers."""
+The checks return a fault, (error type, message), or None. An option is one acceptable value of a
+parameter. The checks raise an exception where upstream does, for example on an integer of more than
+4,300 digits: upstream prints rejected values, and Python does not print such integers."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Rules:
 
     The name of ``category`` selects upstream's rules: for parallel calls if it contains "parallel",
     else for several offered functions if it contains "multiple", else for a single call.
-    ``native``: functions are called by the names that were offered, with underscores for dots.
-    """
+    ``native``: the answer has native calls, whose function names have underscores in place of
+    dots."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Rules:
         self.native = native
 
     def fault(self, calls: Sequence[Read]) -> Fault | None:
-        """Return the fault of the calls of an answer, or None."""
+        """Return the first fault in the calls of an answer, or None if the calls are correct."""
         if self.parallel:
             return self.count_fault(calls) or self._greedy_fault(calls)
         if self.multiple:
@@ -78,7 +78,7 @@ class Rules:
         return f"{checker}:wrong_count", f"{len(calls)} calls instead of {wanted}"
 
     def call_fault(self, call: Read, place: int) -> Fault | None:
-        """Compare a call with the expected call at index ``place``; return the fault or None."""
+        """Compare a call with the expected call at index ``place``. Return the fault, or None."""
         name = next(iter(self.gold[place]))
         return self._call_fault(described(self.functions, name), call, place)
 
@@ -166,7 +166,7 @@ _TYPES: Mapping[str, Mapping[str, type]] = {
 
 
 def described(functions: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any] | None:
-    """Return the documentation of the function ``name``, or None."""
+    """Return the documentation of the function ``name``, or None if it was not offered."""
     return next((function for function in functions if function["name"] == name), None)
 
 
@@ -187,7 +187,8 @@ def normal(text: str) -> str:
 
 
 def short(name: Any) -> str:
-    """Return a name, or the type of another value, for an error message; cut to `_NAME_CHARS`."""
+    """Return ``name`` if it is a string, else its type's name, for messages; cut to
+    `_NAME_CHARS`."""
     text = name if isinstance(name, str) else type(name).__name__
     return text if len(text) <= _NAME_CHARS else f"{text[:_NAME_CHARS]}..."
 
@@ -198,8 +199,8 @@ def type_fault(
     """Check that ``value`` has the documented type, or the type of the first option that is not "".
 
     Return the fault or None, and whether the value counts as a variable. A variable is compared
-    without normalisation. Items of a list are checked one level deep. They are not checked if an
-    option is not a list, for example ""."""
+    without normalisation. Items of a list are checked one level deep, unless an option is not a
+    list, for example ""."""
     kind = next((type(option) for option in options if option != ""), None)
     if type(value) is wanted:
         variable = kind is not None and kind is not wanted
@@ -231,7 +232,7 @@ def string_fault(param: Any, value: str, options: Sequence[Any]) -> Fault | None
 
 
 def list_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fault | None:
-    """Check that a list equals an option, with strings normalised; "" stands for an empty list."""
+    """Check that a list equals an option after strings are normalised; "" means an empty list."""
     if _normal_texts(value) in [_normal_texts(option) for option in options]:
         return None
     _printed(value)
@@ -239,9 +240,8 @@ def list_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Faul
 
 
 def dict_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
-    """Check that an object fits an option, which maps each key to a list of acceptable values.
-
-    Returns the last option's fault."""
+    """Check that an object fits an option, which maps each key to a list of acceptable values. If
+    no option fits, return the fault that the last option gives."""
     fault: Fault | None = ("dict_checker:unclear", f"{short(param)} has no acceptable value")
     for option in options:
         if option != "":
@@ -272,8 +272,8 @@ def _option_fault(param: Any, value: Any, option: Any) -> Fault | None:
 
 
 def dicts_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fault | None:
-    """Check that a list of objects has the length of an option, and each object fits its
-    counterpart there."""
+    """Check that a list of objects fits an option: a list of the same length, in which each object
+    fits the object at the same index."""
     fault: Fault | None = ("list_dict_checker:unclear", f"{short(param)} has no acceptable value")
     for option in options:
         if len(value) != len(option):

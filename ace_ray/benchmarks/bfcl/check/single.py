@@ -1,22 +1,24 @@
-"""Verdicts on one answer of a single-turn category (upstream ``eval_runner.py``).
+"""Compute the verdicts on one answer of a single-turn category (upstream ``eval_runner.py``).
 
-``official`` is upstream's verdict and error type. Two error types are ours, for answers on which
-upstream gives no verdict. ``official_crash``: upstream's checker raises, which ends its run.
-``official_unsafe``: upstream would evaluate text of the model that is not bounded literal
-arithmetic.
+``official`` is upstream's verdict and error type. ace_ray adds two error types, for answers on
+which upstream gives no verdict. ``official_crash``: upstream's checker raises, which ends its run.
+``official_unsafe``: upstream would evaluate text of the model that is more than bounded arithmetic
+on literals.
 
 ``strict`` differs only in these points:
 
 - A positional argument is bound to the parameter at its position in the function's documentation;
-  upstream drops it. A surplus argument, or one whose parameter is also named, is an error.
+  upstream drops it. An argument beyond the last parameter is an error, and so is a parameter that
+  is given twice, by position and by name.
 - A call that names a parameter twice is wrong; upstream takes the last value.
 - A Python keyword is accepted as an argument's name (`decode.read_with_keywords`).
 - In parallel categories, calls are assigned to the expected calls so that as many as possible
-  match. Upstream gives each expected call its first match, even if another one needs that match.
+  match. Upstream gives each expected call the first call that matches it, even if a later expected
+  call matches only that call.
 - In the irrelevance categories, an empty answer or the message of a failed inference is not a
-  refusal: ``irrelevance_error:no_answer``. Nor is an attempted call that could not be decoded
-  (`attempts_call`): ``irrelevance_error:unreadable_call``. A stored empty list is a refusal, since
-  the file does not record whether there was text.
+  refusal: ``irrelevance_error:no_answer``. An attempted call that could not be decoded
+  (`attempts_call`) is not a refusal either: ``irrelevance_error:unreadable_call``. A stored empty
+  list is a refusal, since the file does not record whether there was text.
 
 In ``irrelevance`` and ``live_irrelevance`` an answer is correct if it contains no call, in
 ``live_relevance`` if it contains one. All answers of these categories are read as Python."""
@@ -54,10 +56,10 @@ def check_single(
 ) -> Mapping[str, Verdict]:
     """Return the verdicts of both rule sets on an answer; never raises because of the answer.
 
-    ``category`` is the category of the original entry if the entry is of format sensitivity.
-    ``functions`` are the functions' documentation without hints, ``gold`` the published answers.
-    Their shapes are not checked. Raises `ValueError` for ``format_sensitivity`` itself, and
-    `UserError` for Java and JavaScript if tree-sitter is not installed."""
+    For format sensitivity, ``category`` is the category of the repeated entry. ``functions`` are
+    the functions' documentation without hints, ``gold`` the published answers; neither is validated
+    here. Raises `ValueError` for ``format_sensitivity`` itself, and `UserError` for Java and
+    JavaScript if tree-sitter is not installed."""
     if category in RELEVANCE:
         return _check_relevance(category, answer)
     if category == FORMAT_SENSITIVITY:
@@ -140,7 +142,8 @@ RAISES = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, R
 
 
 def _bound(rules: Rules, call: Read) -> Read | Fault:
-    """Return a call with its positional arguments named, or the fault of binding them.
+    """Return a call with each positional argument under its parameter's name, or the fault in the
+    call.
 
     A call of a function that was not offered is returned unchanged. Raises `NotCalls` or `Refused`
     for an argument that cannot be evaluated."""
@@ -167,10 +170,11 @@ def _bound(rules: Rules, call: Read) -> Read | Fault:
 
 
 def _parallel_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
-    """Return the fault of parallel calls under the best assignment to the expected calls, or None.
+    """Assign a matching call to each expected call. Return None if this is possible, else the
+    fault.
 
-    There must be as many calls as expected. A pair on which the checker raises does not match.
-    Raises that exception if no complete assignment exists."""
+    There must be as many calls as expected. A call does not match if the checker raises on it. If
+    no complete assignment exists, the exception is raised again."""
     raised: Exception | None = None
     fitting: list[list[int]] = []
     for place in range(len(rules.gold)):
@@ -191,7 +195,8 @@ def _parallel_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
 
 
 def _assign(place: int, fitting: list[list[int]], taken: dict[int, int], tried: set[int]) -> bool:
-    """Assign a call to the expected call ``place``; reassign others if needed. Return success."""
+    """Assign a call to the expected call at index ``place``, and reassign other calls if necessary.
+    Return whether this was possible."""
     for number in fitting[place]:
         if number not in tried:
             tried.add(number)
@@ -209,7 +214,8 @@ def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
     """Return the verdicts of both rule sets on an answer in a category of `RELEVANCE`.
 
     For upstream, an answer that does not decode to calls is a refusal. Under ``strict``, a call
-    whose argument is named by a Python keyword is a call too, and `_refusal` checks refusals."""
+    that has a Python keyword as an argument's name counts as a call, and `_refusal` judges
+    refusals."""
     undecoded = False
     try:
         called = are_calls(read_any(answer, DEFAULT, "python"))
@@ -309,7 +315,8 @@ def attempts_call(text: str) -> bool:
 
 
 def _after_lead(text: str) -> tuple[str, bool]:
-    """Return a text without the start that `_LEAD` matches, and whether that has a code fence."""
+    """Return the text after the start that `_LEAD` matches, and whether the start has a code
+    fence."""
     lead = _LEAD.match(text)
     return (text[lead.end() :], "```" in lead[0]) if lead else (text, False)
 
@@ -330,7 +337,8 @@ def _is_call(text: str) -> bool:
 
 
 def _closed(text: str, at: int) -> int | None:
-    """Return the index after the bracket that closes the one before ``at``, or None."""
+    """Return the index after the bracket that closes the bracket before ``at``; None if it stays
+    open."""
     depth = 1
     for match in _BRACKETS.finditer(text, at):
         depth += (match[0] in "[({") - (match[0] in "])}")

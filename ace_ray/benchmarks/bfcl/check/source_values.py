@@ -1,8 +1,8 @@
 """Convert Java and JavaScript source to values of a documented type (upstream ``type_convertor``).
 
 Source that does not look like a value of its type is returned unchanged, and so is a collection of
-more than `MAX_CHARS` characters. The patterns match as upstream's do, without useless
-backtracking."""
+more than `MAX_CHARS` characters. The patterns match the same texts as upstream's patterns, but
+avoid useless backtracking."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ _PUT = re.compile(r'put\("(.*?)",\s*+([^)\n]*+)\)')
 def java_value(text: str, kind: str, items: str | None = None) -> Any:
     """Convert Java source to type ``kind``; the items of a collection have type ``items``.
 
-    Raises `ValueError` for an unknown type and for too many digits, and `NotImplementedError` for
-    the collections that upstream does not convert."""
+    Raises `ValueError` for an unknown type and for more digits than Python reads, and
+    `NotImplementedError` for the collections that upstream does not convert."""
     if kind in ("Array", "ArrayList", "HashMap") and len(text) > MAX_CHARS:
         return text
     if kind in ("byte", "short", "integer"):
@@ -158,9 +158,8 @@ _SPACE = re.compile(r"\s*+")
 
 
 def javascript_value(text: str, kind: str, items: str | None = None) -> Any:
-    """Convert a text to type ``kind``; the items of an array have type ``items``.
-
-    Raises `ValueError` for an unknown type and for too many digits."""
+    """Convert JavaScript source to type ``kind``; the items of an array have type ``items``. Raises
+    `ValueError` for an unknown type and for more digits than Python reads."""
     if kind in ("dict", "array") and len(text) > MAX_CHARS:
         return text
     if kind == "String":
@@ -210,7 +209,7 @@ def _row(inside: str) -> list[Any]:
 
 
 def _nested_end(text: str) -> int | None:
-    """Return the index after the array of arrays that the text starts with, or None.
+    """Return the index after the array of arrays that the text starts with; None if there is none.
 
     Each inner array is on one line. The outer array ends at the first inner array that is followed
     by the outer closing bracket."""

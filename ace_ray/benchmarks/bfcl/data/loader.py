@@ -4,8 +4,7 @@ The rules follow upstream's ``utils.py`` (``load_dataset_entry`` and its callees
 categories share one file of questions and one of answers, and so do the web search categories.
 These rows are joined by the ids in the files, and then get an id for each category
 (``memory_0-customer-0`` becomes ``memory_kv_0-customer-0``). A malformed row raises a `UserError`
-that names the file, the line and the expected form.
-"""
+that names the file, the line and the expected form."""
 
 from __future__ import annotations
 
@@ -55,7 +54,8 @@ Made = tuple[str, dict[str, Any], Any]
 
 
 def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> list[Entry]:
-    """Load the entries of each category in turn, in the order of its rows. Raises `UserError`."""
+    """Load the entries of ``categories`` in turn, and of a category in the order of its rows.
+    Raises `UserError`."""
     for category in categories:
         if category not in CATEGORIES:
             raise UserError(
@@ -79,8 +79,11 @@ def function_docs(package: UpstreamPackage) -> Docs:
 
 
 def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
-    """Return, by scenario, the conversations that fill its memory, in order:
-    ``{"id", "question": [[messages] per turn]}``. The ids are the same for all backends."""
+    """Return ``{scenario: conversations}``: the conversations that fill the scenario's memory, in
+    order.
+
+    A conversation is ``{"id", "question": [[messages] per turn]}``. The ids are the same for all
+    memory backends."""
     conversations = {}
     for scenario in SCENARIOS:
         path = prerequisite_file(scenario)

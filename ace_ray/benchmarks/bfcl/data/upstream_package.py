@@ -1,7 +1,7 @@
-"""The user's copy of ``bfcl-eval``, and the paths of the files that are read from it.
+"""Locate the user's copy of ``bfcl-eval``, and the files that ace_ray reads from the copy.
 
-The paths are upstream's (``constants/eval_config.py``, ``constants/executable_backend_config.py``).
-"""
+The paths are upstream's (``constants/eval_config.py``,
+``constants/executable_backend_config.py``)."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ TOOL_SOURCES = tuple(
 
 
 def question_file(category: str) -> str:
-    """Return the file with a category's questions; several categories may share one."""
+    """Return the path of the file with a category's questions; categories may share a file."""
     return f"data/BFCL_v4_{published(category)}.json"
 
 
 def answer_file(category: str) -> str | None:
-    """Return the file with a category's answers, None for a category without answers."""
+    """Return the path of the file with a category's answers, None for a category of `RELEVANCE`."""
     if category in RELEVANCE:
         return None
     return f"data/possible_answer/BFCL_v4_{published(category)}.json"
@@ -90,12 +90,12 @@ def doc_file(name: str) -> str:
 
 
 def prerequisite_file(scenario: str) -> str:
-    """Return the file with the conversations that fill the memory of a scenario."""
+    """Return the path of the file with the conversations that fill the memory of a scenario."""
     return f"data/memory_prereq_conversation/memory_{scenario}.json"
 
 
 def published(category: str) -> str:
-    """Return the category name in upstream's file names; several categories may share one."""
+    """Return the name of a category in upstream's file names; categories may share a name."""
     if category in WEB_SEARCH:
         return "web_search"
     return "memory" if category in MEMORY else category

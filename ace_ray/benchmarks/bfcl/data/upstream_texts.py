@@ -1,8 +1,8 @@
 """Read upstream's prompt texts by parsing the source files of the user's copy; no code is run.
 
-Most texts are constants in ``constants/default_prompts.py``. The hints are f-strings in functions
-of ``utils.py`` and ``model_handler/utils.py``, and become templates.
-"""
+Most texts are constants in ``constants/default_prompts.py``. Hints tell a model in which language
+to write values. They are f-strings in functions of ``utils.py`` and ``model_handler/utils.py``, and
+become templates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FIX = f"use an unmodified copy: {UPSTREAM.get_data}"
 
 
 def read_texts(package: UpstreamPackage) -> Texts:
-    """Read all texts of a package. Raises `UserError` naming a missing or malformed text."""
+    """Read all prompt texts of a copy. Raises `UserError` for a missing or malformed text."""
     source = _Source(package, PROMPT_SOURCE)
     text = source.text
     returned = sorted({form.returned for form in FORMS})
@@ -180,7 +180,7 @@ class _Source:
 
 
 def _constants(tree: ast.Module) -> dict[str, Any]:
-    """Return the module's constants: literals, sums of strings, and names of earlier constants."""
+    """Return the module's constants that are literals, sums of strings or earlier constants."""
     values: dict[str, Any] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

@@ -1,18 +1,18 @@
-"""Decode a model's answer to calls: text in a prompt's form and language, or native tool calls.
+"""Decode a model's answer into calls. An answer is native tool calls, or text in a prompt form.
 
 The rules are upstream's (``model_handler/utils.py``, ``parser/*``,
 ``api_inference/openai_completion.py``). Nothing in an answer is executed, and all work is bounded.
 
 Upstream's decoder of Python is lenient. Names become strings (``true`` is "true"), every unary
-operator negates, and positional arguments are dropped. A call as an argument becomes an object, or
-its source if it lacks keywords. Upstream runs binary operations through ``eval``; here operations
-on literals are computed. Most other operations fail in upstream, because the names that models use
-(``base * height``) are undefined there. These failures are recognised without running anything. The
-remaining operations would run code and are refused.
+operator negates, and positional arguments are dropped. A call that is an argument becomes an
+object; if it lacks keyword arguments, it becomes its source text. Upstream runs binary operations
+through ``eval``; here operations on literals are computed. Most other operations fail in upstream,
+because the names that models use (``base * height``) are undefined there. These failures are
+recognised without running anything. All other operations would run code in upstream; they are
+refused (`Refused`).
 
 A Python keyword as an argument's name (``flight_book(from="Seattle")``) is a syntax error in
-upstream, which finds no call. Under ``strict`` it is a call.
-"""
+upstream, which finds no call. Under ``strict`` it is a call."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ _TAG, _TAG_END = "<TOOLCALL>", "</TOOLCALL>"
 def decode(
     text: str, form: Form = DEFAULT, language: Language = "python"
 ) -> list[dict[Any, dict[Any, Any]]]:
-    """Decode a text to calls: ``[{name: {parameter: value}}, ...]``.
+    """Decode a text into calls: ``[{name: {parameter: value}}, ...]``.
 
-    Raises `NotCalls` if upstream decodes no such list, and `Refused` if it would run code."""
+    Raises `NotCalls` if upstream's decoder returns no such list, and `Refused` if it would run
+    code."""
     calls = read(text, form, language)
     if calls is None:
         raise NotCalls("no call")
@@ -55,7 +56,7 @@ def decode(
 
 
 def executable(answer: Answer) -> list[str] | None:
-    """Return the calls of an answer in an episode as strings ``name(key=value, ...)``.
+    """Return the calls of an episode's answer as strings ``name(key=value, ...)``.
 
     Return None for an answer that does not decode or contains no call."""
     if answer.unreadable:
@@ -104,8 +105,8 @@ def are_calls(read: Sequence[Read] | None) -> bool:
 # Cached because `BFCL.check` and then `BFCL.unread` decode the same answer.
 @lru_cache(maxsize=1)
 def read(text: str, form: Form = DEFAULT, language: Language = "python") -> list[Read] | None:
-    """Read the calls of a text as `Read` objects; None if upstream's decoder does not return a
-    list.
+    """Read the calls of a text as `Read` objects. Return None if upstream's decoder does not return
+    a list.
 
     Raises `NotCalls` if upstream's decoder raises, and `Refused` if it would run code."""
     text = _source(text, form)
@@ -169,7 +170,6 @@ def _execution_texts(decoded: Iterable[Mapping[Any, Mapping[Any, Any]]]) -> list
 
 def _native_texts(calls: Sequence[ToolCall]) -> list[str]:
     """Return native tool calls as strings ``name(key=value,...)``, with values in Python syntax.
-
     Raises `NotCalls` for arguments that are not a JSON object."""
     texts = []
     for call in calls:
@@ -200,17 +200,16 @@ def _value(value: Any) -> str:
 
 
 def read_python(text: str) -> list[Read]:
-    """Read a call, or a list, tuple or set of calls.
+    """Read the calls of a Python expression: one call, or a list, tuple or set of calls.
 
     Raises `NotCalls` where upstream's decoder raises, and `Refused` for an operation that is not
-    computed here. If both occur, upstream's order of evaluation decides."""
+    computed here. If both apply, the first in upstream's order of evaluation is raised."""
     return _python_calls(expression(text))
 
 
 def read_python_with_keywords(text: str) -> list[Read]:
-    """Read the calls of a text in which a Python keyword is used as an argument's name.
-
-    Raises `NotCalls` for all other texts, and `Refused` as `read_python` does."""
+    """Read the calls of a text in which a Python keyword is used as an argument's name. Raises
+    `NotCalls` for all other texts, and `Refused` as `read_python` does."""
     marked = marked_names(text)
     if marked is None:
         raise NotCalls("no argument is named by a keyword")
@@ -264,7 +263,9 @@ _TOKENS = re.compile(
 
 
 def marked_names(text: str) -> str | None:
-    """Append `_MARK` to keywords that name arguments, to make the text parse; None if unchanged."""
+    """Append `_MARK` to Python keywords that name arguments, so that the text parses.
+
+    Return None if the text has no such keyword, or contains `_MARK`."""
     if _MARK in text:
         return None
     marked = _TOKENS.sub(lambda token: token[0] + _MARK if token[1] else token[0], text)
@@ -272,9 +273,8 @@ def marked_names(text: str) -> str | None:
 
 
 def marked_expression(text: str) -> ast.expr:
-    """Parse a text from `marked_names`, and remove the marks from the tree.
-
-    Raises `NotCalls` as `expression` does."""
+    """Parse a text from `marked_names`, and remove the marks from the tree. Raises `NotCalls` as
+    `expression` does."""
     tree = expression(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg is not None:

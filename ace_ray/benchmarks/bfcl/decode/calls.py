@@ -1,11 +1,10 @@
-"""A model's answer, the calls read from it, and decoders of calls in JSON and XML.
+"""Define a model's answer and the calls read from it, and decode calls in JSON and XML.
 
 The decoders follow ``json_parser.py`` and ``xml_parser.py`` of upstream's ``model_handler/parser``.
-Text before and after the calls is ignored. JSON:
-``[{"function": name, "parameters": {...}}, ...]``. XML: ``<functions><function name=...>...``. A
-parameter has a type, and its value is in an attribute (verbose) or in the content (concise). The
-parsed text begins with the root element, so it cannot define a document type or entities.
-"""
+Text before and after the calls is ignored. JSON: ``[{"function": name, "parameters": {...}},
+...]``. XML: ``<functions><function name=...>...``. A parameter has a type, and its value is in an
+attribute (verbose) or in the content (concise). The parsed text begins with the root element, so it
+cannot define a document type or entities."""
 
 from __future__ import annotations
 
@@ -69,8 +68,9 @@ class Read(NamedTuple):
     ``name`` and ``args`` can have any type if they come from JSON. The key None in ``args`` stands
     for ``**`` in Python, and for a positional argument in Java and JavaScript. ``positional`` maps
     the index of a positional argument to a function that returns its value, and may raise
-    `NotCalls` or `Refused`. ``bare``: number of positional arguments that upstream keeps; it fails
-    on several. ``repeated``: a name that is given twice; upstream takes the last value."""
+    `NotCalls` or `Refused`. ``bare``: number of positional arguments that upstream keeps;
+    upstream's decoder fails if there are several. ``repeated``: an argument name that is given
+    twice; upstream takes the last value."""
 
     name: Any
     args: Any
@@ -86,8 +86,8 @@ _LIST_ENDS = re.compile(r"\}\s*+\]")
 def read_json(text: str) -> list[Read]:
     """Read the calls of a JSON list in a text; return an empty list if the text is not JSON.
 
-    Raises `NotCalls` for a call without ``function`` or ``parameters``, for a JSON number, boolean
-    or null, and beyond the bounds of `json_value`."""
+    Raises `NotCalls` if a call lacks ``function`` or ``parameters``, if the JSON is a number,
+    boolean or null, and beyond the bounds of `json_value`."""
     first, last = text.find("["), text.rfind("]")
     if 0 <= first < last:
         text = text[first : last + 1]
@@ -134,7 +134,6 @@ _LITERALS = ("array", "tuple", "object", "dict")
 
 def read_xml(text: str, *, verbose: bool) -> list[Read]:
     """Read the calls of the first ``<functions>`` element; the text before and after it is ignored.
-
     Raises `NotCalls` where upstream's decoder raises, and beyond `MAX_CODE` and `MAX_DEPTH`."""
     begin = text.find(_BEGIN)
     end = text.find(_END, begin)

@@ -4,8 +4,7 @@ The rules follow upstream's ``java_parser.py`` and ``js_parser.py`` (``model_han
 syntax tree depends on the versions of grammar and parser. Only versions that give upstream's trees
 are allowed. Argument values are source text. In Java, a string argument loses its quotes, an
 anonymous class its body, and a compound expression its spaces. In JavaScript, a string argument
-loses its quotes.
-"""
+loses its quotes."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ _JAVA_COMMENTS = ("line_comment", "block_comment")
 
 
 def read_java(text: str) -> list[Read] | None:
-    """Read the first call of a text. Return a list of one call, or None if the text has none.
-
+    """Read the first call of a text. Return a list of this call, or None if the text contains none.
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "java")
     try:
@@ -102,7 +100,8 @@ _JAVASCRIPT_BARE = ("identifier", "true")
 
 
 def read_javascript(text: str) -> list[Read] | None:
-    """Read the first call that is a complete statement. Return a list of one call, or None.
+    """Read the first call that is a complete statement. Return a list of this call; None if no
+    statement is a call.
 
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "javascript")
@@ -199,9 +198,7 @@ def _grammar(language: str) -> tuple[Any, Any]:
         (package, version, installed[package] == version),
     ):
         if not right:
-            what = (
-                f"{name} {installed[name]} is installed; upstream's verdicts are those of {wanted}"
-            )
+            what = f"{name} {installed[name]} is installed, but upstream's verdicts need {wanted}"
             raise UserError(what, where="bfcl", fix=fix)
     # In these versions ``language()`` returns an address, which tree-sitter accepts with a warning.
     return tree_sitter.Parser, tree_sitter.Language(grammar.language())
@@ -227,10 +224,10 @@ def _read_of(
     bare: tuple[str, ...],
     comments: tuple[str, ...],
 ) -> Read:
-    """Return the call of ``name`` whose ``arguments`` are nodes of a syntax tree.
+    """Return a call of the function ``name``, whose ``arguments`` are nodes of a syntax tree.
 
-    ``bare``: node types of positional arguments that upstream keeps. ``comments``: node types of
-    comments. Raises `NotCalls` for an argument name that is given twice."""
+    ``bare``: types of the nodes that upstream keeps as positional arguments. ``comments``: types of
+    the nodes that are comments. Raises `NotCalls` for an argument name that is given twice."""
     args: dict[str | None, Any] = {}
     positional = {}
     place = count = 0

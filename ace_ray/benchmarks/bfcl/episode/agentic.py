@@ -1,9 +1,10 @@
-"""Episodes of the agentic categories: memory and web search.
+"""Run the episodes of the agentic categories: memory and web search.
 
-Before the question of a memory entry, prepared conversations fill a memory, which the question then
-uses. A web search entry offers two tools that call configured services. Their results have the
-shapes of upstream's ``web_search.py``. These results depend on the date and on the services, so the
-scores are not comparable with the leaderboard's."""
+The question of a memory entry refers to earlier conversations. ace_ray runs these conversations
+first, so that the model fills a memory; the question's episode starts with this memory. A web
+search entry offers two tools that call configured services. Their results have the shapes of
+upstream's ``web_search.py``. The results depend on the date and on the services, so the scores are
+not comparable with the leaderboard's."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ async def prepare_memory(
     conversations: Sequence[Mapping[str, Any]],
     embed: Embedder | None = None,
 ) -> dict[str, Any]:
-    """Run the conversations that fill the memory of an entry's scenario, in order. Each starts with
-    the memory that the previous one left.
+    """Run the conversations that fill the memory of an entry's scenario, in order. Each
+    conversation starts with the memory that the previous one left.
 
     Args:
         entry: any entry of the scenario and backend.
@@ -48,13 +49,12 @@ async def prepare_memory(
     Returns:
         {"snapshot": the final memory, "conversations": [{"id", "ended", "messages", "turns",
         "results"}, ...]}. A conversation truncated by the context or the deadline does not change
-        the memory, as in upstream; one truncated by the step limit does. Conversations after the
-        deadline are listed as empty, with the ending "deadline".
+        the memory, as in upstream; one truncated by the step limit does. Conversations that the
+        deadline prevented are listed as empty, with the ending "deadline".
 
     Raises:
         RowError: the candidate did not answer before the deadline, its engine failed a health
-            check, or the sandbox is lost.
-    """
+            check, or the sandbox is lost."""
     records: list[dict[str, Any]] = []
     snapshot: dict[str, Any] = {}
     for number, prerequisite in enumerate(conversations, start=1):
@@ -90,8 +90,9 @@ async def memory_rollout(
     `Episode.state` has ``turns``, ``results`` and ``ended`` as in multi-turn entries. ``memory`` is
     the snapshot at the start, and ``memory_sha256`` its hash. ``memory_end`` is the snapshot at the
     end. ``prepared`` lists {"id", "ended"} of the conversations that filled the memory. If the
-    context or the deadline truncated one of them, the memory may lack the answer. ``ended`` is then
-    "preparation", unless the question itself was truncated in such a way."""
+    context or the deadline truncated one of them, the memory may lack the answer, and ``ended`` is
+    "preparation". If the question's episode was truncated, too, ``ended`` is "context" or
+    "deadline"."""
     before = context.prepared or {}
     snapshot = dict(before.get("snapshot", {}))
     prepared = [
@@ -123,7 +124,7 @@ async def _begin(
     sandbox: Sandbox,
     messages: Sequence[Mapping[str, Any]],
 ) -> tuple[Conversation, list[dict[str, Any]]]:
-    """Return a new conversation, and its first turn's messages, which begin with the memory."""
+    """Return a new conversation, and its first messages, which begin with the memory's content."""
     functions, _ = settings.functions(entry)
     tools = settings.tools(functions)
     conversation = Conversation(context, sandbox.step, tools, settings.results)
@@ -146,7 +147,8 @@ _MODES = ("raw", "markdown", "truncate")
 
 
 class WebSearchAPI:
-    """The web search tools. The class has upstream's name because Python's errors contain the name.
+    """The web search tools. The class has upstream's name, since Python's errors show it to the
+    model.
 
     Raises `ServiceFailed` if a service fails; the row is then not scored as wrong."""
 
@@ -231,7 +233,6 @@ async def web_search_rollout(
     transport: Transport,
 ) -> Episode:
     """Run a web search entry's episode. `Episode.state` has ``turns``, ``results`` and ``ended``.
-
     Raises `RowError`, for example `ServiceFailed`."""
     functions, _ = settings.functions(entry)
     tools = WebSearchAPI(config, transport, snippets=bool(entry.data["show_snippet"]))

@@ -1,5 +1,8 @@
-"""Conversations with tools, and the episodes of multi-turn entries. The rules are upstream's
-(``base_handler.inference_multi_turn_prompting`` and ``_FC``)."""
+"""Run conversations with tools, and the episodes of multi-turn entries. The rules are upstream's
+(``base_handler.inference_multi_turn_prompting`` and ``_FC``).
+
+A turn begins with a user message and has several steps. A step is one answer of the model and the
+results of its calls. Held-out functions are offered only from a later turn on."""
 
 from __future__ import annotations
 
@@ -40,7 +43,8 @@ class EpisodeSettings:
     results: Results = "tool"
 
     def functions(self, entry: Entry) -> tuple[Docs, Mapping[int, Docs]]:
-        """Return the functions offered from the first turn, and the held-out functions by turn."""
+        """Return the functions offered from the first turn on, and the held-out functions by the
+        number of the turn that adds them."""
         classes, missed = entry.data["involved_classes"], entry.data.get("missed_function")
         functions, held_out = offered(self.docs, classes, missed)
         return functions, {int(turn): later for turn, later in held_out.items()}
@@ -56,8 +60,9 @@ class EpisodeSettings:
 
 @dataclass
 class Conversation:
-    """One conversation. Its messages are added to the episode's. ``tools`` are offered through the
-    model's chat template; None in prompt mode."""
+    """A conversation of the model with tools. Its messages are appended to
+    ``context.episode.messages``. ``tools`` are offered through the model's chat template; None in
+    prompt mode."""
 
     context: EpisodeContext
     execute: Execute
@@ -65,7 +70,7 @@ class Conversation:
     results: Results = "tool"
     turns: list[list[Answer]] = field(default_factory=list)
     observed: list[list[list[str]]] = field(default_factory=list)
-    """The results of each step with calls, by turn."""
+    """For each turn, the results of each step with calls."""
 
     async def turn(self, messages: Sequence[Message]) -> None:
         """Run one turn: call the model and execute its calls, until an answer contains no call.
@@ -139,11 +144,11 @@ class Sandbox:
         return await self._session.state()
 
     async def dump(self) -> str:
-        """Return the part of a memory that a prompt shows."""
+        """Return the part of the memory that a prompt shows."""
         return str(await self._call("dump"))
 
     async def snapshot(self) -> dict[str, Any]:
-        """Return a memory as JSON values."""
+        """Return the complete memory as JSON values."""
         return dict(await self._call("snapshot"))
 
     async def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -165,11 +170,11 @@ class Sandbox:
 async def rollout(entry: Entry, context: EpisodeContext, settings: EpisodeSettings) -> Episode:
     """Run the episode of a multi-turn entry. Raises `RowError`.
 
-    A conversation truncated by the step limit, the context or the deadline keeps its results so
-    far. Held-out functions are added in their turn, in the user message (prompt mode) or as tools
-    (native mode). `Episode.state` has ``turns`` (answers, see `Answer.as_json`), ``results``
-    (strings of each step) and ``ended``. ``before`` and ``end`` are the states of the sandbox, None
-    if too large."""
+    A conversation that the step limit, the context or the deadline truncates keeps its earlier
+    results. Held-out functions are added in their turn, in the user message (prompt mode) or as
+    tools (native mode). `Episode.state` has ``turns`` (answers, see `Answer.as_json`), ``results``
+    (strings of each step) and ``ended``. ``before`` and ``end`` are the sandbox's states at the
+    start and at the end; a state that is too large is None."""
     functions, held_out = settings.functions(entry)
     prompts, native = settings.prompts, settings.native
     async with context.sandbox() as session:

@@ -65,7 +65,8 @@ class Service:
         self._host = urlsplit(config.url).hostname or config.url
 
     async def get(self, params: Mapping[str, str]) -> Reply:
-        """Send a GET request. Return the first reply with a status that is not retried.
+        """Send a GET request, and retry it after failures. Return the first reply that needs no
+        retry.
 
         Raises `ServiceFailed`."""
         return await self._ask("GET", params, None)

@@ -4,9 +4,10 @@ Upstream (``base_handler.py::write``) writes files ``BFCL_v4_<category>_result.j
 ``result/<model>/<group>/``. Each line is ``{"id", "result", ...}``. Older versions lack the group
 folder, begin file names with ``BFCL_v3_``, and name three categories differently.
 
-The result of a single answer is a string, or ``[{name: arguments}, ...]`` for models with function
-calling (FC). The result of a conversation is a list of such answers for each turn. If inference
-failed, the result is an error message, which upstream judges like any other string."""
+The result of a single-turn entry is one answer: a string, or ``[{name: arguments}, ...]`` for
+models with function calling (FC). The result of a conversation is a list of turns, and a turn is a
+list of answers. If inference failed, the result is an error message, which upstream judges like any
+other string."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ Form = Literal["text", "calls", "objects", "tagged"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file of a result folder; ``named`` is the category in its name."""
+    """One file of a result folder; ``named`` is the category in the file's name."""
 
     path: Path
     named: str
@@ -93,7 +94,7 @@ class Source:
 
 
 def entries_of(package: UpstreamPackage) -> Entries:
-    """Return the entries of all categories of a copy of bfcl-eval; all can be scored."""
+    """Return the `Entries` of a copy of bfcl-eval. Outputs of all its categories can be scored."""
     return Entries(
         lambda _, category: load(package, [category]),
         languages=["en"],
@@ -102,16 +103,17 @@ def entries_of(package: UpstreamPackage) -> Entries:
 
 
 def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
-    """Yield the outputs in one model's result folder, in one file of it, or in a JSON lines file.
+    """Yield the outputs in one model's result folder, in one file of such a folder, or in a JSON
+    lines file.
 
     A row of a JSON lines file has ``id``, ``output`` (in any shape of ``result``) and optionally
     ``sample``. Files are read in the order of the categories. Categories that are not scored
     (``exec_*``, ``rest``, ``sql``, ``chatable``), the groups ``memory`` and ``web_search``,
-    conversations before memory questions, and removed ids are skipped. An answer in any other shape
+    conversations that fill a memory, and removed ids are skipped. An answer in an unknown shape
     counts as undecodable.
 
     Raises `UserError` for a malformed line, for a path with results of several models or of none,
-    and for answers of an FC model in a format that only its handler in upstream reads."""
+    and for answers of an FC model in a format that only upstream's handler of the model reads."""
     return each_once(_outputs(path, entries), path)
 
 
@@ -145,7 +147,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
 
 
 def _dropped(entry_id: Any, entries: Entries) -> bool:
-    """Return whether upstream has removed an id. If so, count it in ``entries.remarks``."""
+    """Return whether upstream has removed an id. If so, count the output in ``entries.remarks``."""
     if not isinstance(entry_id, str) or entry_id not in DROPPED_IDS:
         return False
     category = entry_id.rpartition("_")[0]
@@ -154,14 +156,15 @@ def _dropped(entry_id: Any, entries: Entries) -> bool:
 
 
 def _remark(entry: Entry, value: Any, entries: Entries) -> None:
-    """Count an empty list in an irrelevance category: it may stand for text or for no answer."""
+    """Add a remark if an irrelevance answer is an empty list, which may stand for text or no
+    answer."""
     if value == [] and entry.category in ("irrelevance", "live_irrelevance"):
         what = "empty lists in irrelevance categories, with words or without (strict: refusals)"
         entries.remarks[what] += 1
 
 
 def _answered_by(row: Row, entries: Entries, where: str) -> Entry:
-    """Return the entry of a row; the id gives the category, so only that category is loaded."""
+    """Return the entry that a row answers. Load only the category that the row's id contains."""
     if "category" not in row:
         category = text_of(row, "id", where).partition(":")[0].rpartition("_")[0]
         if category in entries.categories:
@@ -225,7 +228,7 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     If some answers are lists, calls are in lists, unless more strings than lists contain calls. The
     majority of lists decides whether arguments are strings or objects. A model with ``FC`` in its
     name has function calling; its strings contain calls only between tags. Raises `UserError` for
-    an ``FC`` model with strings that only its handler in upstream can read."""
+    strings of an ``FC`` model that only upstream's handler of the model can read."""
     listed = spelled = prompted = tagged = 0
     lists = own_form = False
     for path in paths:
@@ -268,7 +271,7 @@ def _is_named(call: dict[str, Any]) -> bool:
 
 
 def _flat(value: Any, entry_id: Any) -> Iterator[Any]:
-    """Yield the answers in a result of any shape."""
+    """Yield the answers in ``value``, the result of a single-turn entry or of a conversation."""
     nested = isinstance(value, list) and str(entry_id).startswith(("multi_", "memory_", "web_"))
     for turn in value if nested else [[value]]:
         yield from turn if isinstance(turn, list) else ()
@@ -296,7 +299,8 @@ def _episode(entry: Entry, value: Any, form: Form) -> Episode:
 
 
 def _conversation(entry: Entry, value: Any, form: Form) -> tuple[list[list[Answer]], str]:
-    """Return the answers of each turn, and the reason of an early end (see `check_multi_turn`)."""
+    """Return the answers of each turn, and why the conversation ended early (see
+    `check_multi_turn`)."""
     agentic = entry.category in groups.AGENTIC
     is_one = isinstance(value, list) and all(isinstance(turn, list) for turn in value)
     if not is_one or (agentic and len(value) != 1):
@@ -327,7 +331,7 @@ def _answer(value: Any, form: Form) -> Answer:
 def _calls(value: Any, form: Form) -> tuple[ToolCall, ...] | None:
     """Read calls from ``[{name: arguments}, ...]`` or ``[{"name", "arguments"}, ...]``.
 
-    Return None for any other shape, for example an object if the model's arguments are strings."""
+    Return None for any other shape. If ``form`` is "calls", arguments must be strings."""
     if not isinstance(value, list):
         return None
     calls = []
@@ -347,7 +351,7 @@ def _calls(value: Any, form: Form) -> tuple[ToolCall, ...] | None:
 
 
 def _json(value: Any) -> str:
-    """Return a value as JSON, or invalid JSON if the value is nested too deep."""
+    """Return a value as JSON text; if the value is nested too deep, text that is not JSON."""
     try:
         return json.dumps(value)
     except RecursionError:
@@ -355,8 +359,8 @@ def _json(value: Any) -> str:
 
 
 def _tagged(text: str) -> tuple[ToolCall, ...]:
-    """Read the calls between tags (upstream ``qwen_fc.py``). Blocks that are not JSON are skipped.
-    If a block is JSON but not a call, no calls are returned."""
+    """Read the calls between ``<tool_call>`` tags (upstream ``qwen_fc.py``). Skip blocks that are
+    not JSON. If a block is JSON but not a call, return no calls."""
     calls, place = [], 0
     while (begin := text.find(_TAG, place)) >= 0:
         end = text.find(_TAG_END, begin + len(_TAG))

@@ -1,15 +1,13 @@
-"""Compute the summary of a run: the shared statistics, and BFCL's own numbers.
+"""Compute the summary of a run: the statistics that all benchmarks share, and BFCL's aggregates.
 
 Keys in addition to those of `ace_ray.benchmarks.statistics` (explained in ``docs/results.md``)::
 
     rules              {"official": RULES, "strict": RULES}
-    format_sensitivity see `Diagnostics`; null without such rows
+    format_sensitivity see `Diagnostics`; null if the category was not run
     contamination      see `Diagnostics`; null if it was not measured
     endings            {category: {ending: number of episodes}} of interactive categories
-
     RULES              STATS of all rows, and {"v4": {column: CELL}, "v3": {column: CELL}}
-    CELL               {"title", "value", "interval", "missing"}
-"""
+    CELL               {"title", "value", "interval", "missing"}"""
 
 from __future__ import annotations
 
@@ -72,8 +70,7 @@ _LIVE_AST = ("live_simple", "live_multiple", "live_parallel", "live_parallel_mul
 class Column:
     """An aggregate: the weighted mean of ``parts``, which are categories or other columns.
 
-    ``pooled``: weights are the numbers of judged entries; every part must be a category.
-    """
+    ``pooled``: weight each part by its number of judged entries; every part must be a category."""
 
     title: str
     parts: Sequence[str]
@@ -113,8 +110,8 @@ def aggregates(judged: Mapping[str, Any], columns: Mapping[str, Column]) -> dict
     """Compute ``{column: {"title", "value", "interval", "missing"}}``, with fractions in 0..1.
 
     ``judged``: STATS of the categories that may enter an aggregate. ``missing`` names the missing
-    categories of a column. If there are any, ``value`` is None, and ``partial`` is the mean of the
-    column's other categories, ``{"value", "interval"}`` or None."""
+    categories of a column. If a category is missing, ``value`` is None, and ``partial`` is the mean
+    of the other categories, ``{"value", "interval"}`` or None."""
     cells: dict[str, Any] = {}
     for name, column in columns.items():
         parts = [cells.get(part) or _category_cell(part, judged) for part in column.parts]
@@ -141,7 +138,7 @@ def _category_cell(name: str, judged: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _combined(column: Column, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Compute the mean of those parts of a column that have a value or a partial value."""
+    """Compute the mean of the parts of a column that have a value or a partial value."""
     there = [part if part["value"] is not None else part.get("partial") or {} for part in parts]
     weights = column.weights or [1.0] * len(parts)
     if column.pooled:
@@ -217,8 +214,9 @@ class Diagnostics:
         }
 
     def contamination(self) -> dict[str, Any] | None:
-        """Return the contamination score, its 95 % interval, and the perplexities of single-turn
-        and live entries. Return None if one of these two sets lacks gold probabilities."""
+        """Return the contamination score, its 95 % interval, and the perplexities of the gold calls
+        in single-turn and live entries. The score is the first perplexity divided by the second.
+        Return None if single-turn or live entries lack gold probabilities."""
         if not all(self._logs.values()):
             return None
         single, live = (_mean(logs) for logs in self._logs.values())
@@ -231,10 +229,11 @@ class Diagnostics:
         }
 
     def format_sensitivity(self) -> dict[str, Any] | None:
-        """Return ``{rules: {"forms": {form: STATS}, "range", "stdev"}}``; None without rows.
+        """Return ``{rules: {"forms": {form: STATS}, "range", "stdev"}}``; None if no row has a
+        form.
 
         The range and standard deviation of the forms' accuracies are in percentage points. They are
-        None for fewer than two forms with judged rows."""
+        None if fewer than two forms have judged rows."""
         if not self._forms:
             return None
         return {rules: self._sensitivity(rules) for rules in RULE_SETS}
@@ -255,7 +254,7 @@ class Diagnostics:
 
 
 def _mean(logs: Sequence[float]) -> tuple[float, float]:
-    """Return the mean, and the square of its standard error."""
+    """Return the mean of ``logs``, and the square of the mean's standard error."""
     mean = sum(logs) / len(logs)
     spread = sum((value - mean) ** 2 for value in logs)
     return mean, spread / max(len(logs) - 1, 1) / len(logs)

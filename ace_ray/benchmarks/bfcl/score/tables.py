@@ -1,4 +1,5 @@
-"""Printed tables of a summary, and the leaderboard's groups, scores and tables for reports."""
+"""Build the tables that a run prints, and the leaderboard's groups, scores and tables in
+reports."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ _VERSIONS: Mapping[str, Mapping[str, Column]] = {"v4": V4, "v3": V3}
 
 
 def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, Any]:
-    """Return the printed table: categories, groups without missing categories, and overall scores.
+    """Return the printed table: categories, groups in which no category is missing, and overall
+    scores.
 
     ``absent`` maps each category that was not run to the reason; its scores read ``N/A``."""
     made = statistics.table(summary, RULE_SETS)
@@ -44,7 +46,8 @@ def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, An
 
 
 def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return tables of episode endings, accuracy per prompt form and pass@k, without empty ones."""
+    """Return the tables of episode endings, of accuracy per prompt form and of pass@k. Tables
+    without lines are left out."""
     tables = []
     if summary["endings"]:
         tables.append(
@@ -94,8 +97,8 @@ def _points(value: float | None) -> str:
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
-    """Return the overall score of v4, its groups, the overall score of v3, and the accuracy of all
-    entries."""
+    """Return the scores of a report: the overall score and groups of leaderboard v4, the overall
+    score of v3, and the accuracy of all entries."""
 
     def score(title: str, version: str, column: str) -> Score:
         cell = summary["rules"][rules][version][column]
@@ -127,7 +130,8 @@ TITLED_GROUPS: Mapping[str, Sequence[str]] = {
 
 
 def task(row: ResultRow) -> str:
-    """Return the task's key, shared by questions on one memory and by all forms of a question."""
+    """Return the key of a row's task. Questions on one memory are one task, and so are all prompt
+    forms of a question."""
     if row.category in MEMORY:  # memory_kv_12-student-3
         return f"{row.category}/{row.id.rsplit('_', 1)[-1].split('-')[1]}"
     if row.category == FORMAT_SENSITIVITY:

@@ -1,5 +1,8 @@
-"""Handler of the requests to a limited process (`ace_ray.sandbox.limited_child`). It keeps the
-environments of many attempts. The classes of a copy run only in this process."""
+"""Handle requests in the limited process that runs the tool classes
+(`ace_ray.sandbox.limited_child`).
+
+The classes of the user's copy run only in this process. It keeps the environments of many attempts.
+An attempt is a group of environments that are created and dropped together."""
 
 from __future__ import annotations
 
@@ -32,8 +35,9 @@ class _Attempt:
 
 
 class Tools:
-    """Handles the requests {"sources": ...}, {"load": [class, ...]} and {"attempt": number, "ops":
-    [...], "forget": [number, ...]}. Returns one value per operation in "ops" (methods `op_*`)."""
+    """Handles three requests. {"sources": ...} sets the sources. {"load": [class, ...]} loads
+    classes. {"attempt": number, "ops": [...], "forget": [number, ...]} drops the attempts in
+    "forget", and returns the result of each operation in "ops" (methods `op_*`)."""
 
     def __init__(self) -> None:
         self._sources = ToolSources()
@@ -59,8 +63,8 @@ class Tools:
     def op_open(
         self, attempt: _Attempt, name: str, initial_state: Mapping[str, Any], shared: bool
     ) -> None:
-        """Open an environment. ``shared``: it shares objects with others of the attempt (see
-        `Shared`)."""
+        """Create the environment ``name``. ``shared``: it shares objects with other environments of
+        the attempt (see `Shared`)."""
         given = InitialState(**initial_state)
         memo = attempt.shared if shared else None
         attempt.environments[name] = open_environment(self._sources, given, memo)
@@ -68,12 +72,12 @@ class Tools:
     def op_call(
         self, attempt: _Attempt, name: str, call: str, arguments: Mapping[str, Any]
     ) -> list[Any]:
-        """Call an environment. Return the value and the error of the observation."""
+        """Pass a call to the environment ``name``. Return [value, error] of its observation."""
         observation = attempt.environments[name].call(call, arguments)
         return [observation.value, observation.error]
 
     def op_broke(self, attempt: _Attempt, name: str) -> None:
-        """Charge the environment for a call that exceeded the limits of its process."""
+        """Charge CPU time to the environment ``name`` for a call that exceeded a limit."""
         attempt.environments[name].broke()
 
     def op_state(self, attempt: _Attempt, name: str) -> Any:
@@ -103,6 +107,6 @@ def make() -> Tools:
 
 
 def make_with_vectors() -> Tools:
-    """Return a handler that supports vector memories. They need numpy, which is slow to import."""
+    """Return a handler that supports vector memories. It imports numpy, which takes long."""
     import_module("numpy")
     return make()

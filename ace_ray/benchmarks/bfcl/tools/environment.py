@@ -1,4 +1,4 @@
-"""The tools of one attempt, as a `Scenario`."""
+"""Run calls on upstream's tool classes: the environment of one episode, as a `Scenario`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ Docs = Mapping[str, Sequence[Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """The classes of an environment, with their initial configuration; picklable. ``names`` are all
-    documented methods of each class, even those held out at first: upstream executes them too."""
+    """The classes of an environment, with their initial configuration; picklable. ``names`` maps
+    each class to all its documented methods, including methods that are held out at first: upstream
+    executes calls of these methods, too."""
 
     names: Mapping[str, tuple[str, ...]]
     initial_config: Mapping[str, Any] = field(default_factory=dict)
@@ -72,14 +73,13 @@ class Environment:
     """New instances of an entry's classes. `call` accepts these names:
 
     - ``step`` {"texts": [one call, ...]}: run the calls. Return their results as a model sees them.
-    - ``dump``: return the part of a memory that a prompt shows, as a string.
-    - ``snapshot``: return a memory as JSON values. ``restore`` {"snapshot": ...}: restore it.
+    - ``dump``: return the part of the memory that a prompt shows, as a string.
+    - ``snapshot``: return the memory as JSON values. ``restore`` {"snapshot": ...}: restore it.
     - ``texts`` {"texts": [one call, ...]}: return the strings whose embeddings the calls may need.
     - ``vectors`` {"vectors": {text: [float, ...]}}: provide embeddings (vector memory only).
 
     Results are formatted as upstream does (``multi_turn_utils.execute_multi_turn_func_call``): a
-    dict as JSON, other values with ``str()``, and an error as ``Error during execution: ...``.
-    """
+    dict as JSON, other values with ``str()``, and an error as ``Error during execution: ...``."""
 
     def __init__(self, instances: Mapping[str, Any], tools: Mapping[str, Callable[..., Any]]):
         self.instances = instances
@@ -181,8 +181,7 @@ def open_environment(
     share. By default they share nothing.
 
     Raises:
-        UserError: a class is missing, does not load, or lacks a documented method.
-    """
+        UserError: a class is missing, does not load, or lacks a documented method."""
     memo: Shared = {} if shared is None else shared
     instances: dict[str, Any] = {}
     tools: dict[str, Callable[..., Any]] = {}
@@ -256,8 +255,8 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
     """Return ``Class.attribute`` of the first public attribute that differs between the instances
     of two environments, or "".
 
-    ``theirs`` belongs to the answer key. Only its attributes are compared, which bounds the cost.
-    Values whose comparison raises, which crashes upstream, count as different."""
+    ``theirs`` belongs to the answer key. Attributes that only ``ours`` has are not compared, which
+    bounds the cost. Values whose comparison raises, which crashes upstream, count as different."""
     for name, instance in theirs.items():
         for key, value in vars(instance).items():
             if not key.startswith("_") and not _same(vars(ours[name]), key, value):
@@ -285,7 +284,7 @@ _CHARS_PER_VALUE = 8
 
 def as_json(value: Any, max_chars: int = MAX_STATE_CHARS) -> Any:
     """Convert ``value`` to JSON values; parts beyond the bounds become "...". Directories and files
-    become objects, sets sorted lists, and other objects ``<class name>``."""
+    become JSON objects, sets become sorted lists, and other objects become ``<class name>``."""
     return _Writer(max_chars).write(value, 0)
 
 

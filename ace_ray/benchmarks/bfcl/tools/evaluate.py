@@ -1,8 +1,7 @@
 """Execute the text of one call without ``eval``.
 
 Upstream passes the text to ``eval``. Here it must be a call of a tool, and its arguments must be
-literals or calls of the same tools. Any other Python is refused.
-"""
+literals or calls of the same tools. Any other Python is refused."""
 
 from __future__ import annotations
 
@@ -28,14 +27,13 @@ class CallRefused(Exception):
 
 
 def as_upstream_reads(text: str) -> str:
-    """Return the text as upstream evaluates it, except for the names of its instances.
+    """Return the text as upstream evaluates it, but without the names of upstream's instances.
 
     Upstream inserts an instance's name before each tool name with a regular expression. The
     expression also matches inside string literals. There it removes spaces between a word and an
     opening bracket: ``echo(content='a (b)')`` writes ``a(b)``. The spaces are removed here too,
     because such strings reach files and messages. Instance names are not inserted, since no gold
-    value contains them.
-    """
+    value contains them."""
     return _BEFORE_BRACKET.sub(r"\1", text)
 
 
@@ -117,7 +115,7 @@ def _dict(node: ast.Dict, tools: Tools, taken: Taken) -> dict[Any, Any]:
 
 
 def strings_in(text: str) -> list[str]:
-    """Return the string literals among the arguments of the call in ``text``; [] without a call."""
+    """Return the string literals in the call ``text``; an empty list if the text does not parse."""
     try:
         tree = expression(as_upstream_reads(text).lstrip(" \t"))
     except NotCalls:

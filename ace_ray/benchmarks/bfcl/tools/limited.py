@@ -32,14 +32,14 @@ def _host(sources: ToolSources, classes: Sequence[str]) -> Host:
 
 
 def load_classes(sources: ToolSources, names: Sequence[str]) -> None:
-    """Check that classes load. Raises `UserError` if one does not load or must not run."""
+    """Check that classes load. Raises `UserError` if a class does not load or must not run."""
     host = _host(sources, names)
     with host.lock:
         try:
             host.process().ask({"load": list(names)})
         except LimitBroken as error:
             raise UserError(
-                f"a class does not load: {error}", where=sources.where, fix="give an intact copy"
+                f"a class does not load: {error}", where=sources.where, fix="name an intact copy"
             ) from error
         except ProcessLost as error:
             raise UserError(
@@ -50,7 +50,7 @@ def load_classes(sources: ToolSources, names: Sequence[str]) -> None:
 
 
 class Attempt(attempts.Attempt):
-    """Environments of BFCL's classes that are created and dropped together."""
+    """A group of environments of BFCL's classes that are created and dropped together."""
 
     def __init__(self, sources: ToolSources, classes: Sequence[str]) -> None:
         super().__init__(_host(sources, classes))
@@ -62,7 +62,8 @@ class Attempt(attempts.Attempt):
         return op[0] not in _UNLOGGED and not (op[0] == "call" and op[2] in _UNLOGGED_CALLS)
 
     def carefully(self, op: Op) -> Any:
-        """Run one operation per request. Split a step into requests with one call each."""
+        """Run ``op`` in its own request. If it is a step, make one request for each of its
+        calls."""
         if op[0] == "call" and op[2] == "step" and len(op[3]["texts"]) > 1:
             singles = [(*op[:3], {"texts": [text]}) for text in op[3]["texts"]]
             return [[self.carefully(single)[0][0] for single in singles], ""]
@@ -104,7 +105,7 @@ class LimitedEnvironment:
 
 
 def opened(name: str, initial_state: InitialState, *, shared: bool = False) -> Op:
-    """Return the operation that opens an environment."""
+    """Return the operation that creates an environment."""
     given = {
         "names": initial_state.names,
         "initial_config": initial_state.initial_config,

@@ -1,8 +1,7 @@
-"""Tool classes of the mini set. They are our own, with the same contract as upstream's classes.
+"""Tool classes of the mini set, which ace_ray wrote. They have the same contract as upstream's.
 
 Public attributes are the state, and public methods are the tools. A method returns a dict, which is
-``{"error": ...}`` if the call fails.
-"""
+``{"error": ...}`` if the call fails."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _KEY = re.compile(r"[a-z]+(_[a-z0-9]+)*")
 
 
 class Bakery:
-    """Takes orders for one day."""
+    """A bakery, which takes orders for one day."""
 
     def __init__(self) -> None:
         self.prices: dict[str, float] = {}
@@ -85,7 +84,7 @@ class Bakery:
 
 
 class KeyValueMemory:
-    """A memory of a few short entries, which prompts show, and an archive for lookup."""
+    """A memory with a core of a few short entries, which prompts show, and an archive."""
 
     def __init__(self) -> None:
         self.core_memory: dict[str, str] = {}

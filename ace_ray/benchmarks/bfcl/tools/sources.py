@@ -2,8 +2,7 @@
 (`ace_ray.sandbox.private_modules`). The modules can import each other and what `standins` allows.
 
 The classes run only if they equal the published package's classes (`OFFICIAL_TOOLS_SHA256`), or if
-the user named the copy in the command.
-"""
+the user named the copy in the command."""
 
 from __future__ import annotations
 
@@ -50,8 +49,7 @@ def tool_sources(package: UpstreamPackage) -> ToolSources:
     """Read the sources of all classes in ``package``.
 
     Raises:
-        UserError: a file is missing or not UTF-8.
-    """
+        UserError: a file is missing or not UTF-8."""
     if package.is_mini:
         return ToolSources()
     texts = {}
@@ -65,13 +63,13 @@ def tool_sources(package: UpstreamPackage) -> ToolSources:
 
 
 def require_allowed(sources: ToolSources) -> None:
-    """Raise `UserError` if ``sources`` must not run: they differ from the published ones, and the
-    user did not name their copy in the command."""
+    """Raise `UserError` if ``sources`` must not run: they differ from the published sources, and
+    the user did not name the copy in the command."""
     known = not sources.texts or digest(sorted(sources.texts.items())) == OFFICIAL_TOOLS_SHA256
     if not (sources.named or known):
         raise UserError(
-            f"the classes in {TOOL_FOLDER} are not those of bfcl-eval {VERSION}, and only the"
-            " stored run names them; they are not run",
+            f"the classes in {TOOL_FOLDER} differ from bfcl-eval {VERSION}, and only the stored run"
+            " names this copy, so ace_ray does not run the classes",
             where=sources.where,
             fix="score the run with --data and a copy that you trust",
         )
@@ -81,8 +79,7 @@ def load_class(sources: ToolSources, name: str) -> type[Any]:
     """Return the class ``name`` of ``sources``, which is loaded once per process.
 
     Raises:
-        UserError: there is no such class, its module does not load, or it must not run here.
-    """
+        UserError: there is no such class, its module does not load, or it must not run."""
     if not sources.texts:
         if name not in CLASSES:
             raise UserError(

@@ -1,7 +1,7 @@
-"""Replacements for the modules that upstream's classes import, with only the names that they need.
+"""Replace the modules that upstream's classes import with small modules.
 
-A complete module would give access to other modules (``random._os``), and so to files.
-"""
+They have only the names that the classes use. A complete module would give access to other modules
+(``random._os``), and so to files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VECTORS: ContextVar[Mapping[str, Sequence[float]]] = ContextVar("bfcl_vectors")
 
 @contextmanager
 def known_vectors(vectors: Mapping[str, Sequence[float]]) -> Iterator[None]:
-    """Let `Encoder` use ``vectors``, embeddings by text, within the ``with`` block."""
+    """Context in which `Encoder` uses ``vectors``, a mapping of texts to embeddings."""
     token = _VECTORS.set(vectors)
     try:
         yield
@@ -34,7 +34,7 @@ def known_vectors(vectors: Mapping[str, Sequence[float]]) -> Iterator[None]:
 
 
 class Encoder:
-    """Replaces `SentenceTransformer`, with only the methods that are used."""
+    """Replaces `SentenceTransformer`, with only the methods that upstream's classes call."""
 
     def __init__(self, name: str, device: str = "cpu") -> None: ...
 
@@ -57,7 +57,7 @@ class Encoder:
 
 
 class FlatIndex:
-    """Replaces `faiss.IndexFlatIP` and `faiss.IndexIDMap`, which wraps it: inner product search."""
+    """Replaces `faiss.IndexFlatIP` and its wrapper `faiss.IndexIDMap`: search by inner product."""
 
     def __init__(self, inner: Any = None) -> None:
         self._rows: list[tuple[int, Any]] = []
@@ -73,8 +73,8 @@ class FlatIndex:
         self._rows = []
 
     def search(self, queries: Any, k: int) -> tuple[Any, Any]:
-        """Return (scores, ids) of the ``k`` nearest, a row per query. Raises `AssertionError` for
-        k < 1."""
+        """Return (scores, ids) of the ``k`` nearest vectors, one row per query. Raises
+        `AssertionError` for k < 1."""
         import numpy as np
 
         if k < 1:
@@ -137,7 +137,8 @@ def _mpmath() -> ModuleType:
 
 
 def _of_datetime() -> ModuleType:
-    """Return an empty module for imports by datetime, which then reads `sys.modules` itself."""
+    """Return an empty module for the imports that datetime makes. It takes the real modules from
+    `sys.modules`."""
     importlib.import_module("_strptime")
     return made_module("of_datetime")
 

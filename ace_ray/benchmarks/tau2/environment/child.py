@@ -44,7 +44,8 @@ class Tools:
     def op_open(
         self, attempt: _Attempt, name: str, solo: bool, initial_state: Mapping[str, Any] | None
     ) -> str:
-        """Open a fresh environment ``name``; return the error that occurred, or ""."""
+        """Create the environment ``name`` in a task's initial state; return the error that
+        occurred, or ""."""
         assert self._domain is not None
         environment = attempt[name] = Environment(self._domain, solo)
         return _problem(lambda: environment.begin(initial_state)) or _problem(environment.sync)
@@ -66,7 +67,8 @@ class Tools:
         return list(answer)
 
     def op_sync(self, attempt: _Attempt, name: str) -> str:
-        """Run upstream's sync at the end of a replay; return the error that occurred, or ""."""
+        """Run `Environment.sync`, as upstream does at the end of a replay; return its error, or
+        ""."""
         return _problem(attempt[name].sync)
 
     def op_replay(
@@ -76,7 +78,8 @@ class Tools:
         return _problem(lambda: attempt[name].replay(requestor, tool, arguments, recorded))
 
     def op_gold(self, attempt: _Attempt, name: str, actions: Sequence[Mapping[str, Any]]) -> int:
-        """Make a task's gold calls, without a sync; return how many fail, which is allowed."""
+        """Make a task's gold calls, without `Environment.sync`. Return how many fail; failures are
+        allowed."""
         failed = 0
         for one in actions:
             try:
@@ -87,7 +90,8 @@ class Tools:
         return failed
 
     def op_assert(self, attempt: _Attempt, name: str, assertion: Mapping[str, Any]) -> list[Any]:
-        """Return [whether an assertion holds, the error that prevented the check or ""]."""
+        """Check an assertion. Return [whether it holds, error]; the error is "" if the check was
+        possible."""
         try:
             return [attempt[name].assertion(assertion), ""]
         except Exception as error:  # noqa: BLE001 - as `_problem`
@@ -100,7 +104,8 @@ class Tools:
         return [same, same or one.same_values(other)]
 
     def op_changes(self, attempt: _Attempt, name: str) -> list[Any]:
-        """Return the records before and after (`Environment.changes`)."""
+        """Return the records that differ from the initial databases, as `Environment.changes`
+        does."""
         return attempt[name].changes()
 
     def op_hashed(self, attempt: _Attempt, name: str) -> dict[str, str]:

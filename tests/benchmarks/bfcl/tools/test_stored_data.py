@@ -97,7 +97,7 @@ def test_reading_a_run_runs_nothing_and_named_classes_reach_nothing(
     assert ended("report", str(run), "--out", str(tmp_path / "report")) == 0
     assert ended("score", str(run)) == 2
     said = capsys.readouterr().err
-    assert "are not those of bfcl-eval" in said
+    assert "differ from bfcl-eval" in said
     assert "score the run with --data" in said
     assert "Traceback" not in said
     ended("compare", str(run), str(run))
