@@ -179,6 +179,18 @@ class EndpointFacts:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class EngineFigures:
+    """What an engine reports on one call."""
+
+    cached_tokens: int
+    """Prompt tokens that the engine had computed before, for a prompt with the same prefix."""
+    first_token_s: float
+    """Seconds from the request to the first token; includes the time in the engine's queue."""
+    decode_s: float
+    """Seconds from the first to the last token."""
+
+
 @dataclass(slots=True)
 class Completion:
     """One answer of a model. ``text`` is the output without reasoning; it includes the text of tool
@@ -202,6 +214,8 @@ class Completion:
     """Facts on the endpoint's answer; None if an engine of the run answered."""
     token_ids: Sequence[int] | None = None
     """Token ids of the complete output, as sampled by the engine; None if they are unknown."""
+    engine: EngineFigures | None = None
+    """Figures of the run's engine; None behind an endpoint."""
 
 
 def bounded_raw(raw: str, text: str) -> str:
@@ -233,6 +247,8 @@ class Episode:
     None if no call reported it. The token counts above cover the calls that reported usage."""
     output_token_ids: list[Sequence[int] | None] = field(default_factory=list)
     """Token ids of each answer of the candidate, except answers in a shared preparation."""
+    engine: list[EngineFigures | None] = field(default_factory=list)
+    """Figures of the engine on each call."""
 
     def record(self, completion: Completion) -> None:
         """Append a completion as an assistant message, and `count` it.
@@ -263,6 +279,7 @@ class Episode:
         self.model_calls += 1
         self.generation_s += completion.seconds
         self.output_token_ids.append(completion.token_ids)
+        self.engine.append(completion.engine)
         if completion.endpoint is not None:
             self.endpoint = added(self.endpoint, completion.endpoint.as_json())
 
@@ -272,6 +289,7 @@ class Episode:
         self.completion_tokens += other.completion_tokens
         self.model_calls += other.model_calls
         self.generation_s += other.generation_s
+        self.engine += other.engine
         if other.endpoint is not None:
             self.endpoint = added(self.endpoint, other.endpoint)
 

@@ -382,7 +382,8 @@ class RunConfig(Section):
         "auto", description="rows in flight per worker; auto: twice the engine's max_num_seqs"
     )
     rows_per_block: CountOrAuto = Field(
-        "auto", description="rows per Ray Data block; auto: 1, up to 32 or more in larger runs"
+        "auto",
+        description="maximum rows per Ray Data block; auto: 2, up to 64 or more in larger runs",
     )
     rows_per_part: CountOrAuto = Field(
         "auto", description="rows per Parquet part; auto: depends on the size of the run"

@@ -23,7 +23,7 @@ from ace_ray.models.probe import TEXTS, Logprobs, computed_references
 from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.start_failure import OutputCapture, root_cause
 from ace_ray.models.start_phases import PROCESS, StartPhases
-from ace_ray.types import Completion, Messages, Sampling, Tools, bounded_raw
+from ace_ray.types import Completion, EngineFigures, Messages, Sampling, Tools, bounded_raw
 from ace_ray.util.sanitizing import one_line
 from ace_ray.util.secrets import masked
 
@@ -68,6 +68,16 @@ class VLLMEngine:
         from vllm.sampling_params import RequestOutputKind
         from vllm.v1.engine.async_llm import AsyncLLM
         from vllm.v1.engine.exceptions import EngineDeadError
+        from vllm.v1.metrics.loggers import PrometheusStatLogger
+
+        class Unlogged(PrometheusStatLogger):  # type: ignore[misc]
+            """Does nothing, in place of vLLM's logger: without a logger, requests have no times."""
+
+            def nothing(self, *_: Any, **__: Any) -> None:
+                pass
+
+            __init__ = record = log_engine_initialized = nothing
+            record_sleep_state = record_admission_rejection = nothing
 
         defaults: dict[str, Any] = {"disable_log_stats": True, "generation_config": "vllm"}
         # With this parser, grammars apply after the reasoning. The core does not load plugins.
@@ -80,7 +90,8 @@ class VLLMEngine:
         try:
             with captured:
                 self._engine = AsyncLLM.from_engine_args(
-                    AsyncEngineArgs(model=str(folder), **{**defaults, **engine_args})
+                    AsyncEngineArgs(model=str(folder), **{**defaults, **engine_args}),
+                    stat_loggers=[Unlogged],
                 )
         except Exception as error:
             raise EngineNotStarted(root_cause(captured.text, error)) from error
@@ -256,6 +267,11 @@ class VLLMEngine:
             raw=bounded_raw(answer.text, reading.text),
             schema_refused=UNSEEN if free else "",
             token_ids=list(answer.token_ids),
+            engine=EngineFigures(
+                final.num_cached_tokens or 0,
+                final.metrics.first_token_latency,
+                final.metrics.last_token_ts - final.metrics.first_token_ts,
+            ),
         )
 
 

@@ -37,8 +37,19 @@ def ordered_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=True)
 
 
+def opening_json(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str:
+    """Return an `Opening` as JSON, tools first, as most chat templates print them."""
+    return ordered_json([tools, messages])
+
+
+def read_opening(text: str) -> Opening:
+    """Return the `Opening` in the JSON of `opening_json`."""
+    tools, messages = json.loads(text)
+    return messages, tools
+
+
 def entry_table(entries: Sequence[Entry], openings: Sequence[str]) -> pa.Table:
-    """Return the entry table. ``openings`` has the `Opening` of each entry, as JSON."""
+    """Return the entry table. ``openings`` has the `opening_json` of each entry."""
     columns = {name: [getattr(entry, name) for entry in entries] for name in (*_NAMES, *_JSON)}
     texts = {name: [ordered_json(value) for value in columns[name]] for name in _JSON}
     return pa.table({**columns, **texts, "opening": list(openings)}, schema=SCHEMA)
@@ -50,7 +61,7 @@ class Entries:
     def __init__(self, table: pa.Table) -> None:
         self._table = table
         self._entry = lru_cache(PARSED)(self._parsed)
-        self._opening = lru_cache(PARSED)(lambda index: json.loads(self._text("opening", index)))
+        self._opening = lru_cache(PARSED)(lambda index: read_opening(self._text("opening", index)))
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -59,8 +70,7 @@ class Entries:
         return self._entry(index)
 
     def opening(self, index: int) -> Opening:
-        messages, tools = self._opening(index)
-        return messages, tools
+        return self._opening(index)
 
     def _parsed(self, index: int) -> Entry:
         names = {name: self._text(name, index) for name in _NAMES}

@@ -30,6 +30,7 @@ from ace_ray.pipeline.actors.job import Job
 from ace_ray.pipeline.actors.writer import Writer
 from ace_ray.pipeline.elastic import ElasticWorkers
 from ace_ray.pipeline.health.processes import give_back_memory
+from ace_ray.pipeline.planning import prefixes
 from ace_ray.pipeline.planning.plan import PlannedRows
 from ace_ray.storage.object_store import LocalStore, Store
 from ace_ray.storage.rows import PLAN
@@ -43,6 +44,13 @@ WAITING_BLOCKS = 256
 # Minimum number of blocks per worker, if the run has that many. With fewer blocks, all of them may
 # wait for their slowest row.
 FEWEST_BLOCKS = 4
+
+# Rows of a block on average, as a share of its maximum, with the official prompts.
+MEAN_BLOCK = 0.8
+
+# Minimum rows of a block if a worker gets `SHARING_ROWS` rows or more. With smaller blocks, rows
+# with the same prefix go to many workers, and each of them computes it.
+SHARING_BLOCK, SHARING_ROWS = 8, 48
 
 # Maximum pause between two steps of Ray Data's executor.
 PAUSE_S = 0.3
@@ -64,7 +72,8 @@ class Shape:
     most: int
     """Maximum rows in flight per worker."""
     size: int
-    """Number of rows of a block; interactive rows have their own blocks."""
+    """Maximum rows of a block, and twice the minimum. Blocks are cut where prompts share the
+    shortest prefixes. Interactive rows have their own blocks."""
     calls: int
     """Maximum concurrent calls per worker, each with one block and one thread."""
     spare: int
@@ -88,11 +97,12 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
     named = job.config.rows_per_block
     size = _block(resources, rows, held) if named == "auto" else named
     alone = math.ceil(interactive / _expected(resources))
-    fewest = min(FEWEST_BLOCKS, math.ceil(rows / (size * workers)))
-    calls = min(most, max(fewest, alone + math.ceil(held / size)))
+    mean = MEAN_BLOCK * size
+    fewest = min(FEWEST_BLOCKS, math.ceil(rows / (mean * workers)))
+    calls = min(most, max(fewest, alone + math.ceil(held / mean)))
     if alone and named == "auto":
         size = min(size, math.ceil(half / calls))
-    spare = max(1, min(8, rows // (8 * workers)) // size)
+    spare = max(1, int(min(8, rows // (8 * workers)) / mean))
     return Shape(most, size, calls, spare)
 
 
@@ -115,11 +125,13 @@ def _at_work(job: Job, resources: Resources, rows: int) -> int:
 
 
 def _block(resources: Resources, rows: int, held: int) -> int:
-    """Return the number of rows of a block. Small runs have small blocks, because a block goes to a
+    """Return the maximum rows of a block. Small runs have small blocks, because a block goes to a
     checker only when its last row has ended. Large runs have larger blocks, because a block costs
     Ray 30 ms of CPU. A worker must get at least 16 blocks. ``held``: number of rows per worker."""
-    wanted = max(1, min(32, rows // (16 * resources.most_workers)), min(512, rows // 2000))
-    return max(1, min(wanted, held // 16))
+    each = rows // resources.most_workers
+    wanted = max(1, min(32, each // 16), min(512, rows // 2000))
+    sharing = SHARING_BLOCK if each >= SHARING_ROWS else 1
+    return 2 * max(1, min(wanted, held // 16), min(sharing, held // 6))
 
 
 def rows_per_part(job: Job, rows: int) -> int:
@@ -140,15 +152,19 @@ class Work:
 
 
 def blocks(work: Work, size: int) -> Iterator[pa.Table]:
-    """Yield the rows in order, in blocks of ``size`` rows. An interactive episode has its own
-    block, or shares a block with the episodes of the same preparation."""
+    """Yield the rows in blocks of ``size`` / 2 to ``size`` rows, cut along the prefixes of their
+    prompts, with the most work first. Windows of early stopping stay in order. An interactive
+    episode has its own block, or shares a block with the episodes of the same preparation."""
     rows = work.rows
     columns = {**rows.columns(), "attempt": work.attempts}
     for window in np.unique(rows.window).tolist():
         inside = rows.window == window
-        others = np.flatnonzero(~rows.interactive & inside)
         groups: list[Any] = _episodes(rows, np.flatnonzero(rows.interactive & inside))
-        groups += [others[start : start + size] for start in range(0, len(others), size)]
+        others = np.flatnonzero(~rows.interactive & inside)
+        sizes, common = rows.size[others], rows.common[others]
+        common[:1] = 0
+        cut = prefixes.cuts(common, (size + 1) // 2, size)
+        groups += [others[a:b] for a, b in prefixes.largest_first(cut, sizes, common)]
         for places in groups:
             block = {name: pa.array(column[places]) for name, column in columns.items()}
             yield pa.table({"run": pa.array(np.full(len(places), work.run)), **block}).cast(PLAN)

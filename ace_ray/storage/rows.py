@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -71,6 +72,9 @@ _EPISODE = [
     ("endpoint", pa.large_string()),
     ("tools", pa.large_string()),
     ("output_token_ids", pa.large_string()),
+    ("cached_prompt_tokens", pa.int64()),
+    ("first_token_s", pa.float64()),
+    ("decode_s", pa.float64()),
 ]
 # Columns that an engine worker emits.
 EPISODES = pa.schema([*PLAN, *(pa.field(*column) for column in _EPISODE)])
@@ -127,6 +131,8 @@ _AS_THEY_ARE = (
 )
 # Columns that are null where the number of tokens is unknown.
 TOKENS = ("prompt_tokens", "completion_tokens")
+# Columns of `EngineFigures`, in the order of its fields.
+ENGINE = ("cached_prompt_tokens", "first_token_s", "decode_s")
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
@@ -143,7 +149,19 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
         "endpoint": None if episode.endpoint is None else canonical_json(episode.endpoint),
         "tools": None if episode.tools is None else readable_json(episode.tools),
         "output_token_ids": _token_ids(episode.output_token_ids),
+        **_engine_columns(episode),
     }
+
+
+def _engine_columns(episode: Episode) -> dict[str, Any]:
+    """Return the sums of the engine's figures over all calls; null if a call has none. An endpoint
+    may report cached tokens, but no times."""
+    figures = [one for one in episode.engine if one is not None]
+    if not figures or len(figures) < len(episode.engine):
+        cached = episode.endpoint and episode.endpoint["cached_tokens"]
+        return {**dict.fromkeys(ENGINE), "cached_prompt_tokens": cached}
+    sums = (sum(column) for column in zip(*map(astuple, figures), strict=True))
+    return dict(zip(ENGINE, sums, strict=True))
 
 
 def _token_ids(answers: Sequence[Sequence[int] | None]) -> str | None:
@@ -257,14 +275,18 @@ def verdict_columns(
 # Maximum rows that are Python values at a time: these need much more memory than Arrow's.
 AT_ONCE = 1024
 _KEYS = ("row_id", "benchmark", "category", "language", "id", "group", "status")
-_COUNTS = ("sample", "repeat", "attempts", "prompt_tokens", "completion_tokens", "model_calls")
-_AMOUNTS = ("generation_s", "duration_s")
+_COUNTS = (
+    *("sample", "repeat", "attempts", "prompt_tokens", "completion_tokens", "model_calls"),
+    "cached_prompt_tokens",
+)
+_AMOUNTS = ("generation_s", "duration_s", "first_token_s", "decode_s")
 _MOST_KEY_BYTES = 4 << 20
 # The first and the last microsecond of Python's `datetime`.
 _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _NEVER_NULL = frozenset(rows_schema(()).names) - {
     *("error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"),
     *(*TOKENS, "endpoint", "second_reading", "model", "gold", "tools", "output_token_ids"),
+    *ENGINE,
 }
 
 

@@ -31,7 +31,8 @@ from ace_ray.models.roles import endpoint_identity
 from ace_ray.models.sampling import check_budget, completed
 from ace_ray.models.sizes import size_here
 from ace_ray.models.sources import Adapter, ModelRef
-from ace_ray.pipeline.entries import ordered_json, select
+from ace_ray.pipeline.entries import opening_json, select
+from ace_ray.pipeline.planning import prefixes
 from ace_ray.pipeline.planning.formats import choice_identity, choose_format, first_native, replayed
 from ace_ray.pipeline.roles import RoleBindings, bind_roles
 from ace_ray.types import Entry, canonical_json, digest
@@ -42,7 +43,9 @@ REPORTS = "report/"
 
 @dataclass(frozen=True, eq=False)
 class PlannedRows:
-    """Planned rows as arrays of equal length (58 bytes a row), with the longest work first."""
+    """Planned rows as arrays of equal length (62 bytes a row). Episodes with several calls come
+    first, the longest before the others. Other rows are ordered by the prefixes of their prompts.
+    """
 
     ids: np.ndarray
     entry: np.ndarray
@@ -55,6 +58,8 @@ class PlannedRows:
     """Index of the preparation that the row shares with other rows; -1 if it shares none."""
     window: np.ndarray
     """Number of the row's window: windows are evaluated in order. 0 without early stopping."""
+    common: np.ndarray
+    """Characters that the prompt shares with the prompt of the row before (`prefixes`)."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -63,7 +68,13 @@ class PlannedRows:
         """Return the rows at which ``mask`` is true; ``self`` if it is true everywhere."""
         if mask.all():
             return self
-        return PlannedRows(*(column[mask] for column in vars(self).values()))
+        kept = np.flatnonzero(mask)
+        columns = {name: column[kept] for name, column in vars(self).items()}
+        if len(kept):
+            # Two rows share what all rows between them share.
+            begins = np.concatenate([[0], kept[:-1] + 1])
+            columns["common"] = np.minimum.reduceat(self.common[: kept[-1] + 1], begins)
+        return PlannedRows(**columns)
 
     def columns(self) -> dict[str, np.ndarray]:
         """Return by name the columns that the blocks of a graph have."""
@@ -81,7 +92,7 @@ class Plan:
     bindings: RoleBindings
     entries: list[Entry]
     openings: list[str]
-    """For each entry the messages and tools that open its episodes, as JSON (`entries.Opening`)."""
+    """For each entry the messages and tools that open its episodes (`entries.opening_json`)."""
     rows: PlannedRows
     identity: dict[str, Any]
     run_id: str
@@ -169,7 +180,7 @@ def make_plan(
     for index, entry in enumerate(entries):
         benchmark = by_name[entry.benchmark]
         messages, tools = benchmark.opening(entry)
-        openings.append(ordered_json([messages, tools]))
+        openings.append(opening_json(messages, tools))
         prompt = canonical_json(messages if tools is None else [messages, tools])
         sizes[index], together[index] = len(prompt), benchmark.interactive(entry)
         if together[index] and (preparation := benchmark.preparation(entry)):
@@ -180,8 +191,8 @@ def make_plan(
         ids[index] = [row_id(contents[index], one) for one in draws]
     drawn = draw(config.early, by_name, entries, config.samples) if config.early else None
     windows = drawn.windows if drawn else np.zeros(len(entries), np.int8)
-    # Interactive episodes come first, since they make many calls in sequence. Long prompts follow.
-    order = np.lexsort((np.arange(len(entries)), -sizes, ~together, windows))
+    # Interactive episodes come first, since they make many calls in sequence.
+    order = np.lexsort((prefixes.ranks(openings), -sizes * together, ~together, windows))
     twice = [at for at in order if is_repeated(entries[at], config.repeat_subset)]
     again = digest(samplings[0], 0, "repeat")
     entry_of = np.concatenate([np.repeat(order, len(samplings)), twice]).astype(np.int32)
@@ -189,6 +200,10 @@ def make_plan(
     sample_of[: ids.size] = np.tile(np.arange(len(samplings)), len(entries))
     repeat_of = (np.arange(len(entry_of)) >= ids.size).astype(np.int32)
     repeated = np.array([row_id(contents[at], again) for at in twice], dtype="S32")
+    common = sizes[entry_of]  # samples of an entry share all
+    for at in np.flatnonzero(np.diff(entry_of, prepend=-1)).tolist():
+        before, text = openings[entry_of[at - 1]], openings[entry_of[at]]
+        common[at] = min(common[at], prefixes.common_length(before, text)) if at else 0
     rows = PlannedRows(
         np.concatenate([ids[order].ravel(), repeated]),
         entry_of,
@@ -201,6 +216,7 @@ def make_plan(
         np.where(repeat_of == 0, windows[entry_of], windows.max() + bool(config.early)).astype(
             np.int8
         ),
+        common.astype(np.int32),
     )
     identity = {
         **candidate,

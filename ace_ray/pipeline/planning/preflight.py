@@ -21,6 +21,7 @@ from ace_ray.models.families import SWITCHES, family_facts, of_transformers
 from ace_ray.models.roles import ServedRole, check_size
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
+from ace_ray.pipeline.entries import read_opening
 from ace_ray.pipeline.planning import formats
 from ace_ray.pipeline.planning.plan import REPORTS, Plan
 from ace_ray.storage.lease import LEASE
@@ -342,7 +343,7 @@ def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
     for number in (*entries[:1], *reversed(entries[1:])):
         benchmark = plan.benchmarks[plan.entries[number].benchmark]
         try:
-            tokens = count(*json.loads(plan.openings[number]))
+            tokens = count(*read_opening(plan.openings[number]))
         except PromptRefused as error:
             if not fitting:
                 where, fix = plan.model.source, benchmark.refused_fix

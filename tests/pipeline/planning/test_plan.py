@@ -75,17 +75,19 @@ def test_engine_arguments_make_another_run_of_the_same_rows() -> None:
     assert plan.run_id != planned().run_id
 
 
-def test_longest_prompts_come_first_and_samples_of_an_entry_together() -> None:
+def test_rows_are_ordered_by_prompt_and_samples_of_an_entry_stay_together() -> None:
     plan = planned(samples=2)
-    assert plan.rows.size.tolist() == sorted(plan.rows.size.tolist(), reverse=True)
-    assert plan.rows.entry.tolist() == [1, 1, 2, 2, 0, 0]
+    texts = [plan.openings[entry] for entry in plan.rows.entry]
+    assert texts == sorted(texts)
+    # The second sample shares its whole prompt with the first one.
+    assert plan.rows.common[1::2].tolist() == plan.rows.size[1::2].tolist()
     assert plan.rows.sample.tolist() == [0, 1] * 3
     assert len(ids(plan)) == 6
     assert ids(planned()) < ids(plan) < ids(planned(samples=3))
     chosen = plan.rows.where(plan.rows.sample == 1)
     assert chosen.ids.tolist() == plan.rows.ids[1::2].tolist()
     # Columns, not objects: a million rows take some 50 MB.
-    assert sum(column.nbytes for column in vars(plan.rows).values()) == 58 * 6
+    assert sum(column.nbytes for column in vars(plan.rows).values()) == 62 * 6
     assert len(plan.rows.where(np.zeros(6, bool))) == 0
 
 

@@ -1,0 +1,71 @@
+"""Order prompts by the prefixes that they share, and cut the order into blocks.
+
+Engines keep the computed tokens of recent prompts, and compute a prefix again only if it has left
+this cache or was computed by another engine. So prompts with a long common prefix are neighbours in
+the order, and a block is cut where neighbours share little. Prompts are compared as characters of
+`entries.Opening`: tools, then messages. No tokenizer is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+# Estimated work of the answer to a row, in characters of a prompt.
+ANSWER_CHARS = 250
+
+
+def ranks(texts: Sequence[str]) -> np.ndarray:
+    """Return for each text its place in sorted order, where texts with a common prefix are
+    neighbours."""
+    places = np.empty(len(texts), np.int64)
+    places[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
+    return places
+
+
+def common_length(one: str, other: str) -> int:
+    """Return the length of the common prefix of two texts, in characters."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def cuts(common: np.ndarray, fewest: int, most: int) -> list[tuple[int, int]]:
+    """Cut rows into blocks of ``fewest`` to ``most`` rows; the last block may have fewer.
+
+    ``common`` has for each row the length of the prefix that it shares with the row before. A block
+    ends where this length is smallest, so that the rows of a prefix, and the samples of an entry,
+    stay together. Returns the (start, end) of each block.
+    """
+    found, start, rows = [], 0, len(common)
+    while rows - start > most:
+        ends = common[start + fewest : min(start + most, rows - 1) + 1]
+        # The last of the smallest, since few large blocks cost less than many small ones.
+        end = start + fewest + len(ends) - 1 - int(np.argmin(ends[::-1]))
+        found.append((start, end))
+        start = end
+    return [*found, (start, rows)] if rows > start else found
+
+
+def largest_first(
+    blocks: Sequence[tuple[int, int]], sizes: np.ndarray, common: np.ndarray
+) -> list[tuple[int, int]]:
+    """Sort ``blocks`` by their estimated work, so that no large block is left for the end.
+
+    The work of a block is the characters of its prompts, without prefixes that a row shares with
+    the row before it in the block, and `ANSWER_CHARS` for each row.
+    """
+    new = sizes - common + ANSWER_CHARS
+    totals = np.concatenate([[0], np.cumsum(new)])
+
+    def work(block: tuple[int, int]) -> int:
+        start, end = block
+        return int(totals[end] - totals[start] + common[start])
+
+    return sorted(blocks, key=work, reverse=True)
