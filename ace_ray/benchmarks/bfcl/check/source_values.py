@@ -71,7 +71,7 @@ def java_value(text: str, kind: str, items: str | None = None) -> Any:
     if kind == "HashMap":
         return _hash_map(text)
     if kind in ("Set", "Hashtable", "Queue", "Stack"):
-        raise NotImplementedError(f"{kind} is not converted")
+        raise NotImplementedError(f"upstream cannot convert {kind}")
     if kind in ("String", "any", "char"):  # upstream's pattern for char never matches
         return text
     raise ValueError(f"unknown type {kind}")
