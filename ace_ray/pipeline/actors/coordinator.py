@@ -313,7 +313,7 @@ class Coordinator:
             self._tally.other_deaths[process.kind] += 1
 
     def beat(self, process: ProcessInfo, load: EngineLoad | None = None) -> float | None:
-        """Note a heartbeat of ``process``. Return the seconds until that process must end, or None."""
+        """Note a heartbeat of ``process``. Return the seconds after which it must end, or None."""
         state = self._processes.get(process.actor)
         if state is not None and state.process == process:
             state.heard_at, state.load = time.monotonic(), load
