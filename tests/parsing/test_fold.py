@@ -91,11 +91,11 @@ NAMES = {
     "list + 1": "", "1 + (y := x)": "", "1 + [y for y in x]": "", "5(1) + 2": "", "'a'.b + 'c'": "",
     "1 + (yield)": "", "1 + (await x)": "", "{x: 1} | {}": "", "-list + 1": "", "2 ** 3 + x": "",
     "1 + (2 > 1 > x)": "", "'a' + __import__('os')": "", "[list] * 2 + [x, json.y]": "",
-    "print(1) + x": "Call", "LIMIT * 2": "known name", "'%s' % list": "known name",
-    "1 + (not list)": "known name", "1 + (list == 1)": "comparison", "json.x + 1": "Attribute",
-    "'a'.upper() + 'b'": "Attribute", "1 + list[0]": "subscript", "__name__ + 'a'": "known name",
-    "1 + (y := 2)": "NamedExpr", "1 + (lambda: 2)()": "Call", "1 + [y for y in 'a']": "ListComp",
-    "1 + {list: 2}[3]": "known name",
+    "print(1) + x": "call", "LIMIT * 2": "name that", "'%s' % list": "name that",
+    "1 + (not list)": "name that", "1 + (list == 1)": "comparison", "json.x + 1": "attribute",
+    "'a'.upper() + 'b'": "attribute", "1 + list[0]": "subscript", "__name__ + 'a'": "name that",
+    "1 + (y := 2)": "NamedExpr", "1 + (lambda: 2)()": "call", "1 + [y for y in 'a']": "ListComp",
+    "1 + {list: 2}[3]": "name that",
 }  # fmt: skip
 
 
