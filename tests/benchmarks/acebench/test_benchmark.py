@@ -87,15 +87,10 @@ def test_options_are_resolved_or_refused(
             ACEBench.from_options({"mode": "native", key: value})
 
 
-def test_agent_entries_of_one_question_are_one_task(shared_data: Path) -> None:
+def test_agent_entries_of_one_question_are_one_task() -> None:
     for number, task in (("3", "0"), ("4", "4"), ("99", "99"), ("", ""), ("²", "²")):
         found = groups.agent_task("agent_multi_turn", f"agent_multi_turn_{number}")
         assert found == f"agent_multi_turn_{task}"
-    for category, tasks in zip(groups.AGENT, (16, 7), strict=True):
-        rows = load(shared_data, languages=["en"], categories=[category])
-        pairs = {(groups.agent_task(category, row.id), str(row.data["question"])) for row in rows}
-        assert len(pairs) == len({task for task, _ in pairs}) == tasks
-        assert len({question for _, question in pairs}) == tasks
 
 
 FENCED = '```json\n{"name": "f", "arguments": {}}\n```'
@@ -157,7 +152,6 @@ def test_gold_answers_are_written_and_mangled() -> None:
     golds: list[tuple[Any, str, str]] = [
         ({"f": {"a": "it's"}}, """[f(a="it's")]""", """[f(a="it's altered")]"""),
         ({"f": {"a": [True, 1]}}, "[f(a=[True, 1])]", "[f(a=[False, 1])]"),
-        ({"f": {"a": {"k": 2.5}}}, "[f(a={'k': 2.5})]", "[f(a={'k': 3.5})]"),
         ({"f": {"a": {}}}, "[f(a={})]", "[f(a='altered')]"),
         ({"g_2": {}}, "[g_2()]", "[g_2_altered()]"),
         # The mangled copy differs from all alternatives.

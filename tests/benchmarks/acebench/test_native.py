@@ -41,14 +41,11 @@ def test_a_tool_has_openais_form() -> None:
 
 def test_types_and_choices_become_json_schema() -> None:
     types: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({"type": "any"}, {"type": "string"}),
         ({"type": "tuple"}, {"type": "array", "items": {}}),
         ({"type": "list(string)"}, {"type": "array", "items": {"type": "string"}}),
         ({"type": "unheard of"}, {}),
-        ({"type": ["string"]}, {}),
         ({"type": "enum", "enum": ["a", "b"]}, {"type": "string", "enum": ["a", "b"]}),
         ({"type": "enum", "enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}),
-        ({"enum": ["a", 1]}, {"enum": ["a", 1]}),
         (
             {"type": "list(enum)", "enum": ["a"]},
             {"type": "array", "items": {"type": "string", "enum": ["a"]}},
@@ -74,8 +71,6 @@ def test_nested_schemas_and_keywords_are_converted() -> None:
         "patternProperties": {"^x": {"type": "integer"}},
         "additionalProperties": {"type": "array", "items": {"type": "boolean"}},
     }
-    closed = {"type": "object", "additionalProperties": False}
-    assert param(closed) == closed
     kept = {"type": "integer", "description": "d", "minimum": 1, "maximum": 2.5, "default": None}
     dropped = {"minLength": True, "format": 5, "pattern": "[", "results": {}, "optional": True}
     assert param({**kept, **dropped, "example": 3}) == {**kept, "examples": [3]}
@@ -83,7 +78,6 @@ def test_nested_schemas_and_keywords_are_converted() -> None:
 
 def test_names_become_unique_identifiers() -> None:
     cases: list[tuple[list[str], list[str]]] = [
-        (["get_it", "Get2"], ["get_it", "Get2"]),
         (["a.b.c", "a b", "a-b"], ["a_b_c", "a_b", "a_b_2"]),
         (["a.b", "a_b"], ["a_b_2", "a_b"]),
         (["5G.x", "_x"], ["api_5G_x", "api__x"]),

