@@ -51,7 +51,6 @@ READ: list[tuple[str, str, list[Call]]] = [
     ("fenced_python", "Call ```f(a=1)``` now", [F]),
     ("llama3_json", f"<|python_tag|>{F_TEXT}; {G_TEXT}<|eom_id|>", [F, G]),
     ("llama3_json", f"First {F_TEXT}, and then\n{G_TEXT}!", [F, G]),
-    ("llama3_json", f"functools{BOTH}", [F, G]),
     ("pythonic", "[f(a=1), g(b=['x', null], c={'d': true})]", [F, G]),
     ("pythonic", "<|python_start|>[f(a=1)]<|python_end|>", [F]),
     # Parameters stand in for arguments that are null.
@@ -77,14 +76,10 @@ NO_CALLS = [
     '{"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}',
     "```python\nprint('hello')\n```",
     "[f(a=__import__('os').system('true'))]",
-    "Either f(a=1) or g(b=2)",
     # Calls whose arguments would be lost.
     '<function=f>{"a": 1</function>',
-    '<function=f>{"a": 1} or so</function>',
     "<function=f>[1]</function>",
     '<function=f>{"a": 1}</function><function=g h>{"b": 2}</function>',
-    '<function=f>{"b": 2}<parameter=a>1</parameter></function>',
-    "<function=f\n<parameter=a>\n1\n</parameter>\n</function>",
     '<tool_call>{"name": "f", "args": {"a": 1}}</tool_call>',
 ]
 

@@ -129,29 +129,6 @@ def test_adapters_are_candidates_of_their_own(tmp_path: Path) -> None:
     assert list(differences(reported(*folders, base))) == []
 
 
-def test_named_entries_and_some_categories_make_partial_scores(tmp_path: Path) -> None:
-    rows = everything({}, of=2)
-    restricted = {"acebench": {"ids": ["a", "b"]}}
-    named = scores(write_run(tmp_path / "named", rows, restricted=restricted))
-    assert all(share.partial for share in named.lines[0][2:])
-    assert "limited to 2 named ids: a sample of the benchmark, not its score" in " ".join(
-        named.notes
-    )
-    folders = [
-        write_run(tmp_path / name, block("en", "special_incomplete", valid, 4), model=f"o/{name}")
-        for name, valid in (("A", 3), ("B", 1), ("C", 4))
-    ]
-    table = scores(*folders)
-    header = ["Model", "Scored rows", "Overall (workbook)", "Special", "Overall (paper)"]
-    assert list(table.header) == [*header, "Accuracy (pooled)"], (
-        "only categories that were run have a column"
-    )
-    for line, share in zip(table.lines, (0.75, 0.25, 1.0), strict=True):
-        partial = [(one.value, one.partial) for one in line[2:]]
-        assert partial == [(share, True)] * 3 + [(share, False)]
-    assert table.notes[0].startswith("all 3 runs: Overall (workbook) is partial, not run: ")
-
-
 ROWS = block("en", "special_incomplete", 10, 20)
 WORSE = block("en", "special_incomplete", 0, 20)
 
@@ -196,9 +173,7 @@ USER = {"roles": {"acebench": {"user": {"kind": "served", "model": "m"}}}}
         ({"sampling": {"temperature": 0.5}}, "sampling.temperature is 0.0 in A; 0.5 in B"),
         ({"samples": 2}, "samples is 1 in A; 2 in B"),
         ({"variant": "minimal"}, 'variant is "standard" in A; "minimal" in B'),
-        ({"backend": "fake"}, 'backend is "vllm" in A; "fake" in B'),
         ({"extra_identity": {"new": {"deep": 1}}}, "new.deep is not recorded in A; 1 in B"),
-        ({"limit": 5}, "limit is null in A; 5 in B"),
         ({"restricted": {"acebench": {"ids": ["x"]}}}, 'ids is null in A; ["x"] in B'),
         ({"extra_identity": USER}, 'roles.user.model is not recorded in A; "m" in B'),
     ],

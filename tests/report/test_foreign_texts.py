@@ -49,12 +49,9 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 
 OFTEN = [HOSTILE[0], HOSTILE[10], HOSTILE[11], RICH]
-RARELY = [HOSTILE[2], HOSTILE[6], HOSTILE[8]]
 
 
-@pytest.mark.parametrize(
-    "text", [*OFTEN, *(pytest.param(text, marks=pytest.mark.nightly) for text in RARELY)]
-)
+@pytest.mark.parametrize("text", OFTEN)
 def test_hostile_text_adds_no_markup_and_no_control_characters(
     text: str, tmp_path: Path, clean: Page, here: Callable[..., Any]
 ) -> None:

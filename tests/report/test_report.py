@@ -106,38 +106,6 @@ def test_an_incomplete_run_has_no_headline_number(tmp_path: Path) -> None:
     assert "RuntimeError" in section(content, "failures")
 
 
-@pytest.mark.nightly
-def test_several_runs_are_compared_printed_and_written(tmp_path: Path, here: Any) -> None:
-    runs = {"A-1B": ROWS, "B-3B": BETTER, "C-7B": BETTER}
-    folders = [write_run(tmp_path / name, rows, model=name) for name, rows in runs.items()]
-    out = tmp_path / "out"
-    tables = {int(n) for n in re.findall(r"Table (\d): ", printed(*folders, out=out))}
-    assert tables == {2, 3, 4, 5, 7, 8}, "Table 6 compares prompt variants, and the runs have one"
-    content = (out / "report.html").read_bytes()
-    is_sound(Page(content))
-    sections = "picture results paper categories errors curves comparison flips answers provenance"
-    assert anchors(content) == sections
-    assert "Every run against A-1B, entry by entry" in content.decode()
-    assert "C-7B is better than A-1B on Special" in section(content, "comparison")
-    assert "wrong to right" in section(content, "flips")
-    further = {f"{name}-acebench.csv" for name in ("comparison", "categories", "errors")}
-    flips = {f"flips-{n}-acebench-official.csv" for n in (1, 2)}
-    whole = {"report.html", "report.json", "comparison.csv"}
-    assert set(files(out)) == {f"table{i}.csv" for i in tables} | further | flips | whole
-    with (out / "table3.csv").open() as file:
-        line, *_ = csv.DictReader(file)
-    assert (line["Model"], line["Incomplete"], line["Incomplete n"]) == ("A-1B", "40.0000", "20")
-    category = "A-1B,en,special_incomplete,accuracy,10/10,10,40.0000,"
-    assert category in (out / "categories-acebench.csv").read_text()
-    # A second report replaces the first. Several runs without --output are only printed.
-    printed(folders[0], out=out)
-    assert not (out / "comparison.csv").exists()
-    assert (out / "table3.csv").read_text().count("-1B") == 1
-    before = files(tmp_path)
-    assert here("report", *folders[:2]).code == 0
-    assert files(tmp_path) == before
-
-
 def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path) -> None:
     rows = block("en", "special_incomplete", 3, 4)
     other = write_run(tmp_path / "other", rows, model="o/Other", benchmark="toy")

@@ -151,12 +151,6 @@ def texts(
 def test_labels_legend_and_ticks_are_texts() -> None:
     found = texts("parameters", 0.5, 7.0, name="Toy")
     assert {"Toy", "G", "500M", "7B", "accuracy (%) by parameters"} <= found
-    sizes = texts("parameters", 1.0, 1.1, 1.2, 70.0)
-    assert {"1B", "70B"} <= sizes
-    assert not {"1.1B", "1.2B"} & sizes, "ticks do not overlap"
-    steps = texts("step", *range(100, 4100, 100))
-    assert "4,000" in steps, "the last step has a label"
-    assert len([text for text in steps if text.endswith("00")]) < 8
     found = texts("step", 1.0, group="</text><script>a & b\u202e", name="x" * 300 + "*")
     assert "</text><script>a & b⟦U+202E⟧" in found
     (long,) = [text for text in found if "…" in text]
@@ -193,10 +187,8 @@ def test_scaling_uses_sizes_of_the_manifest_or_the_name(tmp_path: Path) -> None:
     ("model", "millions", "family"),
     [
         ("Qwen2.5-Coder-1.5B-Instruct.Q4_1", 1500, "Qwen2.5-Coder-Instruct.Q4_1"),
-        ("SmolLM2-135M", 135, "SmolLM2"),
         ("Mixtral-8x7B-v0.1", 56_000, "Mixtral-v0.1"),
         ("Qwen3-30B-A3B", 30_000, "Qwen3-A3B"),
-        ("Phi-3-Mini-128k-Instruct", None, "Phi-3-Mini-128k-Instruct"),
         ("model-0B", None, "model"),
     ],
 )

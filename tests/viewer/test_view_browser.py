@@ -209,14 +209,6 @@ def test_the_printed_address_lets_in(tmp_path: Path) -> None:
             view.kill()
 
 
-def test_unknown_addresses_are_not_found(site: str) -> None:
-    row = re.findall("/row/([0-9a-f]+)", page_at(f"{site}/run/one/"))[0]
-    for path in ("/run/x/", "/run/one/row/x", f"/run/one/row/{row}/against/x", "/assets/x.py"):
-        status, _, text = ask(f"{site}{path}")
-        assert status == 404
-        assert "ace_ray view" in text
-
-
 def test_a_port_in_use_is_refused(here: Any, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", block("en", "normal_atom_bool", 1, 2))
     with listener_at(0) as listener:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -255,13 +254,6 @@ def test_the_file_has_the_documented_form() -> None:
     # Scores are null without a judge.
     found = written((entry("1"), state(SCRIPTS["answered"], None)))
     assert found["results"][0]["scores"] == {"sopr_score": None, "api_call_score": 1.0}
-
-
-def test_the_file_is_named_by_model_and_groups() -> None:
-    names = {"org/SmolLM2": "SmolLM2", "s3://b/run/step-100/": "step-100", "../..": ""}
-    for framework, name in (names | {"C:\\märz ..": "C-m-rz-..", "x" * 300: "x" * 142}).items():
-        path = replace(METADATA, framework=framework).path()
-        assert path == f"results/tools/{name}_G1_tool.json"
 
 
 def test_odd_texts_and_arguments_leave_the_file_json() -> None:

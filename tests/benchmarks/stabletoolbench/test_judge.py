@@ -299,19 +299,6 @@ def test_a_judge_is_compared_with_people(labels: Path) -> None:
     assert same.identity() == benchmark.identity()
 
 
-def test_the_judge_draws_as_the_config_says(labels: Path) -> None:
-    benchmark = checked(labels)
-    given, drawn = Sampling(0.9, max_tokens=64, seed=5), Sampling(0.2, max_tokens=64, seed=5)
-    for sampling, expected in ((given, drawn), (Sampling(), Sampling(0.2, max_tokens=1000))):
-        model = ScriptedModel(judged)
-        for attempt in (1, 1, 2):  # a row that is tried again has another seed
-            entry = benchmark.dataset()[0]
-            episode_of(benchmark, entry, model, sampling=sampling, attempt=attempt)
-        first, same, other = (request.sampling for request in model.asked)
-        assert replace(first, seed=expected.seed, schema="") == expected
-        assert first.seed == same.seed != other.seed
-
-
 def chained(nodes: int) -> dict[str, Any]:
     details: list[Any] = []
     for _ in range(nodes):

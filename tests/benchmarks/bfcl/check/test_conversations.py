@@ -47,7 +47,6 @@ def test_state_results_and_calls_of_each_turn_are_compared() -> None:
         (GOOD, "", (1, 1, 1), 3, 3),
         ([[f"{PRICE[:-1]}, {PRICE[1:]}"], [], ["[total('x')]", SET, ADD]], "", (1, 1, 1), 3, 3),
         ([["It costs 0.5."], [], GOOD[2]], NO_CALLS, (0, 1, 1), 3, 2),
-        ([[PRICE, SET], [], [ADD]], STATE, (0, 1, 1), 2, 3),
         ([["[total(customer='Ida')]"], [], GOOD[2]], RESPONSE, (0, 1, 1), 3, 2),
         ([[PRICE], [], [SET, ADD, "[close_day()]"]], STATE, (1, 1, 0), 2, 3),
         ([[PRICE], []], TERMINATED, (1, 1, 0), 2, 2),
@@ -91,7 +90,6 @@ def test_conversation_that_was_cut_is_wrong() -> None:
         (GOOD, "steps", "", TERMINATED),
         (GOOD[:2], "steps", TERMINATED, TERMINATED),
         (GOOD, "context", INFERENCE, INFERENCE),
-        (GOOD, "deadline", INFERENCE, INFERENCE),
         (GOOD, "inference", INFERENCE, INFERENCE),
     ):
         found = verdicts(turns, ended)
@@ -129,7 +127,6 @@ CUT_CALL = Answer("", (ToolCall("f", '{"city": "new york"'),))
     [
         (["{'answer': 'NEW-york', 'context': 'x'}", "[f(a=1)]"], "answer_not_found"),
         (["{'answer': 'new york', 'context': 'x'}", "[f(a=1)]"], ""),
-        (["anew york"], "answer_not_found"),
         (["new york", ""], "no_last_message"),
         ([CALL, Answer("In New York", ())], ""),
         ([CALL], "no_last_message"),

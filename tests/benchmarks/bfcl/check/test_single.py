@@ -43,13 +43,11 @@ def native(*calls):
 def test_faults_of_one_call_are_named():
     for answer, kind in (
         ("[a.f(unit='c', city='NEW_york-n.y', days=5)]", ""),
-        ("[a.f(city='NYC')]", "simple_function_checker:missing_optional"),
         ("[a.f(x.y, city='NYC', unit='C'), a.f('NYC')]", COUNT),
         ("[a.f(city='x' + str(1))]", "official_unsafe"),
         ("[a.f(city=0x" + "f" * 4000 + ", unit='C')]", "official_crash"),
         (native(("a_f", '{"city": "NYC", "days": 5, "unit": "C"}')), ""),
         (native(("a.f", '{"city": "NYC", "unit": "C"}')), NAME),
-        (native(("a_f", "[1]")), "ast_decoder:decoder_wrong_output_format"),
     ):
         assert kinds(answer) == (kind, kind), answer
 
@@ -57,11 +55,7 @@ def test_faults_of_one_call_are_named():
 def test_values_are_compared_by_their_types():
     for kind, options, value, fault in (
         ("float", [5.0], "1" + "0" * 400, "official_crash"),
-        ("any", [5], "6", "value_error:others"),
         ("tuple of integer", [[1, 2]], "(1, 2)", ""),
-        ("array of integer", [[1, 2], ""], "[]", ""),
-        ("array of integer", [[1, 2]], "[1, 'x']", "type_error:nested"),
-        ("dict", [{"k": ["v"], "o": [1, ""]}], "{'k': 'V', 'x': 1}", "value_error:dict_key"),
         ("dict", [""], "{}", "dict_checker:unclear"),
         ("array of dict", [[{"k": [1]}, {"k": [2]}]], "[{'k': 2}, {'k': 1}]",
          "value_error:dict_value"),
@@ -78,7 +72,6 @@ def test_calls_of_several_functions_or_in_parallel():
     for category, gold, text, official, strict in (
         ("multiple", [[1]], "[a.f(city='x')]", NAME, NAME),
         ("parallel", [[1], [2]], "[g(x=2), g(x=1)]", "", ""),
-        ("parallel", [[1], [2]], "[g(x=1)]", *[f"{PARALLEL}:wrong_count"] * 2),
         ("parallel", [[1], [2]], "[g(x=2), g(x=2)]", *[f"{PARALLEL}:cannot_find_match"] * 2),
         # Upstream is greedy; strict finds the best assignment.
         ("parallel", [[1, 2], [1]], "[g(x=1), g(x=2)]", f"{PARALLEL}:cannot_find_match", ""),
@@ -143,12 +136,6 @@ def test_java_values_are_converted_and_bound():
         assert kinds(answer, [document], gold, "simple_java") == (official, strict), answer
 
 
-def test_javascript_values_are_converted():
-    functions, gold = [function("f", ["o"], o="dict")], [{"f": {"o": [{"a": [1]}]}}]
-    for text, kind in (("[f(o={a: 1})]", ""), ("[f(o={a: 2})]", "value_error:dict_value")):
-        assert kinds(text, functions, gold, "simple_javascript") == (kind, kind)
-
-
 CALLED, NO_ANSWER, UNREADABLE = (
     f"irrelevance_error:{fault}" for fault in ("decoder_success", "no_answer", "unreadable_call")
 )
@@ -157,7 +144,6 @@ NO_CALL = "relevance_error:decoder_failed"
 
 def test_relevance_is_judged_by_whether_there_is_a_call():
     for answer, irrelevance, strict, relevance in (
-        ("I cannot do that.", "", "", NO_CALL),
         (Answer(None, ()), "", "", NO_CALL),
         ("[f(a=1)]", CALLED, CALLED, ""),
         (" \n", "", NO_ANSWER, NO_CALL),

@@ -128,15 +128,6 @@ def test_native_calls_are_read_and_executed():
     assert executable(Answer("f(a=1)", ())) is None
 
 
-def test_calls_of_a_text_are_executed():
-    assert executable(Answer("[cd(folder='a b'), ls()]")) == ["cd(folder='a b')", "ls()"]
-    assert executable(Answer("[f(a={'x': 1}, b=[{'y': 2}])]")) == ["f(a={'x': 1}, b=[{'y': 2}])"]
-    assert executable(Answer("[f(a=g(x=1))]")) == ["f(a=g(x=1))"]
-    huge = "[f(a=0x" + "f" * 4000 + ")]"
-    for text in ("Done.", "[]", "[f(a={})]", "[f(a=1 + len('x'))]", huge):
-        assert executable(Answer(text)) is None
-
-
 @pytest.fixture
 def no_grammar_yet():
     importlib.reload(source_trees)

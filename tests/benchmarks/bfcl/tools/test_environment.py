@@ -175,7 +175,7 @@ def test_dates_and_numbers_are_upstreams(open_class: Open) -> None:
     assert "Exceeds the limit" in tools.execute("power(base=10, exponent=5000)")
 
 
-def test_environments_share_mutable_defaults_and_records_only_on_request(open_class: Open) -> None:
+def test_environments_share_mutable_defaults_only_on_request(open_class: Open) -> None:
     def third_tweet(*posted: Environment) -> str:
         posted[0].step(["post_tweet('first')", "mention(0, ['@a'])"])
         return posted[-1].execute("post_tweet('third')")
@@ -188,11 +188,3 @@ def test_environments_share_mutable_defaults_and_records_only_on_request(open_cl
     assert '"mentions": ["@a"]' in third_tweet(one), "within one attempt the list is one"
     assert '"mentions": []' in third_tweet(one, opened())
     assert '"mentions": ["@a"]' in third_tweet(opened(shared), opened(shared))
-
-    def card(tools: Environment) -> dict[str, Any]:
-        found: dict[str, Any] = next(iter(tools.instances["TravelAPI"].credit_card_list.values()))
-        return found
-
-    first, second = (open_class("TravelAPI", long=True) for _ in range(2))
-    card(first)["balance"] = -1
-    assert card(second)["balance"] != -1
