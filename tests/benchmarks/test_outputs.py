@@ -113,8 +113,6 @@ def test_joined_files_have_marks_in_the_middle(tmp_path: Path) -> None:
     rows = [{"id": 1}, {"id": 2}]
     assert [row for _, row in read_rows(path)] == rows
     assert [row for _, row in json_lines(path.read_bytes(), path)] == rows
-    path.write_bytes(codecs.BOM_UTF8 + b"output: results\n")
-    assert config_text(str(path)) == "output: results\n"
 
 
 def test_outputs_and_configs_of_another_encoding_are_refused(tmp_path: Path) -> None:

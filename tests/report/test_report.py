@@ -30,7 +30,6 @@ from tests.report.builders import (
     ledger_line,
     refused,
     report_page,
-    row,
     write_run,
     write_sweep,
 )
@@ -92,20 +91,6 @@ def test_the_page_of_one_run(run: Path, tmp_path: Path) -> None:
         assert part in found
 
 
-def test_an_incomplete_run_has_no_headline_number(tmp_path: Path) -> None:
-    failed = row("zh", ROWS[-1]["category"], 9, status="infra_error")
-    rows = [*ROWS[:-1], failed]
-    folder = write_run(tmp_path / "run", rows, missing=3, finished=False)
-    results = section(report_page(folder, out=tmp_path / "out"), "results")
-    assert "Toy-7B-Instruct: no headline number, 4 of 343 rows have no verdict" in results
-    assert 'class="share"' not in results
-    assert "339/343" in results
-    allowed = write_run(tmp_path / "allowed", rows, missing=3, finished=False, max_unscored=0.1)
-    content = report_page(allowed, out=tmp_path / "out2")
-    assert 'class="share"' in section(content, "results")
-    assert "RuntimeError" in section(content, "failures")
-
-
 def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path) -> None:
     rows = block("en", "special_incomplete", 3, 4)
     other = write_run(tmp_path / "other", rows, model="o/Other", benchmark="toy")
@@ -117,8 +102,6 @@ def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path)
     warm = write_run(tmp_path / "B", ROWS, model="o/B", sampling={"temperature": 1.0})
     content = report_page(run, warm, out=tmp_path / "warm")
     assert "sampling.temperature is" in section(content, "comparison")
-    assert "flips" not in anchors(content)
-    assert "paper" not in anchors(report_page(other, out=tmp_path / "out"))
 
 
 def test_a_report_goes_into_its_run_and_changes_nothing_else(here: Any, tmp_path: Path) -> None:
@@ -257,8 +240,6 @@ def test_a_damaged_sweep_is_refused(tmp_path: Path) -> None:
     assert "the sweep has no ledger yet" in refusal(tmp_path)
     (tmp_path / "ledger.json").write_text('{"schema_version": 1}')
     assert "'runs' is missing" in refusal(tmp_path)
-    (tmp_path / "sweep.json").write_text('{"schema_version": 1}')
-    assert "'sweep_id' is missing" in refusal(tmp_path)
     (tmp_path / "sweep.json").write_text("{")
     assert "is not JSON" in refusal(tmp_path)
 
@@ -266,7 +247,7 @@ def test_a_damaged_sweep_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_ledger_line_is_refused(tmp_path: Path) -> None:
     negative = {"load": -1.0, "warm_up": 0, "generation": 0, "tool": 0, "idle": 0}
     changes: list[dict[str, Any]] = [{"run_id": "../elsewhere"}, {"run_id": "run-twice"}]
-    changes += [{"state": "done"}, {"entries": "many"}, {"cost": float("nan")}]
+    changes += [{"state": "done"}, {"cost": float("nan")}]
     for change in [*changes, {"seconds": negative}]:
         lines = [ledger_line("a") | change, ledger_line("twice")]
         assert "ledger.json" in refusal(write_sweep(tmp_path / "sweep", lines, {})), change

@@ -15,7 +15,6 @@ from ace_ray.sandbox.tools import (
     Parameter,
     Tool,
     call_tool,
-    unknown_tool,
 )
 
 
@@ -103,8 +102,3 @@ def test_only_declared_exceptions_become_observations() -> None:
     assert state == {"touched": True}
     with pytest.raises(KeyError):
         call_tool(Tool("broken", broken, (Parameter("key"),)), state, {"key": "time"})
-
-
-def test_an_unknown_tool_is_named_within_bounds() -> None:
-    assert unknown_tool("send") == Observation("there is no tool named 'send'", "unknown_tool")
-    assert len(unknown_tool("x" * 10_000).value) < 200

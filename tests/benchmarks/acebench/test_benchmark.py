@@ -50,7 +50,7 @@ def test_differences_to_the_leaderboard_are_named() -> None:
 
 @pytest.mark.nightly
 def test_official_data_and_prompts_compare(shared_data: Path) -> None:
-    for languages in (["en"], ["zh"], ["zh", "en"]):
+    for languages in (["zh"], ["zh", "en"]):
         benchmark = ACEBench.from_options({"data": str(shared_data), "languages": languages})
         said = benchmark.summarize([], 0.0)["comparable"]
         assert said.startswith(

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.acebench import native
-from ace_ray.benchmarks.acebench.benchmark import check, holds_calls
-from ace_ray.benchmarks.acebench.data.loader import MINI, load
-from ace_ray.benchmarks.acebench.gold import alternatives, function_name, render_gold
-from ace_ray.benchmarks.acebench.options import NORMAL
 from ace_ray.types import ToolCall
 
 
@@ -116,20 +111,6 @@ def test_one_call_that_cannot_be_written_spoils_the_answer() -> None:
     wrong = ["", "[1]", '{"class": 1}', '{"a=1), G(b": 1}', "\ud800"]
     for call in [*(("F", text) for text in wrong), ("F G", "{}"), ("__import__('os').x", "{}")]:
         assert answer(call) == answer(("F", "{}"), call, content="[F()]") == native.UNREADABLE
-
-
-def test_native_gold_calls_are_judged_as_gold_texts() -> None:
-    for entry in load(MINI, categories=NORMAL):
-        functions = entry.data["function"]
-        tools = {name: tool for tool, name in native.tool_names(functions).items()}
-        calls = []
-        for key, arguments in alternatives(entry)[0].items():
-            name = function_name(entry, key)
-            calls.append(ToolCall(tools[name], json.dumps(arguments, ensure_ascii=False)))
-        called = check(entry, native.answer_text("", calls, functions))
-        assert called == check(entry, render_gold(entry))
-        assert called["strict"].valid
-        assert not holds_calls(entry, native.UNREADABLE)
 
 
 def test_arguments_of_a_call_are_bounded() -> None:

@@ -57,9 +57,6 @@ def test_braces_in_data_survive_and_are_not_filled_again() -> None:
     assert "{question} {{x}} {0.__class__}" in system["content"]
     assert "[{'name': 'F', 'parameters': {'properties': {}}}]" in system["content"]
     assert user["content"].endswith("user: {time} }{ \\1 \\g<1>\n")
-    for template in ("{{time}} {time}", "{{{time}}}", "a}}{{b", "{time}{time}"):
-        filled = template.format(time="{now}")
-        assert prompts.fill(template, {"time": "{now}"}) == filled
 
 
 def test_variants_shorten_the_normal_prompt_only() -> None:

@@ -107,10 +107,9 @@ def test_resolved_options_make_the_same_benchmark(tmp_path: Path) -> None:
     assert again.identity() == one.identity()
     for mode in ("native", "react"):
         benchmark = made(tmp_path, mode=mode)
-        for entry in benchmark.entries():
-            assert all(message["content"] for message in benchmark.prompt(entry))
-            assert (benchmark.tools(entry) is None) == (mode == "react")
-            assert benchmark.template_probe(entry)
+        entry = benchmark.entries()[0]
+        assert all(message["content"] for message in benchmark.prompt(entry))
+        assert (benchmark.tools(entry) is None) == (mode == "react")
         assert len(pickle.dumps(benchmark)) < 200_000
 
 

@@ -60,9 +60,7 @@ def test_the_published_queries(tmp_path: Path) -> None:
     assert manifest["rows"] == dict(zip(GROUPS, (163, 153, 158, 106, 124, 61), strict=True))
     loaded = load(folder)
     assert loaded.warnings == []
-    docs = [doc for entry in loaded.entries for doc in entry.data["apis"]]
-    assert len({(doc["category"], doc["tool"], doc["api"]) for doc in docs}) == 2490
-    assert sum(doc["template"] is not None for doc in docs) == 2748
+    assert len(loaded.entries) == 765
 
 
 def test_an_entry_holds_what_was_published(root: Path) -> None:

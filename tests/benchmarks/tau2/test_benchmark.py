@@ -179,19 +179,3 @@ def test_the_leaderboards_columns() -> None:
         ["retail", "1", "100.0", "-", "-", "-"],
     ]
     assert "pass^k" in tables[1]["title"]
-
-
-@pytest.mark.nightly
-def test_every_gold_path_scores() -> None:
-    said: list[str] = []
-    assert Tau2.check_data("installed", lambda line: said.append(str(line)))
-    assert said == [
-        "airline: 50 answers, valid: gold 50 official, 50 strict; mangled 19 official, 19 strict",
-        "retail: 114 answers, valid: gold 114 official, 114 strict; mangled 7 official, 7 strict",
-        "telecom: 114 answers, valid: gold 114 official, 114 strict; mangled 0 official, 0 strict",
-        "telecom_solo: 114 answers, valid: gold 114 official, 114 strict; "
-        "mangled 0 official, 0 strict",
-        "mock: 9 answers, valid: gold 8 official, 8 strict; mangled 1 official, 1 strict",
-        "401 gold answers and as many mangled ones: 0 surprises",
-    ]
-    assert len(made(domains=["telecom"], split="full").dataset()) == 2285

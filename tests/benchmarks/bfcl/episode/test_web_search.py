@@ -74,8 +74,6 @@ def test_search_and_page() -> None:
     (asked,) = transport.asked
     assert asked.params == {"q": "a b", "max_results": "2", "region": "wt-wt"}
     assert (asked.method, asked.url) == ("GET", "https://search.example/find")
-    without = results(SEARCH, snippets=False)
-    assert without == [str([{"title": "T", "href": "https://a.example"}] * 3)]
     assert results(FETCH) == ['{"content": "' + "x" * 20 + '"}']
 
 
