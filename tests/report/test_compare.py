@@ -236,7 +236,6 @@ def test_repeats_give_the_noise_of_runs_with_one_seed(
         ("A B C", "A-B A-C", "Every run against A"),
         # As a shell lists them.
         ("t/10 t/2 t/9", "t/9-t/10 t/2-t/9", "Every checkpoint against the one before it"),
-        ("A B t/1 t/2", "A-B t/1-t/2 A-t/2", "model, against A"),
         ("t/1 t/2 u/1 u/2", "t/1-t/2 u/1-u/2 t/2-u/2", "model, against t/2"),
     ],
 )
@@ -279,7 +278,6 @@ def test_the_command_prints_and_writes_a_comparison(tmp_path: Path) -> None:
     assert f"official: {better}" in text
     assert f"strict: {better}" in text
     assert "adjusted over the 180 lines of this rule set" in text
-    assert "turned from right to wrong, 16 from wrong to right" in text
     assert WARNING not in text
     flips = [f"flips-{n}-acebench-{'official' if n < 3 else 'strict'}.csv" for n in (1, 2, 3, 4)]
     files = ["comparison.csv", *flips, "report.html", "report.json"]
@@ -317,7 +315,6 @@ def test_a_forced_comparison_warns(tmp_path: Path, here: Any) -> None:
     [
         (["--baseline", "nobody"], "--baseline: 'nobody' is not among the runs"),
         (["--group", "x"], "--group: 'x' is not a known group; one of "),
-        (["--rules", "x"], "no rule set 'x'"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, words: list[str], said: str, here: Any) -> None:

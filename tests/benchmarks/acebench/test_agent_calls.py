@@ -53,8 +53,6 @@ def test_calls_over_several_lines_and_with_odd_names() -> None:
     assert found == [AgentCall("f", {"a": 1}), AgentCall("g"), AgentCall("f", {"a": 2})]
     problem = "name 'Api' is not defined"
     assert official("[Api.send(a=1)]") == [AgentCall("Api.send", {"a": 1}, problem, "send")]
-    found = official("[x().send(), (1)(), 查询()]") or []
-    assert [call.name for call in found] == ["send", "", "查询"]
 
 
 def test_arguments_are_read_as_the_official_decoders_read_them() -> None:
@@ -69,7 +67,6 @@ def test_arguments_are_read_as_the_official_decoders_read_them() -> None:
     arguments: dict[str, dict[str, Any]] = {
         "1, a=1, a=2": {"a": 2},  # positional arguments are dropped
         "a=true, b=None, c=...": {"a": "true", "b": None, "c": "..."},
-        "a=+5, b=~5, c=not True, d=-2.5": {"a": -5, "b": -5, "c": -1, "d": -2.5},
         "a=4 + 1, b='x' 'y' + 'z', c=[1] * 2": {"a": 5, "b": "xyz", "c": [1, 1]},
         "a=(1, (2,)), b=[{'k': 1, 'l': {}}]": {"a": [1, [2]], "b": [{"k": 1, "l": {}}]},
         "a=[g(b=1)]": {"a": [{"g": {"b": 1}}]},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -14,7 +13,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench import gold as answers
 from ace_ray.benchmarks.acebench import options as groups
-from ace_ray.benchmarks.acebench.benchmark import ACEBench, check
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
 from ace_ray.benchmarks.acebench.native import UNREADABLE, tool_names
@@ -37,7 +36,6 @@ def test_differences_to_the_leaderboard_are_named() -> None:
     native = "native tool calling is comparable only with native tool calling"
     differences: list[tuple[dict[str, Any], list[str]]] = [
         ({}, [DATA, PROMPTS]),
-        ({"categories": ["atom"]}, ["not all categories", PROMPTS]),
         ({"variant": "minimal"}, [DATA, "the variant of the prompt is minimal", PROMPTS]),
         ({"max_messages": 39}, [DATA, PROMPTS, "agent episodes have at most 39 messages"]),
         ({"mode": "native"}, [DATA, native]),
@@ -153,7 +151,6 @@ def test_gold_answers_are_written_and_mangled() -> None:
         ({"f": {"a": "it's"}}, """[f(a="it's")]""", """[f(a="it's altered")]"""),
         ({"f": {"a": [True, 1]}}, "[f(a=[True, 1])]", "[f(a=[False, 1])]"),
         ({"f": {"a": {}}}, "[f(a={})]", "[f(a='altered')]"),
-        ({"g_2": {}}, "[g_2()]", "[g_2_altered()]"),
         # The mangled copy differs from all alternatives.
         ([{"f": {"a": 1}}, {"f": {"a": 2}}], "[f(a=1)]", "[f_altered(a=1)]"),
     ]
@@ -162,9 +159,6 @@ def test_gold_answers_are_written_and_mangled() -> None:
         assert answers.render_mangled(gold_entry(gold)) == mangled
     repeated = gold_entry({"f_1": {"a": 1}, "f_2": {"a": 2.5}})
     assert answers.render_gold(repeated) == "[f(a=1), f(a=2.5)]"
-    incomplete = gold_entry({"f": ["a", "b"]}, "special_incomplete")
-    text = '["Missing necessary parameters (a, b) for the api (f)"]'
-    assert answers.render_gold(incomplete) == text
     wrong = gold_entry({"a": ["x"]}, "special_error_param")
     assert answers.render_gold(wrong) == (
         '["There is incorrect value (x) for the parameters (a) in the conversation history."]'
@@ -184,31 +178,6 @@ def test_the_mini_set_proves_itself() -> None:
         "en agent_multi_turn: of 4 ideal paths replayed in the sandbox 4 end in a state that the "
         "official rules accept, 4 in the gold state"
     ) in said
-
-
-@pytest.mark.nightly
-def test_the_official_set_proves_itself_but_for_known_rows(shared_data: Path) -> None:
-    """Some ideal paths miss the gold state: a login left out, another message deleted, an initial
-    state older than the gold state."""
-    said: list[str] = []
-    assert ACEBench.check_data(str(shared_data), said.append)
-    rejected = Counter(
-        row.language
-        for row in load(shared_data, categories=groups.GENERATION)
-        if not check(row, answers.render_gold(row))["official"].valid
-    )
-    assert rejected == {"en": 29, "zh": 8}
-    found = {
-        " ".join(line.split()[:2]).rstrip(":"): [int(n) for n in re.findall(r"\b\d+\b", line)]
-        for line in said
-        if "ideal paths" in line
-    }
-    assert found == {
-        "en agent_multi_turn": [30, 29, 29],
-        "en agent_multi_step": [26, 16, 16],
-        "zh agent_multi_turn": [30, 29, 29],
-        "zh agent_multi_step": [26, 18, 16],
-    }
 
 
 def test_a_path_that_misses_has_the_step_that_was_refused() -> None:

@@ -66,9 +66,7 @@ def test_errors_have_upstreams_words(airline: ToolSources) -> None:
     expected: dict[tuple[str, str], str] = {
         ("nothing", "{}"): "Tool 'nothing' not found.",
         ("_get_user", '{"user_id": "mia_li_3668"}'): "Tool '_get_user' not found.",
-        ("get_user_details", '{"user_id": "x"}'): "User x not found",
         ("get_user_details", "{}"): f"{details} missing 1 required positional argument: 'user_id'",
-        ("get_user_details", '{"a": 1}'): f"{details} got an unexpected keyword argument 'a'",
         ("nothing", '{"tool_name": "x", "self": 1}'): f"{method} argument 'tool_name'",
         ("calculate", '{"expression": "x()"}'): "Invalid characters in expression",
         ("calculate", '{"expression": "9**9**9"}'): "an integer of more than 100,000 bits",

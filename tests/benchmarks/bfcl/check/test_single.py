@@ -180,7 +180,6 @@ def test_markup_and_json_of_calls_are_attempts_anywhere():
         '<tool_call>\n<tool_call name="f" arguments={"a": 1}/>\n</tool_call>',
         "[TOOL_CALLS]get_weather{",
         "<|channel|>commentary to=functions.get_weather <|message|>{",
-        "Action: get_weather\nAction Input: Paris",
         json.dumps(json.dumps({"tool_calls": [CALL]}))[:-6],
         '<|im_start|>\n{"arguments": {"city": "Paris"}, "name": "get_weather"}',
     ):
@@ -197,7 +196,6 @@ def test_calls_at_the_beginning_are_attempts():
         ("Here is the call:\n\n[get_weather(city='Paris')]", True),
         ("get_weather(city='Paris')\n\nThis asks for the weather.", True),
         ("get_weather(city='Paris') would give the weather, not the time.", False),
-        ("get_weather(city) is not what you need (it gives the weather).", False),
     ):
         assert attempts_call(text) == attempted, text
 
@@ -208,7 +206,6 @@ def test_words_that_mention_calls_are_a_refusal():
         "I would put it between <tool_call> tags, but there is nothing to call.",
         f"What I was offered is {json.dumps(DOCUMENT)}, which does not help.",
         "```python\ndef area(a, b):\n    return a * b\n```",
-        '<function_call> {"name": "no_function", "arguments": {}}',
         "out_of_domain(user_query='Who wrote it?');",
     ):
         assert kinds(Answer(text, ()), (), None, "irrelevance") == ("", ""), text
