@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -225,13 +224,6 @@ def test_the_default_summary_has_categories_groups_languages_and_a_table() -> No
     assert stats["errors"] == {"poor": {"count": 23, "share": 1.0}}
     names = [line[0] for line in summary["table"]["lines"]]
     assert names == ["a", "b", "c", "Small", "Large", "language en", "language zh", "all"]
-
-
-def test_commands_that_a_benchmark_does_not_offer_are_refused() -> None:
-    call: Any
-    for call in (Mine.import_data, partial(Mine.pull_data, None)):
-        with pytest.raises(UserError, match="mine offers no data"):
-            call(None, print)
 
 
 POINTS = "[ace_ray.benchmarks]\nmine = classes:Mine\nbroken = broken:Mine\n"

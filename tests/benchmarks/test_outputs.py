@@ -13,13 +13,7 @@ import pytest
 
 import ace_ray.benchmarks
 from ace_ray.benchmarks.dataset import json_lines
-from ace_ray.benchmarks.outputs import (
-    Entries,
-    Output,
-    each_once,
-    read_json_lines,
-    read_rows,
-)
+from ace_ray.benchmarks.outputs import Entries, Output, each_once, read_json_lines, read_rows
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config.schema import config_text
 from ace_ray.errors import UserError

@@ -125,7 +125,6 @@ def test_json_has_all_rows_and_complete_texts(
 def test_filters_that_match_no_row_are_refused(run: Any, here: Any) -> None:
     for words, said in (
         (["nobody"], "nobody: "),
-        (["--category", "x"], "--category: "),
         (["--rules", "x"], "name one of official, strict"),
         (["--status", "x"], "has no row with 'x'"),
     ):
@@ -145,7 +144,6 @@ def test_differences_of_states() -> None:
         ("list[2]", "added", None, 4),
         ("flag", "changed", 1, True),
     ]
-    assert changes(after, after) == []
 
 
 ROWS_OF_RUN = [

@@ -53,9 +53,7 @@ def test_types_and_choices_become_json_schema() -> None:
 
 def test_nested_schemas_and_keywords_are_converted() -> None:
     published = {
-        "properties": {
-            "rows": {"items": {"type": "dict", "properties": {"n": {"type": "float"}}}},
-        },
+        "properties": {"rows": {"items": {"type": "dict", "properties": {"n": {"type": "float"}}}}},
         "patternProperties": {"^x": {"type": "int"}, "[": {"type": "int"}},
         "additionalProperties": {"type": "list", "items": {"type": "bool"}},
     }

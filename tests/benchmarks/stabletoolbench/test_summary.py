@@ -197,7 +197,6 @@ def test_a_missing_group_makes_the_mean_partial() -> None:
     absent = [name for name in GROUPS if name not in ("G1_category", "G3_instruction")]
     sopr = summary["rules"]["official"]["sopr"]
     assert (sopr["value"], sopr["interval"], sopr["missing"]) == (None, None, absent)
-    assert any(absent[0] in note for note in notes(summary))
     found = StableToolBench.scores(summary, "official")[0]
     assert found.estimate is not None
     assert found.estimate.partial
@@ -215,8 +214,6 @@ def test_groups_and_upstreams_tables_in_reports() -> None:
     results = StableToolBench.categories(reported(summarize(whole())))
     assert [one.category for one in results if one.measure == "SoPR"] == list(GROUPS)
     assert not any(one.measure == "FAC" for one in results)
-    last = results[-1]
-    assert (last.category, last.measure, last.declared) == ("G3_instruction", "API recall", 6)
     summary = summarize(whole(fac={"status": "Unsolved"}))
     runs = [reported(summary, "1.5B", 1_500_000_000), reported(summary, "7B", 7_000_000_000)]
     paper = StableToolBench.paper(runs, "official")

@@ -179,3 +179,10 @@ def test_the_leaderboards_columns() -> None:
         ["retail", "1", "100.0", "-", "-", "-"],
     ]
     assert "pass^k" in tables[1]["title"]
+
+
+@pytest.mark.nightly
+def test_every_gold_path_scores() -> None:
+    said: list[str] = []
+    assert Tau2.check_data("installed", lambda line: said.append(str(line)))
+    assert said[-1] == "401 gold answers and as many mangled ones: 0 surprises"

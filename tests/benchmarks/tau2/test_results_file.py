@@ -168,7 +168,6 @@ def test_the_folder_form_is_read(benchmark: Tau2, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a.json").write_text(json.dumps(simulation_of()))
     (folder / "b.json").write_text("{")
-    (folder / "._a.json").write_bytes(b"\0")
     for given in (path, tmp_path):
         one, *others = read_all(benchmark, given)
         assert isinstance(one, Output)
@@ -224,7 +223,3 @@ def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path)
     assert [n for n, line in enumerate(lines) if line["official"] is None] == [3, 7]
     code, again = rescore(str(output), lambda line: None)
     assert (code, again["categories"], again["notes"]) == (0, found["categories"], found["notes"])
-    # A file of which nothing can be scored.
-    path = results_of(tmp_path, "mock", simulation_of(termination_reason=lost))
-    with pytest.raises(UserError, match=r"it contains nothing that can be scored.*simulation 0"):
-        score(path, tmp_path / "none")

@@ -116,7 +116,6 @@ def test_an_import_lands_whole_and_runs_nothing(checkout, cache, here):
 def test_prompts_and_app_specs_are_read_as_literals(checkout):
     prompts = upstream.read_prompts(checkout)
     assert prompts["GREETING_EN"] == "Say hello."
-    assert prompts["multi_step/APIModel_agent:ROLE"] == "You are a lamp."
     assert prompts["multi_turn/APIModel_user:speak#0"] == "You said "
     assert len(prompts) == 2 + 5 + 4
     assert upstream.read_app_specs(checkout)["multi_step"]["zh"]["MessageApi"] == {

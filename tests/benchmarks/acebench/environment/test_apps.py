@@ -244,16 +244,6 @@ def test_a_login_and_an_amount_of_money_are_needed() -> None:
     assert bank.state == {**before, "is_logged_in": True}
 
 
-def test_money_is_paid_in_and_out() -> None:
-    bank = opened(OWNER)
-    pay_in, pay_out = "deposit_money", "withdraw_money"
-    for amount, balance in ((250, 650.0), (0.5, 650.5)):
-        assert bank(pay_in, amount=amount) == bank.yes(pay_in, 0, amount=amount, balance=balance)
-    assert bank(pay_out, amount=651) == bank.no(pay_out, 3, amount=651)
-    assert bank(pay_out, amount=650.5) == bank.yes(pay_out, 0, amount=650.5, balance=0.0)
-    assert accounts(bank) == [(0.0, 0.0), (80.0, 300.0), (150.0, 0.0)]
-
-
 def test_money_is_transferred() -> None:
     bank, tool = opened(OWNER), "transfer_money"
     before = bank.state
@@ -281,25 +271,6 @@ def test_loans_are_taken_and_repaid() -> None:
     moves = [("repay", 300.0), ("borrow", 800.0)]
     records = [{"user_name": "Timo", "kind": kind, "amount": amount} for kind, amount in moves]
     assert bank.state["loan_history"][1:] == records
-
-
-def test_records_and_sums_are_the_users_own() -> None:
-    bank = opened(OWNER)
-    bank("deposit_money", amount=10)
-    bank("withdraw_money", amount=5)
-    bank("transfer_money", receiver_name="Timo", amount=25)
-    paid: list[Any] = [{"user_name": "Nora", "amount": amount} for amount in (20.0, 5.0)]
-    paid += [{"user_name": "Nora", "amount": 25.0, "to": "Timo"}]
-    deposits = [{"user_name": "Nora", "amount": 10.0}]
-    found = {"status": True, "deposits": deposits, "withdrawals": paid, "loans": []}
-    assert bank("view_transactions") == found
-    sums = {"status": True, "balance": 380.0, "loan": 0.0}
-    assert bank("get_account_balance") == sums
-    assert bank("get_statement") == {**sums, "deposited": 10.0, "withdrawn": 50.0}
-    bank("login_account", **DEBTOR)
-    found = bank("view_transactions")
-    assert found["deposits"][1:] == [{"user_name": "Timo", "amount": 25.0, "from": "Nora"}]
-    assert (found["withdrawals"], len(found["loans"])) == ([], 1)
 
 
 T = "Travel"

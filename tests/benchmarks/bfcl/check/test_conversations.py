@@ -65,26 +65,6 @@ def test_state_results_and_calls_of_each_turn_are_compared() -> None:
         )
 
 
-def test_turn_without_a_key_is_judged_by_later_turns() -> None:
-    for turns, kind in (
-        ([[PRICE], [PRICE], [SET, ADD]], ""),
-        ([[PRICE], [SET], [ADD]], ""),
-        ([[PRICE], ["[close_day()]"], [SET, ADD]], STATE),
-        ([[PRICE], [SET], ["Done already."]], NO_CALLS),
-    ):
-        found = verdicts(turns)
-        assert found["official"] == found["strict"], turns
-        assert found["strict"].error_type == kind, turns
-        assert found["strict"].metrics["turn_2"] == 1, turns
-
-
-def test_result_counts_from_any_turn_so_far() -> None:
-    gold = [["set_price(item='roll', price=0.6)"], ["get_price(item='roll')"]]
-    turns = [[SET, PRICE], [SET]]
-    assert verdicts(turns, gold=gold)["official"].valid
-    assert verdicts(turns, gold=[gold[0], gold[1] * 2])["official"].error_type == RESPONSE
-
-
 def test_conversation_that_was_cut_is_wrong() -> None:
     for turns, ended, official, strict in (
         (GOOD, "steps", "", TERMINATED),
