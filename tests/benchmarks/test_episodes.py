@@ -150,7 +150,7 @@ def test_an_agent_episode_has_its_calls_where_they_were_made() -> None:
 
 def test_states_of_any_shape_are_steps() -> None:
     agent = {"speaker": "agent"}
-    odd: list[Any] = [None, {"steps": 3}, {"steps": [None, {}]}, {"before": 1}]
+    odd: list[Any] = [None, {"steps": 3}, {"steps": [None, {}]}]
     odd += [{"steps": [agent, {"speaker": "execution", "calls": calls}]} for calls in (3, [1, {}])]
     for state in odd:
         for step in ACEBench.transcript([{"role": "user", "content": "q"}], state):

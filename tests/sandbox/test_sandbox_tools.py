@@ -42,7 +42,6 @@ def nested(depth: int) -> list[Any]:
 BAD_ARGUMENTS: list[tuple[Tool, dict[str, Any], str]] = [
     (KEEP, {"times": 1}, "missing 1 required positional argument: 'item'"),
     (KEEP, {"item": 1, "__class__": 1}, "got an unexpected keyword argument '__class__'"),
-    (KEEP, {"state": 1}, "got an unexpected keyword argument 'state'"),
     (TYPED, {"item": None}, "argument 'item' must be str, not NoneType"),
     (TYPED, {"item": "a", "times": True}, "argument 'times' must be int, not bool"),
     (THREE, {}, "missing 3 required positional arguments: 'a', 'b', and 'c'"),

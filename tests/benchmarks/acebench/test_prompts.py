@@ -59,17 +59,6 @@ def test_braces_in_data_survive_and_are_not_filled_again() -> None:
     assert user["content"].endswith("user: {time} }{ \\1 \\g<1>\n")
 
 
-def test_variants_shorten_the_normal_prompt_only() -> None:
-    variants = [prompts.own(variant) for variant in prompts.VARIANTS]
-    assert len({texts.sha256 for texts in variants}) == 3
-    for language in LANGUAGES:
-        normal = [texts.messages(entry(language=language))[0]["content"] for texts in variants]
-        assert [len(text) for text in normal] == sorted(map(len, normal), reverse=True)
-        for category in ("normal_preference", "special_irrelevant"):
-            other = entry(category, language, profile="p")
-            assert variants[0].messages(other) == variants[2].messages(other)
-
-
 def written(folder: Path, content: Any) -> Path:
     file = folder / prompts.OFFICIAL_FILE
     file.parent.mkdir(exist_ok=True)

@@ -118,7 +118,6 @@ def test_native_calls_are_offered_stored_and_judged() -> None:
     assert [tool["function"]["name"] for tool in model.asked[0].tools or ()] == [
         tool_name(function["name"]) for function in entry.data["function"]
     ]
-    assert model.chats[0] == entry.data["question"][0], "no system prompt beside the tools"
     assert verdicts(benchmark, entry, *model.replies) == RIGHT
     assert verdicts(benchmark, entry, (tool_name(call.name), "{"))["official"] == FAILED
 
@@ -194,7 +193,6 @@ def test_messages_for_templates_without_system() -> None:
         assert set(roles) <= {"user", "assistant"}
         assert all(one != two for one, two in itertools.pairwise(roles))
         assert {m["role"] for m in benchmark.template_probe(entry)} == {"user", "assistant"}
-        assert model.chats[0] == benchmark.prompt(entry)
 
 
 def test_gold_answers_of_the_mini_set() -> None:

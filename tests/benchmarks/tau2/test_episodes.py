@@ -295,7 +295,6 @@ def test_a_record_that_upstream_does_not_replay_has_no_reward(every: Tau2) -> No
     before, result, after = gold[:at], gold[at], gold[at + 1 :]
     records = {
         "made up": [*before, {**result, "content": "made up"}, *after],
-        "no result": [*before, *after],
         "another's": [*before, {**result, "id": "other"}, *after],
         "not at once": [*before, {"role": "assistant", "content": "Wait."}, result, *after],
         "a user": [{"role": "user", "content": "Hi"}, *gold],

@@ -155,15 +155,12 @@ def test_causes_of_errors_are_proven_by_the_calls() -> None:
         "function_call_error": [
             [step(LOGIN), UNKNOWN],
             [UNKNOWN, step(("login", {"x": 1}))],
-            [step(LOGIN), {"speaker": "execution", "calls": [], "errors": []}],
             ["[login()]", "[login(x=1)]"],
-            ["[login()]", "[send(to='Eve')]"],
         ],
         "rule_violation": [
             [step(VIEW)],
             [step(LOGIN), step(LAST)],
             [step(LOGIN), step(SEND, observations=[{"status": False}])],
-            [step(LOGIN), step(SEND, observations=[{"status": "error"}])],
         ],
         "information_mismanagement": [
             [step(LOGIN), step(OTHER), step(FRANK)],
