@@ -11,7 +11,6 @@ from ace_ray.parsing.syntax import NotCalls, expression
 
 FOLDED = {
     "7 % 4": 3,
-    "6 & 3 | 8 ^ 1": 11,
     "'a' + 'b' 'c'": "abc",
     "{'a': 1 + 1} | {'b': [2]}": {"a": 2, "b": [2]},
     "'%s is %d' % ('x', 5)": "x is 5",
@@ -20,14 +19,12 @@ FOLDED = {
     "'' + 'abcd'[1:3]": "bc",
     "1 + (2 if True else 3)": 3,
     "1 + (0 and 1 / 0)": 1,
-    "1 + (2 > 1)": 2,
     "1 + ('a' in 'ba')": 2,
     "'a' + f'{1 + 1}b'": "a2b",
     "[*(1, 2)] + [3]": [1, 2, 3],
     "{**{'a': 1}} | {'b': 2}": {"a": 1, "b": 2},
     "1 + ((lambda: 0) is not None)": 2,
     "5 * 10**(-12)": 5e-12,
-    "2 ** -99999": 0.0,
     "10**5000 // 10**4999": 10,
     "0 << 10**30": 0,
     # What is not reached is not looked at.
