@@ -1,4 +1,4 @@
-"""Calls and conversations near the gold paths of tau2's tasks."""
+"""Calls, conversations and scripts of episodes near the gold paths of tau2's tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.benchmarks.tau2.options import CATEGORIES
 from ace_ray.benchmarks.tau2.tasks import history
-from ace_ray.benchmarks.tau2.upstream_package import DONE, STOP
+from ace_ray.benchmarks.tau2.upstream_package import DONE, ENDS, STOP
 from ace_ray.types import Entry
 
 Call = tuple[str, str, dict[str, Any]]
@@ -25,6 +25,8 @@ JUNK: tuple[Any, ...] = (
     *(None, "", " ", "x", "null", "é✓漢🙂", "\ud800", "a\nb", "#W0000000", "x" * 3000, 0, -1, 2.0),
     *(1e308, 10**20, True, float("inf"), float("nan"), [], {}, [None], {"a": {"b": [1, None]}}),
 )
+LIMITS = ((200, 10), (200, 10), (200, 10), (7, 10), (30, 2), (12, 1))
+"""max_steps and max_errors of episodes; upstream's defaults most often."""
 
 
 class Pool:
@@ -166,6 +168,55 @@ def _said(rng: random.Random, entry: Entry) -> str:
     writings += [lambda text: f"{int(text):,}" if text.isdecimal() else text.replace(" ", ", ")]
     writing = rng.choice(writings) if rng.random() < 0.4 else str
     return rng.choice([" ", "\n", ", "]).join(["So:", *map(writing, kept)])
+
+
+@dataclass
+class Script:
+    """An episode's models: the turns of each side, the last of each for ever."""
+
+    entry: Entry
+    turns: dict[str, list[dict[str, Any]]]
+    limits: tuple[int, int]
+
+
+def script(pool: Pool, rng: random.Random) -> Script:
+    """Split a conversation into what each side says, with gaps and noise."""
+    made, solo = conversation(pool, rng), pool.category.solo
+    said: dict[str, list[tuple[str, list[Call]]]] = {"assistant": [], "user": []}
+    noise = rng.choice([0, 0, 0.1, 0.3])
+    before, can_call = "", bool(pool.category.user_tools)
+    for side, text, calls in made.turns[:-1]:
+        if before and side != before:  # a side goes on until it says something
+            said[before].append(("Please do that.", []))
+        if rng.random() < noise:
+            stop = f"Soon {STOP}" if not solo or rng.random() < 0.1 else " "
+            odd = rng.choice(["", "\n", "é✓ 漢", stop, *ENDS])
+            call = (side == "assistant" or can_call) and rng.random() < 0.6
+            more = [pool.call(rng, made.entry)] if call else []
+            said[side].append((odd, more) if solo or rng.random() < 0.8 else ("", []))
+        said[side].append((text, calls if side == "assistant" or can_call else []))
+        before = side if calls else ""
+    said["assistant"].append(("", [("assistant", DONE, {})]) if solo else ("Done.", []))
+    said["user"].append((rng.choice(["Thanks. " + STOP, *ENDS]), []))
+    if rng.random() < noise / 3:
+        said["assistant"][-1:-1] = [("", [])] * 4  # no answer at all
+    turns = {"agent": _numbered(said["assistant"], "a", rng, noise)}
+    turns["user"] = _numbered(said["user"], "u", rng, noise)
+    return Script(made.entry, turns, rng.choice(LIMITS))
+
+
+def _numbered(
+    turns: Sequence[tuple[str, list[Call]]], mark: str, rng: random.Random, noise: float
+) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for text, calls in turns:
+        made: list[Any] = []
+        for _, name, arguments in calls:
+            odd = rng.choice(["{", "[]", "null", "5", ""])
+            given = odd if rng.random() < noise / 20 else json.dumps(arguments)
+            made.append({"id": f"{mark}{len(found)}{len(made)}", "name": name, "arguments": given})
+        found.append({"text": text, "calls": made})
+    return found
 
 
 def recorded(benchmark: Tau2, made: Conversation) -> list[dict[str, Any]]:

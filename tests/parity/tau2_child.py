@@ -20,6 +20,7 @@ import sys
 import tomllib
 import traceback
 import warnings
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
@@ -102,6 +103,7 @@ class Upstream:
         self.agents = import_module("tau2.agent.llm_agent")
         self.users = import_module("tau2.user.user_simulator")
         self.orchestrator = import_module("tau2.orchestrator.orchestrator")
+        llm = import_module("tau2.utils.llm_utils")
         self.registry = import_module("tau2.registry").registry
         for module, name, path in DATABASES:
             found: Any = getattr(import_module(f"tau2.domains.{module}.data_model"), name)
@@ -114,8 +116,13 @@ class Upstream:
         self.domains = dict(self.registry._domains)
         for name, constructor in self.domains.items():
             self.registry._domains[name] = self._own(constructor)
+        vars(llm)["completion"] = self._completion
+        vars(llm)["completion_cost"] = lambda **_: 0.0
         self.tasks = {domain: _raw_tasks(domain) for domain in TASKS}
         self.kind = import_module("tau2.data_model.tasks").Task
+        self.turns: dict[str, deque[Any]] = {}
+        self.last: dict[str, Any] = {}
+        self.asked: dict[str, list[Any]] = {}
 
     def _own(self, constructor: Callable[..., Any]) -> Callable[..., Any]:
         def made(*args: Any, **kwargs: Any) -> Any:
@@ -206,6 +213,42 @@ class Upstream:
         ]
         return kind(role=message["role"], content=message["content"], tool_calls=calls or None)
 
+    def episode(
+        self, category: str, task: str, turns: dict[str, Any], limits: list[int]
+    ) -> dict[str, Any]:
+        """A whole episode in upstream's loop, with scripted models, and its reward."""
+        asked_task, environment = self._task(category, task), self._environment(category)
+        self.turns = {role: deque(said) for role, said in turns.items()}
+        self.last = {role: said[-1] for role, said in turns.items()}
+        self.asked = {"agent": [], "user": []}
+        agent = self._agent(category, environment, asked_task)
+        user = self._user(category, environment, asked_task)
+        loop = self.orchestrator.Orchestrator(
+            _domain(category), agent, user, environment, asked_task,
+            max_steps=limits[0], max_errors=limits[1], solo_mode=category == SOLO,
+        )  # fmt: skip
+        found: dict[str, Any] = {"asked": self.asked}
+        try:
+            run = loop.run()
+        except Exception as error:  # noqa: BLE001  the run of the task fails
+            found["trajectory"] = [_plain(message) for message in loop.trajectory]
+            found["crash"] = f"{type(error).__name__}: {str(error)[:200]}"
+        else:
+            found["trajectory"] = [_plain(message) for message in run.messages]
+            ended = found["ended"] = run.termination_reason.value
+            found["reward"] = self.evaluate(category, task, found["trajectory"], ended)
+        return {**found, "steps": loop.step_count, "errors": loop.num_errors}
+
+    def _completion(self, model: str, messages: list[Any], tools: Any, **_: Any) -> Any:
+        """In place of ``litellm.completion``: the next turn of a script, its last one for ever."""
+        self.asked[model].append(messages)
+        turns = self.turns[model]
+        turn = turns.popleft() if turns else self.last[model]
+        calls = [SimpleNamespace(id=c["id"], function=SimpleNamespace(**c)) for c in turn["calls"]]
+        said = SimpleNamespace(role="assistant", content=turn["text"], tool_calls=calls)
+        choice = SimpleNamespace(finish_reason="stop", message=said, to_dict=dict)
+        return SimpleNamespace(model=model, choices=[choice], get=lambda _: None)
+
 
 def _raw_tasks(domain: str) -> dict[str, Any]:
     utils = import_module(f"tau2.domains.{domain}.utils")
@@ -215,6 +258,18 @@ def _raw_tasks(domain: str) -> dict[str, Any]:
 
 def _domain(category: str) -> str:
     return "telecom" if category == SOLO else category
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = {"role": message.role, "content": message.content or ""}
+    if message.role == "tool":
+        return shown | {"id": message.id, "requestor": message.requestor, "error": message.error}
+    if message.tool_calls is not None:
+        shown["tool_calls"] = [
+            {"id": call.id, "name": call.name, "arguments": json.dumps(call.arguments)}
+            for call in message.tool_calls
+        ]
+    return shown
 
 
 def main(parent: str) -> None:

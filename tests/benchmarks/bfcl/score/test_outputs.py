@@ -1,4 +1,4 @@
-"""Result folders of ``bfcl generate`` as episodes: their shapes, and what is refused."""
+"""Result folders of ``bfcl generate`` as episodes: their shapes, what is refused, and parity."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import itertools
 import json
 import os
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from ace_ray.parsing.literals import Call, render
 from ace_ray.types import Entry
 from tests.benchmarks.bfcl.synthetic_bfcl import COPY
 
+CHILD = Path(__file__).resolve().parents[3] / "parity" / "bfcl_results_child.py"
 FAILED = "Error during inference: the prompt has too many tokens"
 NOT_DECODED = "ast_decoder:decoder_failed"
 FOLDERS = {
@@ -98,11 +100,20 @@ def tags(calls: Sequence[Call]) -> str:
     return "\n".join(f"<tool_call>\n{json.dumps(block)}\n</tool_call>" for block in blocks)
 
 
+def plays(entry: Entry) -> bool:
+    """Tell whether an entry's key can be a result, and upstream's Python has what it needs."""
+    if entry.category not in groups.MULTI_TURN:
+        return True
+    calls: list[Any] = [ast.parse(call).body[0] for turn in entry.gold for call in turn]
+    named = not any(call.value.args for call in calls)
+    return named and "MathAPI" not in entry.data["involved_classes"]
+
+
 def results_of(entry: Entry, shape: Shape) -> list[Any]:
-    """Make a right result for an entry, and a wrong one."""
+    """Make a right result for an entry, a wrong one, and a failed inference."""
     if entry.category in groups.AGENTIC:
         right = f"{{'answer': '{entry.gold['ground_truth'][0]}', 'context': 'as you said'}}"
-        return [[[shape([Call("look", {"a": 1})]), right]], [["I do not know."]]]
+        return [[[shape([Call("look", {"a": 1})]), right]], [["I do not know."]], FAILED]
     if entry.category in groups.MULTI_TURN:
         turns: list[Any] = []
         for calls in entry.gold:
@@ -112,16 +123,19 @@ def results_of(entry: Entry, shape: Shape) -> list[Any]:
                 for one in parsed
             ]
             turns.append([*([shape(made)] if made else []), "Done."])
-        return [turns, turns[:-1]]
+        return [turns, turns[:-1], FAILED]
+    if entry.category in groups.RELEVANCE:
+        return [shape([Call("f", {"x": 1})]), "I cannot.", FAILED]
+    if entry.category in ("simple_java", "simple_javascript"):
+        return ["no call", FAILED]
     calls = calls_of(entry)
-    return [shape(calls), shape([*calls, calls[0]])]
+    return [shape(calls), shape([*calls, calls[0]]), FAILED]
 
 
 @pytest.mark.parametrize("shape", [render, listed, as_objects])
 def test_gold_answers_are_right_and_mangled_ones_wrong(judge: Judge, shape: Shape) -> None:
     for category in ("parallel", "live_multiple", "multi_turn_base"):
-        # The third key of multi_turn_base has positional arguments, which no result can have.
-        found = entries(category)[:2]
+        found = [entry for entry in entries(category) if plays(entry)]
         assert not any(judge(*[(one, results_of(one, shape)[0]) for one in found]))
         assert all(judge(*[(one, results_of(one, shape)[1]) for one in found]))
 
@@ -134,6 +148,7 @@ def test_calls_in_lists_are_native_answers(judge: Judge, tmp_path: Path) -> None
     content = {"content": "", "calls": [list(pair) for pair in stored.items()]}
     assert right.episode.state == {"turns": [[content]], "ended": ""}
     assert words.episode.state["turns"] == [[{"content": given[1][1], "calls": []}]]
+    assert [right.episode.messages[0]["tool_calls"][0]["function"]["name"]] == list(stored)
     others = [{"name": call.name, "arguments": dict(call.args)} for call in calls_of(FIRST)]
     assert judge((FIRST, others)) == [""]
 
@@ -256,17 +271,21 @@ def test_json_lines_are_read_and_wrong_ones_refused(tmp_path: Path) -> None:
     text = render(calls_of(entry))
     rows = [
         {"id": entry.id, "output": text},
+        {"id": entry.id, "output": "no", "sample": "b", "category": "parallel"},
         {"id": MEMORY.id, "output": results_of(MEMORY, render)[0]},
     ]
     found = outputs(write(tmp_path / "texts.jsonl", rows))
-    assert [one.entry.id for one in found] == [entry.id, MEMORY.id]
+    keys = [(entry.id, 0), (entry.id, "b"), (MEMORY.id, 0)]
+    assert [(one.entry.id, one.sample) for one in found] == keys
     assert found[0].episode.output == found[0].episode.messages[-1]["content"] == text
-    assert (found[0].episode.state, found[1].episode.state["turns"]) == (None, rows[1]["output"])
+    assert (found[0].episode.state, found[2].episode.state["turns"]) == (None, rows[2]["output"])
     for row, message in [
         ({"id": "parallel_9999", "output": ""}, "unknown id of en/parallel"),
         ({"id": "parallels", "output": ""}, "unknown id: 'parallels'"),
+        ({"id": entry.id}, '"output" is missing'),
+        ({"id": entry.id, "output": "", "category": "paralel"}, "is 'parallel'"),
     ]:
-        refused(write(tmp_path / "bad.jsonl", [rows[0], row]), message, ":2")
+        refused(write(tmp_path / "bad.jsonl", [rows[0] | {"sample": 9}, row]), message, ":2")
 
 
 def refused(path: Path, message: str, where: str = "") -> None:
@@ -280,6 +299,7 @@ def test_wrong_rows_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "m" / "BFCL_v4_simple_python_result.json"
     good = {"id": FIRST.id, "result": "x"}
     for row, message in [
+        ({"result": "x"}, '"id" is missing'),
         ({"id": FIRST.id}, '"result" is missing'),
         ({"id": "simple_python_999", "result": "x"}, "unknown id of en/simple_python"),
         (good, "with sample 0 was given before"),
@@ -306,3 +326,41 @@ def test_wrong_folders_are_refused(tmp_path: Path) -> None:
         ("BFCL_v4_multiple_result.json", "no such file or folder"),
     ):
         refused(tmp_path / place, message)
+
+
+@pytest.mark.skipif("BFCL_PYTHON" not in os.environ, reason="names no Python (docs/parity.md)")
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [("prompted", render), ("with-calls-FC", listed), ("with-tags-Qwen-FC", tags)],
+)
+def test_parity_with_upstreams_evaluator(
+    model: str, shape: Shape, bfcl_copy: UpstreamPackage, tmp_path: Path
+) -> None:
+    """Compare the results of some real entries of each category, in three folders."""
+    benchmark = BFCL.from_options({"data": bfcl_copy.name})
+    benchmark.ready(named=True)
+    chosen: list[Entry] = []
+    for category in groups.CATEGORIES if shape is render else groups.SCORING:
+        chosen += list(filter(plays, load(bfcl_copy, [category])))[:4]
+    for number in range(3):
+        folder, made = tmp_path / f"results{number}", tmp_path / f"evaluated{number}"
+        made.mkdir()
+        kinds = [results_of(entry, shape) for entry in chosen]
+        given = [results[(number + at) % len(results)] for at, results in enumerate(kinds)]
+        write_results(folder / model, *zip(chosen, given, strict=True))
+        done = subprocess.run(
+            [os.environ["BFCL_PYTHON"], str(CHILD), str(bfcl_copy.root.parent), str(folder)],
+            capture_output=True,
+            text=True,
+            cwd=made,
+            env={"PATH": os.environ["PATH"], "BFCL_PROJECT_ROOT": str(made), "PYTHONUTF8": "1"},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        theirs = json.loads(done.stdout)[model]
+        for output in outputs(folder / model, bfcl_copy):
+            kind = benchmark.check(output.entry, output.episode)["official"].error_type
+            upstreams = theirs.pop(output.entry.id)
+            # No call in a text is an empty list of calls for upstream's reader of tags.
+            assert kind == upstreams or (shape is tags and kind and upstreams), output.entry.id
+        assert not theirs
