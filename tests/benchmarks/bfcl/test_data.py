@@ -140,10 +140,7 @@ def test_import_lands_whole_and_once(made_up: Path) -> None:
     assert manifest["official_data"] is False
     assert manifest["rows"]["simple_python"] == 4
     assert said[0] == f"imported: 174 rows, version {folder.name} in {folder}"
-<<<<<<< HEAD
     assert said[1].startswith("the files differ from the published package")
-=======
->>>>>>> cutB
     copy, before = UpstreamPackage.locate("imported"), UpstreamPackage.locate(str(made_up))
     assert copy.name == f"imported:{folder.name}"
     assert copy == UpstreamPackage.locate(copy.name)
