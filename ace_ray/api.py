@@ -74,13 +74,13 @@ class Run:
 
     @property
     def ignored_files(self) -> Mapping[str, str]:
-        """Return the parts that could not be read, and the reasons. Their rows are missing."""
+        """Return ``{file: reason}`` of stored files that cannot be read. Their rows are missing."""
         return self._stored.ledger.ignored
 
     @property
     def status(self) -> Status:
-        """Return ``complete`` if every declared row has a verdict or cannot have one, else
-        ``incomplete``."""
+        """Return ``complete`` or ``incomplete``. A complete run has no missing rows and no rows to
+        evaluate again (status ``infra_error``)."""
         return "incomplete" if self.store.get(SUCCESS) is None else "complete"
 
     @property
@@ -92,8 +92,8 @@ class Run:
         return None if content is None else json_object(content, where)
 
     def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows as an Arrow table (columns: docs/results.md). The second generation of
-        rows that were generated twice is left out.
+        """Return the rows as an Arrow table (columns: docs/results.md). Rows whose ``repeat``
+        is 1 (generated again by ``repeat_subset``) are left out.
 
         Raises `UserError`: a part cannot be read, or a column does not exist."""
         known = self._stored.ledger.schema
@@ -116,9 +116,10 @@ class Run:
         return self.rows(columns).to_pandas()
 
     def episodes(self, **wanted: Any) -> Iterator[EpisodeView]:
-        """Yield the rows that match a `Filter`, with all their content, for example
-        ``run.episodes(category="irrelevance", valid=False)``. Raises `UserError`: no row can match.
-        """
+        """Yield the matching rows, with all their content.
+
+        ``wanted``: keys of a `Filter`, as in ``run.episodes(category="irrelevance", valid=False)``.
+        Raises `UserError`: no row can match."""
         chosen = Filter(**wanted)
         chosen.check(self._stored)
         rows = select(self._stored, chosen)
@@ -146,7 +147,8 @@ class Run:
         return found[0]
 
     def changed(self, other: Run, **wanted: Any) -> list[ResultRow]:
-        """Return the rows that match a `Filter` and have a different verdict in ``other``."""
+        """Return the matching rows of this run that have a different verdict in ``other``.
+        ``wanted``: keys of a `Filter`."""
         return select(self._stored, Filter(**wanted), other._stored)
 
 
@@ -205,10 +207,11 @@ def score(
     region: str | None = None,
     console: Console | None = None,
 ) -> Run:
-    """Score the external outputs in the file ``path``, and store them as a run at ``output``.
+    """Score external outputs, or judge the stored episodes of a run again. Return the run.
 
-    If ``output`` is None, ``path`` is a run, whose stored episodes are judged again.
-    ``endpoint_url`` and ``region`` name an S3-compatible store. Raises `UserError`."""
+    With ``output``, ``path`` names external outputs, and ``output`` is the place of the new run.
+    Without ``output``, ``path`` is a run. ``endpoint_url`` and ``region`` name an S3-compatible
+    store. Raises `UserError`."""
     say = log.say_on(console)
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
     if output is None:
@@ -268,10 +271,11 @@ def report(
     paper: bool = False,
     console: Console | None = None,
 ) -> str | None:
-    """Write a report on ``runs``, or on one sweep by its folder. Return the URI of its page.
+    """Print and write a report on runs or on one sweep. Return the URI of its page.
 
-    If ``output`` is None, a report on several runs is only printed, and the result is None. Raises
-    `UserError`."""
+    ``runs`` may be the folder of a sweep. Without ``output``, a report on one run or sweep is
+    written to its subfolder ``report/``. A report on several runs is then only printed, and the
+    result is None. Raises `UserError`."""
     from ace_ray.reports.report import make_report
 
     named = [runs] if isinstance(runs, str | Run) else runs

@@ -91,7 +91,7 @@ def of_model(config_file: Write, model_folder: Write) -> Write:
         ("episode_timeout_s=.inf", ("'episode_timeout_s'", "finite")),
         ("run_id=../x", ("'run_id'",)),
         ("samples", ("--set", "a.b=c")),
-        ("benchmarks.3.data=mini", ("--set benchmarks.3.data", "is not a section or an item")),
+        ("benchmarks.3.data=mini", ("--set benchmarks.3.data", "nor the index of an item")),
         ("samples=[1", ("--set samples", "not a YAML value")),
         ("benchmarks.0.name=BFLC", ("'BFLC'", "did you mean 'bfcl'?", "installed: acebench")),
         ("benchmarks.0.data=/no/data", ("/no/data",)),

@@ -106,8 +106,8 @@ def test_the_command_line_chooses_benchmarks_and_entries(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("override", "where"),
     [
-        ("samples.a=1", "is not a section or an item"),
-        ("benchmarks.-1.data=x", "is not a section or an item"),
+        ("samples.a=1", "nor the index of an item"),
+        ("benchmarks.-1.data=x", "nor the index of an item"),
         ("=1", "not KEY=VALUE"),
         ("run_id=2024-13-45", "not a YAML value"),
         ("samples='3'", "'samples' is '3'"),

@@ -156,8 +156,8 @@ class Benchmark(ABC):
         Commands that only read a run do not call this method.
 
         Args:
-            named: whether the user named the benchmark's data in this command. If only a stored run
-                names the data, code in the data may run only if it equals upstream's code."""
+            named: True if the user named the benchmark's data in this command, False if only a
+                stored run names it. If False, the data's code must equal upstream's to run."""
 
     # Interactive episodes.
 
@@ -268,8 +268,8 @@ class Benchmark(ABC):
     @classmethod
     def task(cls, row: ResultRow) -> str:
         """Return the key of the row's task. Rows with the same key are not independent evidence.
-        The rows of a dialogue must have the same key. By default, the rows of one entry or dialogue
-        have it, and no others."""
+        The rows of a dialogue must share a key. By default, a row shares its key only with the rows
+        of its entry or dialogue."""
         return own_task(row)
 
     @classmethod
@@ -312,7 +312,7 @@ class Benchmark(ABC):
 
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:
-        """``data check``: return the result of `check_gold` on ``data``. Raises `UserError`."""
+        """``data check``: return whether ``data`` passes `check_gold`. Raises `UserError`."""
         if cls.gold is Benchmark.gold:
             raise _offers_none(cls, "data check")
         return check_gold(cls.for_gold_check(data), say)

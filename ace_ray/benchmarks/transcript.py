@@ -27,10 +27,10 @@ class Call:
 
 @dataclass(slots=True, repr=False)
 class Step:
-    """One message. ``role`` is system, user, assistant or tool. A tool message after an answer is
-    not a step: its text is stored in a `Call` of the answer. ``written`` is the model's complete
-    output if it differs from ``text``. ``facts`` has further facts, such as the duration in
-    seconds."""
+    """One message. ``role`` is system, user, assistant or tool. But a tool message that answers a
+    call of the step before is stored in the `Call`, not as a step. ``written`` is the model's
+    complete output if it differs from ``text``. ``facts`` has further data, such as the duration
+    in seconds."""
 
     role: str
     text: str = ""
@@ -105,8 +105,8 @@ def of_messages(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
 
 
 def _answer(step: Step, message: Mapping[str, Any], waiting: dict[str, int]) -> None:
-    """Store the content of a tool ``message`` in the call of ``step`` that the message answers. Add
-    a call if all calls of ``step`` have results, as when calls are part of the text."""
+    """Store a tool ``message`` as the result of the call in ``step`` that it names, or of the first
+    call without a result. If all have results (or the calls are text), add a call."""
     content = text_of(message.get("content"))
     place = waiting.pop(text_of(message.get("tool_call_id")), None)
     if place is None and waiting:

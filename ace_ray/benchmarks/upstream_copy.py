@@ -77,8 +77,10 @@ class UpstreamCopy:
 
     @classmethod
     def locate(cls, spec: str) -> Self:
-        """Find the copy that a config's ``data:`` names: ``mini``, ``installed``, ``imported`` (if
-        there is one import), ``imported:<version>``, or the package's folder or its parent.
+        """Find the copy that ``spec``, the value of a config's key ``data``, names.
+
+        ``spec`` is "mini", "installed", "imported:<version>", "imported" (if only one version is
+        imported), or a path: the folder of the package, or the folder that contains it.
 
         Raises `UserError`: there is no such copy, or ace_ray does not support its version."""
         upstream = cls.upstream

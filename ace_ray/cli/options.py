@@ -106,7 +106,7 @@ REGION = click.option("--region", help="S3 region. Default: from the environment
 
 
 def placed(command: Any) -> Any:
-    """Add S3 options to ``command``, which receives them as one function, ``opens`` (`opener`)."""
+    """Add S3 options to ``command``, which receives both combined as ``opens`` (see `opener`)."""
 
     @ENDPOINT_URL
     @REGION

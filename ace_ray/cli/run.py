@@ -95,8 +95,8 @@ def _show_plan(config: str | None, overrides: tuple[str, ...], values: dict[str,
 
 
 def _print_checks(lines: Iterable[Any], verdicts: tuple[str, str]) -> int:
-    """Print the checks ``lines`` of `ace_ray.pipeline.doctor`; return the exit code. ``verdicts``:
-    the prefix of a line without a problem, and the prefix of a line with a problem."""
+    """Print ``lines``, the checks of `ace_ray.pipeline.doctor`, and return the exit code.
+    ``verdicts``: prefix of a line without a problem, prefix of a line with a problem."""
     failed = False
     for line in lines:
         failed |= line.problem

@@ -192,8 +192,8 @@ def _start_local() -> None:
 def running_cluster() -> str:
     """Return the address of the cluster to join, or "local" to start a local Ray.
 
-    The result is never Ray's "auto", with which Ray may join another driver's local Ray, which ends
-    with that driver. The address is tested, since it stays on disk after a head node was killed.
+    The result is never Ray's "auto": Ray might then join another driver's local Ray, which can end
+    early. Addresses are tested, since Ray's address file remains after a head node was killed.
 
     Raises `UserError` if no server answers at ``RAY_ADDRESS``."""
     if named := _named():

@@ -47,10 +47,10 @@ def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
 
 
 def lean_node(*, shows_output: bool) -> Any:
-    """Return a context in which a local Ray starts without two or three helper processes.
+    """Return a context in which a local Ray starts without some helper processes.
 
-    The processes are the autoscaler, the dashboard's server, for which `ray.init` waits even with
-    ``include_dashboard=False``, and, unless ``shows_output``, the log monitor."""
+    It starts no autoscaler and no dashboard server. (`ray.init` waits for this server even with
+    ``include_dashboard=False``.) It starts the log monitor only if ``shows_output`` is true."""
     from ray._private.node import Node
 
     names = ["start_api_server", "start_monitor"] + ["start_log_monitor"] * (not shows_output)
@@ -114,7 +114,7 @@ _AS_VALUES = {"_map_transformer_ref": "_map_transformer", "_data_context_ref": "
 
 @contextmanager
 def arguments_as_values() -> Iterator[None]:
-    """Make graphs in this context start actors that can restart without the driver's node.
+    """In this context, make Ray Data's actors able to restart after the driver's node is lost.
 
     Ray Data passes an actor's code as a reference to the object store of the driver's node, and Ray
     warns about this at every start. Here the code is passed as a value, which the GCS keeps with
@@ -148,8 +148,8 @@ def arguments_as_values() -> Iterator[None]:
 def map_blocks(dataset: Dataset, worker: type, **options: Any) -> Dataset:
     """Return ``dataset`` with its blocks (Arrow tables) mapped by actors of the class ``worker``.
 
-    For actors with GPUs ``map_batches`` requires a batch size, and would wait for that many rows.
-    But vLLM makes its own batches."""
+    This does not use ``map_batches``, which requires a batch size for actors with GPUs, and would
+    wait for that many rows. vLLM makes its own batches."""
     return dataset.map_batches_internal(worker, batch_size=None, batch_format="pyarrow", **options)
 
 

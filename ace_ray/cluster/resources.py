@@ -125,11 +125,11 @@ def nodes() -> list[dict[str, float]]:
 
 
 def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> None:
-    """Request GPUs from the autoscaler, and wait until the cluster has the sum of ``gpus``, at most
-    ``patience_s`` and at most `GROW_S`. Each number in ``gpus`` must be on one node.
+    """Request nodes with ``gpus`` from the autoscaler, and wait until the cluster has their sum.
 
-    An autoscaler adds nodes only for actors that wait. But a run that does not fit the present
-    nodes is refused before it starts actors."""
+    Each number in ``gpus`` is for one node. The wait takes at most ``patience_s`` or `GROW_S`, the
+    shorter of both. Without a request, the autoscaler adds nodes only for waiting actors. But
+    `fit` refuses a run that does not fit the present nodes before it has actors."""
     from ray.autoscaler.sdk import request_resources
 
     def there() -> int:
@@ -159,8 +159,9 @@ def fit(
 ) -> Resources:
     """Compute the resources of a run with ``rows`` rows on the nodes of ``cluster``.
 
-    If ``workers`` is ``auto``, the run gets as many workers as fit the nodes beside the other
-    actors, but at most ``rows``. If ``workers`` is a range, the number is also in this range.
+    The config's ``workers`` is a number, ``auto`` or a range. For ``auto``, the run gets as many
+    workers as the nodes have room for, besides the run's other actors, but at most one per row.
+    For a range, the number of workers is computed in the same way, but is within the range.
 
     Args:
         interactive: whether the run has episodes with sandboxes.
@@ -255,8 +256,8 @@ def fit(
 
 
 def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) -> int:
-    """Return the number of workers for which ``fit`` finds room on ``cluster``. Return 0 if a
-    worker would now have another number of GPUs than planned (``need``)."""
+    """Return the number of workers that ``fit`` computes for ``cluster``. Return 0 if the run does
+    not fit, or if a worker would have another number of GPUs than in ``need``."""
     try:
         now = fit(cluster)
     except UserError:

@@ -167,7 +167,8 @@ _Text = Annotated[str, Field(min_length=1)]
 
 
 class SamplingConfig(Section):
-    """Sampling parameters in vLLM's ranges. ``sampling: model`` means ``{defaults: model}``."""
+    """Sampling parameters. Their ranges are vLLM's. The config value ``sampling: model`` is short
+    for ``sampling: {defaults: model}``."""
 
     defaults: Literal["model"] | None = Field(
         None,
@@ -255,7 +256,7 @@ class SamplingConfig(Section):
     def sampling(self) -> Sampling:
         """Return the values as `Sampling`. Raises `ValueError` if `is_complete` is false."""
         if not self.is_complete:
-            raise ValueError("sampling: model is not resolved")
+            raise ValueError("'sampling: model' lacks the values of generation_config.json")
         values: dict[str, Any] = {name: getattr(self, name) for name, _ in _drawn()}
         return Sampling(**{**values, "stop": tuple(self.stop)})
 
@@ -278,7 +279,7 @@ Ids = Annotated[
 
 
 class _WithOptions(BaseModel):
-    """A section that accepts further keys, its ``options``, which a benchmark or tracker checks."""
+    """A section that accepts more keys, as ``options``. The benchmark or tracker checks them."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -677,7 +678,7 @@ def _override(tree: dict[str, Any], item: str) -> None:
             node = node[part]
         else:
             raise UserError(
-                f"{part!r} is not a section or an item",
+                f"{part!r} is neither a key of a section nor the index of an item",
                 where=f"--set {key}",
                 fix="check the key's path",
             )
@@ -687,7 +688,7 @@ def _override(tree: dict[str, Any], item: str) -> None:
         node[last] = value
     else:
         raise UserError(
-            f"{last!r} is not a section or an item",
+            f"{last!r} is neither a key of a section nor the index of an item",
             where=f"--set {key}",
             fix="check the key's path",
         )
@@ -696,8 +697,8 @@ def _override(tree: dict[str, Any], item: str) -> None:
 def validated(
     model: type[M], tree: Mapping[str, Any], *, where: str, beside: Sequence[str] = ()
 ) -> M:
-    """Validate ``tree`` as a ``model``. Raises `UserError` for all unknown keys, or for the first
-    other problem. ``beside``: keys that the section accepts besides those of ``model``."""
+    """Validate ``tree`` as a ``model``. ``beside``: further keys that the section accepts.
+    Raises `UserError`: it names all unknown keys or, if all are known, the first problem."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:

@@ -107,7 +107,7 @@ def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]
 def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | None = None) -> str:
     """Return a suggestion for an unknown ``key`` of a section whose keys are ``own``.
 
-    ``elsewhere``: section -> keys, for all sections; ``but``: name of this section in it."""
+    ``elsewhere``: section -> keys, for all sections. ``but``: section to skip in ``elsewhere``."""
     for path, keys in elsewhere.items():
         if key in keys and path != but:
             place = f"under {path!r}" if path else "at the top level"
@@ -152,7 +152,8 @@ def _plain(rule: str) -> str:
 
 
 def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """Remove from ``loc``, the place of a problem, pydantic's tags for the members of a union."""
+    """Return the parts of ``loc``, the path of a problem, up to the first union. Further parts are
+    pydantic's tags for the members of the union."""
     path: list[str] = []
     node: type[BaseModel] | None = model
     for part in loc:

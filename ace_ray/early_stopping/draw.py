@@ -28,8 +28,8 @@ WINDOWS = 20
 
 @dataclass(frozen=True)
 class Drawn:
-    """The order of each benchmark's units (``orders``), and the number of the window of each entry
-    of the plan (``windows``, int8 (entries,))."""
+    """The drawn order of a run. ``orders``: order of the units, by benchmark. ``windows``: for each
+    entry of the plan, the number of its window; int8 (entries,)."""
 
     orders: Mapping[str, Order]
     windows: np.ndarray

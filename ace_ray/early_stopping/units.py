@@ -72,7 +72,7 @@ class Order:
         return whole
 
     def draws(self, bounds: Sequence[Bounds]) -> Draws:
-        """Return the first units as `Draws`, whose values have the ``bounds``, in [-1, 1]."""
+        """Return `Draws` of the first units: one unit for each item of ``bounds``, in [-1, 1]."""
         lows, highs = (np.array([one[side] for one in bounds], float) for side in (0, 1))
         return Draws(lows, highs, self.weights[: len(bounds)])
 
@@ -178,7 +178,8 @@ def _shares(
 ) -> list[float]:
     """Return each item's share of its category's weight: equal, or in proportion to its size.
 
-    A simulated run of two items shows which is right. Raises `UserError` if neither is."""
+    A simulated run of two items shows which of these two rules the headline follows. Raises
+    `UserError` if it follows neither."""
     sizes = [len(members) for members in items]
     small, large = min(sizes), max(sizes)
     if small == large:

@@ -1,8 +1,8 @@
 """Export a run as Inspect log files (``.eval``), for ``inspect view`` and Inspect's readers.
 
-The format is version 2 of ``inspect_ai.log`` 0.3: a zip of ``header.json``, ``summaries.json``,
-``_journal/start.json`` and a file for each sample. This module writes row by row, since Inspect's
-own writer keeps all samples in memory.
+The format is Inspect's log format 2, as in inspect_ai 0.3: a zip of ``header.json``,
+``summaries.json``, ``_journal/start.json`` and a file for each sample. This module writes row by
+row, since Inspect's own writer keeps all samples in memory.
 """
 
 from __future__ import annotations
@@ -229,8 +229,8 @@ class _Log:
 
 
 def scores_of_rows(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, list[Score]]:
-    """Return rule set -> scores of one benchmark's ``rows``, as in the run's summary. The scores
-    have no estimates if too many rows of the run lack a verdict."""
+    """Return rule set -> scores of one benchmark's ``rows``, as in the run's summary. If too many
+    rows of the run lack a verdict, each score's ``estimate`` is None."""
     benchmark = run.class_of(rows[0])
     most, declared = run.manifest.config.max_unscored, run.manifest.declared
     unscored = declared - sum(row.status == "scored" for row in run.rows)

@@ -194,7 +194,7 @@ def _percent(share: float) -> float:
 
 
 def _words(run: _Run) -> dict[str, str]:
-    """Return name -> text: what a run's headlines are, and to which entries the run was limited."""
+    """Return name -> text. The texts describe the headlines of a run and how it was limited."""
     words: dict[str, str] = {}
     for (benchmark, rules), scores in run.scores.items():
         if not scores:

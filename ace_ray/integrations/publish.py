@@ -96,7 +96,7 @@ def run_published(sweep: Sweep, say: Say) -> int:
     at_work: list[threading.Thread] = []
 
     def noted() -> None:
-        """Publish in a thread, unless an earlier thread is busy: a later call sends the rest."""
+        """Start a thread that publishes all new results, unless an earlier one is still busy."""
         busy = any(thread.is_alive() for thread in at_work)
         if sweep.has_results and config.publish and not busy:
             arguments = (sweep.uri, config, say)

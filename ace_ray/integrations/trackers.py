@@ -1,7 +1,7 @@
 """Send results to experiment trackers: one function per tracker, and the records that it sends.
 
-A value that is sent twice would be in a tracker twice. To prevent this, each function first reads
-which values the tracker has for a run and step, or writes all values of the run again."""
+A tracker that receives a value twice stores it twice. So most functions first read the
+tracker's values and send only what is missing. For TensorBoard, a new file replaces the old one."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class Publication:
     config: Mapping[str, Scalar]
     """Dotted key -> setting that all models share. Contains no secrets and no local paths."""
     words: Mapping[str, str]
-    """Descriptions of metrics by name: ``<benchmark>/<rule set>/headline_is``, ``limited_to``."""
+    """Texts by name. ``<metric>_is`` describes a metric; ``limited_to`` and others, the run."""
     points: Sequence[Point]
     """One point per model, sorted by step."""
 
     def missing(self, held: Held) -> list[Point]:
-        """Return the points with only the metrics that ``held``, the tracker's values, lacks or has
-        with another value. Points without such metrics are left out."""
+        """Return the points without metrics that the tracker has with the same value. Points of
+        which no metric remains are left out. ``held``: the tracker's values."""
         points = []
         for point in self.points:
             metrics = {k: v for k, v in point.metrics.items() if held.get((point.step, k)) != v}
@@ -80,8 +80,8 @@ class TensorBoardOptions(Section):
 
 
 def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str:
-    """Write an event file into the folder of the publication. It replaces the file of an earlier
-    call, so that each point occurs once. TensorBoard reads the files of a folder sorted by name."""
+    """Write an event file into the folder of the publication, and remove the file of an earlier
+    call. The new file has a later name, since TensorBoard reads files in the order of names."""
     folder = path_of(options.folder, "publish: tensorboard").absolute()
     place = f"{publication.group or '.'}/{publication.key}"
     store = LocalStore(str(folder))
@@ -124,8 +124,8 @@ class TrackioOptions(Section):
 
 
 def to_trackio(options: TrackioOptions, publication: Publication) -> str:
-    """Send a publication to the Trackio run that has its key as name. The run is on this machine,
-    on a Space of the Hugging Face hub, or on a server."""
+    """Send a publication to a Trackio run; the run's name is the publication's key. The run is
+    stored on this machine, on a Space of the Hugging Face hub, or on a server."""
     import trackio
 
     project, environment = options.project, os.environ
@@ -180,7 +180,7 @@ _STEP = "train_step"
 
 
 def to_wandb(options: WandBOptions, publication: Publication) -> str:
-    """Send a publication to its W&B run. Keys come from the environment or from `wandb login`."""
+    """Send a publication to its W&B run. API keys come from the environment or `wandb login`."""
     import wandb
 
     run = wandb.init(
@@ -223,7 +223,7 @@ _MOST_METRICS = 1_000
 
 
 def to_mlflow(options: MLflowOptions, publication: Publication) -> str:
-    """Send a publication to its MLflow run in the experiment."""
+    """Send a publication to its MLflow run, in the experiment that ``options`` names."""
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param, RunTag
 

@@ -55,7 +55,7 @@ def with_adapter(
 
 
 def engine_args(models: Sequence[ModelRef], engine: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``engine`` plus the LoRA arguments for serving ``models``, one adapter at a time."""
+    """Return ``engine`` plus LoRA arguments for ``models``. One adapter is in use at a time."""
     ranks = [model.adapter.rank for model in models if model.adapter]
     if not ranks:
         return dict(engine)
@@ -91,11 +91,11 @@ def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
 
 
 def check_weights(folder: Path, base: Path) -> bool:
-    """Return whether all modules of the adapter in ``folder`` are in the model in ``base``.
+    """Return True if the model in ``base`` has all modules of the adapter in ``folder``.
 
-    If the result is False, only an engine can show whether vLLM finds the modules, since vLLM
-    silently ignores missing ones. Only bases in safetensors are checked. Raises `UserError`: names
-    or shapes show that the adapter belongs to another base."""
+    Return False if the files do not tell: ``base`` is not in safetensors, or names its modules
+    differently. Then only an engine can tell, since vLLM silently ignores modules that it does not
+    find. Raises `UserError`: names or shapes show that the adapter belongs to another base."""
     tensors, of_base = tensors_of(folder), tensors_of(base)
     if not tensors:
         raise UserError(f"{WEIGHTS} is missing", where=str(folder), fix="save the adapter again")

@@ -248,9 +248,9 @@ class AnswerReader:
         return Reading(shown[-1], reasoning, False, tools)
 
     def _bounded(self, parser: Any, text: str) -> list[str]:
-        """Raise `TooLong` if ``text`` is too long, and make the tool parser of ``parser`` raise
-        `TooLong` for an input that is too long. Return a list to which the tool parser's input will
-        be added."""
+        """Limit the lengths of ``text`` and of the input of the tool parser in ``parser``. Raises
+        `TooLong` if ``text`` is too long; the tool parser raises it later for its input. Return
+        a list to which that input will be added."""
         from vllm.parser.abstract_parser import DelegatingParser
 
         given: list[str] = []

@@ -123,9 +123,8 @@ class Chat:
 
     @cached_property
     def supports_tools(self) -> bool:
-        """Whether the template renders tools: the prompt then contains the name of a probe tool.
-
-        Other templates ignore tools, and the model would not see them."""
+        """Whether the template renders tools. Tested with a probe tool, whose name must be in the
+        prompt. Other templates ignore tools, and the model would not see them."""
         try:
             return _PROBE in self.render(
                 [{"role": "user", "content": "x"}],
@@ -215,7 +214,7 @@ def _tool_as_served(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tokenizer_class(folder: Path) -> Any:
-    """Return the tokenizer class: `AutoTokenizer`, or the class that it would choose."""
+    """Return `PreTrainedTokenizerFast` if ``folder`` names this class, else `AutoTokenizer`."""
     import transformers
 
     try:

@@ -296,7 +296,7 @@ def index_of(raw: bytes) -> dict[str, str]:
         raise ValueError("it names no file for a tensor" if index else "it lists no tensors")
     # A file name must not refer to a path outside of the folder.
     if odd := [file for file in index.values() if "/" in file or file in ("", ".", "..")]:
-        raise ValueError(f"it names the file {odd[0]!r}")
+        raise ValueError(f"it names the file {odd[0]!r}, which is not a plain file name")
     return index
 
 

@@ -93,7 +93,7 @@ class Replay:
         self._forms: dict[str, tuple[str, Any]] = {}
 
     def remember(self, reasoning: Reasoning, completion: Completion) -> None:
-        """Store how the ``reasoning`` of ``completion`` is sent back."""
+        """Store in which form later requests send back the ``reasoning`` of ``completion``."""
         if isinstance(reasoning.value, str):
             self._name = reasoning.name
             return
@@ -115,7 +115,7 @@ class Replay:
 
 
 def _answer_key(reasoning: str, content: Any, calls: Sequence[tuple[str, Any]]) -> str:
-    """Return a hash of the complete answer, since several answers may have the same reasoning."""
+    """Return a hash of the whole answer: the reasoning alone does not identify an answer."""
     return digest(reasoning, content or "", [(name, _arguments(value)) for name, value in calls])
 
 
@@ -235,8 +235,8 @@ def completion_of(
 
 
 def _ending(reason: Any) -> str:
-    """Return OpenAI's finish reason for a server's finish reason; ``stop`` for unknown reasons.
-    Raises `Interrupted`: neither the model nor a token limit ended the answer."""
+    """Convert a server's finish reason to OpenAI's. An unknown reason becomes ``stop``.
+    Raises `Interrupted` if neither the model nor a token limit ended the answer."""
     if reason is None:
         return "stop"
     if not isinstance(reason, str):
@@ -274,7 +274,7 @@ def _content(content: Any) -> tuple[str | None, Reasoning | None]:
 def _separated(message: Mapping[str, Any]) -> Reasoning | None:
     """Return the reasoning that a message has apart from its content, or None.
 
-    Structured details are preferred: the server requires them back with their signatures."""
+    Structured details take precedence over text: the server needs their signatures back."""
     details = message.get(_DETAILS)
     if isinstance(details, list) and details:
         parts = [part for part in details if isinstance(part, dict)]

@@ -14,7 +14,7 @@ SPINS = 20_000
 def all_cores() -> dict[str, str]:
     """Return the variable that gives an engine all cores of this process.
 
-    vLLM's "auto" reserves a core for its frontend, which halves the speed on 2 cores. The binding
+    vLLM's "auto" reserves a core for its frontend, which halves the speed on 2 cores. The variable
     overrides OMP_NUM_THREADS, which Ray sets to the actor's logical CPUs."""
     cores = sorted(os.sched_getaffinity(0))
     return {"VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores))}

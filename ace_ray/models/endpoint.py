@@ -102,8 +102,8 @@ class EndpointModel(Client):
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         """Request an answer. Raises `EndpointDown`, `EndpointRefused` and `PromptTooLong`.
 
-        If the endpoint refuses a request with a schema, the request is sent again without schema.
-        If the refusal is about the schema, all later requests are sent without schema, too."""
+        If the endpoint rejects a request with a schema, retry the request without schema. If it
+        rejects the schema itself (`SchemaRefused`), send all later requests without schema."""
         if not sampling.schema:
             return await self._answer(messages, sampling, tools)
         free = sampling.following(None)
@@ -124,10 +124,8 @@ class EndpointModel(Client):
         return completion
 
     async def _answer(self, messages: Messages, sampling: Sampling, tools: Tools) -> Completion:
-        """Request an answer, if necessary with a lower token limit that fits into the context.
-
-        An engine of the run lowers a limit that is too high, but some servers refuse the
-        request."""
+        """Request an answer. If the endpoint refuses the token limit as too high for the context,
+        retry with a lower limit. (`VLLMEngine` lowers such a limit without an error.)"""
         body = self._body(messages, sampling, tools)
         try:
             return await self._asked(body, tools)

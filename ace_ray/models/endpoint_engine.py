@@ -59,8 +59,8 @@ class EndpointEngine(EndpointModel):
         self.device = f"endpoint {host_of(endpoint.url)}"
 
     async def alive(self) -> None:
-        """Return at once, since this process works. If the endpoint does not work (`answering`), a
-        new process would not help."""
+        """Return at once, without a health check. If the endpoint fails (see `answering`), a
+        restart of this process would not help."""
 
     def processes(self) -> list[Any]:
         return []

@@ -35,8 +35,8 @@ class FakeCall(Section):
 
 
 class Slow(Section):
-    """Slow rows, like answers at a token limit: a fraction ``share`` of all rows has ``times``
-    times the mean delay."""
+    """Slow rows, like answers at a token limit. A fraction ``share`` of all rows has the mean
+    delay multiplied by ``times``."""
 
     share: float = Field(ge=0, le=1)
     times: float = Field(ge=1)
@@ -55,7 +55,7 @@ class Repeat(Section):
 
 
 class FakeScript(Section):
-    """Script of the fake model. An entry of a map applies if the last message contains its key."""
+    """Script of the fake model. Entries of dicts apply if the last message contains their key."""
 
     default: str = "[]"
     replies: dict[str, str] = Field(default_factory=dict)
@@ -197,7 +197,7 @@ class FakeEngine:
 
 
 def _said(folder: Path) -> Logprobs:
-    """Return logprobs that depend on the weights."""
+    """Return made-up logprobs that depend on the weight files in ``folder``."""
     return [[-int(weights_hash(folder)[:4], 16) / 4096.0] for _ in TEXTS]
 
 
@@ -211,7 +211,8 @@ def _delay_s(script: FakeScript, last: str, seed: int) -> float:
 
 
 def _told(script: Marked, last: str) -> bool:
-    """Return whether ``last`` triggers a fault. With a marker file, the fault occurs only once."""
+    """Return whether a fault occurs, because ``last`` contains a key of ``script``. If the key's
+    value names a marker file, create the file. While the file exists, the fault does not recur."""
     for key, marker in script.items():
         if key in last and not (marker and os.path.exists(marker)):
             if marker:

@@ -131,9 +131,10 @@ class FormatChoice:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """JSON values that determine prompts and the parsing of answers, except the template
-        variables and the tool parser. Defaults are omitted, so that a new key does not change
-        existing ids."""
+        """Settings that determine the prompts and the parsing of answers, as JSON values.
+
+        Template variables and tool parser are not included. Defaults are omitted, so that a new key
+        does not change existing ids."""
         identity: dict[str, Any] = {"reasoning_parser": self.reasoning_parser}
         if self.chat_template is not None:
             text = self.chat_template.encode()
@@ -182,8 +183,8 @@ def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
 def _in_mistrals_format(folder: Path, tokenizer_mode: str) -> bool:
     """Return whether vLLM reads the folder in Mistral's format (``vllm/tokenizers/registry.py``).
 
-    If the weights are missing, ``params.json`` decides. If the folder has files of both formats,
-    vLLM reads Mistral's."""
+    For ``tokenizer_mode`` "auto" the folder needs Mistral's tokenizer, and Mistral's weights or
+    ``params.json``. Without ``tokenizer_config.json`` the tokenizer suffices."""
     tokenizers = any(folder.glob("tekken.json")) or any(folder.glob("tokenizer.model.v*"))
     if tokenizer_mode != "auto" or not tokenizers:
         return tokenizers and tokenizer_mode == "mistral"
@@ -224,10 +225,10 @@ def tool_parsers(facts: FamilyFacts) -> list[str]:
 
 
 def reasoning_parser(facts: FamilyFacts) -> str:
-    """Return the reasoning parser of a model whose template can begin reasoning or switch reasoning
-    off.
+    """Return vLLM's reasoning parser for the model, or "auto" if the choice is not clear.
 
-    For other models return "auto", since some parsers would read a full answer as reasoning."""
+    A template must open a reasoning block or have a switch for reasoning. For other models some
+    parsers would read a full answer as reasoning."""
     text = "\n".join(facts.templates)
     if facts.tekken:
         return "mistral" if facts.thinks else "auto"
@@ -261,8 +262,8 @@ def reasoning_parser(facts: FamilyFacts) -> str:
 
 
 def of_transformers(architectures: Iterable[str]) -> set[str]:
-    """Return the members of ``architectures`` that the package transformers implements. vLLM can
-    run many of them."""
+    """Return the ``architectures`` that the package transformers implements. vLLM can run many of
+    these with transformers' code, even if it does not implement them itself."""
     import transformers
 
     # `getattr` would import the module of a class, and torch.

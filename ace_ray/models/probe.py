@@ -73,7 +73,7 @@ class Probe:
     """Checks the swaps of one engine."""
 
     def __init__(self, engine: Probed, *, proven: bool = False) -> None:
-        """``proven``: do not compare the engine with references after its first swap."""
+        """Prepare to check ``engine``. ``proven``: do not compare it with references at all."""
         self._engine = engine
         self._held: Path | None = None
         self._said: Logprobs = ()
@@ -149,10 +149,11 @@ def _is_finite(logprobs: Logprobs) -> bool:
 
 
 def way_gone(before: Logprobs, after: Logprobs, said_old: Logprobs, said_new: Logprobs) -> float:
-    """Return how much of the references' change the engine has made: 0 for none, 1 for all of it.
+    """Return how far the engine has moved from old to new weights: 0 not at all, 1 completely.
 
-    ``before`` and ``after`` are the references. The result is the slope of a regression of the
-    engine's changes per token on the references' changes; NaN if the references are equal."""
+    ``before`` and ``after`` are the references of the old and new weights; ``said_old`` and
+    ``said_new`` are the engine's logprobs. The result is the slope of a regression, over tokens, of
+    the engine's changes on the references' changes. It is NaN if the references are equal."""
     expected, seen = _changes(before, after), _changes(said_old, said_new)
     length = sum(change * change for change in expected)
     along = sum(a * b for a, b in zip(expected, seen, strict=True))

@@ -21,9 +21,9 @@ def split_think(text: str, *, opened: bool = False) -> Split:
     """Split ``<think>`` blocks at the start of ``text`` from the answer.
 
     Only leading blocks count, since an argument in the answer may contain the tag. ``opened``: the
-    prompt ended with an open block, as some chat templates do. A closing tag without an opening tag
-    also ends reasoning if it begins or ends its line, or if no ``[`` precedes it. Otherwise the tag
-    may be in an argument."""
+    prompt ended with an open block, as some chat templates do. If ``</think>`` comes without an
+    opening tag, the text before it is reasoning. Exception: a tag within a line and after a ``[``
+    may be in an argument, and is part of the answer."""
     reasoning: list[str] = []
     rest = text
     if not rest.lstrip().startswith(OPEN) and (opened or _closes_unopened(rest)):
@@ -61,7 +61,7 @@ def _closes_unopened(text: str) -> bool:
 def may_think(template: str, prompt: str) -> bool:
     """Return whether the answer to ``prompt`` may begin with a block of reasoning.
 
-    A reasoning template contains the end tag. If reasoning is off, the prompt closes the block."""
+    The template must contain ``</think>``. If the prompt ends with this tag, reasoning is off."""
     return CLOSE in template and not closes_thinking(prompt)
 
 

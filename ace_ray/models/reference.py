@@ -1,7 +1,8 @@
 """Compute logprobs with transformers: ``python -m ace_ray.models.reference FOLDER... < ids.json``.
 
 Prints one JSON line per folder: for each list of token ids, the logprobs of all tokens except the
-first. A separate process frees the memory, and does not change the engine's threads."""
+first. This is a separate process so that its memory is freed when it ends, and so that torch's
+thread settings in the engine's process do not change."""
 
 from __future__ import annotations
 

@@ -85,9 +85,10 @@ def parse_role(value: Any, where: str) -> Role:
     role = validated(ServedRole, tree, where=where)
     if role.model.source is None or role.model.endpoint is not None:
         raise UserError(
-            "a served model needs a source, not an endpoint",
+            "a model that ace_ray serves needs a source",
             where=f"{where}.model",
-            fix="write model: {source: ...}, or replace it with endpoint: {url: ..., model: ...}",
+            fix="write model: {source: ...}; for an existing endpoint, write endpoint: "
+            "{url: ..., model: ...} instead of model",
         )
     return role
 
@@ -105,7 +106,7 @@ def check_role(role: Role, where: str) -> None:
             check_engine_args(role.engine)
             if role.model.adapter is not None:
                 raise UserError(
-                    "a served role cannot have an adapter",
+                    "the model of a role cannot have an adapter",
                     where="model.adapter",
                     fix="merge it into its base and name the result as model.source",
                 )
@@ -160,8 +161,8 @@ def host_of(url: str) -> str:
 def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dict[str, Any]:
     """Return the properties of a role that can change a score, as JSON values without secrets.
 
-    ``model`` is the candidate for ``same``, the served model for a `ServedRole`, and None for an
-    endpoint. ``sampling`` comes from the role or from the benchmark."""
+    ``model``: the candidate if the role is ``same``, the served model if it is a `ServedRole`, None
+    if it is an `EndpointRole`. ``sampling`` comes from the role or from the benchmark."""
     drawn = sampling.as_json()
     if isinstance(role, EndpointRole):
         return {
@@ -191,7 +192,8 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
 
 
 def _path_of(url: str) -> dict[str, str]:
-    """Return a hash of the URL's path, which may name a private deployment; {} for ``/v1``."""
+    """Return {"path_sha256": hash of the URL's path}, since the path itself may be private; {} for
+    ``/v1`` or no path."""
     path = urlsplit(url).path.strip("/")
     return {} if path in ("", "v1") else {"path_sha256": digest(path)}
 

@@ -124,11 +124,11 @@ _OWN = (
 def completed(
     config: SamplingConfig, model: ModelRef | None, engine: Mapping[str, Any], *, where: str
 ) -> SamplingConfig:
-    """Complete ``config`` with values from generation_config if it uses the model's defaults.
+    """Fill in the model's defaults from generation_config.json, if ``config`` uses them.
 
     vLLM's server uses these values by default, but its engine does not. ``model`` is None for a
-    model behind an endpoint. ``engine`` may name another folder for the file. Raises `UserError`:
-    the file lacks sampling values, or has values outside of vLLM's ranges."""
+    model behind an endpoint. ``engine`` may name another folder that has the file. Raises
+    `UserError`: the file lacks sampling values, or has values outside of vLLM's ranges."""
     if config.is_complete:
         return config
     if model is None or model.kind not in ("hub", "folder", "s3", "gguf"):

@@ -53,7 +53,7 @@ def _weights(folder: Path, sizes: Mapping[str, int]) -> list[str]:
 
 
 def _counted(folder: Path) -> int | None:
-    """Return the number of parameters that the index gives; None if it gives none."""
+    """Return the number of parameters in the index of the weight files; None if it has none."""
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         return int(json.loads((folder / INDEX).read_text())["metadata"]["total_parameters"])
     return None

@@ -61,7 +61,7 @@ class ModelRef:
 
     @property
     def label(self) -> str:
-        """Source as the user named it, to distinguish the rows of several runs."""
+        """Source as the user named it. It differs between models that have the same `name`."""
         return self.source + (f"+{self.adapter.ref.source}" if self.adapter else "")
 
 

@@ -130,8 +130,8 @@ def _is_wrapper(cause: str) -> bool:
 class OutputCapture:
     """Context that captures and still prints the output of this process and its new children.
 
-    If an exception ends the context, `text` is the captured output. The output of children goes
-    through this process until they end. ``read`` is called with each chunk of captured output,
+    If an exception ends the context, `text` is the captured output. Children that outlive the
+    context still print through this process. ``read`` is called with each chunk of captured output,
     under a lock, and must not raise an exception."""
 
     def __init__(self, read: Callable[[bytes], object] = lambda chunk: None) -> None:

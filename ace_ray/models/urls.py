@@ -1,8 +1,8 @@
 """Parse HTTP URLs, and accept only hosts that all libraries read in the same way.
 
-Libraries differ in how they read unusual hosts, with IDNA, numbers as addresses, dots or percent
-signs. Here a host must be in ASCII and is converted to one canonical spelling. Requests and API
-keys go to exactly this host."""
+Libraries read some hosts in different ways: non-ASCII names, addresses as plain numbers, names with
+extra dots or percent signs. Here a host must be in ASCII and is converted to a canonical spelling.
+Requests and API keys go to exactly this host."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def http_url(text: str) -> HttpUrl:
 
 def canonical_host(host: str) -> str:
     """Return a host in canonical form: a lower-case name, or an address in its usual notation.
-    Raises `ValueError`: not a valid host, or not ASCII, which IDNA versions convert differently."""
+    Raises `ValueError` if it is not valid, or not ASCII (IDNA versions convert it differently)."""
     if not host.isascii():
         raise ValueError("its host is not ASCII: write its xn-- form")
     name = host.lower().removesuffix(".")

@@ -41,10 +41,10 @@ EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 class VLLMEngine:
     """One vLLM engine. Loading takes 20-60 s: create one per worker and share it.
 
-    ``choice``: the format of chats and answers; tools need its tool parser. ``swappable``: whether
-    `swap` will be called. ``adapters``: whether `swap` loads LoRA adapters; the base model answers
-    until the first swap. ``phases`` tracks the start. Raises `EngineNotStarted`, and `UserError` if
-    the choice does not fit the model."""
+    ``choice``: the format of chats and answers; `chat` with tools needs a tool parser in it.
+    ``swappable``: whether `swap` will be called. ``adapters``: whether `swap` loads LoRA adapters;
+    the base model answers until the first swap. ``phases`` tracks the start. Raises
+    `EngineNotStarted`, and `UserError` if the choice does not fit the model."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class VLLMEngine:
 
     def processes(self) -> list[Any]:
         """Return the engine cores (`multiprocessing.Process`); [] if they are Ray actors. If vLLM
-        names a failed core, return only this core, since vLLM then ends the other cores."""
+        names a failed core, return only this core: vLLM itself has ended the other cores."""
         manager = self._engine.engine_core.resources.engine_manager
         cores = list(getattr(manager, "processes", ()))
         failed = getattr(manager, "failed_proc_name", None)

@@ -93,11 +93,11 @@ class Budget:
 
 
 class _Known:
-    """Placeholder for the value of a known name. Most operators raise TypeError, as they do for
-    functions, classes and modules. Operators that may accept the real value raise `Refused`."""
+    """Placeholder for the value of a name that upstream defines. Most operators raise TypeError, as
+    for functions, classes and modules. Operators that may accept the value raise `Refused`."""
 
     def _refuse(self, *others: object) -> Any:
-        raise Refused("a known name in an operation")
+        raise Refused("an operation on a name that upstream defines")
 
     __eq__ = __ne__ = __or__ = __ror__ = __bool__ = __format__ = __str__ = __repr__ = _refuse
     __hash__ = _refuse
@@ -124,10 +124,11 @@ def operate(op: type[ast.operator], left: Any, right: Any) -> Any:
 def fold(node: ast.BinOp, budget: Budget) -> Any:
     """Compute a binary operation on literals. Operands are evaluated in Python's order.
 
-    Raises `NotCalls` if Python raises an error, and for a tree deeper than `MAX_LEVELS` or an
-    integer of more than `MAX_DIGITS` digits, which upstream cannot convert to text. Raises
-    `Refused` if Python would use the value of a known name, a call, an attribute, a comprehension
-    or ``:=``, and if the result is too large.
+    Raises:
+        NotCalls: Python raises an error, or upstream cannot convert the tree to text: it is deeper
+            than `MAX_LEVELS`, or has an integer of more than `MAX_DIGITS` digits.
+        Refused: the result is too large, or Python would use an attribute, a call, a comprehension,
+            ``:=``, or the value of a name that upstream defines.
     """
     _check_whole(node)
     try:
@@ -216,7 +217,7 @@ def _subscript(node: ast.Subscript, budget: Budget) -> Any:
     index = _value(node.slice, budget)
     budget.charge(_size(container))
     if isinstance(container, _Known):
-        raise Refused("a subscript of a known name in an operation")
+        raise Refused("a subscript of a name that upstream defines")
     return container[index]
 
 
@@ -232,7 +233,7 @@ def _compare(node: ast.Compare, budget: Budget) -> Any:
         right = _value(comparator, budget)
         budget.charge(_size(left) + _size(right))
         if isinstance(left, _Known) or isinstance(right, _Known):
-            raise Refused("a known name in a comparison")
+            raise Refused("a comparison with a name that upstream defines")
         result = _COMPARE[type(op)](left, right)
         if not result:
             break
@@ -249,7 +250,7 @@ def _joined(node: ast.JoinedStr, budget: Budget) -> str:
 def _formatted_value(node: ast.FormattedValue, budget: Budget) -> str:
     value = _value(node.value, budget)
     if node.format_spec is not None or node.conversion != -1:
-        raise Refused("a format in an operation")
+        raise Refused("an operation on an f-string with a format or conversion")
     budget.charge(_FIELD + _FIELD_PER_SIZE * _size(value))
     return format(value)
 
@@ -266,14 +267,14 @@ def _name(node: ast.Name, budget: Budget) -> _Known:
     if not budget.known(node.id):
         raise NotCalls(f"NameError in arithmetic: {node.id[:80]} is not defined")
     if node.id.startswith("__") or node.id.isupper():  # may be a string, list or number
-        raise Refused("a known name in an operation")
+        raise Refused("an operation on a name that upstream defines")
     return _Known()
 
 
 def _attribute(node: ast.Attribute, budget: Budget) -> Any:
     value = _value(node.value, budget)
     if isinstance(value, _Known) or node.attr in dir(type(value)):
-        raise Refused("Attribute in an operation")
+        raise Refused("an operation on an attribute")
     raise NotCalls("AttributeError in arithmetic")
 
 
@@ -284,7 +285,7 @@ def _call(node: ast.Call, budget: Budget) -> Any:
     for keyword in node.keywords:
         _value(keyword.value, budget)
     if isinstance(called, _Known) or called is _some_function:
-        raise Refused("Call in an operation")
+        raise Refused("an operation on the result of a call")
     raise NotCalls("TypeError in arithmetic: the called value is not a function")
 
 
@@ -295,7 +296,7 @@ def _unsupported(node: ast.expr, budget: Budget) -> Any:
     for name in names:
         if name.id not in bound:
             _name(name, budget)
-    raise Refused(f"{type(node).__name__} in an operation")
+    raise Refused(f"an operation on an expression of type {type(node).__name__}")
 
 
 def _dict(node: ast.Dict, budget: Budget) -> dict[Any, Any]:
@@ -304,7 +305,7 @@ def _dict(node: ast.Dict, budget: Budget) -> dict[Any, Any]:
         if key_node is None:
             inner = _value(value_node, budget)
             if not isinstance(inner, dict):
-                raise TypeError("** of a value that is not a dict")
+                raise TypeError("the value after ** is not a dict")
             budget.charge(_size(inner))
             pairs.update(inner)
         else:
@@ -350,7 +351,7 @@ def _repeated(sequence: object, times: object) -> int:
 def _formatted(template: str | bytes, args_size: int) -> int:
     text = template if isinstance(template, str) else template.decode("latin-1")
     if _WIDE.search(text):
-        raise Refused("a format with a wide field")
+        raise Refused("a % format with a width or precision that is * or has four digits")
     return len(text) + text.count("%") * (_FIELD + _FIELD_PER_SIZE * args_size)
 
 

@@ -1,10 +1,9 @@
 """Find calls in the formats that models often use, even if the prompt asks for another format.
 
-A reader for the format of a vLLM tool parser has the name of that parser. ``fenced_json`` and
-``fenced_python`` read calls in fenced code blocks; vLLM's ``llama3_json`` parser also finds JSON
-objects there. Readers use only the text, and are more lenient than vLLM's parsers. They find calls,
-but do not decide whether an answer is correct. Reading takes linear time. An answer of more than
-`MAX_CODE` characters is not read."""
+Each reader reads one format. If vLLM has a tool parser for the format, the reader has the parser's
+name. ``fenced_json`` and ``fenced_python`` read fenced code blocks. Readers use only the text, and
+are more lenient than vLLM's parsers. They find calls, but do not decide whether an answer is
+correct. Reading takes linear time. An answer of more than `MAX_CODE` characters is not read."""
 
 from __future__ import annotations
 
@@ -259,12 +258,12 @@ _CALL_KEYS = frozenset(["name", "function", "arguments", "parameters", "id", "ty
 
 
 def json_call(item: Any, tools: Tools | None) -> Call:
-    """Read ``{"name", "arguments"}`` or ``{"name", "parameters"}`` as a call, also inside
-    ``function`` as in OpenAI's form.
+    """Read ``{"name", "arguments"}`` or ``{"name", "parameters"}`` as a call. As in OpenAI's form,
+    these keys may be inside ``function``.
 
     Arguments may be missing or null if the text is marked as a call (``tools`` is None), or if one
-    of ``tools`` has this name. The object must then have no other keys, whose values would be lost.
-    Raises `NotCalls` for anything else, including the description of a function.
+    of ``tools`` has this name. But an object with unknown keys needs arguments. Raises `NotCalls`
+    for anything else, including the description of a function.
     """
     if isinstance(item, dict) and isinstance(item.get("function"), dict):
         item = {**item, "function": None, **item["function"]}

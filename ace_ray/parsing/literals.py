@@ -1,8 +1,8 @@
 """Read calls from syntax trees, either strictly or as a lenient decoder does; write calls as text.
 
 Several evaluators share the lenient decoder (``resolve_ast_by_type``). It reads a name as a string
-(``true`` as "true"), negates a number after any sign, and converts a call in an argument to a dict.
-It passes binary operations to ``eval``; here `fold` computes them.
+(``true`` as "true") and ``+5`` or ``~5`` as -5. It converts a call in an argument to a dict. It
+passes binary operations to ``eval``; here `fold` computes them.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class LenientReader:
     def call(self, node: ast.Call) -> Call:
         """Return the name and the keyword arguments of a call. Positional arguments are dropped.
 
-        Raises the first error in upstream's order of evaluation: `NotCalls` if upstream's decoder
-        raises one, or an error of `operation`."""
+        Raises `NotCalls` where upstream's decoder raises an error, and the errors of `operation`.
+        Arguments are read in upstream's order, so the first error is the same as upstream's."""
         args: dict[str | None, Any] = {}
         for keyword in node.keywords:  # `**x` has the key None; the last of equal keys counts
             args[keyword.arg] = self.value(keyword.value)

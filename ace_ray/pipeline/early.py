@@ -1,7 +1,8 @@
 """Decide early: compare the stored rows of a run with the stored rows of its reference run.
 
-A look reads new rows of both runs, and decides the headlines (`units`) that can be decided. A row
-is settled if it has a verdict or is not retried; items and units, if all their rows are settled.
+A look reads new rows of both runs, and decides the headlines that can be decided. (For headlines,
+units and items see `ace_ray.early_stopping.units`.) A row is settled if it has a verdict or is not
+retried. An item or a unit is settled if all its rows are settled.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def decide_again(plan: Plan, store: Store, say: Callable[[str], None]) -> bool:
 
 
 class Values:
-    """The values of all items of ``drawn`` in one stored run, which is read part by part."""
+    """The values of all items in the orders of ``drawn``, from one stored run."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class Values:
         *,
         final: bool,
     ) -> None:
-        """``final``: whether the run has ended, so that failed rows are not retried any more."""
+        """Begin without rows. ``final``: the run has ended, so failed rows are not retried."""
         self._store, self._rule_sets, self._final = store, tuple(rule_sets), final
         self._orders = drawn.orders
         self._samples = samples
@@ -191,7 +192,7 @@ class Headline:
 
 class Comparison:
     """Compares all headlines of a run with the headlines of its reference. For each benchmark it
-    compares the first units of the order, up to a unit that is not settled in both runs."""
+    compares units in the drawn order, and stops at the first unit that one run has not settled."""
 
     def __init__(self, drawn: Drawn, config: EarlyConfig, samples: int) -> None:
         self._drawn, self._config, self._samples = drawn, config, samples
@@ -229,8 +230,8 @@ class Comparison:
         }
 
     def _estimate(self, one: Headline, bounds: Sequence[Bounds]) -> tuple[float, float, float]:
-        """Return the estimate of the weighted mean of the units' values in -1..1, and the low and
-        high end of its confidence sequence. ``bounds`` has the bounds of each value."""
+        """Estimate the weighted mean of the units' values. Return (estimate, low, high), where low
+        and high limit its confidence sequence. ``bounds``: bounds of each value, in -1..1."""
         draws = self._draws(one, bounds)
         low, high = confidence_sequence(draws, self._alpha) if len(draws) else (-1.0, 1.0)
         return min(max(draws.estimate, low), high), low, high
@@ -305,7 +306,7 @@ class EarlyLooks:
 
     def check(self, *, begun: bool) -> None:
         """Open the reference. Raise `UserError` if its rows cannot be compared with the run's rows.
-        If ``begun``, also raise it if the reference has no manifest yet."""
+        ``begun``: also raise it if the reference has not begun, that is, has no manifest."""
         against = self._config.against
         if against is None or self._reference is not None:
             return
@@ -432,7 +433,7 @@ def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
         what = f"its settings differ ({keys[0]} differs)"
     if what:
         raise UserError(
-            f"cannot be compared with: {what}",
+            f"this run cannot serve as the reference: {what}",
             where=store.root,
             fix="name a run of the same benchmarks, limit and samples in early.against",
         )

@@ -147,7 +147,7 @@ class ElasticWorkers:
             ray.kill(actor)
 
     def _ended(self, task: Task) -> None:
-        """A leaving worker has ended ``task``: queue again the rows that the worker gave back."""
+        """Queue again the rows of ``task`` that its worker gave back, if the worker is leaving."""
         if task.is_whole or task.actor not in self._leaving:
             return
         for block in task.blocks():
@@ -164,8 +164,8 @@ class ElasticWorkers:
         self._lost.discard(actor)
 
     def _withdraw(self, actor: Any) -> None:
-        """Remove a worker that waits for a node, if there are more workers than the minimum.
-        Otherwise the worker could later take the node that a restarting worker needs."""
+        """Remove a worker that waits for a node, if there are more workers than the minimum. The
+        worker could later take the node that a restarting worker needs."""
         if self._pool.size > self._need.fewest:
             self._pool.withdraw(actor)
             self._unplaced.pop(actor, None)

@@ -84,12 +84,13 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
     """Compute the block layout for ``rows`` rows. The first ``interactive`` rows get one block
     each.
 
-    A block is returned only when its slowest row has ended. So a worker receives eight times as
-    many rows as are in flight. Otherwise the throughput would fall by a third if 3 % of the rows
-    take 17 times as long (blocks of 8 rows). Other workers cannot take these rows, so with several
-    workers each receives at most half of its share of the run. This share assumes the maximum
-    number of elastic workers. `_at_work` assumes fewer, so that batches are large even if no
-    workers are added."""
+    A block is returned only when its slowest row has ended. So a worker holds eight times as many
+    rows as are in flight. With fewer rows, the throughput would fall by a third in this example:
+    blocks have 8 rows, and 3 % of the rows take 17 times as long.
+
+    Other workers cannot take these rows. So with several workers, each holds at most half of an
+    equal share of the run. For elastic workers the share is computed with their maximum number.
+    `_at_work` assumes fewer workers, so that batches are large even if no workers are added."""
     workers = resources.most_workers
     most = _at_work(job, resources, rows)
     half = max(most, rows if workers == 1 else rows // (2 * workers))
@@ -107,7 +108,7 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
 
 
 def _expected(resources: Resources) -> int:
-    """Return the number of workers that probably share the run: at most twice ``workers``."""
+    """Return the expected number of workers: the maximum, but at most twice the initial number."""
     return min(resources.most_workers, 2 * resources.workers)
 
 
@@ -172,7 +173,7 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
 
 class PlannedBlocks:
     """Yields the blocks of ``work`` one at a time. Ray stores each block outside of this process,
-    which never has all blocks in memory beside the plan."""
+    so that all blocks together need not fit into this process's memory."""
 
     def __init__(self, work: Sequence[Work], size: int) -> None:
         self._work, self._size = work, size

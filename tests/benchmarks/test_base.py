@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,6 @@ def test_two_members_are_a_whole_benchmark(write: Write) -> None:
     episode = asyncio.run(mine.run(entry, context))
     assert mine.verdicts(entry, episode) == {"correct": Verdict(True)}
     assert not mine.interactive(entry)
-    assert re.fullmatch("[0-9a-f]{64}", mine.identity()["data_sha256"])
     plan(write())
     # An edited file is another class.
     assert benchmark_class(write()) is type(mine)
@@ -90,7 +88,6 @@ def test_two_members_are_a_whole_benchmark(write: Write) -> None:
     ("text", "line"),
     [
         ("import no_such_package", "No module named 'no_such_package'"),
-        ("raise SystemExit(3)", "SystemExit"),
         ("Mine = 1", "not a subclass of Benchmark"),
         ("", "has no Mine"),
     ],
@@ -107,10 +104,8 @@ def test_a_file_without_a_class_is_refused(tmp_path: Path, text: str, line: str)
     [
         ("name = ''", "the name of"),
         ("name = 'acebench'", "which an installed benchmark has"),
-        ("rule_sets = ('A',)", "rule_sets is"),
         ("rule_sets = ('right', 'id')", "a rule set cannot be called 'id'"),
         ("class Options(BaseModel): pass", "Options is not a subclass"),
-        ("groups = {'Group': 'a'}", "groups is not a mapping"),
         ("groups = {'Accuracy': ['a']}", "a group cannot be called 'Accuracy'"),
         ("def run(self, entry, context): return 1", "run must be async def run"),
     ],
@@ -126,10 +121,8 @@ def test_a_class_of_the_wrong_shape_is_refused(write: Write, member: str, line: 
         ("Entry(id='a', prompt='?'), Entry(id='a', prompt='!')", "share the language, category"),
         ("Entry(id='a')", "has no prompt"),
         ("Entry(id='\\ud800', prompt='?')", "its id is"),
-        ("Entry(prompt='?')", "its id is ''"),
         ("{'id': 'a'}", "entries returned a dict"),
         ("Entry(id='a', prompt='?', gold=(1, 2))", "its gold is not JSON: tuples would become"),
-        ("Entry(id='a', prompt='?', data={'x': float('nan')})", "its data is not JSON"),
         ("Entry(id='a', prompt=[{'content': 'x'}])", "its prompt is not a list of messages"),
     ],
 )
@@ -145,7 +138,6 @@ def test_entries_that_cannot_be_stored_are_refused(write: Write, entries: str, l
         ("def __init__(self, options): {}['x']", "the constructor fails with KeyError"),
         ("def prompt(self, entry): return '?'", "its prompt is not a list of messages"),
         ("def tools(self, entry): return {'f': 1}", "its tools are not a list of tools"),
-        ("def texts(self): return {'a': {1}}", "identity fails with TypeError"),
         ("def ready(self, *, named): {}['x']", "ready fails with KeyError"),
         ("def roles(self): return {'user': 'other'}", "'other' is not a role"),
     ],
@@ -168,7 +160,6 @@ def test_texts_and_options_are_in_the_identity() -> None:
     easy, hard = (Optional.from_options({"hard": hard}) for hard in (False, True))
     assert easy.resolved() == {"data": "here", "hard": False}
     assert easy.identity() != hard.identity()
-    assert "data" not in easy.identity()["protocol"]
     assert easy.identity()["protocol"]["texts_sha256"]
 
 
@@ -192,7 +183,6 @@ def judge(verdict: Any) -> Verdict:
     [
         (True, "check must return a verdict"),
         ({"other": Verdict(True)}, "check must return a verdict for each of correct"),
-        (Verdict(1), "valid is 1"),  # type: ignore[arg-type]
         (Verdict(False, None), "are not strings"),  # type: ignore[arg-type]
         (Verdict(False, metrics={"score": float("nan")}), "the metric 'score' is nan"),
         (Verdict(True, metrics={"score": 0.3}), "a valid answer has the score 0.3"),
@@ -232,20 +222,11 @@ def test_the_default_summary_has_categories_groups_languages_and_a_table() -> No
     stats = summary["rules"]["correct"]
     assert (stats["accuracy"], stats["n"]) == (0.25, 23)
     assert stats["errors"] == {"poor": {"count": 23, "share": 1.0}}
-    assert summary["table"]["header"] == ["category", "n", "correct"]
     names = [line[0] for line in summary["table"]["lines"]]
     assert names == ["a", "b", "c", "Small", "Large", "language en", "language zh", "all"]
-    assert summary["table"]["lines"][-1][2].startswith("25.0 % [")
 
 
-def test_commands_that_a_benchmark_does_not_offer_are_refused() -> None:
-    call: Any
-    for call in (Mine.import_data, Mine.check_data, partial(Mine.pull_data, None)):
-        with pytest.raises(UserError, match="mine offers no data"):
-            call(None, print)
-
-
-POINTS = "[ace_ray.benchmarks]\nmoved = classes:Mine\nmine = classes:Mine\nbroken = broken:Mine\n"
+POINTS = "[ace_ray.benchmarks]\nmine = classes:Mine\nbroken = broken:Mine\n"
 
 
 def test_benchmarks_of_installed_packages_are_offered(
@@ -263,11 +244,8 @@ def test_benchmarks_of_installed_packages_are_offered(
     assert benchmark_class("mine").name == "mine"
     with pytest.raises(UserError, match=r"broken cannot be imported.*no_such_package"):
         benchmark_class("broken")
-    with pytest.raises(UserError, match="moved leads to a class that is called 'mine'"):
-        benchmark_class("moved")
     # Reports use an installed class with the recorded rule sets.
     assert recorded_class("acebench", ("official", "strict"), {}).has_paper()
-    assert not recorded_class("acebench", ("other",), {}).has_paper()
     assert recorded_class("gone", ("a", "b"), {}).rule_sets == ("a", "b")
 
 

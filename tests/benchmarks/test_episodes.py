@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.context import EpisodeContext, RoleModel, as_sent
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.transcript import Call, Step, of_messages
 from ace_ray.errors import EpisodeStalled, PromptTooLong
@@ -51,8 +50,6 @@ def test_reasoning_is_stored_and_replayed_as_the_policy_says(policy: str, shown:
     last = model.chats[-1]
     assert [at for at, message in enumerate(last) if "reasoning" in message] == shown
     assert not any("raw" in message or "text" in message for message in last)
-    sent = as_sent([{"role": "assistant", "content": "a", "reasoning": "r", "raw": "ra"}])
-    assert sent == [{"role": "assistant", "content": "a"}]
 
 
 def test_tools_are_stored_once_with_the_answer_that_they_came_for() -> None:
@@ -70,9 +67,6 @@ def test_tools_are_stored_once_with_the_answer_that_they_came_for() -> None:
         {**tool("a"), "since_answer": 2},
         {**tool("b"), "since_answer": 4},
     ]
-    single = EpisodeContext(RoleModel(ScriptedModel(THOUGHT), Sampling()))
-    asyncio.run(single.answer([{"role": "user", "content": "go"}], [tool("a")]))
-    assert single.episode.tools == [tool("a")]
 
 
 def call(name: str, arguments: str, **more: str) -> dict[str, Any]:
@@ -152,15 +146,11 @@ def test_an_agent_episode_has_its_calls_where_they_were_made() -> None:
     assert answer.calls[1].observation is None
     assert refusal == Step("tool", "nobody answers")
     assert ACEBench.sandbox_states(state) == ([{"A": {"x": 1}}], [{"A": {"x": 2}}])
-    # The task of an agent that works alone comes first.
-    state["steps"] = [{"speaker": "agent", "text": "[a()]"}]
-    alone = ACEBench.transcript([*messages, {"role": "assistant", "content": "[a()]"}], state)
-    assert [step.role for step in alone] == ["system", "user", "assistant"]
 
 
 def test_states_of_any_shape_are_steps() -> None:
     agent = {"speaker": "agent"}
-    odd: list[Any] = [None, {"steps": 3}, {"steps": [None, {}]}, {"before": 1}]
+    odd: list[Any] = [None, {"steps": 3}, {"steps": [None, {}]}]
     odd += [{"steps": [agent, {"speaker": "execution", "calls": calls}]} for calls in (3, [1, {}])]
     for state in odd:
         for step in ACEBench.transcript([{"role": "user", "content": "q"}], state):
@@ -209,11 +199,7 @@ def test_the_right_booking_is_valid_and_no_other() -> None:
     assert not APPOINTMENTS.check(MORNING, episode_of(BYE)).valid
     assert (episode.model_calls, episode.generation_s) == (4, 2.0)
     assert (episode.prompt_tokens, episode.completion_tokens) == (40, 8), "the agent's alone"
-    roles = [message["role"] for message in episode.messages]
-    calls = ["assistant", "tool"] * 2
-    assert roles == ["system", "user", "assistant", "user", *calls, "assistant", "user"]
     call, result = agent.chats[-1][-2:]
-    assert call["tool_calls"][0]["function"]["arguments"] == json.loads(BOOK[1])
     assert call["tool_calls"][0]["id"] == result["tool_call_id"] == "call00001"
     assert result["content"] == "booked"
 

@@ -74,9 +74,8 @@ def test_nulls_at_the_ends_of_the_range() -> None:
     assert np.isinf(rejected_at(right, 1.0, 0.05))
     assert rejected_at(right, 0.999, 1e-12) == 10.0
     wrong = draws(-np.ones(10))
-    for null in (-1.0, 0.0, 1.0):
-        assert np.isinf(rejected_at(wrong, null, 0.5))
-        assert np.all(np.isfinite(log_capital(wrong, null)))
+    assert np.isinf(rejected_at(wrong, -1.0, 0.5))
+    assert np.all(np.isfinite(log_capital(wrong, -1.0)))
     mixed = draws(np.array([1.0] * 9 + [-1.0]))
     # After nine of ten, the difference is at least 0.8 whatever comes.
     assert rejected_at(mixed, 0.79, 1e-12) == 9.0

@@ -45,7 +45,7 @@ MISTAKES: list[tuple[Any, str]] = [
     ({"endpoint": ENDPOINT | {"urll": 1}}, "did you mean 'url'?"),
     ({"endpoint": ENDPOINT, "sampling": {"heat": 1}}, "user.sampling: unknown key 'heat'"),
     ({"model": "a/b"}, "user: 'model' is 'a/b', it should be a mapping"),
-    ({"model": {"endpoint": ENDPOINT}}, "user.model: a served model needs a source"),
+    ({"model": {"endpoint": ENDPOINT}}, "user.model: a model that ace_ray serves needs a source"),
     ({"model": {"source": "a"}, "replicas": 0}, "user: 'replicas' is 0"),
 ]
 URLS = {
@@ -122,7 +122,7 @@ def test_a_served_role_is_checked_as_the_candidate_is() -> None:
         ({"engine": {"max_model_length": 9}}, "user.engine: vLLM has no engine argument"),
         ({"engine": {"model": "x"}}, "user.engine.model: 'model' is set elsewhere"),
         ({"engine": {"tensor_parallel_size": 0}}, "user.engine: 'tensor_parallel_size' is 0"),
-        ({"model": {"adapter": "c/d"}}, "user.model.adapter: a served role cannot have an adapter"),
+        ({"model": {"adapter": "c/d"}}, "user.model.adapter: the model of a role cannot"),
         ({"model": {"reasoning_parser": "nope"}}, "user.model.reasoning_parser: vLLM has no"),
         ({"model": {"tool_parser": "hermess"}}, "user.model.tool_parser: .*mean 'hermes'"),
         ({"model": {"start_date": "2026-01-01"}}, "applies only to the evaluated model"),

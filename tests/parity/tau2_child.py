@@ -32,10 +32,7 @@ from official_child import stub
 
 SOLO = "telecom_solo"
 TASKS = ("airline", "retail", "telecom", "mock")
-DATABASES = (
-    ("airline", "FlightDB", "AIRLINE_DB_PATH"),
-    ("retail", "RetailDB", "RETAIL_DB_PATH"),
-)
+DATABASES = (("airline", "FlightDB", "AIRLINE_DB_PATH"), ("retail", "RetailDB", "RETAIL_DB_PATH"))
 """The large ones."""
 STAND_INS = (
     *("deepdiff", "dotenv", "fastapi", "loguru", "pandas", "redis", "tabulate", "uvicorn"),

@@ -11,7 +11,6 @@ from ace_ray.parsing.syntax import NotCalls, expression
 
 FOLDED = {
     "7 % 4": 3,
-    "6 & 3 | 8 ^ 1": 11,
     "'a' + 'b' 'c'": "abc",
     "{'a': 1 + 1} | {'b': [2]}": {"a": 2, "b": [2]},
     "'%s is %d' % ('x', 5)": "x is 5",
@@ -20,14 +19,12 @@ FOLDED = {
     "'' + 'abcd'[1:3]": "bc",
     "1 + (2 if True else 3)": 3,
     "1 + (0 and 1 / 0)": 1,
-    "1 + (2 > 1)": 2,
     "1 + ('a' in 'ba')": 2,
     "'a' + f'{1 + 1}b'": "a2b",
     "[*(1, 2)] + [3]": [1, 2, 3],
     "{**{'a': 1}} | {'b': 2}": {"a": 1, "b": 2},
     "1 + ((lambda: 0) is not None)": 2,
     "5 * 10**(-12)": 5e-12,
-    "2 ** -99999": 0.0,
     "10**5000 // 10**4999": 10,
     "0 << 10**30": 0,
     # What is not reached is not looked at.
@@ -91,11 +88,11 @@ NAMES = {
     "list + 1": "", "1 + (y := x)": "", "1 + [y for y in x]": "", "5(1) + 2": "", "'a'.b + 'c'": "",
     "1 + (yield)": "", "1 + (await x)": "", "{x: 1} | {}": "", "-list + 1": "", "2 ** 3 + x": "",
     "1 + (2 > 1 > x)": "", "'a' + __import__('os')": "", "[list] * 2 + [x, json.y]": "",
-    "print(1) + x": "Call", "LIMIT * 2": "known name", "'%s' % list": "known name",
-    "1 + (not list)": "known name", "1 + (list == 1)": "comparison", "json.x + 1": "Attribute",
-    "'a'.upper() + 'b'": "Attribute", "1 + list[0]": "subscript", "__name__ + 'a'": "known name",
-    "1 + (y := 2)": "NamedExpr", "1 + (lambda: 2)()": "Call", "1 + [y for y in 'a']": "ListComp",
-    "1 + {list: 2}[3]": "known name",
+    "print(1) + x": "call", "LIMIT * 2": "name that", "'%s' % list": "name that",
+    "1 + (not list)": "name that", "1 + (list == 1)": "comparison", "json.x + 1": "attribute",
+    "'a'.upper() + 'b'": "attribute", "1 + list[0]": "subscript", "__name__ + 'a'": "name that",
+    "1 + (y := 2)": "NamedExpr", "1 + (lambda: 2)()": "call", "1 + [y for y in 'a']": "ListComp",
+    "1 + {list: 2}[3]": "name that",
 }  # fmt: skip
 
 

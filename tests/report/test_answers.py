@@ -10,14 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ace_ray.reports.flips import (
-    LONGEST,
-    Flips,
-    flip_csv,
-    flip_lines,
-    flip_tables,
-    flips_of,
-)
+from ace_ray.reports.flips import LONGEST, Flips, flip_csv, flip_lines, flip_tables, flips_of
 from ace_ray.reports.html.answers import MESSAGES, TEXT, answers, choose
 from ace_ray.reports.runs import Run, load_runs
 from tests.report.builders import Row, block, load_run, row, write_run
@@ -49,11 +42,7 @@ def test_flips_have_both_answers_and_directions(tmp_path: Path) -> None:
     gained, lost = found.flips
     assert (gained.base.output, gained.other.output) == ("base 1", "other 1")
     assert (lost.base.valid, lost.other.valid) == (True, False)
-    assert found.counts("error_type") == {"param_value": (1, 1)}
-    tables = flip_tables(found)
-    assert tables[0].lines == [["normal_preference", 1, 1]]
-    note = "1 of 4 rows judged in both runs turned from right to wrong, 1 from "
-    assert note in tables[0].notes[0]
+    assert flip_tables(found)[0].lines == [["normal_preference", 1, 1]]
 
 
 def test_only_rows_with_a_verdict_in_both_runs_flip(tmp_path: Path) -> None:
@@ -89,16 +78,6 @@ def test_outputs_of_flips_are_cut_and_harmless(tmp_path: Path) -> None:
     assert long.base.output == "x" * LONGEST + " [7 more characters]"
     first, *_ = csv.DictReader(StringIO(flip_csv(found)))
     assert first["base_output"].startswith("'=cmd|")
-
-
-def test_the_terminal_shows_the_first_flips_and_the_csv_all(tmp_path: Path) -> None:
-    runs = [block("en", "normal_preference", valid, 9) for valid in (9, 0)]
-    found = between(tmp_path, runs[0], runs[1])
-    assert len(flip_csv(found).splitlines()) == 1 + 9
-    assert "right to wrong: 4 more" in list(flip_lines(found))
-    assert list(flip_lines(between(tmp_path / "same", runs[0], runs[0], "official"))) == [
-        "acebench, official rules: no flips between A and B among 9 rows judged in both runs"
-    ]
 
 
 def loaded(*folders: Path) -> list[Run]:
@@ -149,7 +128,6 @@ def test_the_sample_is_bounded_per_category_and_in_all(tmp_path: Path) -> None:
     assert choose(runs, 3).wrong == 8 * 9
     assert counts(3) == [3] * 8
     assert counts(3, most=11) == [1] * 5 + [2] * 3, "first each gives one"
-    assert counts(0) == []
 
 
 def test_messages_are_shown_as_the_model_wrote_them(tmp_path: Path) -> None:
@@ -180,7 +158,6 @@ def test_long_texts_and_many_messages_are_cut(tmp_path: Path) -> None:
     columns |= {"messages": messages, "state": json.dumps({"end": long})}
     (found,) = views(tmp_path / "run", wrong("normal_atom_bool", 0, **columns)).values()
     assert (len(found["output"].text), found["output"].left_out) == (TEXT, 1_000_000 - TEXT)
-    assert found["reasoning"].left_out == 1_000_000 - TEXT
     assert len(found["state"].text) == TEXT
     assert sum(len(message["text"].text) for message in found["messages"]) == MESSAGES
     assert found["left_out"] == 50 - len(found["messages"])

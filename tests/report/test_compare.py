@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,7 +42,6 @@ def test_folders_that_are_not_runs_are_refused(tmp_path: Path) -> None:
     for manifest, words in (
         ("[1]", "is not a JSON object"),
         ('{"schema_version": 1}', "'run_id' is missing"),
-        ('{"schema_version": 2}', "schema_version"),
     ):
         (tmp_path / "run.json").write_text(manifest)
         with pytest.raises(UserError, match=words):
@@ -84,18 +82,6 @@ def test_runs_that_differ_in_the_candidate_compare(tmp_path: Path) -> None:
     ) in list(differences(runs))
 
 
-def test_other_data_and_other_entries_do_not_compare(tmp_path: Path) -> None:
-    folders = [write_run(tmp_path / n, FEW[: 4 - (n == "A")], model=f"o/{n}") for n in "ABCD"]
-    (line,) = differences(reported(*folders))
-    assert re.fullmatch(r'not comparable: entries is "3 \(.*\)" in A; "4 \(.*" in the others', line)
-    manifest = json.loads((folders[2] / "run.json").read_text())
-    manifest["identity"]["benchmarks"]["acebench"]["data_sha256"] = "f" * 64
-    (folders[2] / "run.json").write_text(json.dumps(manifest))
-    (line,) = differences(reported(*folders[1:3]))
-    assert "data_sha256 is " in line
-    assert "ffffffffffff in C" in line
-
-
 def test_the_table_of_scores_has_intervals_and_warnings(tmp_path: Path) -> None:
     rows = everything({"special_incomplete": 4})
     folder = write_run(tmp_path / "A", rows, model="o/A", limit=5, backend="fake")
@@ -127,29 +113,6 @@ def test_adapters_are_candidates_of_their_own(tmp_path: Path) -> None:
         ("Toy-7B-Instruct", None, ""),
     ]
     assert list(differences(reported(*folders, base))) == []
-
-
-def test_named_entries_and_some_categories_make_partial_scores(tmp_path: Path) -> None:
-    rows = everything({}, of=2)
-    restricted = {"acebench": {"ids": ["a", "b"]}}
-    named = scores(write_run(tmp_path / "named", rows, restricted=restricted))
-    assert all(share.partial for share in named.lines[0][2:])
-    assert "limited to 2 named ids: a sample of the benchmark, not its score" in " ".join(
-        named.notes
-    )
-    folders = [
-        write_run(tmp_path / name, block("en", "special_incomplete", valid, 4), model=f"o/{name}")
-        for name, valid in (("A", 3), ("B", 1), ("C", 4))
-    ]
-    table = scores(*folders)
-    header = ["Model", "Scored rows", "Overall (workbook)", "Special", "Overall (paper)"]
-    assert list(table.header) == [*header, "Accuracy (pooled)"], (
-        "only categories that were run have a column"
-    )
-    for line, share in zip(table.lines, (0.75, 0.25, 1.0), strict=True):
-        partial = [(one.value, one.partial) for one in line[2:]]
-        assert partial == [(share, True)] * 3 + [(share, False)]
-    assert table.notes[0].startswith("all 3 runs: Overall (workbook) is partial, not run: ")
 
 
 ROWS = block("en", "special_incomplete", 10, 20)
@@ -196,9 +159,7 @@ USER = {"roles": {"acebench": {"user": {"kind": "served", "model": "m"}}}}
         ({"sampling": {"temperature": 0.5}}, "sampling.temperature is 0.0 in A; 0.5 in B"),
         ({"samples": 2}, "samples is 1 in A; 2 in B"),
         ({"variant": "minimal"}, 'variant is "standard" in A; "minimal" in B'),
-        ({"backend": "fake"}, 'backend is "vllm" in A; "fake" in B'),
         ({"extra_identity": {"new": {"deep": 1}}}, "new.deep is not recorded in A; 1 in B"),
-        ({"limit": 5}, "limit is null in A; 5 in B"),
         ({"restricted": {"acebench": {"ids": ["x"]}}}, 'ids is null in A; ["x"] in B'),
         ({"extra_identity": USER}, 'roles.user.model is not recorded in A; "m" in B'),
     ],
@@ -274,7 +235,6 @@ def test_repeats_give_the_noise_of_runs_with_one_seed(
         ("A B C", "A-B A-C", "Every run against A"),
         # As a shell lists them.
         ("t/10 t/2 t/9", "t/9-t/10 t/2-t/9", "Every checkpoint against the one before it"),
-        ("A B t/1 t/2", "A-B t/1-t/2 A-t/2", "model, against A"),
         ("t/1 t/2 u/1 u/2", "t/1-t/2 u/1-u/2 t/2-u/2", "model, against t/2"),
     ],
 )
@@ -317,7 +277,6 @@ def test_the_command_prints_and_writes_a_comparison(tmp_path: Path) -> None:
     assert f"official: {better}" in text
     assert f"strict: {better}" in text
     assert "adjusted over the 180 lines of this rule set" in text
-    assert "turned from right to wrong, 16 from wrong to right" in text
     assert WARNING not in text
     flips = [f"flips-{n}-acebench-{'official' if n < 3 else 'strict'}.csv" for n in (1, 2, 3, 4)]
     files = ["comparison.csv", *flips, "report.html", "report.json"]
@@ -355,7 +314,6 @@ def test_a_forced_comparison_warns(tmp_path: Path, here: Any) -> None:
     [
         (["--baseline", "nobody"], "--baseline: 'nobody' is not among the runs"),
         (["--group", "x"], "--group: 'x' is not a known group; one of "),
-        (["--rules", "x"], "no rule set 'x'"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, words: list[str], said: str, here: Any) -> None:

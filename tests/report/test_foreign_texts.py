@@ -49,12 +49,9 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 
 OFTEN = [HOSTILE[0], HOSTILE[10], HOSTILE[11], RICH]
-RARELY = [HOSTILE[2], HOSTILE[6], HOSTILE[8]]
 
 
-@pytest.mark.parametrize(
-    "text", [*OFTEN, *(pytest.param(text, marks=pytest.mark.nightly) for text in RARELY)]
-)
+@pytest.mark.parametrize("text", OFTEN)
 def test_hostile_text_adds_no_markup_and_no_control_characters(
     text: str, tmp_path: Path, clean: Page, here: Callable[..., Any]
 ) -> None:
@@ -98,6 +95,5 @@ def test_long_texts_are_cut_and_json_is_indented() -> None:
     assert shown("0123456789", 10) == Shown("0123456789")
     assert shown_json('{"b":[1,"é"]}', 100).text == '{\n  "b": [\n    1,\n    "é"\n  ]\n}'
     assert shown_json("no json", 100).text == "no json"
-    assert shown_json('"a string"', 100).text == "a string"
     assert shown_json("[" * 100_000, 10).text == "[" * 10
     assert shown_json('"\\ud800"', 100).text == "⟦U+D800⟧"

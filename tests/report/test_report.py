@@ -30,7 +30,6 @@ from tests.report.builders import (
     ledger_line,
     refused,
     report_page,
-    row,
     write_run,
     write_sweep,
 )
@@ -92,52 +91,6 @@ def test_the_page_of_one_run(run: Path, tmp_path: Path) -> None:
         assert part in found
 
 
-def test_an_incomplete_run_has_no_headline_number(tmp_path: Path) -> None:
-    failed = row("zh", ROWS[-1]["category"], 9, status="infra_error")
-    rows = [*ROWS[:-1], failed]
-    folder = write_run(tmp_path / "run", rows, missing=3, finished=False)
-    results = section(report_page(folder, out=tmp_path / "out"), "results")
-    assert "Toy-7B-Instruct: no headline number, 4 of 343 rows have no verdict" in results
-    assert 'class="share"' not in results
-    assert "339/343" in results
-    allowed = write_run(tmp_path / "allowed", rows, missing=3, finished=False, max_unscored=0.1)
-    content = report_page(allowed, out=tmp_path / "out2")
-    assert 'class="share"' in section(content, "results")
-    assert "RuntimeError" in section(content, "failures")
-
-
-@pytest.mark.nightly
-def test_several_runs_are_compared_printed_and_written(tmp_path: Path, here: Any) -> None:
-    runs = {"A-1B": ROWS, "B-3B": BETTER, "C-7B": BETTER}
-    folders = [write_run(tmp_path / name, rows, model=name) for name, rows in runs.items()]
-    out = tmp_path / "out"
-    tables = {int(n) for n in re.findall(r"Table (\d): ", printed(*folders, out=out))}
-    assert tables == {2, 3, 4, 5, 7, 8}, "Table 6 compares prompt variants, and the runs have one"
-    content = (out / "report.html").read_bytes()
-    is_sound(Page(content))
-    sections = "picture results paper categories errors curves comparison flips answers provenance"
-    assert anchors(content) == sections
-    assert "Every run against A-1B, entry by entry" in content.decode()
-    assert "C-7B is better than A-1B on Special" in section(content, "comparison")
-    assert "wrong to right" in section(content, "flips")
-    further = {f"{name}-acebench.csv" for name in ("comparison", "categories", "errors")}
-    flips = {f"flips-{n}-acebench-official.csv" for n in (1, 2)}
-    whole = {"report.html", "report.json", "comparison.csv"}
-    assert set(files(out)) == {f"table{i}.csv" for i in tables} | further | flips | whole
-    with (out / "table3.csv").open() as file:
-        line, *_ = csv.DictReader(file)
-    assert (line["Model"], line["Incomplete"], line["Incomplete n"]) == ("A-1B", "40.0000", "20")
-    category = "A-1B,en,special_incomplete,accuracy,10/10,10,40.0000,"
-    assert category in (out / "categories-acebench.csv").read_text()
-    # A second report replaces the first. Several runs without --output are only printed.
-    printed(folders[0], out=out)
-    assert not (out / "comparison.csv").exists()
-    assert (out / "table3.csv").read_text().count("-1B") == 1
-    before = files(tmp_path)
-    assert here("report", *folders[:2]).code == 0
-    assert files(tmp_path) == before
-
-
 def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path) -> None:
     rows = block("en", "special_incomplete", 3, 4)
     other = write_run(tmp_path / "other", rows, model="o/Other", benchmark="toy")
@@ -149,8 +102,6 @@ def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path)
     warm = write_run(tmp_path / "B", ROWS, model="o/B", sampling={"temperature": 1.0})
     content = report_page(run, warm, out=tmp_path / "warm")
     assert "sampling.temperature is" in section(content, "comparison")
-    assert "flips" not in anchors(content)
-    assert "paper" not in anchors(report_page(other, out=tmp_path / "out"))
 
 
 def test_a_report_goes_into_its_run_and_changes_nothing_else(here: Any, tmp_path: Path) -> None:
@@ -233,14 +184,10 @@ def test_complete_runs_are_reported_and_others_named(
     content = (sweep / "report" / "report.html").read_bytes()
     is_sound(Page(content))
     text = content.decode()
-    assert "<h1>Sweep train-1a2b</h1>" in text
     assert "2 of 5 models are complete" in text
     results = text.split('<section id="results">')[1].split("</section>")[0]
     assert results.count("170/170") == 4
     assert "the engine did not start" in results
-    assert "not evaluated yet" in results
-    assert "training step" in text
-    assert "Sweep train-1a2b</summary>" in text, "its manifest is among the provenance"
     facts = json.loads((sweep / "report" / "report.json").read_text())
     assert facts["sweep"]["left_out"] == ["other", "step_300", "step_400"]
     with (sweep / "report" / "ledger.csv").open() as file:
@@ -289,8 +236,6 @@ def test_a_damaged_sweep_is_refused(tmp_path: Path) -> None:
     assert "the sweep has no ledger yet" in refusal(tmp_path)
     (tmp_path / "ledger.json").write_text('{"schema_version": 1}')
     assert "'runs' is missing" in refusal(tmp_path)
-    (tmp_path / "sweep.json").write_text('{"schema_version": 1}')
-    assert "'sweep_id' is missing" in refusal(tmp_path)
     (tmp_path / "sweep.json").write_text("{")
     assert "is not JSON" in refusal(tmp_path)
 
@@ -298,7 +243,7 @@ def test_a_damaged_sweep_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_ledger_line_is_refused(tmp_path: Path) -> None:
     negative = {"load": -1.0, "warm_up": 0, "generation": 0, "tool": 0, "idle": 0}
     changes: list[dict[str, Any]] = [{"run_id": "../elsewhere"}, {"run_id": "run-twice"}]
-    changes += [{"state": "done"}, {"entries": "many"}, {"cost": float("nan")}]
+    changes += [{"state": "done"}, {"cost": float("nan")}]
     for change in [*changes, {"seconds": negative}]:
         lines = [ledger_line("a") | change, ledger_line("twice")]
         assert "ledger.json" in refusal(write_sweep(tmp_path / "sweep", lines, {})), change

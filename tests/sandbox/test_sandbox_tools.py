@@ -15,7 +15,6 @@ from ace_ray.sandbox.tools import (
     Parameter,
     Tool,
     call_tool,
-    unknown_tool,
 )
 
 
@@ -43,12 +42,9 @@ def nested(depth: int) -> list[Any]:
 BAD_ARGUMENTS: list[tuple[Tool, dict[str, Any], str]] = [
     (KEEP, {"times": 1}, "missing 1 required positional argument: 'item'"),
     (KEEP, {"item": 1, "__class__": 1}, "got an unexpected keyword argument '__class__'"),
-    (KEEP, {"state": 1}, "got an unexpected keyword argument 'state'"),
     (TYPED, {"item": None}, "argument 'item' must be str, not NoneType"),
     (TYPED, {"item": "a", "times": True}, "argument 'times' must be int, not bool"),
-    (TYPED, {"item": "a", "times": 1.0}, "argument 'times' must be int, not float"),
     (THREE, {}, "missing 3 required positional arguments: 'a', 'b', and 'c'"),
-    (THREE, {"a": 1}, "missing 2 required positional arguments: 'b' and 'c'"),
 ]
 
 
@@ -105,8 +101,3 @@ def test_only_declared_exceptions_become_observations() -> None:
     assert state == {"touched": True}
     with pytest.raises(KeyError):
         call_tool(Tool("broken", broken, (Parameter("key"),)), state, {"key": "time"})
-
-
-def test_an_unknown_tool_is_named_within_bounds() -> None:
-    assert unknown_tool("send") == Observation("there is no tool named 'send'", "unknown_tool")
-    assert len(unknown_tool("x" * 10_000).value) < 200

@@ -50,7 +50,7 @@ class AgentCall:
     arguments: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
     tool: str = ""
-    """Name of the tool that upstream looks up; "" if it is ``name``. For ``m.f()`` it is ``f``."""
+    """Tool that upstream looks up if ``name`` is dotted (``f`` for ``m.f``); "" means ``name``."""
 
 
 def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
@@ -60,13 +60,13 @@ def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
     one expression: a call, or a tuple or list of calls. Any other expression gives an empty list.
     Positional arguments are dropped, names become strings, and any unary operator negates: ``+1``
     is -1. A nested call without keyword arguments becomes a string with its source text. A dict as
-    an argument raises `NotCalls`, unless its first value is a dict: upstream would run such an
-    argument as a call.
+    an argument raises `NotCalls`. But if its first value is a dict, upstream would run the argument
+    as a call; the outer call then gets a ``problem``.
 
-    ``need_brackets`` (multi_turn): a line of ``text`` must contain a ``[`` and after it a ``]``.
+    ``need_brackets`` (agent_multi_turn): raise unless a line has a ``[`` and after it a ``]``.
 
-    Nothing is evaluated. Tuples become lists. A call gets a ``problem`` if it has bytes, complex
-    numbers, sets, or dicts with a key that is not a string."""
+    Nothing is evaluated. Tuples become lists. A call also gets a ``problem`` if it has bytes,
+    complex numbers, sets, or dicts with a key that is not a string."""
     bracketed = any(-1 < line.find("[") < line.rfind("]") for line in text.split("\n"))
     if not text or (need_brackets and not bracketed):
         raise NotCalls("no brackets")
@@ -182,13 +182,13 @@ _MAX_LISTS = 20
 def agent_calls(
     text: str, *, loop: Literal["multi_turn", "multi_step"], protocol: Literal["official", "fixed"]
 ) -> list[AgentCall] | None:
-    """Return the calls of a message in order, None for a message without calls. Never raises.
+    """Return the calls of a message in order, or None if no calls can be read. Never raises.
 
-    A multi_turn message without calls goes to the user; a multi_step message without calls is
-    refused. Only ``official`` can return an empty list (see `official_calls`). ``fixed`` returns
-    the first list that has only calls of named functions. If the arguments of such a call are not
-    literal keyword arguments, it has a ``problem``. Time and memory are bounded.
-    """
+    None sends a multi_turn message to the user; a multi_step message is then refused. ``official``
+    returns an empty list for an expression that is not a call or list (see `official_calls`).
+    ``fixed`` reads the first list whose items are all calls, such as ``f(...)`` or ``a.b(...)``. A
+    call has a ``problem`` if its arguments are not literal keyword arguments. Time and memory are
+    bounded."""
     try:
         if protocol == "fixed":
             return _first_list(text)

@@ -1,4 +1,4 @@
-"""The benchmark class of ACEBench, and the check of answers that take one model call."""
+"""The benchmark class of ACEBench, and the check of entries that take one model call."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
             "strict": strict_special(entry, output),
         }
     if entry.category not in NORMAL:
-        raise ValueError(f"{entry.category} is not a category with one output per row")
+        raise ValueError(f"{entry.category} is an agent category; use check_agent")
     decoded = decode(output, whole=entry.category in MULTI_TURN)
     return {
         "official": official_normal(entry, decoded),

@@ -52,11 +52,11 @@ def render_gold(entry: Entry) -> str:
 
 
 def render_mangled(entry: Entry) -> str:
-    """Return the result of `render_gold` with one part altered, always the same part.
+    """Return the result of `render_gold` with one fault, the same fault at every call.
 
-    In a normal entry this is an argument, or a function's name if all copies with an altered
-    argument are gold alternatives too. In an incomplete or error_param entry it is a parameter's
-    name. In an irrelevant entry, a call is written before the sentence."""
+    In a normal entry, an argument is altered. If all such copies are gold alternatives too, a
+    function's name is altered. In an incomplete or error_param entry, a parameter's name is
+    altered. In an irrelevant entry, a call is written before the sentence."""
     if entry.category == "special_irrelevant":
         return f"[{entry.data['function'][0]['name']}()] {LIMITS}"
     if entry.category.startswith("special_"):

@@ -258,7 +258,7 @@ def _type_of(choices: Sequence[Any]) -> str:
 
 
 class NotJson(ValueError):
-    """Raised for text that is not JSON within the bounds, and for JSON that is not a call."""
+    """Raised for invalid JSON, text beyond a limit (`load_json`), and JSON that is not a call."""
 
 
 def load_json(text: str) -> Any:

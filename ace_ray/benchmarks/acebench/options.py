@@ -46,7 +46,7 @@ _AGENT_TASKS = {
 
 
 def agent_task(category: str, entry_id: str) -> str:
-    """Return a key that agent entries of the same question share, in both languages."""
+    """Return the key of an agent entry's question. Entries of both languages can share a key."""
     number = entry_id.rsplit("_", 1)[-1]
     if number.isascii() and number.isdigit():
         for numbers in _AGENT_TASKS[category]:

@@ -43,8 +43,8 @@ def entries_of(data: Path) -> Entries:
 def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     """Yield the outputs at ``path``, a JSON-lines file or one model's official result folder.
 
-    In an agent category, a line has ``result`` (the final state) and ``process`` (the calls) in
-    place of ``output``. In official files, every line has ``result`` in place of ``output``.
+    The answer is ``output`` in a line of a JSON-lines file, and ``result`` in an official file. In
+    agent categories, both have ``result`` (the final state) and ``process`` (the calls) instead.
     Categories are read in a fixed order. Raises `UserError` with file and line (see
     `read_json_lines`)."""
     if path.is_file():

@@ -52,7 +52,7 @@ _SPECIAL = {
 
 
 def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 5: invalid rows of incomplete and error_param by error type, languages pooled."""
+    """Build Table 5: errors by type on ``special_incomplete`` and ``special_error_param`` rows."""
     shown = standard(runs)
     labels, legend = marked(shown)
     lines: list[list[Value]] = []

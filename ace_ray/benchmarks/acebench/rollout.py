@@ -84,7 +84,7 @@ class Rollout:
         return text, calls
 
     def _native_calls(self, answer: ToolAnswer) -> tuple[str, list[AgentCall] | None]:
-        """Return an answer with native tool calls in the official syntax, and the calls or None."""
+        """Return a native answer as text with calls in official syntax, and its calls or None."""
         text = answer_text(answer.content, answer.calls, self.entry.data["function"])
         if not answer.calls:
             return text, None
@@ -171,8 +171,8 @@ class Rollout:
         return "bad_arguments", call.problem
 
     async def _show_again(self, observed: list[tuple[str, Any]]) -> None:
-        """Replace each answer by its value at the end of the batch, when upstream writes it. Later
-        calls of the batch may have changed objects in the answer."""
+        """Replace each answer by its value at the end of the batch. Upstream writes answers only
+        then, when later calls of the batch may have changed objects in them."""
         answered = [place for place, (error, _) in enumerate(observed) if not error]
         if len(answered) < 2:
             return
@@ -194,8 +194,8 @@ class Rollout:
         return self.entry.category == "agent_multi_turn"
 
     def _batch_ends(self, observed: Sequence[tuple[str, Any]]) -> bool:
-        """Return whether the batch ends after the last observed call, which failed. Upstream's
-        multi-turn execution ends it, except at an unknown tool that is not the first call."""
+        """Return whether the batch ends after the last observed call, which failed. It ends only in
+        agent_multi_turn under ``official``, but not at an unknown tool after the first call."""
         unknown_later = observed[-1][0] == "unknown_tool" and len(observed) > 1
         return self.official and self._turns and not unknown_later
 
@@ -299,7 +299,7 @@ async def _multi_step(rollout: Rollout) -> str:
 
 
 def own_role(*, official: bool) -> str:
-    """Return the chat role of messages that the user simulator wrote; upstream uses "system"."""
+    """Return the role of the user simulator's own messages in its chat; upstream's is "system"."""
     return "system" if official else "assistant"
 
 
@@ -329,7 +329,7 @@ async def _multi_turn(rollout: Rollout) -> str:
 
 
 class _User:
-    """The user simulator. It sees the agent's messages without calls, but no calls or results."""
+    """The user simulator. It receives only messages of the agent that contain no call."""
 
     def __init__(self, rollout: Rollout) -> None:
         entry, texts = rollout.entry, rollout.texts

@@ -100,8 +100,9 @@ def workbook(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
 def paper(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
     """Return the columns of the paper's Table 2, unrounded, with the weights of Appendix E.
 
-    In the overall column, ``counts`` has the sample sizes for the weights: judged entries, or
-    dialogues in multi-turn categories. The official 700, 150 and 50 give `WORKBOOK_WEIGHTS`."""
+    The weights depend on the sample sizes: the numbers of judged entries, or of judged dialogues in
+    multi-turn categories. The overall column has the sizes as ``counts``. The official sizes (700,
+    150 and 50) give `WORKBOOK_WEIGHTS`."""
     counts = {
         group: sum(categories[c].n for c in GROUPS[group] if c in categories)
         for group in ("normal", "special", "agent")
@@ -181,7 +182,7 @@ def _overall(
 
 
 def _known(weight: float, cell: Mapping[str, Any]) -> tuple[float, Any, Any]:
-    """Return ``weight``, and the cell's value and interval, or its partial mean if it has one."""
+    """Return (``weight``, value, interval) of a cell; of its partial mean if it has no value."""
     there = cell if cell["value"] is not None else cell.get("partial") or {}
     return weight, there.get("value"), there.get("interval")
 

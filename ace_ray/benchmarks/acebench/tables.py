@@ -138,7 +138,7 @@ _AGENT = {"Multi-Turn": "agent_multi_turn", "Multi-Step": "agent_multi_step"}
 
 
 def table2(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 2: all groups, mean of both languages. A run of one language lacks values."""
+    """Build Table 2: all groups, mean of both languages. A run of one language has no values."""
     return _groups("table2", "English and Chinese combined", runs, rules, both_languages)
 
 
@@ -220,7 +220,7 @@ _OF_THE_VARIANT = ("variant", "prompts", "prompts_sha256")
 
 
 def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 6: English normal accuracy by variant, of runs that differ only in variant."""
+    """Build Table 6: accuracy on English normal data by prompt variant, a line per `_series`."""
     lines: list[list[Value]] = []
     notes: list[str] = []
     missing: dict[str, list[str]] = {}

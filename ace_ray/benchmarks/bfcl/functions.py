@@ -2,9 +2,9 @@
 
 The rules are upstream's: ``utils.py`` (``populate_test_cases_with_predefined_functions``,
 ``_func_doc_language_specific_pre_processing``) and ``model_handler/utils.py``
-(``format_function_doc``). In native mode, upstream's types ("gorilla" types) become JSON Schema, as
-in its ``convert_to_tool`` and ``constants/type_mappings.py``. The loader has checked the form of
-the functions."""
+(``format_function_doc``). In native mode, the published types ("gorilla") become JSON Schema, as
+in upstream's ``convert_to_tool`` and ``constants/type_mappings.py``. The loader has checked the
+form of the functions."""
 
 from __future__ import annotations
 

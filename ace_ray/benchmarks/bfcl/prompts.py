@@ -101,7 +101,7 @@ class Prompts:
 
 
 def with_system(text: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return ``messages`` with ``text`` as, or at the start of, the system message."""
+    """Return ``messages`` with ``text`` at the start of the system message, added if missing."""
     if messages and messages[0]["role"] == "system":
         first = {**messages[0], "content": f"{text}\n\n{messages[0]['content']}"}
         return [first, *map(dict, messages[1:])]

@@ -45,9 +45,10 @@ class Hints:
 
 @dataclass(frozen=True)
 class Texts:
-    """One set of prompt texts. Keys are values of `Form`: ``styles`` by `Form.style`, ``layouts``
-    by `Form.layout`, ``outputs`` and ``types`` by `Form.returned`. ``settings`` has a text for each
-    memory scenario. ``agentic`` describes the format of answers in memory and web search."""
+    """One set of prompt texts. The keys of ``styles`` are values of `Form.style`, of ``layouts``
+    values of `Form.layout`, and of ``outputs`` and ``types`` values of `Form.returned`.
+    ``settings`` has a text for each memory scenario. ``agentic`` describes the format of answers in
+    memory and web search."""
 
     styles: Mapping[str, Mapping[str, str]]
     layouts: Mapping[str, str]

@@ -72,7 +72,7 @@ _DONE = {
 
 
 class Tau2(Benchmark):
-    """Agents serve a simulated user with tools; in solo telecom they work without a user."""
+    """Agents call tools to serve a simulated user; in telecom_solo they work without a user."""
 
     name = "tau2"
     rule_sets = RULE_SETS
@@ -328,7 +328,7 @@ class Tau2(Benchmark):
         return benchmark
 
     def output_entries(self) -> Entries:
-        """Return the entries of all domains, since a results file names the domain to score."""
+        """Return the entries of all domains, also of domains that the config does not name."""
 
         def of(_: str, name: str) -> list[Entry]:
             domain = CATEGORIES[name].domain
@@ -468,7 +468,7 @@ def _count(package: UpstreamPackage) -> Mapping[str, int]:
 
 
 def _model_name(summary: Mapping[str, Any]) -> str:
-    """Return the candidate's name without its folder or address."""
+    """Return the last part of the model's source: ``name`` for ``<developer>/<name>`` or a path."""
     model = summary.get("model")
     source = model.get("source") if isinstance(model, Mapping) else model
     return str(source).rstrip("/").rpartition("/")[2] or str(source)

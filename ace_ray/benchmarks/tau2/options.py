@@ -13,8 +13,8 @@ from ace_ray.config.schema import Section
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """A category of tasks. ``solo``: the agent reads a ticket and has the user's tools, too; it
-    works without a user. ``user_tools``: the domain has tools for the user."""
+    """A category of tasks. ``user_tools``: the domain has tools for the user. ``solo``: the agent
+    reads a ticket instead of talking to a user, and also gets the user's tools."""
 
     name: str
     domain: str

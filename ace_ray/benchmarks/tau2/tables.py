@@ -23,8 +23,8 @@ _MOST_TRIALS = 4
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
-    """Return the scores: the unweighted mean of the leaderboard's domains, each domain, and all
-    rows.
+    """Return the scores. The first is the unweighted mean of the leaderboard's domains. Then follow
+    a score for each domain, and a score for all rows together.
 
     If no domain of the leaderboard was run, the mean covers the domains that were run."""
     present = summary["categories"]
@@ -46,8 +46,8 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
 
 
 def tables(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tables of accuracies, of the leaderboard's columns, and of pass@k for several
-    samples."""
+    """Return a table of accuracies, a table with the leaderboard's columns and, if entries have
+    several samples, a table of pass@k."""
     return {
         "table": statistics.table(summary, RULE_SETS),
         "further_tables": [

@@ -159,7 +159,7 @@ def task_of(tree: Any, where: str) -> Task:
         raise UserError(
             "evaluation_criteria: field required",
             where=place,
-            fix="use an unmodified copy of the data; write null if nothing is judged",
+            fix="add it (null: nothing is judged), or use an unmodified copy of the data",
         )
     return found
 
@@ -168,10 +168,11 @@ _SHOWN = ("user_scenario", "ticket", "initial_state")
 
 
 def load(package: UpstreamPackage, category: Category, split: str | None) -> list[Entry]:
-    """Return the tasks of ``split`` as entries, in file order; None selects all playable tasks.
+    """Return the tasks of ``split`` as entries, in file order.
 
-    ``data`` of an entry has ``user_scenario``, ``ticket`` and ``initial_state`` as in upstream's
-    file; ``gold`` is ``evaluation_criteria``. Raises `UserError` that names file and task."""
+    If ``split`` is None, return all tasks, in a solo category all with a ticket. ``data`` of an
+    entry has ``user_scenario``, ``ticket`` and ``initial_state`` as in upstream's file; ``gold`` is
+    ``evaluation_criteria``. Raises `UserError` that names file and task."""
     path = domain_file(category.domain, "tasks.json")
     where = package.where(path)
     trees = json_value(package.read(path), where, _FIX)
@@ -189,7 +190,7 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
             if wanted is None:
                 continue
             raise UserError(
-                f"task {task.id!r} has no ticket, which solo mode shows in place of a user",
+                f"task {task.id!r} has no ticket, which the agent needs in solo mode",
                 where=where,
                 fix="choose another split, or leave the category out",
             )

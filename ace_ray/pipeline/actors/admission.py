@@ -23,16 +23,16 @@ class AdmissionControl:
     """Admits rows of one partition at a time.
 
     Between runs the engine swaps its weights. So rows of the run whose weights are loaded come
-    first, then rows of the earliest run. Within a run isolated rows come first, or they would wait
-    until the run ends. If an engine died while an isolated row ran alone, this row waits until
-    another row has ended in this engine. After `ISOLATED_LAST` starts without progress all isolated
-    rows wait in this way.
+    first, then rows of the earliest run. Within a run isolated rows come first; otherwise they
+    would wait until the run ends. If an engine died while an isolated row ran alone, this row
+    comes last instead, until any row has ended in the current engine. After `ISOLATED_LAST` starts
+    without progress, this applies to all isolated rows.
 
     Args:
         most: maximum rows in the engine. A group with more rows is admitted alone.
         run: run whose weights the engine has loaded.
         starts_since_progress: earlier starts of this worker since a row last made progress.
-        arriving: whether the blocks of this worker's previous process are still to arrive, in any
+        arriving: whether Ray will send the blocks of this worker's previous process again, in any
             order. Rows of other runs wait for these blocks.
     """
 
@@ -90,7 +90,8 @@ class AdmissionControl:
     def row_ended(self, group: Group) -> None:
         """Free the place of one row of ``group`` for other rows.
 
-        The group keeps its last place, so no other partition is admitted until its context ends."""
+        The last place of the group stays taken until the context of `entered` ends. Until then no
+        other partition is admitted."""
         self.passed = True
         if group.rows > 1:
             group.rows -= 1
@@ -103,7 +104,7 @@ class AdmissionControl:
         self._admit()
 
     def close(self) -> None:
-        """Admit all waiting groups at once, without places. Their callers must not start rows."""
+        """End all waits in `entered`. The waiting groups get no places, and must not start rows."""
         self._closed = True
         waiting, self._waiting = self._waiting, OrderedDict()
         for group in (group for groups in waiting.values() for group in groups):
@@ -144,7 +145,7 @@ class AdmissionControl:
             del self._waiting[partition]
 
     def _is_early(self, partition: Partition) -> bool:
-        """Return whether rows that will still arrive may have to go before ``partition``."""
+        """Return whether ``partition`` must wait for blocks that arrive later and may go first."""
         return self._most_tried_first or partition[0] != self._run or self._waits(partition)
 
     def _waits(self, partition: Partition) -> bool:

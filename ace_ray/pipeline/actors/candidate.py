@@ -90,7 +90,7 @@ class Candidate:
                 self._give_up(self.run, str(error))
                 if self.run + 1 == len(job.runs):
                     raise UserError(
-                        "the weights of no remaining run can be loaded",
+                        "none of the checkpoints that are still to be evaluated can be loaded",
                         where=job.runs[self.run].model.source,
                         fix="repair the checkpoints",
                     ) from error
@@ -224,11 +224,11 @@ class Candidate:
         self._prepare(run + 1)
 
     async def _end(self, why: str, run: int | None, *, for_all: bool = True) -> NoReturn:
-        """End this process. The successor starts an engine with the weights of ``run`` (None: the
-        same weights). ``for_all``: whether engines must not swap weights any more.
+        """End this process after its ended rows have reached a checker. Without this wait the
+        successor would evaluate these rows again, with other weights.
 
-        First wait until ended rows have reached a checker. Otherwise the successor would evaluate
-        these rows again, with other weights."""
+        The successor starts an engine with the weights of ``run`` (None: the same weights).
+        ``for_all``: also end weight swaps in all other engines of the job."""
         if for_all:
             await self._coordinator.unswappable.remote(well_formed(why))
         if run is not None:
@@ -257,8 +257,8 @@ class Candidate:
         return folder
 
     def _folder(self, run: int) -> Path:
-        """Return the folder on this node that contains the weights of ``run``. Raises `Broken`.
-        Raises `NoRoom` or `Unreachable` if the weights are not the cause."""
+        """Return the folder on this node that contains the weights of ``run``. Raises `Broken`
+        if the weights are bad, and `NoRoom` or `Unreachable` if they cannot be fetched now."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == run:
             with suppress(*_PASSING):  # the disk may have room by now
@@ -386,15 +386,15 @@ class MonitoredEngine:
         return cores
 
     async def works(self) -> bool:
-        """Return whether the engine answers a health check now."""
+        """Return whether the engine answers a health check within `ALIVE_S` seconds."""
         with suppress(Exception):
             await asyncio.wait_for(self._engine.alive(), ALIVE_S)
             return True
         return False
 
     async def answers(self) -> bool:
-        """Return whether the engine passes a health check. An endpoint must also have answered the
-        last request."""
+        """Return whether the engine works. An endpoint works if it answered the last request, since
+        it has no health check."""
         return await self.works() and getattr(self._engine, "answering", True)
 
     def busy_since(self) -> float | None:

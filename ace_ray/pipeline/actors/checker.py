@@ -86,9 +86,9 @@ class Checker:
         return checked
 
     def _show_that_it_works(self, entry_index: int) -> None:
-        """Judge an empty episode of another entry before an isolated row of the entry at
-        ``entry_index``. If the checker dies already here, its death does not count against the
-        row."""
+        """Test this checker: judge an empty episode of another entry than ``entry_index``.
+
+        Called before an isolated row is judged. A crash here does not count against that row."""
         if self._passed or len(self._entries) < 2:
             return
         entry = self._entries[(entry_index + 1) % len(self._entries)]

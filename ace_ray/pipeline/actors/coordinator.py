@@ -35,7 +35,7 @@ class Start:
     """The coordinator's answer to a process that starts."""
 
     retryable: bool
-    """Whether a failed start is repeated, because engines of this run have started before."""
+    """Whether to retry a failed start. It is True if engines of this run have started before."""
     run: int
     """Index of the run whose weights an engine loads first."""
     replaces: bool = False
@@ -144,14 +144,14 @@ class Coordinator:
         counts.broken = counts.broken or why
 
     def unswappable(self, why: str | None = None, *, run: int | None = None) -> str:
-        """Return why engines do not swap to the weights of ``run`` (None: of any run); "" if they
-        do. If ``why`` is given, record it first, unless a reason is recorded already."""
+        """Return why engines cannot swap to the weights of ``run``, or "" if they can. If ``why``
+        is given, first record it as the reason, unless there is one. ``run`` None: all runs."""
         if why:
             self._unswappable.setdefault(run, why)
         return self._unswappable.get(None) or self._unswappable.get(run, "")
 
     def spent(self, run: int, worker: str, seconds: dict[str, float]) -> None:
-        """Note the seconds in each state that the engine worker ``worker`` has spent on ``run``."""
+        """Note how many seconds the engine worker ``worker`` has spent on ``run``, by state."""
         self._tally.of(run).spent[worker] = seconds
 
     def bug(self, benchmark: str, place: str, traceback: str) -> None:
@@ -237,8 +237,8 @@ class Coordinator:
             self._tally.workers.append(facts)
 
     def isolated(self, kind: Kind, ids: list[str]) -> dict[str, IsolatedRow]:
-        """Return the states of the isolated rows and preparations among ``ids``, all of which a
-        process of ``kind`` has received."""
+        """Return the states of the isolated rows and preparations among ``ids``. If ``kind`` is
+        "checker", also note that all ``ids`` have reached a checker."""
         if kind == "checker":
             for row_id in ids:
                 self._underway.pop(row_id, None)
@@ -266,8 +266,8 @@ class Coordinator:
         ids: Sequence[str],
         spent: tuple[int, dict[str, float]] | None = None,
     ) -> None:
-        """Note that ``process`` has ended its work on ``ids``. ``spent``: a run, and the seconds in
-        each state that the engine worker has spent on this run."""
+        """Note that ``process`` has ended its work on ``ids``. ``spent``: a run, and how
+        many seconds the engine worker has spent on this run, by state."""
         self._isolation[process.kind].leave(process.actor, ids)
         if process.kind == "engine":
             self._underway.update(dict.fromkeys(ids, process.actor))
@@ -313,7 +313,7 @@ class Coordinator:
             self._tally.other_deaths[process.kind] += 1
 
     def beat(self, process: ProcessInfo, load: EngineLoad | None = None) -> float | None:
-        """Note a heartbeat. Return the seconds until this process must end; None if it need not."""
+        """Note a heartbeat of ``process``. Return the seconds after which it must end, or None."""
         state = self._processes.get(process.actor)
         if state is not None and state.process == process:
             state.heard_at, state.load = time.monotonic(), load
@@ -337,7 +337,7 @@ class Coordinator:
             state.drain_at = time.monotonic() + seconds
 
     def left(self, actor: str) -> None:
-        """Forget an engine worker that has ended or given back all its rows."""
+        """Forget an engine worker that left its node. Its rows have ended or were given back."""
         self._processes.pop(actor, None)
 
     def lost(self, actor: str, why: str, outside: bool, *, node: bool) -> None:

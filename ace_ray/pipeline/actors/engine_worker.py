@@ -264,7 +264,7 @@ class EngineWorker:
 
     async def _show_that_it_works(self) -> None:
         """Make one request before an isolated row runs, unless a row has ended in this engine. If
-        the engine fails already here, the failure does not count as one of the row."""
+        the engine fails on this request, the failure does not count against the isolated row."""
         self._crash_file.note_memory()
         if self._admission.passed:
             return
@@ -284,8 +284,8 @@ class EngineWorker:
         raise EngineDead(why)  # not reached: the process is gone
 
     def _at_work(self) -> list[str]:
-        """Return the ids of rows and preparations in flight. Other threads call this; copies are
-        atomic."""
+        """Return the ids of rows and preparations in flight. Other threads may call this: copying a
+        dict's keys is atomic."""
         ids = list(self._tasks)
         return [*list(self._preparing), *(row for row in ids if row not in self._waiting)]
 
@@ -443,7 +443,7 @@ class EngineWorker:
 
     def _busy_since(self) -> float | None:
         """Return the time of the last progress (`time.monotonic`), or None if no row is in flight.
-        It is the earlier time of engine and event loop, since a row may hang in either."""
+        A row may hang in the engine or in the event loop, so the earlier of their times counts."""
         if not self._tasks or self._loop is None:
             self._ticked_at = time.monotonic()
             return None

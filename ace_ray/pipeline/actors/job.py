@@ -59,7 +59,7 @@ class Job:
     choice: FormatChoice = field(default_factory=FormatChoice)
     """Chat template and parsers of the candidate."""
     replay: Mapping[str, str] = field(default_factory=dict)
-    """Benchmark -> which earlier reasoning the candidate sees again (`formats.replayed`)."""
+    """Which earlier reasoning the candidate sees again, by benchmark (`formats.replayed`)."""
     first: int = 0
     """Index of the run whose weights an engine loads at its start."""
     examine: bool = False
@@ -104,8 +104,8 @@ def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
 
 
 def why_gone_there(before: ProcessInfo, here: str) -> tuple[str, bool]:
-    """Return the result of `why_gone` for ``before``, called on the node of ``before``. ``here`` is
-    the node of this process."""
+    """Run `why_gone` for ``before`` on the node where ``before`` ran, and return the result.
+    ``here``: the node of this process."""
     if before.node == here:
         return why_gone(before)
     if before.node not in {node["NodeID"] for node in ray.nodes() if node["Alive"]}:

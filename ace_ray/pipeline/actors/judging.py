@@ -66,8 +66,8 @@ def log_traceback() -> None:
 
 
 def report_bug(coordinator: Any, benchmark: str) -> None:
-    """Report to the coordinator the exception that is being handled, unless it comes from a model,
-    the machine or the cluster. Such an exception may be transient."""
+    """Report to the coordinator the exception that is being handled. Ignore exceptions that come
+    from a model, the machine or the cluster, since they may be transient."""
     from ray.exceptions import RayError, RayTaskError
 
     error = sys.exc_info()[1]

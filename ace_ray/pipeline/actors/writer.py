@@ -122,8 +122,8 @@ class Writer:
         stored.set_result(None)
 
     def _write(self, run: JobRun, table: pa.Table) -> None:
-        """Store the rows. If this fails, retry for `store_patience_s`: the run could write at its
-        start, so the error may be transient."""
+        """Store the rows. If this fails, retry for `store_patience_s`. The error may be transient,
+        since the store was writable when the run started."""
         until = time.monotonic() + self._job.config.store_patience_s
         wait = 1.0
         while True:

@@ -44,7 +44,7 @@ End = Literal["", "set_aside", "quarantined", "given_up"]
 @dataclass(frozen=True, slots=True)
 class IsolatedRow:
     """The state of an isolated row (or preparation). Only rows of the same ``group`` may run
-    together. The group `OPEN` also has all rows that are not isolated."""
+    together. The group `OPEN` has all rows that are not isolated, or not any more (`released`)."""
 
     deaths: int
     group: int
@@ -57,7 +57,7 @@ class IsolatedRow:
     end: End = ""
     """Why this pass does not try the row again; "" if it does."""
     stored: int = 0
-    """Number of deaths that the stored row already counts as attempts."""
+    """Number of deaths that are included in the stored row's number of attempts."""
 
     @property
     def released(self) -> bool:
@@ -67,15 +67,15 @@ class IsolatedRow:
 
     @property
     def unstored(self) -> int:
-        """Number of deaths that the stored row does not count as attempts."""
+        """Number of deaths that are not included in the stored row's number of attempts."""
         return self.deaths - self.stored
 
 
 def grouped(
     rows: Iterable[dict[str, Any]], isolated: Mapping[str, IsolatedRow]
 ) -> tuple[list[tuple[dict[str, Any], IsolatedRow]], dict[int, list[dict[str, Any]]]]:
-    """Return the rows that this pass does not try again, with their states, and the other rows by
-    isolation group."""
+    """Return two results: (row, state) for each row that this pass does not try again, and all
+    other rows by isolation group."""
     ended = []
     groups: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
@@ -100,8 +100,10 @@ def shared_id(row: Mapping[str, Any]) -> str:
 def of_rows(
     rows: Iterable[Mapping[str, Any]], known: Mapping[str, IsolatedRow]
 ) -> dict[str, tuple[IsolatedRow, bool]]:
-    """Return for each isolated row the state that restricts it most, its own or its preparation's,
-    and whether this is the preparation's. ``known`` has states of rows and preparations by id."""
+    """Return (state, whether the state is that of the row's preparation) for each isolated row.
+
+    If both a row and its preparation have a state, the more restrictive one is returned. ``known``
+    has the states of rows and preparations by id."""
     by_row: dict[str, tuple[IsolatedRow, bool]] = {}
     for row in rows:
         own, shared = known.get(row["row_id"]), known.get(shared_id(row))
@@ -145,7 +147,7 @@ def ended_columns(row: IsolatedRow, process: str, *, shared: bool = False) -> di
 
 
 def set_aside(attempts: int) -> IsolatedRow:
-    """Return the state of a row that an earlier command set aside after ``attempts`` attempts."""
+    """Return the state of a row that an earlier command set aside, after this many ``attempts``."""
     return IsolatedRow(
         attempts, OPEN, trials=TRIALS, deaths_alone=TRIALS, end="set_aside", stored=attempts
     )
@@ -197,7 +199,7 @@ class Isolation:
 
     def moved(self, process: str) -> None:
         """Note that the node of the actor ``process`` is gone. Rows are rarely the cause, so rows
-        in flight without a state are not isolated. For rows that have a state, `died` decides."""
+        in flight that were never isolated stay so. Call `died` afterwards for the other rows."""
         at_work = self._at_work.get(process, {})
         for row_id in list(at_work):
             if row_id not in self.rows:

@@ -38,8 +38,9 @@ END_S = 30.0
 class HealthMonitor:
     """Reads the coordinator's tally once a second while a graph runs. Use it as a context manager.
 
-    It ends the run if no engine starts, if the coordinator is gone, or if ``lost`` returns why the
-    lease is lost. It kills frozen processes. It lets rows end after a stop was requested."""
+    It ends the run if no engine starts, if the coordinator is gone, or if the run's lease is lost.
+    (``lost`` returns the reason, or "".) It kills frozen processes. After a stop request it lets
+    rows in flight end."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class HealthMonitor:
 
     def last_look(self) -> Tally:
         """Return the coordinator's final tally, and print the engine crashes that were not printed
-        yet. On a busy machine the loop may have read the tally long ago."""
+        yet. On a busy machine, the last tally that `_loop` has read may be old."""
         tally = self.refresh()
         self._tell_deaths(tally)
         return tally

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -14,7 +13,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench import gold as answers
 from ace_ray.benchmarks.acebench import options as groups
-from ace_ray.benchmarks.acebench.benchmark import ACEBench, check
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
 from ace_ray.benchmarks.acebench.native import UNREADABLE, tool_names
@@ -37,7 +36,6 @@ def test_differences_to_the_leaderboard_are_named() -> None:
     native = "native tool calling is comparable only with native tool calling"
     differences: list[tuple[dict[str, Any], list[str]]] = [
         ({}, [DATA, PROMPTS]),
-        ({"categories": ["atom"]}, ["not all categories", PROMPTS]),
         ({"variant": "minimal"}, [DATA, "the variant of the prompt is minimal", PROMPTS]),
         ({"max_messages": 39}, [DATA, PROMPTS, "agent episodes have at most 39 messages"]),
         ({"mode": "native"}, [DATA, native]),
@@ -50,7 +48,7 @@ def test_differences_to_the_leaderboard_are_named() -> None:
 
 @pytest.mark.nightly
 def test_official_data_and_prompts_compare(shared_data: Path) -> None:
-    for languages in (["en"], ["zh"], ["zh", "en"]):
+    for languages in (["zh"], ["zh", "en"]):
         benchmark = ACEBench.from_options({"data": str(shared_data), "languages": languages})
         said = benchmark.summarize([], 0.0)["comparable"]
         assert said.startswith(
@@ -87,15 +85,10 @@ def test_options_are_resolved_or_refused(
             ACEBench.from_options({"mode": "native", key: value})
 
 
-def test_agent_entries_of_one_question_are_one_task(shared_data: Path) -> None:
+def test_agent_entries_of_one_question_are_one_task() -> None:
     for number, task in (("3", "0"), ("4", "4"), ("99", "99"), ("", ""), ("²", "²")):
         found = groups.agent_task("agent_multi_turn", f"agent_multi_turn_{number}")
         assert found == f"agent_multi_turn_{task}"
-    for category, tasks in zip(groups.AGENT, (16, 7), strict=True):
-        rows = load(shared_data, languages=["en"], categories=[category])
-        pairs = {(groups.agent_task(category, row.id), str(row.data["question"])) for row in rows}
-        assert len(pairs) == len({task for task, _ in pairs}) == tasks
-        assert len({question for _, question in pairs}) == tasks
 
 
 FENCED = '```json\n{"name": "f", "arguments": {}}\n```'
@@ -157,9 +150,7 @@ def test_gold_answers_are_written_and_mangled() -> None:
     golds: list[tuple[Any, str, str]] = [
         ({"f": {"a": "it's"}}, """[f(a="it's")]""", """[f(a="it's altered")]"""),
         ({"f": {"a": [True, 1]}}, "[f(a=[True, 1])]", "[f(a=[False, 1])]"),
-        ({"f": {"a": {"k": 2.5}}}, "[f(a={'k': 2.5})]", "[f(a={'k': 3.5})]"),
         ({"f": {"a": {}}}, "[f(a={})]", "[f(a='altered')]"),
-        ({"g_2": {}}, "[g_2()]", "[g_2_altered()]"),
         # The mangled copy differs from all alternatives.
         ([{"f": {"a": 1}}, {"f": {"a": 2}}], "[f(a=1)]", "[f_altered(a=1)]"),
     ]
@@ -168,9 +159,6 @@ def test_gold_answers_are_written_and_mangled() -> None:
         assert answers.render_mangled(gold_entry(gold)) == mangled
     repeated = gold_entry({"f_1": {"a": 1}, "f_2": {"a": 2.5}})
     assert answers.render_gold(repeated) == "[f(a=1), f(a=2.5)]"
-    incomplete = gold_entry({"f": ["a", "b"]}, "special_incomplete")
-    text = '["Missing necessary parameters (a, b) for the api (f)"]'
-    assert answers.render_gold(incomplete) == text
     wrong = gold_entry({"a": ["x"]}, "special_error_param")
     assert answers.render_gold(wrong) == (
         '["There is incorrect value (x) for the parameters (a) in the conversation history."]'
@@ -190,31 +178,6 @@ def test_the_mini_set_proves_itself() -> None:
         "en agent_multi_turn: of 4 ideal paths replayed in the sandbox 4 end in a state that the "
         "official rules accept, 4 in the gold state"
     ) in said
-
-
-@pytest.mark.nightly
-def test_the_official_set_proves_itself_but_for_known_rows(shared_data: Path) -> None:
-    """Some ideal paths miss the gold state: a login left out, another message deleted, an initial
-    state older than the gold state."""
-    said: list[str] = []
-    assert ACEBench.check_data(str(shared_data), said.append)
-    rejected = Counter(
-        row.language
-        for row in load(shared_data, categories=groups.GENERATION)
-        if not check(row, answers.render_gold(row))["official"].valid
-    )
-    assert rejected == {"en": 29, "zh": 8}
-    found = {
-        " ".join(line.split()[:2]).rstrip(":"): [int(n) for n in re.findall(r"\b\d+\b", line)]
-        for line in said
-        if "ideal paths" in line
-    }
-    assert found == {
-        "en agent_multi_turn": [30, 29, 29],
-        "en agent_multi_step": [26, 16, 16],
-        "zh agent_multi_turn": [30, 29, 29],
-        "zh agent_multi_step": [26, 18, 16],
-    }
 
 
 def test_a_path_that_misses_has_the_step_that_was_refused() -> None:

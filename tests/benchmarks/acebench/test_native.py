@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.acebench import native
-from ace_ray.benchmarks.acebench.benchmark import check, holds_calls
-from ace_ray.benchmarks.acebench.data.loader import MINI, load
-from ace_ray.benchmarks.acebench.gold import alternatives, function_name, render_gold
-from ace_ray.benchmarks.acebench.options import NORMAL
 from ace_ray.types import ToolCall
 
 
@@ -41,14 +36,11 @@ def test_a_tool_has_openais_form() -> None:
 
 def test_types_and_choices_become_json_schema() -> None:
     types: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({"type": "any"}, {"type": "string"}),
         ({"type": "tuple"}, {"type": "array", "items": {}}),
         ({"type": "list(string)"}, {"type": "array", "items": {"type": "string"}}),
         ({"type": "unheard of"}, {}),
-        ({"type": ["string"]}, {}),
         ({"type": "enum", "enum": ["a", "b"]}, {"type": "string", "enum": ["a", "b"]}),
         ({"type": "enum", "enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}),
-        ({"enum": ["a", 1]}, {"enum": ["a", 1]}),
         (
             {"type": "list(enum)", "enum": ["a"]},
             {"type": "array", "items": {"type": "string", "enum": ["a"]}},
@@ -61,9 +53,7 @@ def test_types_and_choices_become_json_schema() -> None:
 
 def test_nested_schemas_and_keywords_are_converted() -> None:
     published = {
-        "properties": {
-            "rows": {"items": {"type": "dict", "properties": {"n": {"type": "float"}}}},
-        },
+        "properties": {"rows": {"items": {"type": "dict", "properties": {"n": {"type": "float"}}}}},
         "patternProperties": {"^x": {"type": "int"}, "[": {"type": "int"}},
         "additionalProperties": {"type": "list", "items": {"type": "bool"}},
     }
@@ -74,8 +64,6 @@ def test_nested_schemas_and_keywords_are_converted() -> None:
         "patternProperties": {"^x": {"type": "integer"}},
         "additionalProperties": {"type": "array", "items": {"type": "boolean"}},
     }
-    closed = {"type": "object", "additionalProperties": False}
-    assert param(closed) == closed
     kept = {"type": "integer", "description": "d", "minimum": 1, "maximum": 2.5, "default": None}
     dropped = {"minLength": True, "format": 5, "pattern": "[", "results": {}, "optional": True}
     assert param({**kept, **dropped, "example": 3}) == {**kept, "examples": [3]}
@@ -83,7 +71,6 @@ def test_nested_schemas_and_keywords_are_converted() -> None:
 
 def test_names_become_unique_identifiers() -> None:
     cases: list[tuple[list[str], list[str]]] = [
-        (["get_it", "Get2"], ["get_it", "Get2"]),
         (["a.b.c", "a b", "a-b"], ["a_b_c", "a_b", "a_b_2"]),
         (["a.b", "a_b"], ["a_b_2", "a_b"]),
         (["5G.x", "_x"], ["api_5G_x", "api__x"]),
@@ -122,20 +109,6 @@ def test_one_call_that_cannot_be_written_spoils_the_answer() -> None:
     wrong = ["", "[1]", '{"class": 1}', '{"a=1), G(b": 1}', "\ud800"]
     for call in [*(("F", text) for text in wrong), ("F G", "{}"), ("__import__('os').x", "{}")]:
         assert answer(call) == answer(("F", "{}"), call, content="[F()]") == native.UNREADABLE
-
-
-def test_native_gold_calls_are_judged_as_gold_texts() -> None:
-    for entry in load(MINI, categories=NORMAL):
-        functions = entry.data["function"]
-        tools = {name: tool for tool, name in native.tool_names(functions).items()}
-        calls = []
-        for key, arguments in alternatives(entry)[0].items():
-            name = function_name(entry, key)
-            calls.append(ToolCall(tools[name], json.dumps(arguments, ensure_ascii=False)))
-        called = check(entry, native.answer_text("", calls, functions))
-        assert called == check(entry, render_gold(entry))
-        assert called["strict"].valid
-        assert not holds_calls(entry, native.UNREADABLE)
 
 
 def test_arguments_of_a_call_are_bounded() -> None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import shutil
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, SCORING
+from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS
 from ace_ray.benchmarks.bfcl.data import upstream_package
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, VERSION, UpstreamPackage
 from ace_ray.benchmarks.bfcl.prompts import official
 from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.errors import UserError
-from tests.benchmarks.bfcl.synthetic_bfcl import COPY, edit_line, write_copy
+from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_copy
 
 
 def refused(match: str, spec: str | Path, *categories: str) -> str:
@@ -29,12 +27,6 @@ def refused(match: str, spec: str | Path, *categories: str) -> str:
     line = str(caught.value)
     assert "\n" not in line
     return line
-
-
-def test_mini_set_has_all_categories() -> None:
-    counts = Counter(entry.category for entry in load(COPY))
-    assert {counts.pop(category) for category in SCORING} == {3, 4}
-    assert counts == {"format_sensitivity": 4 * len(FORMS)}
 
 
 def test_rows_become_entries(made_up: Path) -> None:
@@ -48,7 +40,6 @@ def test_rows_become_entries(made_up: Path) -> None:
     assert held_out.data["missed_function"] == {"2": ["cancel_order"]}
     assert held_out.data["question"][2] == held_out.gold[1] == []
     memory = entries["memory_rec_sum_2-student-0"]
-    assert memory.data["involved_classes"] == ["MemoryAPI_rec_sum"]
     assert (memory.data["scenario"], memory.gold) == ("student", {"ground_truth": ["Yusuf"]})
     for name, shown in (("web_search_base_1", True), ("web_search_no_snippet_1", False)):
         assert entries[name].data["show_snippet"] is shown
@@ -108,9 +99,7 @@ def test_answers_of_other_questions_are_refused(made_up: Path, category: str) ->
         ("multiple", "question", [[{"role": "tool", "content": "x"}]], "question.0.0.role"),
         ("multiple", "function", [{"name": "f", "description": "d"}], "function.0.parameters"),
         ("memory_kv", "scenario", "pirate", "scenario: input should be 'student'"),
-        ("web_search_base", "involved_classes", "x", "involved_classes: input should be a valid"),
         ("multiple", "ground_truth", [{"f": {}, "g": {}}], "ground_truth"),
-        ("multi_turn_base", "ground_truth", [["f()"], "g()"], "ground_truth"),
         ("multi_turn_base", "ground_truth", [["f()"]], "but its gold calls cover 1"),
         ("memory_kv", "ground_truth", [], "ground_truth"),
     ],
@@ -129,8 +118,6 @@ def test_unknown_ids_of_format_sensitivity_are_refused(made_up: Path) -> None:
     path = made_up / "bfcl_eval" / upstream_package.FORMAT_IDS
     path.write_text('{"multiple": ["multiple_99"]}')
     refused("multiple has no 'multiple_99'", made_up, "format_sensitivity")
-    path.write_text('{"memory_kv": ["memory_0"]}')
-    refused("is not an object {single-turn category: ids}", made_up, "format_sensitivity")
 
 
 def import_copy(path: Path | None, said: list[str] | None = None) -> Path:
@@ -152,7 +139,6 @@ def test_import_lands_whole_and_once(made_up: Path) -> None:
     assert manifest["upstream_version"] == VERSION
     assert manifest["official_data"] is False
     assert manifest["rows"]["simple_python"] == 4
-    assert manifest["files"].keys() == set(upstream_package.all_files())
     assert said[0] == f"imported: 174 rows, version {folder.name} in {folder}"
     assert said[1].startswith("the files differ from the published package")
     copy, before = UpstreamPackage.locate("imported"), UpstreamPackage.locate(str(made_up))
@@ -160,10 +146,9 @@ def test_import_lands_whole_and_once(made_up: Path) -> None:
     assert copy == UpstreamPackage.locate(copy.name)
     assert data_hash(load(copy)) == data_hash(load(before))
     assert official(copy) == official(before)
-    for again in (made_up / "bfcl_eval", folder):
-        said = []
-        assert import_copy(again, said) == folder
-        assert said[0].startswith("already imported, nothing to do: 174 rows")
+    said = []
+    assert import_copy(folder, said) == folder
+    assert said[0].startswith("already imported, nothing to do: 174 rows")
 
 
 def test_installed_package_is_imported_without_running_it(
@@ -205,15 +190,3 @@ def test_failed_write_leaves_nothing_behind(made_up: Path, monkeypatch: pytest.M
     with pytest.raises(UserError, match=r"No space left .* ACE_RAY_CACHE"):
         import_copy(made_up)
     assert left() == []
-
-
-@pytest.mark.nightly
-def test_published_package_is_known_by_its_contents(bfcl_folder: Path, tmp_path: Path) -> None:
-    manifest = json.loads((import_copy(bfcl_folder) / "manifest.json").read_text())
-    assert manifest["official_data"] is True
-    rows = manifest["rows"]
-    assert sum(rows.values()) == 10_306
-    names = ("live_multiple", "multi_turn_miss_func", "memory_vector", "format_sensitivity")
-    assert [rows[name] for name in names] == [1053, 200, 155, 5200]
-    shutil.copytree(bfcl_folder / "data", tmp_path / "bfcl_eval" / "data")
-    assert UpstreamPackage.locate(str(tmp_path)).version == VERSION

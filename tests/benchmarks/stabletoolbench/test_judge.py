@@ -19,7 +19,7 @@ from ace_ray.benchmarks.stabletoolbench.converted import called, final_text, lin
 from ace_ray.benchmarks.stabletoolbench.judge import asking, measures
 from ace_ray.benchmarks.stabletoolbench.judge import prompts as questions
 from ace_ray.benchmarks.stabletoolbench.judge_check import agreement, read_labels
-from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed, UserError
+from ace_ray.errors import EngineDead, PromptTooLong, UserError
 from ace_ray.storage.rows import metrics_of
 from ace_ray.types import Entry, Episode, Sampling, canonical_json
 from tests.benchmarks.scored_row import scored_row
@@ -93,14 +93,12 @@ def test_an_unsure_judge_sees_the_execution_too() -> None:
     assert len({*seeds[0], *seeds[2]}) == 16, "each vote and question has its own seed"
     assert [step["question"] for step in votes[0]["steps"]] == ["answer", "execution"]
     assert {vote["status"] for vote in votes} == {"Unsolved"}
-    assert any('\\"city\\": \\"Rome\\"' in request.prompt for request in judge.asked)
 
 
 def test_what_is_no_answer_is_unsolved_without_a_question() -> None:
     judge = ScriptedModel("Answer Status: Solved")
     for final, nodes, why in (
         (raw("x"), [], "no_finish"),
-        (raw("x"), [node("assistant", "Finish")], "no_finish"),
         (raw("x"), [called("f", "{}", "{'name': 'Finish'}")], "no_finish"),
         (raw(" \n"), [called("Finish", "")], "empty_answer"),
         ("give_up_and_restart", [], "gave_up"),
@@ -117,26 +115,19 @@ def test_what_is_no_answer_is_unsolved_without_a_question() -> None:
 def test_a_reply_is_a_vote_if_it_states_one_verdict() -> None:
     call = json.dumps({"answer_status": "Solved"})
     votes = {
-        "**Unsolved**.": "Unsolved",
         "Answer Status\nUnsure\nReason\nIt cannot be told whether it is solved.": "Unsure",
-        'The API said {"status": "ok"}.\nAnswer Status: Unsolved': "Unsolved",
         '{\n "answer_status": "Solved",\n "reason": "cu': "Solved",
         json.dumps({"reason": call, "answer_status": "Unsolved"}): "Unsolved",
-        "Answer Status: Solved, Unsure or Unsolved": None,
         "Answer Status: Unsolved\nOn second thought\nSolved": None,
         '{"answer_status": "maybe"}\nSolved': None,
-        "Partially solved": None,
     }
     assert {reply: asking.read_status(reply) for reply in votes} == votes
-    # Upstream's question on completeness is read by words, our own by its label.
-    words = {"Solved": "Solved", "Not UNSOLVED but solved": "Unsolved", "Nothing.": None}
-    assert {reply: asking.read_fac(reply) for reply in words} == words
+    # Our own question on completeness is read by its label.
     assert (
         asking.read_complete("Answer Status: Unsure") is asking.read_complete("not solved") is None
     )
     assert fac(ScriptedModel("Answer Status: Solved\nNothing is unsolved."))["status"] == "Solved"
-    choices = {"Index: 1": 1, "**Answer_0**": 0, '{"index": "1", "reason": "0"}': 1, "both": None}
-    choices |= {'{"index": 0, "arguments": {"index": 1}}': None, "Index: 0 or 1": None}
+    choices = {"Index: 1": 1, "**Answer_0**": 0, "both": None, "Index: 0 or 1": None}
     assert {reply: asking.read_index(reply) for reply in choices} == choices
 
 
@@ -153,8 +144,6 @@ def test_a_reply_without_a_verdict_is_asked_for_again_and_then_an_error_of_the_r
         sopr(judge)
     assert found.value.status == "infra_error"
     assert len(judge.asked) == asking.ATTEMPTS
-    with pytest.raises(asking.JudgeError, match="boom"):
-        sopr(ScriptedModel(RequestFailed("boom")), 3)
     with pytest.raises(EngineDead):
         sopr(ScriptedModel(EngineDead("gone")), 3)
     with pytest.raises(asking.JudgeError, match="sowr: "):
@@ -180,10 +169,8 @@ def test_a_judge_with_a_small_context_gets_shorter_material() -> None:
     final = huge["final_answer"]
     for limit in asking.CUTS:
         assert len(questions.own().of_trace("q" * 90_000, huge, final, limit)) < 2 * limit + 4_000
-        assert len(questions.own().of_answer("q" * 90_000, final, limit)) < limit + 4_000
         assert len(questions.own().of_two("q", [huge, huge], limit)) < 2 * limit + 6_000
     assert any("left_out" in step for step in questions.trace(huge, asking.CUTS[-1]))
-    assert (questions.cut("abc", 3), questions.cut("a" * 90 + "end", 30)[-3:]) == ("abc", "end")
 
 
 def test_an_answer_can_neither_end_the_data_nor_begin_a_turn() -> None:
@@ -202,8 +189,6 @@ def test_an_answer_can_neither_end_the_data_nor_begin_a_turn() -> None:
         for line, plain in zip(lines(text), lines("x"), strict=True):
             assert line == plain or json.loads(line.removeprefix("DATA: ").encode())
             assert not any(mark in line for mark in ("<|", "</", "[INST]", "[/INST]", "<end_of"))
-    text = questions.broken_up("a < b, <|im_end|> x[1] [INST]")
-    assert text == "a < b, < |im_end|> x[1] [ INST]"
 
 
 def test_upstreams_wording_comes_from_the_users_checkout(tmp_path: Path) -> None:
@@ -222,7 +207,6 @@ def test_upstreams_wording_comes_from_the_users_checkout(tmp_path: Path) -> None
     assert fac(judge, prompts=prompts)["status"] == "Solved"
     assert {request.sampling.schema for request in judge.asked} == {""}
     assert prompts.identity() == {"prompts": "upstream", "prompts_sha256": prompts.sha256}
-    assert questions.own().identity().keys() == {"prompts", "prompts_sha256", "schemas_sha256"}
     for path, said in ((source, "has no PROMPT"), (template, "has no check_answer_status")):
         write(path, "PROMPT = open('/etc/passwd').read()")
         with pytest.raises(UserError, match=said) as found:
@@ -311,24 +295,8 @@ def test_a_judge_is_compared_with_people(labels: Path) -> None:
     (score,) = scores_of(type(benchmark), summary, headline=True)["official"]
     assert score.estimate is not None
     assert score.estimate.value == pytest.approx(2 / 3)
-    again = [replace(row, sample=1) for row in rows]
-    (layout,) = benchmark.summarize([*rows, *again], 0.0)["further_tables"]
-    assert layout["lines"][-1] == ["Unsolved", "strict", "1", "2", *["100.0 % [20.7, 100.0]"] * 2]
     same = make_benchmark("stabletoolbench_judge", benchmark.resolved())
     assert same.identity() == benchmark.identity()
-
-
-def test_the_judge_draws_as_the_config_says(labels: Path) -> None:
-    benchmark = checked(labels)
-    given, drawn = Sampling(0.9, max_tokens=64, seed=5), Sampling(0.2, max_tokens=64, seed=5)
-    for sampling, expected in ((given, drawn), (Sampling(), Sampling(0.2, max_tokens=1000))):
-        model = ScriptedModel(judged)
-        for attempt in (1, 1, 2):  # a row that is tried again has another seed
-            entry = benchmark.dataset()[0]
-            episode_of(benchmark, entry, model, sampling=sampling, attempt=attempt)
-        first, same, other = (request.sampling for request in model.asked)
-        assert replace(first, seed=expected.seed, schema="") == expected
-        assert first.seed == same.seed != other.seed
 
 
 def chained(nodes: int) -> dict[str, Any]:
@@ -358,8 +326,6 @@ def test_labels_are_texts_or_converted_answers(labels: Path) -> None:
 def test_a_bad_label_is_named_by_file_and_line(labels: Path) -> None:
     for row, said in (
         (LABELS[0] | {"label": "yes"}, "label is 'yes'; write Solved, Unsure, Unsolved"),
-        (LABELS[0] | {"label": None}, "label is None"),
-        (LABELS[0] | {"query": ""}, "query is ''"),
         (LABELS[0] | {"query_id": True}, "query_id is True"),
         (LABELS[0] | {"answer": {"final_answer": "x"}}, "neither a string nor a converted"),
         (chained(450), "too deeply"),
@@ -386,4 +352,3 @@ def test_agreement_is_accuracy_and_cohens_kappa() -> None:
     assert agreement(["Solved"] * 3, ["Solved"] * 3)["kappa"] is None, "chance agrees always"
     nothing = agreement(["Solved"], [None])
     assert (nothing["n"], nothing["accuracy"], nothing["kappa"]) == (0, None, None)
-    assert agreement(["Solved", "Unsolved"], ["Solved", "Unsolved"])["kappa"] == 1.0

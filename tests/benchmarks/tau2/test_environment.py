@@ -56,11 +56,6 @@ def test_tools_and_their_schemas(
     assert all(tool_sources(package, domain).known for domain in KNOWN_SHA256)
     (tools,) = schemas(airline).values()
     assert len(tools) == 14
-    shown = {tool["function"]["name"]: tool["function"] for tool in tools}["get_user_details"]
-    assert shown["description"].startswith("Get the details of a user")
-    user_id = {"title": "User Id", "type": "string"}
-    user_id["description"] = "The user ID, such as 'sara_doe_496'."
-    assert shown["parameters"]["properties"]["user_id"] == user_id
     sides = {side: len(one) for side, one in schemas(telecom).items()}
     assert sides == {"assistant": 13, "user": 30}
 
@@ -71,9 +66,7 @@ def test_errors_have_upstreams_words(airline: ToolSources) -> None:
     expected: dict[tuple[str, str], str] = {
         ("nothing", "{}"): "Tool 'nothing' not found.",
         ("_get_user", '{"user_id": "mia_li_3668"}'): "Tool '_get_user' not found.",
-        ("get_user_details", '{"user_id": "x"}'): "User x not found",
         ("get_user_details", "{}"): f"{details} missing 1 required positional argument: 'user_id'",
-        ("get_user_details", '{"a": 1}'): f"{details} got an unexpected keyword argument 'a'",
         ("nothing", '{"tool_name": "x", "self": 1}'): f"{method} argument 'tool_name'",
         ("calculate", '{"expression": "x()"}'): "Invalid characters in expression",
         ("calculate", '{"expression": "9**9**9"}'): "an integer of more than 100,000 bits",
@@ -144,16 +137,9 @@ def test_a_shared_database_behaves_like_a_deep_copy() -> None:
             record.value += record.value == 9
     assert dict(ours) == copy
     assert list(ours) == list(copy) == ["a", "d", "new", "c"]
-    assert ("b" in ours, ours.get("b"), len(ours)) == (False, None, 4)
     assert base == {key: Record() for key in "abcd"}
     assert set(ours.changed()) == {"a", "b", "c", "new"}
     assert ours.changed()["b"] == ('{"parts": [], "value": 1}', None)
-    ours = Overlay(base)
-    ours.copies = False
-    assert ours["a"] is next(iter(ours.values())) is base["a"]
-    ours.copies = True
-    assert ours["a"] is not base["a"]
-    assert not ours.changed()
 
 
 def test_arithmetic_is_pythons() -> None:

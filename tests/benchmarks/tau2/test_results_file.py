@@ -89,10 +89,9 @@ def test_a_written_file_reads_back(benchmark: Tau2, tmp_path: Path) -> None:
     for name, entry, episode in played:
         content = files[name]
         tree = json.loads(content)
-        one, two, ended = tree["simulations"]
+        one, _, ended = tree["simulations"]
         assert (tree["info"]["num_trials"], tree["info"]["agent_info"]["llm"]) == (4, "name-7b")
         assert not any(secret in content for secret in (b"secret-place", b"host.example"))
-        assert "1970" <= one["start_time"] < one["end_time"] <= two["start_time"] < "3011"
         times = [message["timestamp"] for message in one["messages"]]
         assert times == sorted(set(times)), "upstream sorts by them"
         assert ended["termination_reason"] == "agent_error"
@@ -112,7 +111,6 @@ def test_a_written_file_reads_back(benchmark: Tau2, tmp_path: Path) -> None:
 def test_a_stop_in_the_last_step_is_found(benchmark: Tau2, tmp_path: Path) -> None:
     for category, role, content, stopped in (
         ("mock", "user", "Bye ###TRANSFER###", True),
-        ("mock", "assistant", STOP, False),
         ("telecom_solo", "assistant", STOP, True),
         ("telecom_solo", "assistant", f"so {STOP}", False),
     ):
@@ -130,10 +128,8 @@ def test_an_odd_simulation_is_named_and_the_others_are_read(
 ) -> None:
     call = {"id": "1", "name": "x", "arguments": "x"}
     faults: list[tuple[dict[str, Any], str]] = [
-        ({"trial": 1.5}, "trial: .*integer"),
         ({"task_id": "create_task_9"}, "task 'create_task_9' is not in the data of mock"),
         ({"termination_reason": "meteor"}, "'meteor' is not known"),
-        ({"messages": None}, "messages: .*list"),
         ({"messages": None, "ticks": [{}]}, "voice"),
         ({"messages": [None]}, r"messages\.0: is not an object"),
         ({"messages": [{"role": "user", "tool_calls": [call]}]}, r"tool_calls\.0\.arguments"),
@@ -172,25 +168,12 @@ def test_the_folder_form_is_read(benchmark: Tau2, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a.json").write_text(json.dumps(simulation_of()))
     (folder / "b.json").write_text("{")
-    (folder / "._a.json").write_bytes(b"\0")
     for given in (path, tmp_path):
         one, *others = read_all(benchmark, given)
         assert isinstance(one, Output)
         said = [f"{other.where} {other.reason}" for other in others if isinstance(other, Unscored)]
         assert re.search(r"b\.json.*not valid JSON", said[0])
         assert re.search(r"gone\.json.*No such file", said[1])
-
-
-@pytest.mark.nightly
-def test_a_task_of_another_split_is_scored(benchmark: Tau2, tmp_path: Path) -> None:
-    entries = benchmark.output_entries()
-    base = entries.of("en", "telecom").keys()
-    every = made(domains=["telecom"], split="full").dataset()
-    outside = next(one.id for one in every if one.id not in base)
-    (found,) = benchmark.outputs(results_of(tmp_path, "telecom", simulation_of(outside)), entries)
-    assert isinstance(found, Output)
-    assert found.entry.id == outside
-    assert len(entries.of("en", "telecom")) == 115
 
 
 BANKING = {"environment_info": {"domain_name": "banking"}, "agent_info": {"implementation": "x"}}
@@ -201,7 +184,6 @@ def test_other_files_are_refused(benchmark: Tau2, tmp_path: Path) -> None:
     contents: list[tuple[Any, str]] = [
         ([], "is not a results file"),
         ({"simulations": [{}]}, "is not a results file"),
-        ({"simulations": {"0": 1}}, "is not a results file"),
         ({"info": BANKING, "simulations": [{}]}, "of the domain 'banking'"),
         ({"simulations": []}, "contains no simulations"),
     ]
@@ -241,7 +223,3 @@ def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path)
     assert [n for n, line in enumerate(lines) if line["official"] is None] == [3, 7]
     code, again = rescore(str(output), lambda line: None)
     assert (code, again["categories"], again["notes"]) == (0, found["categories"], found["notes"])
-    # A file of which nothing can be scored.
-    path = results_of(tmp_path, "mock", simulation_of(termination_reason=lost))
-    with pytest.raises(UserError, match=r"it contains nothing that can be scored.*simulation 0"):
-        score(path, tmp_path / "none")

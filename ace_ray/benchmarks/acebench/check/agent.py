@@ -5,8 +5,8 @@ faults. The recorded state is compared with the gold state, class by class:
 
 - attributes that are missing, and extra keys inside an attribute, are not noticed;
 - ``1``, ``1.0`` and ``True`` are equal;
-- if the state lacks a gold class, the verdict on the previous gold class counts for it, too; the
-  first gold class is then valid.
+- a gold class that the state lacks gets the verdict of the gold class before it; the first gold
+  class is valid if the state lacks it.
 
 The texts that were sent to execution are compared with the milestones as strings.
 

@@ -10,9 +10,9 @@ follow furthest. Its calls are the milestones. They are searched for in order; o
 skipped. The first milestone that is not found is the next milestone. Only calls after the last
 milestone found can prove a cause. The first call that proves a cause decides:
 
-- ``function_call_error``: the call names an unknown tool, has an argument that the tool does not
-  take, or lacks a required argument; or the message lacks a call. The recorded error decides
-  (see `CALL_ERRORS`). If nothing was recorded, the row's functions decide.
+- ``function_call_error``: the message lacks a call; or the call names an unknown tool, has an
+  argument that the tool does not take, or lacks a required argument. The recorded error tells this
+  (see `CALL_ERRORS`). If no error was recorded, the call is compared with the row's functions.
 - ``rule_violation``: a required step was skipped. The call equals a milestone after the next one.
   Or it calls the tool of such a milestone and was refused: ``status`` is false or "error". A
   refusal in plain words does not count.

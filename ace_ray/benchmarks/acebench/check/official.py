@@ -11,9 +11,9 @@ Two error types are ace_ray's, for outputs that upstream does not judge:
   it.
 
 The comparison of calls reimplements ``model_eval/checker.py`` and ``model_eval/utils.py``. The
-functions raise where upstream raises. Python raises when it converts a very long integer to a
-string. ``prints`` is true if the output may have such an integer. Then values are converted to
-strings wherever upstream does it.
+functions raise where upstream raises. For example, Python raises when it converts a very long
+integer to a string. The argument ``prints`` is true if the output may contain such an integer. The
+functions then convert values to strings wherever upstream does so.
 """
 
 from __future__ import annotations
@@ -46,9 +46,12 @@ def type_outcome(
 ) -> Outcome:
     """Check the type of the argument ``value``. The strings "true" and "false" count as booleans.
 
-    ``expected`` is the schema's type, ``inner`` the type of a container's elements, or None. A
-    value of the schema's type is UNCHECKED if ``gold`` has another type, unless ``gold`` is "". A
-    value of another type is UNCHECKED if it has the type of ``gold`` or equals it, else WRONG."""
+    ``expected`` is the schema's type, ``inner`` the type of a container's elements, or None.
+
+    - A value of type ``expected``: COMPARE if ``gold`` has this type too or is "", else UNCHECKED;
+      but WRONG if its elements do not fit.
+    - A value of another type: UNCHECKED if it equals ``gold`` or has its type, else WRONG. It is
+      always WRONG if ``gold`` is ""."""
     gold_type = None if gold == "" else type(gold)
     as_schema = Outcome.COMPARE if gold_type in (None, expected) else Outcome.UNCHECKED
     if value == "true":
@@ -113,11 +116,9 @@ def compare_objects(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> 
 def object_differs(value: Any, gold: Any, prints: bool) -> bool:
     """Return whether two objects differ.
 
-    They must have the same keys; inner objects are compared in the same way. Of other values, the
-    gold value as a string must be contained in the model's value as a string.
-
-    Strings are compared as `contains` does. The model's strings ``true`` and ``false`` count as
-    booleans."""
+    They must have the same keys. Inner objects are compared in the same way. Other values are
+    converted to strings, and the model's string must contain the gold string. Strings are
+    normalized as in `contains`. The model's strings ``true`` and ``false`` count as booleans."""
     differs = not isinstance(value, dict) or len(value) != len(gold.keys())
     if not differs:
         for key, item in value.items():

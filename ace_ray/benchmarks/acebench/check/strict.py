@@ -14,7 +14,7 @@ only the list of calls. The first rule that fails names the error:
 - ``param_value``: the values are equal.
 
 Parallel calls may be in any order, and each gold call must match a different call. If no assignment
-matches all gold calls, the first unmatched gold call of the closest assignment names the error.
+matches all gold calls, the first unmatched gold call of the one with the fewest faults decides.
 
 **Special rows**: the message must contain the sentence that the prompt asks for, letter by letter,
 in English and in Chinese rows. Only the full stop may be missing. The sentences (upstream

@@ -97,7 +97,7 @@ def _functions(value: Any) -> bool:
 
 
 def _calls(value: Any) -> bool:
-    """Return whether ``value`` is an object of calls, or a list of such objects (alternatives)."""
+    """Return whether ``value`` is ``{function: arguments, ...}`` or a list of such objects."""
     alternatives = value if isinstance(value, list) else [value]
     return bool(alternatives) and all(
         isinstance(calls, dict) and calls and _objects(list(calls.values()))

@@ -89,7 +89,7 @@ def templates(function: Function) -> list[str]:
 
 
 def _bare(function: Function) -> set[int]:
-    """Return the ids of the values of expression statements, such as docstrings."""
+    """Return the `id` of each expression that is a statement by itself, such as a docstring."""
     return {id(node.value) for node in ast.walk(function) if isinstance(node, ast.Expr)}
 
 

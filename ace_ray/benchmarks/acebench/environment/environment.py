@@ -79,7 +79,7 @@ MAX_SHOWN = 100
 
 
 class Environment:
-    """The sandbox of one entry, a `Scenario`.
+    """The sandbox of one entry. The class implements `Scenario`.
 
     ``apps`` has the involved classes in order, each with its state. ``tools`` maps the name of a
     tool to (the state that the tool works on, the tool)."""
@@ -103,7 +103,7 @@ class Environment:
         return Observation(as_message(observation.value))
 
     def shown(self, last: int) -> list[Any]:
-        """Return the current content of the ``last`` most recent answers, at most `MAX_SHOWN`.
+        """Return the most recent answers as they are now, ``last`` of them, at most `MAX_SHOWN`.
         Upstream writes answers at the end of a batch, when later calls may have changed them."""
         kept = list(self._results)
         return [as_message(result) for result in kept[max(0, len(kept) - last) :]]

@@ -3,7 +3,7 @@
 Upstream's faults are reproduced:
 
 - in Chinese, an order that costs exactly the balance is refused;
-- in Chinese, a search raises an error if an order's merchant does not match;
+- in Chinese, a search raises an error if an order's merchant name lacks the keyword;
 - an order may be empty, and ``True`` is accepted as the quantity 1;
 - the balance of an unknown user is 0.0.
 """

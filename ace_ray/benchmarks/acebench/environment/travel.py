@@ -142,7 +142,7 @@ def calculate_baggage_fee(
 
 
 def update_balance(app: Travel, user: Any, payment_method: Any, amount: Any) -> bool:
-    """Add ``amount`` to an account. Return False, without a change, if it has too little money."""
+    """Add ``amount`` to an account. If the balance would become negative, only return False."""
     for method in ("cash", "bank"):
         if payment_method == method:
             account = f"{method}_balance"

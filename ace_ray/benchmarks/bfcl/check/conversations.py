@@ -15,7 +15,7 @@ call's effect contradicts the key, the next judged turn fails, since all state i
 ``official`` is upstream's verdict. The model's and the key's instances share the objects that
 upstream's instances share in one process (`tools.environment.Shared`); instances of different
 entries share nothing. ``strict`` differs in two points. The model and the key share nothing. A
-conversation that the step limit truncated in its last turn is wrong, as in any other turn.
+conversation that reaches the step limit in its last turn is wrong; upstream judges this turn.
 
 Agentic (memory and web search): the answer is the last message without a call. It is correct if it
 contains an acceptable answer as complete words. Both are normalised first: ``,./-_*^()`` removed,
@@ -88,7 +88,7 @@ def check_multi_turn(
     the key found) are fractions of all turns. ``turn_<n>``, from 1, is 1 if turn n passed, else 0.
 
     Raises:
-        UserError: the user's copy lacks a class or a method that the entry needs."""
+        UserError: the user's copy of bfcl-eval lacks a class or a method that the entry needs."""
     steps = [[calls for one in turn if (calls := executable(one))] for turn in turns]
     gold: Sequence[Sequence[str]] = entry.gold
     initial_state = initial_state_of(entry, docs)
@@ -126,8 +126,8 @@ def replay(
 
 
 def _turns(answers: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]) -> Iterator[Turn]:
-    """Yield a `Turn` for each replayed turn. ``answers`` yields for each turn the model's results
-    of each step, the key's results and, if the key has calls, the first attribute that differs."""
+    """Yield a `Turn` for each replayed turn. ``answers`` are the results of `replay`'s operations:
+    per turn, those of the model's steps, of the key's calls and, if it has calls, "difference"."""
     results: Counter[str] = Counter()
     for turn, wanted in played:
         for _ in turn:

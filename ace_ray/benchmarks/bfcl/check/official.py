@@ -187,8 +187,7 @@ def normal(text: str) -> str:
 
 
 def short(name: Any) -> str:
-    """Return ``name`` if it is a string, else its type's name, for messages; cut to
-    `_NAME_CHARS`."""
+    """Return ``name``, or its type's name if it is not a string, cut to `_NAME_CHARS`."""
     text = name if isinstance(name, str) else type(name).__name__
     return text if len(text) <= _NAME_CHARS else f"{text[:_NAME_CHARS]}..."
 
@@ -196,11 +195,12 @@ def short(name: Any) -> str:
 def type_fault(
     param: Any, value: Any, options: Sequence[Any], wanted: type, nested: type | None
 ) -> tuple[Fault | None, bool]:
-    """Check that ``value`` has the documented type, or the type of the first option that is not "".
+    """Check the type of ``value``. Return the fault or None, and whether ``value`` is a variable.
 
-    Return the fault or None, and whether the value counts as a variable. A variable is compared
-    without normalisation. Items of a list are checked one level deep, unless an option is not a
-    list, for example ""."""
+    Two types are accepted: ``wanted``, which is documented, and that of the first option other than
+    "". If the two differ, ``value`` is a variable, which is compared without normalisation. Items
+    of a list may have the type ``nested``, or that of an option's items. They are not checked if an
+    option is not a list, for example ""."""
     kind = next((type(option) for option in options if option != ""), None)
     if type(value) is wanted:
         variable = kind is not None and kind is not wanted
@@ -232,7 +232,7 @@ def string_fault(param: Any, value: str, options: Sequence[Any]) -> Fault | None
 
 
 def list_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fault | None:
-    """Check that a list equals an option after strings are normalised; "" means an empty list."""
+    """Check that a list equals an option after normalising strings; option "" is an empty list."""
     if _normal_texts(value) in [_normal_texts(option) for option in options]:
         return None
     _printed(value)

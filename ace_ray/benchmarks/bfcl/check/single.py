@@ -17,8 +17,8 @@ on literals.
   call matches only that call.
 - In the irrelevance categories, an empty answer or the message of a failed inference is not a
   refusal: ``irrelevance_error:no_answer``. An attempted call that could not be decoded
-  (`attempts_call`) is not a refusal either: ``irrelevance_error:unreadable_call``. A stored empty
-  list is a refusal, since the file does not record whether there was text.
+  (`attempts_call`) is not a refusal either: ``irrelevance_error:unreadable_call``. An empty
+  list in a result file of bfcl-eval is a refusal, since it may stand for a text without calls.
 
 In ``irrelevance`` and ``live_irrelevance`` an answer is correct if it contains no call, in
 ``live_relevance`` if it contains one. All answers of these categories are read as Python."""
@@ -63,7 +63,7 @@ def check_single(
     if category in RELEVANCE:
         return _check_relevance(category, answer)
     if category == FORMAT_SENSITIVITY:
-        raise ValueError("the category of the original entry decides how an answer is judged")
+        raise ValueError("pass the category of the repeated entry, not format_sensitivity")
     language = language_of(category)
     rules = Rules(category, functions, gold or (), language, native=answer.calls is not None)
     try:
@@ -170,11 +170,11 @@ def _bound(rules: Rules, call: Read) -> Read | Fault:
 
 
 def _parallel_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
-    """Assign a matching call to each expected call. Return None if this is possible, else the
-    fault.
+    """Return None if every expected call can be assigned a matching call, else the fault.
 
     There must be as many calls as expected. A call does not match if the checker raises on it. If
-    no complete assignment exists, the exception is raised again."""
+    no complete assignment exists, such an exception is raised again instead of returning a fault.
+    """
     raised: Exception | None = None
     fitting: list[list[int]] = []
     for place in range(len(rules.gold)):

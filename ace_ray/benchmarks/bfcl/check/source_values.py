@@ -1,8 +1,8 @@
 """Convert Java and JavaScript source to values of a documented type (upstream ``type_convertor``).
 
-Source that does not look like a value of its type is returned unchanged, and so is a collection of
-more than `MAX_CHARS` characters. The patterns match the same texts as upstream's patterns, but
-avoid useless backtracking."""
+Source that does not look like a value of its type is returned unchanged, and so is a list of more
+than `MAX_LIST_CHARS` or a map of more than `MAX_CHARS` characters. The patterns match the same
+texts as upstream's patterns, but avoid useless backtracking."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# Maximum characters of a collection that is converted; gold answers have fewer than 400.
-MAX_CHARS = 1_024
+# Maximum characters of a map and of a list that are converted; gold answers have fewer than 400.
+MAX_CHARS, MAX_LIST_CHARS = 1_024, 8_192
 JAVA_TYPES: Mapping[str, type] = {
     "byte": int,
     "short": int,
@@ -50,9 +50,10 @@ _PUT = re.compile(r'put\("(.*?)",\s*+([^)\n]*+)\)')
 def java_value(text: str, kind: str, items: str | None = None) -> Any:
     """Convert Java source to type ``kind``; the items of a collection have type ``items``.
 
-    Raises `ValueError` for an unknown type and for more digits than Python reads, and
-    `NotImplementedError` for the collections that upstream does not convert."""
-    if kind in ("Array", "ArrayList", "HashMap") and len(text) > MAX_CHARS:
+    Raises `ValueError` for an unknown type and for too many digits, and `NotImplementedError` for
+    the collections that upstream does not convert."""
+    most = MAX_CHARS if kind == "HashMap" else MAX_LIST_CHARS
+    if kind in ("Array", "ArrayList", "HashMap") and len(text) > most:
         return text
     if kind in ("byte", "short", "integer"):
         return int(text) if _INTEGER.fullmatch(text) else text
@@ -158,9 +159,10 @@ _SPACE = re.compile(r"\s*+")
 
 
 def javascript_value(text: str, kind: str, items: str | None = None) -> Any:
-    """Convert JavaScript source to type ``kind``; the items of an array have type ``items``. Raises
-    `ValueError` for an unknown type and for more digits than Python reads."""
-    if kind in ("dict", "array") and len(text) > MAX_CHARS:
+    """Convert a text to type ``kind``; the items of an array have type ``items``.
+
+    Raises `ValueError` for an unknown type and for too many digits."""
+    if kind in ("dict", "array") and len(text) > (MAX_CHARS if kind == "dict" else MAX_LIST_CHARS):
         return text
     if kind == "String":
         return text[1:-1] if _quoted(text) else text
@@ -209,7 +211,7 @@ def _row(inside: str) -> list[Any]:
 
 
 def _nested_end(text: str) -> int | None:
-    """Return the index after the array of arrays that the text starts with; None if there is none.
+    """Return the index after the array of arrays that the text starts with, or None.
 
     Each inner array is on one line. The outer array ends at the first inner array that is followed
     by the outer closing bracket."""

@@ -54,8 +54,8 @@ Made = tuple[str, dict[str, Any], Any]
 
 
 def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> list[Entry]:
-    """Load the entries of ``categories`` in turn, and of a category in the order of its rows.
-    Raises `UserError`."""
+    """Load the entries of one category after the other, each in the order of its rows. Raises
+    `UserError`."""
     for category in categories:
         if category not in CATEGORIES:
             raise UserError(

@@ -180,7 +180,7 @@ class _Source:
 
 
 def _constants(tree: ast.Module) -> dict[str, Any]:
-    """Return the module's constants that are literals, sums of strings or earlier constants."""
+    """Return the module's constants that are a literal, an earlier constant or a sum of strings."""
     values: dict[str, Any] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

@@ -160,8 +160,9 @@ def _read_native(calls: Sequence[ToolCall]) -> list[Read]:
 def _execution_texts(decoded: Iterable[Mapping[Any, Mapping[Any, Any]]]) -> list[str]:
     """Return calls as the strings that upstream executes.
 
-    As in upstream, an object whose values are all objects becomes a nested call of its first key.
-    Raises `NotCalls` for an empty object and for an integer that Python is not able to print."""
+    As in upstream, an argument ``{f: {...}, ...}`` whose values are all objects becomes a call of
+    ``f``, and its other keys are dropped. Raises `NotCalls` for an empty object and for an integer
+    that Python is not able to print."""
     try:
         return [_call(name, args) for call in decoded for name, args in call.items()]
     except ValueError as error:

@@ -35,7 +35,7 @@ class Answer:
     them."""
 
     text: str | None
-    """None for a stored answer without calls, if its file does not record whether it had text."""
+    """Text of the answer; None for a stored ``[]``, which may stand for a text without calls."""
     calls: tuple[ToolCall, ...] | None = None
     unreadable: bool = False
     """True for a stored answer in a shape on which upstream's decoder raises."""
@@ -68,8 +68,8 @@ class Read(NamedTuple):
     ``name`` and ``args`` can have any type if they come from JSON. The key None in ``args`` stands
     for ``**`` in Python, and for a positional argument in Java and JavaScript. ``positional`` maps
     the index of a positional argument to a function that returns its value, and may raise
-    `NotCalls` or `Refused`. ``bare``: number of positional arguments that upstream keeps;
-    upstream's decoder fails if there are several. ``repeated``: an argument name that is given
+    `NotCalls` or `Refused`. ``bare``: number of positional arguments that upstream keeps
+    under None; with more than one, its decoder fails. ``repeated``: an argument name that is given
     twice; upstream takes the last value."""
 
     name: Any

@@ -107,10 +107,10 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     lines file.
 
     A row of a JSON lines file has ``id``, ``output`` (in any shape of ``result``) and optionally
-    ``sample``. Files are read in the order of the categories. Categories that are not scored
-    (``exec_*``, ``rest``, ``sql``, ``chatable``), the groups ``memory`` and ``web_search``,
-    conversations that fill a memory, and removed ids are skipped. An answer in an unknown shape
-    counts as undecodable.
+    ``sample``. Files are read in the order of the categories. Removed ids are skipped, and so are
+    conversations that fill a memory, categories that are not scored (``exec_*``, ``rest``, ``sql``,
+    ``chatable``), and files that name only a group (``memory``, ``web_search``) as their category.
+    An answer in an unknown shape counts as undecodable.
 
     Raises `UserError` for a malformed line, for a path with results of several models or of none,
     and for answers of an FC model in a format that only upstream's handler of the model reads."""
@@ -223,12 +223,13 @@ def _model_folder(file: Path) -> Path:
 
 
 def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
-    """Determine the format of the calls from all answers of a model.
+    """Return the format of the calls in the answers of a model.
 
-    If some answers are lists, calls are in lists, unless more strings than lists contain calls. The
-    majority of lists decides whether arguments are strings or objects. A model with ``FC`` in its
-    name has function calling; its strings contain calls only between tags. Raises `UserError` for
-    strings of an ``FC`` model that only upstream's handler of the model can read."""
+    Without ``FC`` in the model's name, it is "text" if no answer is a list, or if more strings than
+    lists contain calls. With ``FC``, it is "tagged" if more strings have tags than lists have
+    calls. Otherwise it is "calls" if half of the lists or more have JSON strings as arguments, else
+    "objects". Raises `UserError` for an ``FC`` model without lists whose strings contain calls that
+    only upstream's handler of the model can read."""
     listed = spelled = prompted = tagged = 0
     lists = own_form = False
     for path in paths:
@@ -253,10 +254,10 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
         return in_lists
     if own_form:
         raise UserError(
-            "contains texts with calls in a format that only bfcl-eval's own handler reads",
+            "contains texts with calls that only bfcl-eval's handler of the model can read",
             where=str(paths[0]),
-            fix="write calls as [{name: arguments}, ...], or name the folder without FC to have "
-            "texts read as answers to prompts",
+            fix="write calls as [{name: arguments}, ...], or remove FC from the folder's name if "
+            "the model answered in prompt mode",
         )
     return "calls"
 
@@ -351,7 +352,7 @@ def _calls(value: Any, form: Form) -> tuple[ToolCall, ...] | None:
 
 
 def _json(value: Any) -> str:
-    """Return a value as JSON text; if the value is nested too deep, text that is not JSON."""
+    """Return a value as JSON, or text that is not JSON if the value is nested too deep."""
     try:
         return json.dumps(value)
     except RecursionError:

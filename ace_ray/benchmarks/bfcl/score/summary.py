@@ -215,8 +215,8 @@ class Diagnostics:
 
     def contamination(self) -> dict[str, Any] | None:
         """Return the contamination score, its 95 % interval, and the perplexities of the gold calls
-        in single-turn and live entries. The score is the first perplexity divided by the second.
-        Return None if single-turn or live entries lack gold probabilities."""
+        in live and in other (``single_turn``) entries. The score is the perplexity in other entries
+        divided by that in live entries. Return None if either kind lacks gold probabilities."""
         if not all(self._logs.values()):
             return None
         single, live = (_mean(logs) for logs in self._logs.values())

@@ -1,1 +1,1 @@
-"""Run upstream's tool classes from the user's copy in a separate process, as a `Scenario`."""
+"""Run the tool classes of the user's copy of bfcl-eval in a separate process."""

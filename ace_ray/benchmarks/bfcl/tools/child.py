@@ -1,8 +1,8 @@
-"""Handle requests in the limited process that runs the tool classes
-(`ace_ray.sandbox.limited_child`).
+"""Handle requests in the process that runs the tool classes (`ace_ray.sandbox.limited_child`).
 
-The classes of the user's copy run only in this process. It keeps the environments of many attempts.
-An attempt is a group of environments that are created and dropped together."""
+The classes come from the user's copy of bfcl-eval and run only in this process. The process keeps
+the environments of many attempts. An attempt is a group of environments that are created and
+dropped together."""
 
 from __future__ import annotations
 

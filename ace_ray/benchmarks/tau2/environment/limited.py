@@ -24,7 +24,7 @@ Schemas = Mapping[str, list[dict[str, Any]]]
 
 
 def _host(sources: ToolSources) -> Host:
-    """Return the host of a domain's process. Raises `UserError` for sources that must not run."""
+    """Return the `Host` that runs a domain's tools. Raises `UserError` if they must not run."""
     key = (sources.domain, sources.sha256, sources.data_sha256, sources.named)
 
     def make() -> Host:
@@ -67,7 +67,7 @@ def schemas(sources: ToolSources) -> Schemas:
         except ProcessLost as error:
             failure = error
     raise UserError(
-        f"the process of tools does not start ({failure})",
+        f"the process that runs the tools does not start ({failure})",
         where="data",
         fix="see its output above",
     )

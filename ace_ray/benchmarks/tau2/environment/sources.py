@@ -311,8 +311,8 @@ class Overlay(MutableMapping[str, Any]):
         return key not in self._base or key in self._gone
 
     def changed(self) -> dict[str, tuple[str | None, str | None]]:
-        """Return {key: (before, after)} for records that differ from the base, as the texts that
-        upstream hashes. None means that the record does not exist."""
+        """Return {key: (before, after)} for records that differ from the base. ``before`` and
+        ``after`` are the texts that upstream hashes, or None if the record does not exist."""
         pairs = {key: (self._base.get(key), record) for key, record in self._own.items()}
         pairs |= {key: (self._base[key], None) for key in self._gone - self._own.keys()}
         texts = {key: (_text(before), _text(after)) for key, (before, after) in pairs.items()}

@@ -67,7 +67,6 @@ def test_end_states() -> None:
         ([{**END[0], **END[1]}], COUNT, True),
         ([*END, END[0]], COUNT, False),
         (changed(False, *WIFI), ATTRIBUTES, False),
-        (changed(1.0, *WIFI), "", False),
         (changed(KeyError, *WIFI), "", False),
         (changed(1, 0, "BaseApi", "more"), ATTRIBUTES, False),
         (changed([2, 1], *ORDERS), ATTRIBUTES, False),
@@ -75,7 +74,6 @@ def test_end_states() -> None:
         (changed({"text": "more"}, *INBOX, "3"), "", False),
         (changed(KeyError, *INBOX, "2"), ATTRIBUTES, False),
         # The first of two entries with the same name counts.
-        ([END[1], END[1]], "", False),
         ([changed([], *ORDERS)[1], END[1]], ATTRIBUTES, False),
         # A renamed class gets the verdict of the class before.
         ([{"Other": {"wifi": None}}, END[1]], "", False),
@@ -83,7 +81,6 @@ def test_end_states() -> None:
     ]
     crashes: list[tuple[Any, str]] = [
         (None, "TypeError"),
-        ([None, None], "AttributeError"),
         (changed(["wifi"], 0, "BaseApi"), "AttributeError"),
         (changed(None, *INBOX), "TypeError"),
     ]
@@ -106,7 +103,6 @@ def test_end_states() -> None:
 
 def test_processes() -> None:
     processes: list[tuple[Any, Any, float, float]] = [
-        ((), None, 0, 0),
         (tuple(STEPS), None, 1, 2 / 3),  # the model's apostrophe is not read
         (tuple(RIGHT), None, 2 / 3, 1),
         (("[view(name='x')]", *STEPS), None, 1, 0),
@@ -117,11 +113,9 @@ def test_processes() -> None:
         (("Now:\n[login()]", "```\n[view(name='Eve')]\n```"), None, 0, 2 / 3),
         (("[login()]", "[view('Eve')]"), None, 1 / 3, 1 / 3),
         (tuple(RIGHT), ["[login(), view(name='Eve')]", STEPS[2]], 0, 1),
-        (("[]",), ["no call at all"], 0, 0),
         # The best of alternative paths counts; the official one is rounded.
         (tuple(STEPS[1:2]), [STEPS, STEPS[1:]], 0.5, 1 / 2),
         (tuple(STEPS[:2]), [STEPS, ["[y()]"]], 0.667, 2 / 3),
-        ("[login()]", None, 0, 0),
     ]
     for process, path, official, strict in processes:
         found = judged([], process, path)
@@ -136,10 +130,8 @@ def test_processes() -> None:
         assert (verdict.error_type, verdict.metrics["process_accuracy"]) == (CRASH, 0.0)
         assert verdict.error.endswith(f"on the process the official evaluator raises {raised}")
     for text, value in {
-        "[f(a='Domino's')] ": "Domino's",
         "[f(a='Don't, he's off')]": "Don't, he's off",
         "[f(a='boys'')]": "boys'",
-        '[f(a="it\'s")]': "it's",
         "[f(a=[{'k': 'y's'}])]": [{"k": "y's"}],
     }.items():
         assert paths([text]) == [[Call("f", {"a": value})]]
@@ -163,15 +155,12 @@ def test_causes_of_errors_are_proven_by_the_calls() -> None:
         "function_call_error": [
             [step(LOGIN), UNKNOWN],
             [UNKNOWN, step(("login", {"x": 1}))],
-            [step(LOGIN), {"speaker": "execution", "calls": [], "errors": []}],
             ["[login()]", "[login(x=1)]"],
-            ["[login()]", "[send(to='Eve')]"],
         ],
         "rule_violation": [
             [step(VIEW)],
             [step(LOGIN), step(LAST)],
             [step(LOGIN), step(SEND, observations=[{"status": False}])],
-            [step(LOGIN), step(SEND, observations=[{"status": "error"}])],
         ],
         "information_mismanagement": [
             [step(LOGIN), step(OTHER), step(FRANK)],

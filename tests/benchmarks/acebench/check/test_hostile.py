@@ -21,7 +21,6 @@ def test_outputs_of_models_run_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     # Upstream's evaluator would compute the first values with eval.
     evaluated = [
         "1+__import__('os').system('touch made')",
-        "0+open('made','w').write('x')",
         "''+__import__('os').environ.get('HOSTILE_SECRET','')",
         "0+(_ for _ in ()).throw(KeyboardInterrupt)",
         "9**9**9",
@@ -34,7 +33,6 @@ def test_outputs_of_models_run_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         "{'open': {'file': 'made', 'mode': 'w'}}",
         "'{0.__class__.__init__.__globals__} %(HOSTILE_SECRET)s'",
         "'\\x00\\x01\ud800'",
-        "1), __import__(name='os'), __class__(a=1), state(",
         "1, __class__=1, self=2, **{'message_id': 3}",
     ]
     monkeypatch.chdir(tmp_path)

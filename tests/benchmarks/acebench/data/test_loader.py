@@ -80,15 +80,12 @@ def test_a_bad_line_is_named_and_blank_lines_are_fine_at_the_end(tmp_path):
 
 def test_a_wrong_shape_is_named(tmp_path):
     shapes: list[tuple[str, int, dict, str]] = [
-        (SINGLE, 0, {"question": None}, '"question" is missing'),
         (SINGLE, 0, {"function": [{"parameters": {}}]}, '"function" has the wrong shape'),
         (SINGLE, 1, {"ground_truth": [{"light": {}}, {"light": 1}]}, "each an object of arguments"),
         ("special_incomplete", 1, {"ground_truth": {"light": "x"}}, "object of lists of strings"),
-        ("special_irrelevant", 1, {"ground_truth": {}}, '"ground_truth" has the wrong shape'),
         ("normal_preference", 0, {"profile": None}, '"profile" is missing'),
         ("agent_multi_step", 0, {"initial_config": None}, '"initial_config" is missing'),
         ("agent_multi_step", 1, {"mile_stone": ["a", ["b"]]}, '"mile_stone" has the wrong shape'),
-        ("agent_multi_step", 1, {"ground_truth": []}, '"ground_truth" has the wrong shape'),
         (ADJUST, 0, {"id": "turn"}, r"id 'turn' .* end the id in _<dialogue>_<turn>"),
     ]
     for category, side, change, message in shapes:
@@ -122,7 +119,5 @@ def test_folders_are_located(tmp_path):
     (tmp_path / "checkout" / "data_all").mkdir(parents=True)
     with pytest.raises(UserError, match=r"run `ace-ray data import acebench .*/checkout`"):
         data.locate(str(tmp_path / "checkout"))
-    with pytest.raises(UserError, match="has no data_en or data_zh"):
-        data.locate(str(tmp_path))
     with pytest.raises(UserError, match="is neither mini, imported"):
         data.locate("no-such-folder")

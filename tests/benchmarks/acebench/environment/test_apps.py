@@ -26,16 +26,13 @@ def test_messages_are_sent_and_deleted() -> None:
     app = Sandbox(M)
     assert app(send, **letter) == app.no(send, 3)
     assert app(delete, message_id=3) == app.yes(delete, 0, message_id=3)
-    for stranger in ("sender_name", "receiver_name"):
-        assert app(send, **{**letter, stranger: "?"}) == app.no(send, 4)
+    assert app(send, **{**letter, "receiver_name": "?"}) == app.no(send, 4)
     assert app(send, **letter) == app.yes(send, 0, receiver_name="Timo")
     inbox = app.state["inbox"]
     assert list(inbox) == ["1", "2", "4"]
     assert inbox["4"] == {"sender_id": "P1", "receiver_id": "P2", "message": "{time}"}
-    assert app(send, **letter) == app.no(send, 3)
     # A sent message has no time.
-    for tool in ("get_all_message_times_with_ids", "get_latest_message_id"):
-        assert app.failed(tool) == "'time'"
+    assert app.failed("get_latest_message_id") == "'time'"
 
 
 def test_messages_are_viewed_one_way_and_searched_both_ways() -> None:
@@ -45,11 +42,8 @@ def test_messages_are_viewed_one_way_and_searched_both_ways() -> None:
     assert app(view, sender_name="?", receiver_name="?") == app.no(view, 0)
     # A search needs no login.
     found = {"id": 1, "sender_id": "P2", "receiver_id": "P1", "message": text}
-    for keyword in (text.upper(), "07:15"):
-        answer = app(search, user_name="Nora", keyword=keyword)
-        assert answer == {"status": True, "messages": [found]}
-    both = app(search, user_name="Nora", keyword="")["messages"]
-    assert [message["id"] for message in both] == [1, 2]
+    answer = app(search, user_name="Nora", keyword=text.upper())
+    assert answer == {"status": True, "messages": [found]}
     assert app(search, user_name="?", keyword="") == app.no(search, 0)
     assert app(search, user_name="Kofi", keyword=text) == app.no(search, 1)
     app("login_device")
@@ -72,7 +66,6 @@ def test_times_latest_and_earliest() -> None:
     assert app(earliest) == {**app.yes(earliest, 0, earliest_message_id=3), "message_id": 3}
     for key in (1, 2, 3):
         app("delete_message", message_id=key)
-    assert app(times) == {}
     assert app(latest) == app(earliest) == app.no(latest, 2)
     # The latest of equal times is the first.
     inbox = {key: {**m, "time": "2024-06-04"} for key, m in initial(M, "inbox").items()}
@@ -102,7 +95,6 @@ def test_reminders_are_viewed_added_listed_and_deleted() -> None:
     assert app(delete, reminder_id=2001) == app.no(delete, 2)
     for key in (1, 2, 3, 4):
         assert app(delete, reminder_id=key) == app.yes(delete, 0, reminder_id=key)
-    assert app.state["reminder_list"] == {}
     assert app("view_all_reminders") == app.no("view_all_reminders", 0)
 
 
@@ -140,11 +132,6 @@ def test_users_log_in_to_the_food_platform() -> None:
     assert app(tool, **NORA) == app.yes(tool, 0, username="Nora")
     assert app(tool, **NORA) == app.no(tool, 1, username="Nora")
     assert app(shown) == {"status": True, "logged_in_users": ["Nora"]}
-    config = {"BaseApi": {"wifi": True, "logged_in_users": ["Timo"]}}
-    app = Sandbox(F, config=config)
-    app(tool, **NORA)
-    assert app.state["logged_in_users"] == ["Timo", "Nora"]
-    assert config["BaseApi"]["logged_in_users"] == ["Timo"]
 
 
 def test_an_order_is_paid_stored_and_found() -> None:
@@ -165,11 +152,10 @@ def test_an_order_is_paid_stored_and_found() -> None:
     assert app("search_orders", keyword="LADLE") == app("search_orders", keyword="corn") == found
     assert app("search_orders", keyword="?") == app.no("search_orders", 0)
     assert app("check_balance", user_name="Nora") == 45.5
-    assert repr(app("check_balance", user_name="?")) == "0.0"
     menu = initial(F, "merchant_list")["Green Ladle"]["menu"]
     assert app("get_products", merchant_name="Green Ladle") == str(menu)
-    unknown = app.no("get_products", 0, merchant_name="{x}")
-    assert app("get_products", merchant_name="{x}") == unknown
+    unknown = app.no("get_products", 0, merchant_name="?")
+    assert app("get_products", merchant_name="?") == unknown
 
 
 def test_an_order_is_refused_whole() -> None:
@@ -178,18 +164,15 @@ def test_an_order_is_refused_whole() -> None:
     before = app.state
     assert order(app, BEET, username="Timo") == app.no(ADD, 1, username="Timo")
     assert order(app, BEET, merchant_name="?") == app.no(ADD, 4)
-    for quantity in (0, -1, "2", 1.0, None):
+    for quantity in (0, 1.0):
         refused = app.no(ADD, 2, quantity=quantity, product_name="Beet Wrap")
         assert order(app, BEET, {**BEET, "quantity": quantity}) == refused
     unknown = app.no(ADD, 3, product_name="?", merchant_name="Green Ladle")
     assert order(app, BEET, {"product": "?"}) == unknown
     assert order(app, {**BEET, "quantity": 7}) == app.no(ADD, 5)
-    error = "'str' object has no attribute 'get'"
     odd = {"username": "Nora", "merchant_name": "Green Ladle", "items": ["Beet Wrap"]}
-    assert app.failed(ADD, **odd) == error
+    assert app.failed(ADD, **odd) == "'str' object has no attribute 'get'"
     assert app.state == before
-    assert order(app)["status"] is order(app, {**BEET, "quantity": True})["status"] is True
-    assert app.state["users"]["Nora"]["balance"] == 76.0
 
 
 @pytest.mark.parametrize(("language", "works"), [("en", True), ("zh", False)])
@@ -235,11 +218,9 @@ def test_logging_in_to_the_bank() -> None:
     for wrong in ({**OWNER, "password": "plum22"}, {**OWNER, "user_name": "?"}):
         assert bank(login, **wrong) == bank.no(login, 1)
         assert bank.state["is_logged_in"] is False
-    assert bank(login, user_name=["Nora"], password="pear11") == bank.no(login, 1)
     assert bank(login, **OWNER) == bank.yes(login, 0, user_name="Nora")
     assert bank.state["is_logged_in"] is True
     assert bank(login, **{**DEBTOR, "password": "?"}) == bank.no(login, 1)
-    assert bank("get_account_balance")["balance"] == 400.0
     bank(login, **DEBTOR)
     assert bank("get_account_balance")["balance"] == 80.0
 
@@ -258,31 +239,15 @@ def test_a_login_and_an_amount_of_money_are_needed() -> None:
     for tool in MONEY_TOOLS:
         receiver = {"receiver_name": "Timo"} if tool == "transfer_money" else {}
         number = 3 if receiver else 2
-        for amount in (0, -0.5, True, None, "5", math.inf):
+        for amount in (0, True, "5", math.inf):
             assert bank(tool, **receiver, amount=amount) == bank.no(tool, number, amount=amount)
-        assert bank(tool, **receiver, amount=math.nan)["status"] is False
     assert bank.state == {**before, "is_logged_in": True}
-    wrong: list[dict[str, Any]] = [{}, {"amount": 1, "currency": "EUR"}, {"amount": b"1"}]
-    for arguments in wrong:
-        assert bank.environment.call("deposit_money", arguments).error == "bad_arguments"
-
-
-def test_money_is_paid_in_and_out() -> None:
-    bank = opened(OWNER)
-    pay_in, pay_out = "deposit_money", "withdraw_money"
-    for amount, balance in ((250, 650.0), (0.5, 650.5)):
-        assert bank(pay_in, amount=amount) == bank.yes(pay_in, 0, amount=amount, balance=balance)
-    assert bank(pay_out, amount=651) == bank.no(pay_out, 3, amount=651)
-    assert accounts(bank) == [(650.5, 0.0), (80.0, 300.0), (150.0, 0.0)]
-    assert bank(pay_out, amount=650.5) == bank.yes(pay_out, 0, amount=650.5, balance=0.0)
-    assert accounts(bank)[0] == (0.0, 0.0)
-    assert type(bank.state["deposit_history"][1]["amount"]) is float
 
 
 def test_money_is_transferred() -> None:
     bank, tool = opened(OWNER), "transfer_money"
     before = bank.state
-    for receiver in ("?", "Nora", ["Timo"]):
+    for receiver in ("?", "Nora"):
         refused = bank.no(tool, 2, receiver_name=receiver)
         assert bank(tool, receiver_name=receiver, amount=-1) == refused
     assert bank(tool, receiver_name="Timo", amount=401) == bank.no(tool, 4, amount=401)
@@ -301,33 +266,11 @@ def test_loans_are_taken_and_repaid() -> None:
     assert bank(repay, amount=300) == bank.yes(repay, 0, amount=300, loan=0.0)
     assert bank(borrow, amount=800.5) == bank.no(borrow, 3)
     assert accounts(bank)[1] == (0.0, 0.0)
-    assert bank(borrow, amount=300) == bank.yes(borrow, 0, amount=300, loan=300.0)
-    assert bank(borrow, amount=500) == bank.yes(borrow, 0, amount=500, loan=800.0)
+    assert bank(borrow, amount=800) == bank.yes(borrow, 0, amount=800, loan=800.0)
     assert accounts(bank)[1] == (800.0, 800.0)
-    moves = [("repay", 300.0), ("borrow", 300.0), ("borrow", 500.0)]
+    moves = [("repay", 300.0), ("borrow", 800.0)]
     records = [{"user_name": "Timo", "kind": kind, "amount": amount} for kind, amount in moves]
     assert bank.state["loan_history"][1:] == records
-
-
-def test_records_and_sums_are_the_users_own() -> None:
-    bank = opened(OWNER)
-    bank("deposit_money", amount=10)
-    bank("withdraw_money", amount=5)
-    bank("transfer_money", receiver_name="Timo", amount=25)
-    paid: list[Any] = [{"user_name": "Nora", "amount": amount} for amount in (20.0, 5.0)]
-    paid += [{"user_name": "Nora", "amount": 25.0, "to": "Timo"}]
-    deposits = [{"user_name": "Nora", "amount": 10.0}]
-    found = {"status": True, "deposits": deposits, "withdrawals": paid, "loans": []}
-    assert bank("view_transactions") == found
-    sums = {"status": True, "balance": 380.0, "loan": 0.0}
-    assert bank("get_account_balance") == sums
-    assert bank("get_statement") == {**sums, "deposited": 10.0, "withdrawn": 50.0}
-    bank("login_account", **DEBTOR)
-    found = bank("view_transactions")
-    assert found["deposits"][1:] == [{"user_name": "Timo", "amount": 25.0, "from": "Nora"}]
-    assert (found["withdrawals"], len(found["loans"])) == ([], 1)
-    statement = bank("get_statement")
-    assert (statement["deposited"], statement["withdrawn"]) == (100.0, 0)
 
 
 T = "Travel"
@@ -347,9 +290,7 @@ def test_flights_are_found_by_origin_and_destination() -> None:
     flights = initial(T, "flights")
     app, tool = travel(), "get_flight_details"
     cases: list[tuple[dict[str, Any], list[Any]]] = [
-        ({}, flights),
         ({"origin": "Alder"}, flights[:2]),
-        ({"origin": "Birchport", "destination": "Cedar Bay"}, flights[2:3]),
         ({"origin": "", "destination": "Alder"}, flights[3:]),
     ]
     for arguments, found in cases:
@@ -364,8 +305,8 @@ def test_user_and_reservation_details() -> None:
     del user["password"]
     assert app("get_user_details", **BUYER) == user
     for tool in ("get_user_details", "authenticate_user"):
-        for wrong in ({**BUYER, "password": "pear11"}, {**BUYER, "user_id": "user9"}):
-            assert app(tool, **wrong) == {"status": "error", "message": app.text(tool, 0)}
+        wrong = {**BUYER, "password": "pear11"}
+        assert app(tool, **wrong) == {"status": "error", "message": app.text(tool, 0)}
     tool = "get_reservation_details"
     listed = str([{**initial(T, "reservations")[0], "flight_info": initial(T, "flights")[0]}])
     assert app(tool, user_id="user1") == listed
@@ -407,25 +348,11 @@ def test_impossible_bookings_change_nothing() -> None:
     assert app(tool, **{**BOOKING, "payment_method": "card"}) == app.text(tool, 5)
     errors: list[tuple[dict[str, Any], str]] = [
         ({"password": "?"}, "'membership_level'"),
-        ({"flight_no": "?"}, "'NoneType' object is not subscriptable"),
         ({"cabin": "First"}, "'First'"),
-        ({"baggage_count": "2"}, "unsupported operand type(s) for -: 'str' and 'int'"),
-        ({"user_id": []}, "unhashable type: 'list'"),
     ]
     for changes, error in errors:
         assert app.failed(tool, **{**BOOKING, **changes}) == error
     assert app.state == before
-
-
-def test_a_booking_takes_the_whole_balance_the_available_flight_and_no_seat() -> None:
-    flights, users = initial(T, "flights"), initial(T, "users")
-    flights[1]["seats_available"] = 0
-    flights.insert(0, {**flights[1], "status": "cancelled", "economy_price": 1})
-    users["user2"]["bank_balance"] = 260.0
-    app = travel(flights=flights, users=users)
-    assert "res_2" in app("reserve_flight", **BOOKING)
-    assert app.state["users"]["user2"]["bank_balance"] == 0
-    assert "'seats_available': -1," in app("get_flight_details")
 
 
 def test_flights_cabins_and_bags_are_changed() -> None:
@@ -464,8 +391,6 @@ def test_changes_that_cannot_be_paid_come_for_free() -> None:
     assert reply == f"{app.text(tool, 10)} {app.text(tool, 11)}"
     reservation = app.state["reservations"][0]
     assert (reservation["cabin"], reservation["baggage"]) == (BUSINESS, 3)
-    card = app(tool, **RES_1, add_baggage=1, new_payment_method="card")
-    assert card == app.text(tool, 3, baggage_cost=100)
     assert app.state["users"] == users
     # Cabins of one price change silently, and an exception keeps earlier changes.
     flights[0]["business_price"] = flights[0]["economy_price"]
@@ -481,7 +406,6 @@ def test_refunds_depend_on_the_clock_and_are_in_cash() -> None:
     refunds: list[tuple[str, str, int, dict[str, Any], float]] = [
         ("2024-07-14 05:59:59", "?", 7, {}, 600),
         ("2024-07-14 06:00:00", "?", 2, {"cancel_fee": 30.0, "refund_amount": 270.0}, 870),
-        ("2024-07-15 06:00:00", "?", 2, {"cancel_fee": 30.0, "refund_amount": 270.0}, 870),
         ("2024-07-15 06:00:00", "Airline cancellation.", 0, {"refund_amount": 300}, 900),
         ("2024-07-15 06:00:01", "?", 1, {"refund_amount": 300}, 900),
     ]
@@ -507,7 +431,6 @@ def test_a_cancelled_reservation_stays_and_is_refunded_again() -> None:
     app = travel(reservations=reservations)
     assert app("modify_flight", **RES_1) == app.text("modify_flight", 5)
     assert app(tool, **RES_1, reason="x") == app.text(tool, 5)
-    assert "'flight_info': None" in app("get_reservation_details", user_id="user1")
 
 
 def test_helpers_can_be_called_and_keep_no_change() -> None:
@@ -516,18 +439,13 @@ def test_helpers_can_be_called_and_keep_no_change() -> None:
     allowances = [
         app("get_baggage_allowance", membership_level=level, cabin_class=cabin)
         for level in ("regular", "silver", "gold", "?")
-        for cabin in (ECONOMY, BUSINESS, "?")
+        for cabin in (ECONOMY, BUSINESS)
     ]
-    assert allowances == [1, 2, 0, 2, 3, 0, 3, 3, 0, 0, 0, 0]
-    for method, amount, covered in (
-        ("cash", -601, "False"),
-        ("cash", -600, "True"),
-        ("?", -9, "True"),
-    ):
-        charge = {"user": user, "payment_method": method, "amount": amount}
+    assert allowances == [1, 2, 2, 3, 3, 3, 0, 0]
+    for amount, covered in ((-601, "False"), (-600, "True")):
+        charge = {"user": user, "payment_method": "cash", "amount": amount}
         assert app("update_balance", **charge) == covered
     assert app("process_refund", user=user, amount=5) == "None"
-    assert app.failed("process_refund", user={"cash_balance": 1}, amount=5) == "'user_name'"
     cabins = {"flight": initial(T, "flights")[0], "old_cabin": "?", "new_cabin": ECONOMY}
     assert app("calculate_price_difference", **cabins) == 300
     assert app.state["users"]["user1"] == user

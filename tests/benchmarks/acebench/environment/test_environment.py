@@ -13,7 +13,6 @@ import pytest
 from ace_ray.benchmarks.acebench.environment.app import fill
 from ace_ray.benchmarks.acebench.environment.environment import (
     APPS,
-    MAX_SHOWN,
     as_message,
     check_entry,
     load_app_specs,
@@ -44,7 +43,6 @@ def test_missing_parts_of_app_specs_are_named(tmp_path: Path) -> None:
         r"zh FoodPlatform cannot be opened \(KeyError: 'view_orders'\)": (
             lambda w: w["zh"]["FoodPlatform"]["methods"].pop("view_orders")
         ),
-        "en MessageApi cannot": lambda w: w["en"]["MessageApi"]["state"]["inbox"].update(x={}),
         "multi_turn en Travel cannot be opened": lambda w: w["en"].pop("Travel"),
     }
     for number, (message, edit) in enumerate(edits.items()):
@@ -60,7 +58,6 @@ def test_missing_parts_of_app_specs_are_named(tmp_path: Path) -> None:
         for classes in loop.values():
             del classes["Finance"]
     app_specs = load_app_specs(write_app_specs(tmp_path / "official", json.dumps(official)))
-    check_entry(app_specs, agent_entry(["Travel"], {}))
     with pytest.raises(UserError, match="unknown class 'Finance'"):
         check_entry(app_specs, agent_entry(["Finance"], {}))
 
@@ -69,7 +66,6 @@ def test_switches_of_another_type_are_named() -> None:
     configs: list[tuple[Any, str]] = [
         ([], "initial_config.BaseApi is not an object"),
         ({"wifi": 1}, "BaseApi.wifi is neither true nor false"),
-        ({"logged_in": "no"}, "BaseApi.logged_in is neither"),
         ({"logged_in_users": "Nora"}, "not a list of names"),
         ({"logged_in_users": [1]}, "not a list of names"),
     ]
@@ -119,12 +115,11 @@ def test_results_are_shown_as_the_official_execution_does() -> None:
 
 def test_only_tools_of_the_involved_apps_with_their_arguments_can_be_called() -> None:
     environment = start("MessageApi")
-    for name in ("", "__init__", "state", "turn_on_wifi ", "BaseApi.turn_on_wifi", "x" * 9999):
+    for name in ("__init__", "state", "BaseApi.turn_on_wifi", "view_all_reminders", "x" * 9999):
         observation = environment.call(name, {})
         assert observation.error == "unknown_tool"
         assert len(observation.value) < 200
-    assert environment.call("view_all_reminders", {}).error == "unknown_tool"
-    for app, error in (("ReminderApi", ""), ("FoodPlatform", ""), ("Travel", "unknown_tool")):
+    for app, error in (("FoodPlatform", ""), ("Travel", "unknown_tool")):
         assert start(app).call("turn_on_wifi", {}).error == error
     for given, problem in (
         ({"self": 1, "x": 2}, "got multiple values for argument 'self'"),
@@ -162,16 +157,3 @@ def test_hostile_calls_never_raise_and_stay_in_their_environment() -> None:
     assert json.dumps(environment.state()) != json.dumps(before)
     assert untouched.state() == before
     assert mini() == pristine
-
-
-def test_answers_show_changes_by_later_calls() -> None:
-    app = Sandbox("FoodPlatform")
-    app("login_food_platform", username="Nora", password="pear11")
-    assert app("view_logged_in_users")["logged_in_users"] == ["Nora"]
-    app("login_food_platform", username="Timo", password="plum22")
-    shown = app.environment.shown
-    assert shown(2)[0]["logged_in_users"] == ["Nora", "Timo"]
-    assert (len(shown(0)), len(shown(10_000))) == (0, 3)
-    for _ in range(MAX_SHOWN):
-        app("view_logged_in_users")
-    assert len(shown(10_000)) == MAX_SHOWN

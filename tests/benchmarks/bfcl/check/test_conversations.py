@@ -47,7 +47,6 @@ def test_state_results_and_calls_of_each_turn_are_compared() -> None:
         (GOOD, "", (1, 1, 1), 3, 3),
         ([[f"{PRICE[:-1]}, {PRICE[1:]}"], [], ["[total('x')]", SET, ADD]], "", (1, 1, 1), 3, 3),
         ([["It costs 0.5."], [], GOOD[2]], NO_CALLS, (0, 1, 1), 3, 2),
-        ([[PRICE, SET], [], [ADD]], STATE, (0, 1, 1), 2, 3),
         ([["[total(customer='Ida')]"], [], GOOD[2]], RESPONSE, (0, 1, 1), 3, 2),
         ([[PRICE], [], [SET, ADD, "[close_day()]"]], STATE, (1, 1, 0), 2, 3),
         ([[PRICE], []], TERMINATED, (1, 1, 0), 2, 2),
@@ -66,32 +65,11 @@ def test_state_results_and_calls_of_each_turn_are_compared() -> None:
         )
 
 
-def test_turn_without_a_key_is_judged_by_later_turns() -> None:
-    for turns, kind in (
-        ([[PRICE], [PRICE], [SET, ADD]], ""),
-        ([[PRICE], [SET], [ADD]], ""),
-        ([[PRICE], ["[close_day()]"], [SET, ADD]], STATE),
-        ([[PRICE], [SET], ["Done already."]], NO_CALLS),
-    ):
-        found = verdicts(turns)
-        assert found["official"] == found["strict"], turns
-        assert found["strict"].error_type == kind, turns
-        assert found["strict"].metrics["turn_2"] == 1, turns
-
-
-def test_result_counts_from_any_turn_so_far() -> None:
-    gold = [["set_price(item='roll', price=0.6)"], ["get_price(item='roll')"]]
-    turns = [[SET, PRICE], [SET]]
-    assert verdicts(turns, gold=gold)["official"].valid
-    assert verdicts(turns, gold=[gold[0], gold[1] * 2])["official"].error_type == RESPONSE
-
-
 def test_conversation_that_was_cut_is_wrong() -> None:
     for turns, ended, official, strict in (
         (GOOD, "steps", "", TERMINATED),
         (GOOD[:2], "steps", TERMINATED, TERMINATED),
         (GOOD, "context", INFERENCE, INFERENCE),
-        (GOOD, "deadline", INFERENCE, INFERENCE),
         (GOOD, "inference", INFERENCE, INFERENCE),
     ):
         found = verdicts(turns, ended)
@@ -129,7 +107,6 @@ CUT_CALL = Answer("", (ToolCall("f", '{"city": "new york"'),))
     [
         (["{'answer': 'NEW-york', 'context': 'x'}", "[f(a=1)]"], "answer_not_found"),
         (["{'answer': 'new york', 'context': 'x'}", "[f(a=1)]"], ""),
-        (["anew york"], "answer_not_found"),
         (["new york", ""], "no_last_message"),
         ([CALL, Answer("In New York", ())], ""),
         ([CALL], "no_last_message"),

@@ -43,13 +43,11 @@ def native(*calls):
 def test_faults_of_one_call_are_named():
     for answer, kind in (
         ("[a.f(unit='c', city='NEW_york-n.y', days=5)]", ""),
-        ("[a.f(city='NYC')]", "simple_function_checker:missing_optional"),
         ("[a.f(x.y, city='NYC', unit='C'), a.f('NYC')]", COUNT),
         ("[a.f(city='x' + str(1))]", "official_unsafe"),
         ("[a.f(city=0x" + "f" * 4000 + ", unit='C')]", "official_crash"),
         (native(("a_f", '{"city": "NYC", "days": 5, "unit": "C"}')), ""),
         (native(("a.f", '{"city": "NYC", "unit": "C"}')), NAME),
-        (native(("a_f", "[1]")), "ast_decoder:decoder_wrong_output_format"),
     ):
         assert kinds(answer) == (kind, kind), answer
 
@@ -57,11 +55,7 @@ def test_faults_of_one_call_are_named():
 def test_values_are_compared_by_their_types():
     for kind, options, value, fault in (
         ("float", [5.0], "1" + "0" * 400, "official_crash"),
-        ("any", [5], "6", "value_error:others"),
         ("tuple of integer", [[1, 2]], "(1, 2)", ""),
-        ("array of integer", [[1, 2], ""], "[]", ""),
-        ("array of integer", [[1, 2]], "[1, 'x']", "type_error:nested"),
-        ("dict", [{"k": ["v"], "o": [1, ""]}], "{'k': 'V', 'x': 1}", "value_error:dict_key"),
         ("dict", [""], "{}", "dict_checker:unclear"),
         ("array of dict", [[{"k": [1]}, {"k": [2]}]], "[{'k': 2}, {'k': 1}]",
          "value_error:dict_value"),
@@ -78,7 +72,6 @@ def test_calls_of_several_functions_or_in_parallel():
     for category, gold, text, official, strict in (
         ("multiple", [[1]], "[a.f(city='x')]", NAME, NAME),
         ("parallel", [[1], [2]], "[g(x=2), g(x=1)]", "", ""),
-        ("parallel", [[1], [2]], "[g(x=1)]", *[f"{PARALLEL}:wrong_count"] * 2),
         ("parallel", [[1], [2]], "[g(x=2), g(x=2)]", *[f"{PARALLEL}:cannot_find_match"] * 2),
         # Upstream is greedy; strict finds the best assignment.
         ("parallel", [[1, 2], [1]], "[g(x=1), g(x=2)]", f"{PARALLEL}:cannot_find_match", ""),
@@ -90,13 +83,11 @@ def test_calls_of_several_functions_or_in_parallel():
 def test_strict_binds_positional_arguments():
     for text, official, strict in (
         ("[a.f('NYC', 5, 'C')]", MISSING, ""),
-        ("[a.f('Boston', 5, 'C')]", MISSING, "value_error:string"),
         ("[a.f('NYC', city='NYC', unit='C')]", "", UNEXPECTED),
         ("[a.f(city='B', city='NYC', unit='C')]", "", UNEXPECTED),
         ("[a.f(1, 2, 3, 4, city='NYC', unit='C')]", "", UNEXPECTED),
         ("[a.f(x.y, city='NYC', unit='C')]", "", FAILED),
         ("[a.f(9**9**9, city='NYC', unit='C')]", "", "official_unsafe"),
-        ("[b(x.y, *z)]", NAME, NAME),
     ):
         assert kinds(text) == (official, strict), text
 
@@ -145,12 +136,6 @@ def test_java_values_are_converted_and_bound():
         assert kinds(answer, [document], gold, "simple_java") == (official, strict), answer
 
 
-def test_javascript_values_are_converted():
-    functions, gold = [function("f", ["o"], o="dict")], [{"f": {"o": [{"a": [1]}]}}]
-    for text, kind in (("[f(o={a: 1})]", ""), ("[f(o={a: 2})]", "value_error:dict_value")):
-        assert kinds(text, functions, gold, "simple_javascript") == (kind, kind)
-
-
 CALLED, NO_ANSWER, UNREADABLE = (
     f"irrelevance_error:{fault}" for fault in ("decoder_success", "no_answer", "unreadable_call")
 )
@@ -159,7 +144,6 @@ NO_CALL = "relevance_error:decoder_failed"
 
 def test_relevance_is_judged_by_whether_there_is_a_call():
     for answer, irrelevance, strict, relevance in (
-        ("I cannot do that.", "", "", NO_CALL),
         (Answer(None, ()), "", "", NO_CALL),
         ("[f(a=1)]", CALLED, CALLED, ""),
         (" \n", "", NO_ANSWER, NO_CALL),
@@ -196,7 +180,6 @@ def test_markup_and_json_of_calls_are_attempts_anywhere():
         '<tool_call>\n<tool_call name="f" arguments={"a": 1}/>\n</tool_call>',
         "[TOOL_CALLS]get_weather{",
         "<|channel|>commentary to=functions.get_weather <|message|>{",
-        "Action: get_weather\nAction Input: Paris",
         json.dumps(json.dumps({"tool_calls": [CALL]}))[:-6],
         '<|im_start|>\n{"arguments": {"city": "Paris"}, "name": "get_weather"}',
     ):
@@ -213,7 +196,6 @@ def test_calls_at_the_beginning_are_attempts():
         ("Here is the call:\n\n[get_weather(city='Paris')]", True),
         ("get_weather(city='Paris')\n\nThis asks for the weather.", True),
         ("get_weather(city='Paris') would give the weather, not the time.", False),
-        ("get_weather(city) is not what you need (it gives the weather).", False),
     ):
         assert attempts_call(text) == attempted, text
 
@@ -224,7 +206,6 @@ def test_words_that_mention_calls_are_a_refusal():
         "I would put it between <tool_call> tags, but there is nothing to call.",
         f"What I was offered is {json.dumps(DOCUMENT)}, which does not help.",
         "```python\ndef area(a, b):\n    return a * b\n```",
-        '<function_call> {"name": "no_function", "arguments": {}}',
         "out_of_domain(user_query='Who wrote it?');",
     ):
         assert kinds(Answer(text, ()), (), None, "irrelevance") == ("", ""), text

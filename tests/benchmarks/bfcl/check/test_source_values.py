@@ -2,7 +2,12 @@
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.check.source_values import MAX_CHARS, java_value, javascript_value
+from ace_ray.benchmarks.bfcl.check.source_values import (
+    MAX_CHARS,
+    MAX_LIST_CHARS,
+    java_value,
+    javascript_value,
+)
 from tests.limits import cpu_limit
 
 DIGITS = "9" * 5000
@@ -60,11 +65,16 @@ def test_values_on_which_upstream_raises():
 
 
 def test_long_collections_take_little_time_and_stay_texts():
-    for value_of, kind, text in (
-        (java_value, "HashMap", "new HashMap<>() {" + 'put("' * 100 + '",' * 250 + "}"),
-        (javascript_value, "array", "[[" + "],[" * 340),
+    for value_of, kind, text, most in (
+        (java_value, "HashMap", "new HashMap<>() {" + 'put("' * 100 + '",' * 250 + "}", MAX_CHARS),
+        (java_value, "ArrayList", "new ArrayList<>(){{" + "add(" * 2_000 + "}}", MAX_LIST_CHARS),
+        (javascript_value, "array", "[[" + "],[" * 340, MAX_LIST_CHARS),
     ):
-        assert len(text) <= MAX_CHARS
+        assert len(text) <= most
         with cpu_limit(text[:20]):
             value_of(text, kind)
-        assert value_of(text + "x" * MAX_CHARS, kind) == text + "x" * MAX_CHARS
+        assert value_of(text + "x" * most, kind) == text + "x" * most
+    # Upstream converts lists of any length; a text of Java has at most as many characters.
+    long = ", ".join(['"a"'] * 1_000)
+    assert java_value(f"new String[]{{{long}}}", "Array", "String") == ['"a"'] * 1_000
+    assert javascript_value(f"[{long}]", "array") == ["a"] * 1_000

@@ -21,7 +21,6 @@ def test_python_is_read_as_upstream_reads_it():
     for text, calls in (
         ("```\nf(a=1), g.h(b='x')\n```", [{"f": {"a": 1}}, {"g.h": {"b": "x"}}]),
         ("[f(1, a=true, b=null, c=None)]", [{"f": {"a": "true", "b": "null", "c": None}}]),
-        ("[f(a=+5, b=~5, c=-5)]", [{"f": {"a": -5, "b": -5, "c": -5}}]),
         ("[f(a=5*10**(-12), b='x' + 'y')]", [{"f": {"a": 5 * 10**-12, "b": "xy"}}]),
         ("[f(a=g(1), b=g(1, x=2))]", [{"f": {"a": "g(1)", "b": {"g": {"x": 2}}}}]),
         ("[f(a=x[ 0 ], **{'a': 1})]", [{"f": {"a": "x[0]", None: {"a": 1}}}]),
@@ -34,7 +33,6 @@ def test_what_upstream_does_not_decode_and_what_it_would_run():
     for error, text in (
         (NotCalls, "Sure: [f(a=1)]"),
         (NotCalls, "[f(a=base * height)]"),
-        (NotCalls, "[f(a=0 ** -1)]"),
         (Refused, "[f(a=9 ** 9 ** 9)]"),
         (Refused, "[f(a=MAXIMUM_STEP_LIMIT * 2)]"),
         (Refused, "[f(a=1 + len('x'))]"),
@@ -84,7 +82,6 @@ def test_json_calls_are_read_anywhere_in_a_text():
     item = {"function": "f", "parameters": {"a": [1, None]}}
     for text in (json.dumps([item]), json.dumps(item), f"So: {json.dumps([item])} is [it]"):
         assert decode(text, JSON) == [{"f": {"a": [1, None]}}]
-    assert decode("no JSON", JSON) == []
     assert decode('[{"function": "f", "parameters": {}}, 5]', JSON) == [{"f": {}}]
     for text in ('[{"name": "f"}]', '[{"function": [], "parameters": {}}]', '[{"function": "f"}]'):
         with pytest.raises(NotCalls):
@@ -107,11 +104,9 @@ def test_xml_calls_are_read():
     assert decode(verbose, VERBOSE) == [{"f": {"a": 2.5, "b": {1: 2}}}]
     typed = '<function name="f"><param name="a" type="{}">{}</param></function>'
     for text in (
-        "no XML",
         "<functions><function/></functions>",
         f"<functions>{typed.format('integer', 'x')}</functions>",
         f"<functions>{typed.format('dict', 'f()')}</functions>",
-        "<functions><function></functions>",
         '<functions><!DOCTYPE l [<!ENTITY a "aa">]>&a;</functions>',
     ):
         with pytest.raises(NotCalls):
@@ -127,15 +122,6 @@ def test_native_calls_are_read_and_executed():
     for arguments in ("", "[1]", "{'a': 1}", "null"):
         assert executable(Answer("", (*calls, ToolCall("f", arguments)))) is None
     assert executable(Answer("f(a=1)", ())) is None
-
-
-def test_calls_of_a_text_are_executed():
-    assert executable(Answer("[cd(folder='a b'), ls()]")) == ["cd(folder='a b')", "ls()"]
-    assert executable(Answer("[f(a={'x': 1}, b=[{'y': 2}])]")) == ["f(a={'x': 1}, b=[{'y': 2}])"]
-    assert executable(Answer("[f(a=g(x=1))]")) == ["f(a=g(x=1))"]
-    huge = "[f(a=0x" + "f" * 4000 + ")]"
-    for text in ("Done.", "[]", "[f(a={})]", "[f(a=1 + len('x'))]", huge):
-        assert executable(Answer(text)) is None
 
 
 @pytest.fixture

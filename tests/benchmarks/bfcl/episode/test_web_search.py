@@ -74,8 +74,6 @@ def test_search_and_page() -> None:
     (asked,) = transport.asked
     assert asked.params == {"q": "a b", "max_results": "2", "region": "wt-wt"}
     assert (asked.method, asked.url) == ("GET", "https://search.example/find")
-    without = results(SEARCH, snippets=False)
-    assert without == [str([{"title": "T", "href": "https://a.example"}] * 3)]
     assert results(FETCH) == ['{"content": "' + "x" * 20 + '"}']
 
 
@@ -85,9 +83,7 @@ def test_wrong_calls_are_refused_without_a_request() -> None:
 
     for call, said in (
         ("fetch_url_content(url='file:///etc/passwd')", "Error during execution: no http(s)"),
-        ("fetch_url_content('https://a', 'pdf')", "mode must be one of raw, markdown, truncate"),
         ("fetch_url_content()", "WebSearchAPI.fetch_url_content() missing 1 required"),
-        ("search_engine_query(keywords='a', max_results='x')", "Error during execution: invalid"),
         ("search_engine_query(keywords=fetch_url_content('https://a'))", "a call among"),
         ("open(file='x')", "name 'open' is not defined"),
         ("search_engine_query(keywords='" + "a" * 200_000 + "')", "a call of more than"),
@@ -107,10 +103,8 @@ def test_page_that_is_not_there_is_an_answer() -> None:
 @pytest.mark.parametrize(
     ("call", "answer"),
     [
-        (FETCH, Reply(204, {}, b"no")),
         (FETCH, Reply(404, {}, b"no")),
         (SEARCH, Reply(500, {}, b"")),
-        (SEARCH, Reply(403, {}, b"no")),
         (SEARCH, {"error": "x"}),
         (SEARCH, "[" * 100_000),
         (SEARCH, [1, 2]),

@@ -226,7 +226,6 @@ def test_all_layouts_are_read(tmp_path: Path) -> None:
     grouped = write_results(tmp_path / "result" / "m", *given)
     kept = grouped / "agentic/memory/rec_sum"
     write(kept / "BFCL_v4_memory_rec_sum_prereq_result.json", [{"id": "x", "result": 1}])
-    write(grouped / "memory_snapshot" / "memory_rec_sum" / "student_final.json", [])
     before = {"id": "memory_rec_sum_prereq_0-customer-0", "result": []}
     asked = {"id": found[2].id, "result": [["x"]]}
     write(kept / "BFCL_v4_memory_rec_sum_result.json", [before, asked])
@@ -236,7 +235,6 @@ def test_all_layouts_are_read(tmp_path: Path) -> None:
         write(tmp_path / "old" / f"BFCL_v3_{name}_result.json", [row])
     for place, wanted in (
         (grouped, keys),
-        (tmp_path / "result", keys),
         (flat, keys),
         (grouped / "non_live", keys[:2]),
         (flat / "BFCL_v4_simple_java_result.json", keys[1:2]),

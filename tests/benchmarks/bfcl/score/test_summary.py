@@ -102,8 +102,6 @@ def test_format_sensitivity_is_by_form_and_enters_no_score() -> None:
     assert str(form_of("simple_python_1")) == (
         "ret_fmt=python&tool_call_tag=False&func_doc_fmt=json&prompt_fmt=plaintext&style=classic"
     )
-    with pytest.raises(ValueError, match="not a prompt format"):
-        form_of("format_sensitivity_7:nonsense:live_simple_23-5-1")
 
 
 def known(category: str, probability: float, count: int) -> list[ResultRow]:
@@ -152,7 +150,6 @@ def test_printed_table_shows_what_was_not_run() -> None:
     lines = {line[0]: line[1:] for line in layout["lines"]}
     assert all(len(line) == len(layout["header"]) for line in layout["lines"])
     assert lines["web_search_base"] == ["", "N/A", "N/A"]
-    assert lines["Overall v4"] == ["", "N/A", "N/A"]
     assert lines["Non-live"][1].startswith("50.0 %")
     assert lines["Overall v3"][1] != "N/A"
 

@@ -49,11 +49,9 @@ def test_calls_run_and_change_the_state() -> None:
 def test_text_that_is_no_call_of_a_tool_is_an_error() -> None:
     for text, said in (
         ("no_tool(x=1)", "name 'no_tool' is not defined"),
-        ("total(customer=Ida)", "name 'Ida' is not defined"),
         ("total()", "Bakery.total() missing 1 required positional argument: 'customer'"),
         ("os.remove(path='x')", "Function call remove is not allowed."),
         ("total('Ida'", "'(' was never closed (<string>, line 1)"),
-        ("total(customer='a', customer='b')", "keyword argument repeated: customer"),
         ("total([x for x in (1,)])", "ListComp among the arguments"),
         ("__import__('os').system('true')", "not a call of a function by its name"),
     ):
@@ -86,8 +84,6 @@ def test_recorded_state_is_json_within_bounds() -> None:
     state = json.loads(json.dumps(tools.state()))["Bakery"]["prices"]
     assert (state["set"], state["4"]) == ([1, 3], [1.5, None])
     assert (state["infinite"], state["object"]) == (["inf", "nan"], "<object>")
-    tools.instances["Bakery"].prices = {"x" * 1_000_000: 1}
-    assert tools.state()["Bakery"]["prices"] == {"...": "..."}
     tools.instances["Bakery"].prices = ["x" * 1_000] * 1_000
     assert len(json.dumps(tools.state())) < 300_000
     assert tools.state()["Bakery"]["prices"][-1] == "..."
@@ -149,7 +145,6 @@ def test_classes_load_privately_and_write_no_file(
 def test_damaged_class_is_the_users_mistake(sources: ToolSources) -> None:
     for text, match in (
         ("class TicketAPI(:", r"ticket_api.py: does not load \(SyntaxError"),
-        ("import requests", "no stand-in for requests"),
         ("x = 1", "has no class TicketAPI"),
     ):
         damaged = ToolSources({**sources.texts, "ticket_api": text}, "copy", text, named=True)
@@ -168,8 +163,6 @@ def test_only_known_sources_run_unless_the_user_named_them(sources: ToolSources)
 
 
 def test_dates_and_numbers_are_upstreams(open_class: Open) -> None:
-    traveler = "verify_traveler_information('a', 'b', '1990-01-01', 'US1')"
-    assert "Cannot book" in open_class("TravelAPI").execute(traveler)
     trading = open_class("TradingBot", {"authenticated": True})
     assert '"new_balance": 10001.0' in trading.execute("fund_account(amount=1)")
     assert "2024-09" in trading.execute("get_transaction_history(start_date='2024-01-01')")
@@ -182,7 +175,7 @@ def test_dates_and_numbers_are_upstreams(open_class: Open) -> None:
     assert "Exceeds the limit" in tools.execute("power(base=10, exponent=5000)")
 
 
-def test_environments_share_mutable_defaults_and_records_only_on_request(open_class: Open) -> None:
+def test_environments_share_mutable_defaults_only_on_request(open_class: Open) -> None:
     def third_tweet(*posted: Environment) -> str:
         posted[0].step(["post_tweet('first')", "mention(0, ['@a'])"])
         return posted[-1].execute("post_tweet('third')")
@@ -195,11 +188,3 @@ def test_environments_share_mutable_defaults_and_records_only_on_request(open_cl
     assert '"mentions": ["@a"]' in third_tweet(one), "within one attempt the list is one"
     assert '"mentions": []' in third_tweet(one, opened())
     assert '"mentions": ["@a"]' in third_tweet(opened(shared), opened(shared))
-
-    def card(tools: Environment) -> dict[str, Any]:
-        found: dict[str, Any] = next(iter(tools.instances["TravelAPI"].credit_card_list.values()))
-        return found
-
-    first, second = (open_class("TravelAPI", long=True) for _ in range(2))
-    card(first)["balance"] = -1
-    assert card(second)["balance"] != -1

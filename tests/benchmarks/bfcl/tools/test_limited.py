@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.check.conversations import check_multi_turn
-from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.tools.environment import InitialState
-from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, load_classes
+from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
-from ace_ray.errors import SandboxLost, UserError
+from ace_ray.errors import SandboxLost
 from ace_ray.sandbox.attempts import end_processes
 from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
-from ace_ray.types import Entry
 from tests.sandbox.limited_processes import limited_processes
 
 CLASS = """
@@ -106,22 +103,3 @@ def test_a_process_that_is_lost_every_time_costs_the_row_no_verdict(
     monkeypatch.setattr(LimitedProcess, "ask", lost)
     with pytest.raises(SandboxLost, match=r"lost 3 times \(exit code -9\)"):
         step(environment, "add(by=1)")
-
-
-@pytest.mark.nightly
-def test_class_that_never_loads_is_the_users_mistake() -> None:
-    text = "while True: pass"
-    sources = ToolSources({"ticket_api": text}, "copy", text, named=True)
-    with pytest.raises(UserError, match="copy: a class does not load: the call takes more than"):
-        load_classes(sources, ["TicketAPI"])
-
-
-@pytest.mark.nightly
-def test_call_over_a_limit_is_the_models_error_and_changes_nothing() -> None:
-    turns = [["[grow()]", "[add(by=1), spin()]", "Done."], ["[add(by=1)]", "Done."]]
-    data = {"question": [[], []], "involved_classes": ["TicketAPI"]}
-    entry = Entry("bfcl", "multi_turn_base", "en", "multi_turn_base_0", data, [["add(by=1)"]] * 2)
-    answers = [[Answer(text) for text in turn] for turn in turns]
-    docs = {"TicketAPI": [{"name": name} for name in NAMES]}
-    found = check_multi_turn(entry, answers, "", SOURCES, docs)
-    assert {verdict.error_type for verdict in found.values()} == {""}

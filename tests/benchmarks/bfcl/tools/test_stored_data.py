@@ -35,7 +35,6 @@ ESCAPE = """for one in object.__subclasses__():
 """
 PAYLOADS = {
     "nothing": CLASS,
-    "a module's module": "import random\nrandom._os.system('touch MARKER')\n" + CLASS,
     "a subclass of object": ESCAPE + CLASS,
     "in a call": re.sub(
         r"(def [a-z]\w*\(self.*\) -> Answer:\n)",
