@@ -72,6 +72,10 @@ class ResultRow:
     finish_reason: str = ""
     endpoint: dict[str, Any] | None = None
     """Facts on an endpoint's answers, from `ace_ray.storage.rows.endpoint_of`."""
+    cached_prompt_tokens: int | None = None
+    first_token_s: float | None = None
+    decode_s: float | None = None
+    """Sums over the row's calls (`ace_ray.types.EngineFigures`); None if unknown for a call."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     second_reading: SecondReading | None = None
 

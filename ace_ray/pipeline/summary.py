@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -132,11 +133,50 @@ def summarize(
         "failures": totals.failures(),
         "tokens": {"prompt": totals.prompt_tokens, "completion": totals.completion_tokens},
         **({"endpoint": totals.endpoint} if totals.endpoint is not None else {}),
+        **({"engine": engine} if (engine := totals.engine.figures()) else {}),
         "model_calls": totals.model_calls,
         "reasoning_truncated": totals.reasoning_truncated,
         "cut_by_length": totals.cut_by_length,
         "timing": dict(timing),
         "benchmarks": blocks,
+    }
+
+
+class _EngineTotals:
+    """Token times and cached tokens over the rows for which the engine reported them."""
+
+    def __init__(self) -> None:
+        self._prompt = self._cached = 0
+        self._first, self._each = array("f"), array("f")
+
+    def add(self, row: ResultRow) -> None:
+        if row.cached_prompt_tokens is not None and row.prompt_tokens is not None:
+            self._prompt += row.prompt_tokens
+            self._cached += row.cached_prompt_tokens
+        if row.first_token_s is not None and row.decode_s is not None and row.model_calls:
+            self._first.append(row.first_token_s / row.model_calls)
+            # The first token of each call is not decoded.
+            if (decoded := (row.completion_tokens or 0) - row.model_calls) > 0:
+                self._each.append(row.decode_s / decoded)
+
+    def figures(self) -> dict[str, Any]:
+        """Return ``prompt_tokens`` that were ``computed`` and ``cached``; for rows, the median and
+        the 95th percentile of ``first_token_s`` and of ``token_s``, the seconds per further output
+        token. Figures that no row has are left out."""
+        tokens = {"computed": self._prompt - self._cached, "cached": self._cached}
+        times = {"first_token_s": self._first, "token_s": self._each}
+        return {
+            **({"prompt_tokens": tokens} if self._prompt else {}),
+            **{name: _quantiles(values) for name, values in times.items() if values},
+        }
+
+
+def _quantiles(values: Iterable[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    return {
+        name: round(ordered[round(share * last)], 5)
+        for name, share in (("p50", 0.5), ("p95", 0.95))
     }
 
 
@@ -154,6 +194,7 @@ class _Totals:
         self.prompt_tokens: int | None = 0
         self.completion_tokens: int | None = 0
         self.endpoint: dict[str, Any] | None = None
+        self.engine = _EngineTotals()
         self.model_calls = 0
         self.reasoning_truncated = self.cut_by_length = 0
 
@@ -172,6 +213,7 @@ class _Totals:
             self.completion_tokens = _sum(self.completion_tokens, row.completion_tokens)
             if row.endpoint is not None:
                 self.endpoint = added(self.endpoint, row.endpoint)
+            self.engine.add(row)
             self.model_calls += row.model_calls
             self.reasoning_truncated += row.reasoning_truncated
             self.cut_by_length += row.finish_reason == "length"

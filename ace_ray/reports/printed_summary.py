@@ -81,6 +81,8 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
             f"engine ready after {timing.get('engine_start_s') or 0:.0f} s, "
             f"{timing.get('wall_s') or 0:.0f} s in all"
         )
+    if engine := engine_line(summary.get("engine") or {}):
+        yield engine
     if mixed := versions_line(summary.get("mixed_versions", {})):
         yield mixed
     if summary["cut_by_length"]:
@@ -92,6 +94,18 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
     yield from endpoint_notes(summary.get("endpoint"))
     if summary["backend"] == "fake":
         yield "backend: fake - this tests the pipeline and is not an evaluation"
+
+
+def engine_line(engine: Mapping[str, Any]) -> str:
+    """Return a line about the engine's cache and token times; "" if no engine reported them."""
+    parts = []
+    if tokens := engine.get("prompt_tokens"):
+        share = tokens["cached"] / (tokens["cached"] + tokens["computed"])
+        parts.append(f"{share:.1%} of the prompt tokens came from the engine's cache")
+    for key, name in (("first_token_s", "first token after"), ("token_s", "each further token")):
+        if times := engine.get(key):
+            parts.append(f"{name} {times['p50']:.3g} s (95 % within {times['p95']:.3g} s)")
+    return "; ".join(parts)
 
 
 def _wrapped(line: str, console: Console, indent: str = "  ") -> None:
