@@ -145,6 +145,7 @@ UP = {"workers": [READY]}
 AGAIN = {"had_success": True}
 ELASTIC = {"workers": {"max": 4}}
 LATE = {"starting": {process(): 101.0}}
+LATE_CHECKER = {"starting": {process("checker"): 101.0}}
 
 
 @pytest.mark.parametrize(
@@ -156,12 +157,7 @@ LATE = {"starting": {process(): 101.0}}
         (AGAIN, UP | {"failure": "stuck", "no_progress": True}, "stuck", (True, False)),
         ({}, UP | BUG, "with the same exception", (False, False)),
         ({}, UP | LATE, "the engine worker host:7 is gone", (True, True)),
-        (
-            ELASTIC,
-            UP | {"starting": {process("checker"): 101.0}},
-            "the checker host:7 is gone",
-            (True, True),
-        ),
+        (ELASTIC, UP | LATE_CHECKER, "the checker host:7 is gone", (True, True)),
         ({"lost": "it is taken"}, UP, "it is taken", (True, False)),
     ],
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ace_ray.cluster.resources import Resources
-from ace_ray.pipeline.graph import PAUSE_S, Shape, Work, blocks, pause, shape
+from ace_ray.pipeline.graph import Shape, Work, blocks, shape
 from ace_ray.types import Entry
 from tests.pipeline.planning.toy_benchmark import Toy, planned
 
@@ -67,17 +67,8 @@ def shaped(rows: int, *, workers: int = 1, limit: int = 0, **config: Any) -> Sha
         (2_040, {"workers": 2, "limit": 64, "seats": 256}, Shape(510, 1, 510, 3)),
         # The config decides.
         (700, {"concurrency": 1}, Shape(most=1, size=1, calls=1, spare=8)),
-        (
-            700,
-            {"interactive": 40, "concurrency": 60, "rows_per_block": 30},
-            Shape(most=60, size=30, calls=56, spare=1),
-        ),
+        (700, {"interactive": 40, "concurrency": 60, "rows_per_block": 30}, Shape(60, 30, 56, 1)),
     ],
 )
 def test_blocks_of_a_worker(rows: int, how: dict[str, Any], expected: Shape) -> None:
     assert shaped(rows, **how) == expected
-
-
-def test_pause_of_the_executor_is_a_millisecond_a_row() -> None:
-    assert [pause(left, stopping=False) for left in (24, 2_040, -8)] == [0.024, PAUSE_S, 0.0]
-    assert pause(2_040, stopping=True) == 0.0
