@@ -132,6 +132,7 @@ def test_every_pattern_is_linear(room: str) -> None:
         check(one)
 
 
+@pytest.mark.nightly
 def test_a_pattern_that_is_not_linear_is_found() -> None:
     check(("", re.compile(r"\s++x"), frozenset({"match"})))
     with pytest.raises(AssertionError, match="CPU time"):

@@ -139,13 +139,6 @@ def test_a_model_without_usable_values_is_refused(model: Make) -> None:
             asked(ref)
 
 
-def test_incomplete_values_are_stored_as_they_are() -> None:
-    config = validated(SamplingConfig, {"defaults": "model", "max_tokens": 5}, where="")
-    assert config.model_dump(mode="json") == {"defaults": "model", "max_tokens": 5}
-    with pytest.raises(ValueError, match="not resolved"):
-        config.sampling()
-
-
 def test_a_budget_needs_a_parser_and_an_effort_is_set_once() -> None:
     config = validated(SamplingConfig, {"thinking_token_budget": 5}, where="")
     for parser in ("auto", "of_a_plugin"):

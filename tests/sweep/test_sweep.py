@@ -213,21 +213,6 @@ def die(lane: FakeLane, run: SweepRun) -> None:
     lane.code = -9
 
 
-def outage(setup: Setup, monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[int]:
-    """Make the store fail after the first lane, so many times; return the times left."""
-    left = list(range(times))
-    monkeypatch.setattr(module, "AGAIN_S", 0.0)
-
-    def asks(*arguments: Any, **named: Any) -> bool:
-        if setup.started and left:
-            left.pop()
-            raise UserError("the store is away")
-        return is_finished(*arguments, **named)
-
-    monkeypatch.setattr(module, "is_finished", asks)
-    return left
-
-
 class TestResuming:
     def test_a_sweep_evaluates_what_is_pending(self, setup: Setup) -> None:
         setup.save(30, 4, 100)
@@ -400,12 +385,8 @@ class TestFailures:
     def test_runs_of_a_failed_lane_are_evaluated_one_by_one(self, setup: Setup) -> None:
         def script(lane: FakeLane) -> None:
             for run in lane.lane.runs:
-                if run.label == "step 1":
-                    lane.complete(run)
-                if "step 2" in lane.labels:
-                    lane.tell(run, failed="no kernel image")
-                else:
-                    lane.complete(run)
+                fails = run.label != "step 1" and "step 2" in lane.labels
+                lane.tell(run, failed="no kernel image") if fails else lane.complete(run)
 
         setup.script = script
         setup.save(1, 2, 3)
@@ -417,27 +398,31 @@ class TestFailures:
     def test_an_outage_of_the_store_is_waited_for(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        refused = [1, 2]
+        left = {is_finished: 3, write_ledger: 2}
+        monkeypatch.setattr(module, "AGAIN_S", 0.0)
 
-        def refuses(*arguments: Any) -> None:
-            if refused:
-                refused.pop()
-                raise UserError("the store is away")
-            write_ledger(*arguments)
+        def failing(work: Any) -> Any:
+            def asks(*arguments: Any, **named: Any) -> Any:
+                if setup.started and left[work]:
+                    left[work] -= 1
+                    raise UserError("the store is away")
+                return work(*arguments, **named)
 
-        left = outage(setup, monkeypatch, times=3)
-        monkeypatch.setattr(module, "write_ledger", refuses)
+            return asks
+
+        for work in left:
+            monkeypatch.setattr(module, work.__name__, failing(work))
         setup.save(1, 2)
         assert setup.run(swap=False) == 0
-        assert (left, refused) == ([], [])
+        assert [*left.values()] == [0, 0]
         assert sum("the store is away" in line for line in setup.said) == 5
         assert set(setup.states().values()) == {"complete"}
 
         setup.save(3, 4)
-        left = outage(setup, monkeypatch, times=10**6)
+        left[is_finished] = 10**6
         assert setup.run(store_patience_s=0.05) == 75
         assert any("the same command continues the sweep" in line for line in setup.said)
-        left.clear()
+        left[is_finished] = 0
         assert setup.run() == 0
 
     @pytest.mark.parametrize(("small", "code"), [(2, 0), (3, 75)])
@@ -585,16 +570,6 @@ class TestWatching:
         assert any(line.startswith("step 2: refused") for line in setup.said)
         assert not any(line.startswith("step 3: refused") for line in setup.said)
         assert setup.states() == dict.fromkeys(("step 1", "step 2", "step 3"), "complete")
-
-    def test_an_incomplete_checkpoint_is_refused_at_the_end(self, setup: Setup, s3: Any) -> None:
-        setup.save(1, 2)
-        (setup.checkpoints / "step_2" / "tokenizer.json").unlink()
-        stop = partial(s3.client.put_object, Bucket=s3.bucket, Key="stop/here", Body=b"")
-        setup.in_turn([stop])
-        assert setup.run(stop_file=f"s3://{s3.bucket}/stop/here") == 1
-        assert setup.states() == {"step 1": "complete", "step 2": "refused"}
-        lacks = "the checkpoint is incomplete: the tokenizer is missing"
-        assert setup.ledger()["step 2"]["note"] == lacks
 
     def test_a_mistake_in_the_config_is_found_before_the_watch(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch

@@ -18,16 +18,8 @@ from ace_ray.pipeline.health.processes import Kind, ProcessInfo
 from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.pipeline.monitoring.counts import Bug, Tally
 
-SETTINGS = {
-    "model": {"source": "fake"},
-    "backend": "fake",
-    "benchmarks": [{"name": "acebench"}],
-    "output": "runs",
-    "start_timeout_s": 100.0,
-    "store_patience_s": 50.0,
-    "stall_s": 40.0,
-    "grace_s": 7.0,
-}
+TIMES = {"start_timeout_s": 100.0, "store_patience_s": 50.0, "stall_s": 40.0, "grace_s": 7.0}
+SETTINGS = {"model": {"source": "fake"}, "backend": "fake", "benchmarks": ["acebench"], **TIMES}
 READY = {"worker": "host:7", "load_s": 1.0, "start_s": {}}
 
 
@@ -207,8 +199,7 @@ def test_frozen_process_is_killed_and_must_be_replaced(
     stored: int,
     ends: bool,
 ) -> None:
-    task = SimpleNamespace(remote=lambda coordinator, process: there)
-    actor = SimpleNamespace(options=lambda **_: task)
+    actor = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: there))
     monkeypatch.setattr(ray, "remote", lambda work: actor)
     one = monitored()
     error = one.later(**UP, silent={process(): silent}, stored=stored)
