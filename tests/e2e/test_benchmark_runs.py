@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.gold import gold_text
 from ace_ray.storage.rows import episode_of, verdict_columns
 from tests.conftest import Cli
 from tests.e2e.conftest import Evaluate
@@ -53,16 +52,11 @@ def test_acebench_resumes_rows_whose_user_simulator_was_down(
     assert KEY not in manifest + str(done.rows)
 
 
-def test_bfcl_evaluates_all_kinds_of_categories(evaluate: Evaluate) -> None:
-    categories = ["simple_python", "irrelevance", "multi_turn_base", "memory_kv", "memory_rec_sum"]
+def test_bfcl_rows_of_a_scenario_start_from_one_memory(evaluate: Evaluate) -> None:
+    categories = ["irrelevance", "memory_kv", "memory_rec_sum"]
     benchmark = BFCL.from_options({"categories": categories})
     entries = {entry.id: entry for entry in benchmark.entries()}
-    replies = {
-        entry.data["question"][0][-1]["content"]: gold_text(entry.gold, entry.data["function"])
-        for entry in entries.values()
-        if entry.category == "simple_python"
-    }
-    replies["hardest subject for me"] = "[memory_append(text='statistics is hard')]"
+    replies = {"hardest subject for me": "[memory_append(text='statistics is hard')]"}
     done = evaluate(
         benchmarks=[{"name": "bfcl", "categories": categories}],
         engine={"default": "I cannot say.", "replies": replies},
@@ -70,13 +64,7 @@ def test_bfcl_evaluates_all_kinds_of_categories(evaluate: Evaluate) -> None:
     rows = done.rows
     assert Counter(row["id"] for row in rows) == Counter(list(entries))
     assert {row["status"] for row in rows} == {"scored"}
-    valid = Counter(row["category"] for row in rows if row["official_valid"])
-    declared = Counter(entry.category for entry in entries.values())
-    assert valid["simple_python"] == declared["simple_python"]
-    assert valid["irrelevance"] == declared["irrelevance"], "words are no call"
-    assert not valid["multi_turn_base"]
-
-    # The conversations of a scenario are held once, and all its rows start from their memory.
+    # Its conversations are held once.
     for category in ("memory_kv", "memory_rec_sum"):
         for scenario in ("student", "customer"):
             of_one = [
@@ -89,11 +77,9 @@ def test_bfcl_evaluates_all_kinds_of_categories(evaluate: Evaluate) -> None:
             assert len(memories) == 1
             noted = category == "memory_rec_sum" and scenario == "student"
             assert ("statistics is hard" in memories.pop()) is noted
-
     for row in rows:  # judged again without an engine
         again = verdict_columns(benchmark.check(entries[row["id"]], episode_of(row)))
         assert again == {name: row[name] for name in again}
-    assert "not comparable with any leaderboard" in " ".join(done.stdout.split())
 
 
 ASKED = "Please create the task 'Important Meeting' for user_1."

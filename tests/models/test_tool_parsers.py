@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.models.answers import MARKED_CHARS, MAX_CHARS, AnswerReader, parser_class
+from ace_ray.models.answers import MARKED_CHARS, AnswerReader, parser_class
 from ace_ray.types import Completion, Episode, ToolAnswer, ToolCall
 
 pytestmark = pytest.mark.usefixtures("vllm")
@@ -67,14 +67,6 @@ def test_hostile_text_is_an_answer_without_calls_or_tracebacks() -> None:
         assert len(records) == 1
     finally:
         logging.getLogger("vllm").removeHandler(handler)
-
-
-def test_a_text_beyond_the_bound_is_not_parsed() -> None:
-    call = '<tool_call>{"name": "find", "arguments": {}}</tool_call>'
-    fits = call + " " * (MAX_CHARS - len(call))
-    answer, refused = read("hermes", fits, fits + " ")
-    assert answer.calls
-    assert refused == ToolAnswer(fits + " ", error="TooLong")
 
 
 @pytest.mark.parametrize(

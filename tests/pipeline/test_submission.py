@@ -134,23 +134,6 @@ def test_files_with_names_of_keys_and_untracked_files_stay_behind(
     assert packed(made) == code
 
 
-SECRET = "sk-THIS-IS-A-SECRET"
-
-
-@pytest.mark.parametrize(
-    "override",
-    [
-        f"engine.nested={{deep: [{{password: {SECRET}}}]}}",
-        f"benchmarks.0.user={{endpoint: {{url: 'http://me:{SECRET}@x/v1'}}}}",
-        f"output=s3://{SECRET}@bucket/p",
-    ],
-)
-def test_secret_is_refused_and_not_repeated(config: Path, override: str) -> None:
-    with pytest.raises(UserError) as refused:
-        submission(str(config), overrides=[override])
-    assert SECRET not in str(refused.value)
-
-
 def test_mistakes_are_refused_before_anything_is_sent(config: Path, tmp_path: Path) -> None:
     for override, words in (
         ("sampels=2", "did you mean 'samples'"),

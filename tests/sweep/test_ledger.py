@@ -25,7 +25,6 @@ from ace_ray.sweep.runs import SweepRun
 SECONDS = {"load": 60.0, "warm_up": 4.0, "generation": 800.0, "tool": 30.0, "idle": 6.0}
 TIMING = {"device": "gpu", "devices": 2, "loads": [{"how": "fresh"}], "device_s": SECONDS}
 DEATHS = ["h:1: an earlier one", "h:2: the swap to r1 failed: the weights are others"]
-LOADS = [{"how": "fresh"}, {"how": "restarted"}]
 NOTHING_DONE = {"state": "complete", "engine": "", "cost": 0.0, "seconds": dict.fromkeys(STATES, 0)}
 PLANNED: Any = SimpleNamespace(run_id="r1")
 RUN = SweepRun("step 5", 5, "/c/step_5", PLANNED, parameters=7)
@@ -43,10 +42,20 @@ def store(tmp_path: Path) -> LocalStore:
             {},
             3.6,
             {
-                **{"label": "step 5", "step": 5, "source": "/c/step_5", "run_id": "r1"},
-                **{"state": "complete", "note": "", "engine": "fresh", "device": "gpu"},
-                **{"devices": 2, "parameters": 7, "seconds": SECONDS, "entries": 500},
-                **{"tokens": {"prompt": 1000, "completion": 50}, "cost": 0.9},
+                "label": "step 5",
+                "step": 5,
+                "source": "/c/step_5",
+                "run_id": "r1",
+                "state": "complete",
+                "note": "",
+                "engine": "fresh",
+                "device": "gpu",
+                "devices": 2,
+                "parameters": 7,
+                "seconds": SECONDS,
+                "entries": 500,
+                "tokens": {"prompt": 1000, "completion": 50},
+                "cost": 0.9,
                 "per_1000": {"device_s": 1800.0, "cost": 1.8},
             },
         ),
@@ -61,7 +70,13 @@ def store(tmp_path: Path) -> LocalStore:
         ({"complete": False, "scored": 0}, 1.0, {"per_1000": {}, "cost": 0.25}),
         ({"timing": {"loads": None, "device_s": None}}, 1.0, NOTHING_DONE),
         (
-            {"timing": {**TIMING, "loads": LOADS, "engine_deaths": DEATHS}},
+            {
+                "timing": {
+                    **TIMING,
+                    "loads": [{"how": "fresh"}, {"how": "restarted"}],
+                    "engine_deaths": DEATHS,
+                }
+            },
             None,
             {"engine": "restarted", "note": DEATHS[-1]},
         ),

@@ -455,18 +455,6 @@ class TestFailures:
 
 
 class TestRefused:
-    def test_a_damaged_checkpoint_is_refused_until_it_is_whole(self, setup: Setup) -> None:
-        setup.save(1, 2)
-        setup.make("step_3", 1.0, 1.0)  # equal weights of two steps are two runs
-        setup.tear(2)
-        assert setup.run() == 1
-        assert setup.lanes == [["step 1", "step 3"]]
-        assert setup.states() == {"step 1": "complete", "step 2": "refused", "step 3": "complete"}
-        assert re.search("truncated|ends beyond", setup.ledger()["step 2"]["note"])
-        setup.save(2)
-        assert setup.run() == 0
-        assert setup.lanes == [["step 2"]]
-
     def test_a_folder_of_another_config_is_refused(self, setup: Setup) -> None:
         setup.save(1)
         setup.run()

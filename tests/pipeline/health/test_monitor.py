@@ -109,18 +109,6 @@ def monitored(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         one.monitor.__exit__()
 
 
-def test_deaths_are_printed_once_and_few_at_a_time(monitored: Any) -> None:
-    one = monitored()
-    one.later(**UP, deaths=["host:7: told to die"])
-    one.later(**UP, deaths=["host:7: told to die", "host:8"])
-    assert one.lines == ["engine worker host:7: told to die", "engine worker host:8"]
-    one.monitor.__exit__()
-    one.tally.deaths = [*one.tally.deaths, *(f"host:{pid}" for pid in range(9, 18))]
-    assert one.monitor.last_look().deaths[-1] == "host:17"
-    assert len(one.lines) == 2 + 6
-    assert one.lines[-1] == "and 4 more engine workers crashed"
-
-
 def test_engines_have_their_own_time_to_start(monitored: Any) -> None:
     """Served models load before."""
     one = monitored()
