@@ -136,7 +136,6 @@ def test_each_sample_and_sampled_row_has_a_seed(path: str) -> None:
     [
         ({"max_tokens": 3}, ["unknown key 'max_tokens'; 'max_tokens' belongs under 'sampling'"]),
         ({"store": {"output": "x"}}, ["unknown key 'store.output'; ", "belongs at the top level"]),
-        ({"sampling": {"temprature": 1}}, ["did you mean 'temperature'?"]),
         ({"samplez": 2, "sampling": {"limit": 3}}, ["2 unknown keys; ", "mean 'samples'?"]),
         pytest.param(
             {"model": {"source": "a", "max_model_len": 8}},

@@ -36,27 +36,11 @@ def pods(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_job_is_retried_on_a_cluster_of_its_own_with_the_pinned_ray(name: str) -> None:
-    spec = objects(name)["RayJob"]["spec"]
-    assert spec["shutdownAfterJobFinishes"] is True
-    # A sweep ends with 1 if one model failed; a new cluster does not help.
-    assert spec["backoffLimit"] == 1 if name.startswith("sweep") else spec["backoffLimit"] >= 1
-    assert "--fresh" not in spec["entrypoint"], "a retry has to resume"
-    version = spec["rayClusterSpec"]["rayVersion"]
-    for lock in ("cpu.txt", "gpu.txt"):
-        assert f"\nray=={version} " in (ROOT / "requirements" / lock).read_text()
-    head = pods(spec)["head"]
-    required = head["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    (term,) = required["nodeSelectorTerms"]
-    kept_off = {e["key"] for e in term["matchExpressions"] if e["operator"] == "NotIn"}
-    assert kept_off == {"karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType"}
-    assert spec.get("suspend", False) is name.endswith("-kueue"), "Kueue starts a suspended job"
-
-
-@pytest.mark.parametrize("name", JOBS)
 def test_rows_in_flight_have_time_to_end(name: str) -> None:
     grace = RunConfig.model_fields["grace_s"].default
-    every = pods(objects(name)["RayJob"]["spec"])
+    spec = objects(name)["RayJob"]["spec"]
+    assert "--fresh" not in spec["entrypoint"], "a retry has to resume"
+    every = pods(spec)
     head = every.pop("head")
     assert head["terminationGracePeriodSeconds"] > grace + END_S
     (container,) = head["containers"]

@@ -606,21 +606,3 @@ class TestWatching:
         # The next call is refused as a whole.
         with pytest.raises(UserError, match="contains no step number"):
             setup.sweep()
-
-    def test_checkpoints_that_come_while_a_lane_runs_share_an_engine(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        left = [2, 3, 4]
-
-        def wait(lane: FakeLane, seconds: float) -> None:
-            time.sleep(0.02)
-            if left:
-                setup.save(left.pop(0))
-            else:
-                setup.stop()
-                lane.end()
-
-        setup.save(1)
-        monkeypatch.setattr(FakeLane, "wait", wait)
-        assert setup.run() == 0
-        assert setup.lanes == [["step 1"], ["step 2", "step 3", "step 4"]]
