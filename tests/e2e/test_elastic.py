@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import ace_ray
-from tests.e2e.ray_clusters import Cluster, running, wait_for
+from tests.e2e.ray_clusters import Cluster, end_node, running, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.cluster, pytest.mark.nightly]
 
@@ -93,3 +93,16 @@ def test_a_drained_node_gives_its_rows_back(cluster: Cluster, run: Run) -> None:
     rows = run.answer()
     assert "its engine worker has" in run.said
     assert len({row["worker"] for row in rows}) == 1
+
+
+def test_rows_of_a_killed_node_go_to_a_node_that_joins(cluster: Cluster, run: Run) -> None:
+    run.until(engines=1)
+    node = cluster.join(1)
+    run.until(engines=2)
+    end_node(node)
+    run.until(engines=1)
+    wait_for(lambda: len(cluster.alive()) == 1, "the node does not end")
+    cluster.join(1)
+    run.until(engines=2)
+    rows = run.answer()
+    assert len({row["worker"] for row in rows}) == 2
