@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 
-from ace_ray.cluster.resources import Resources
-from ace_ray.pipeline.graph import PAUSE_S, Shape, Work, blocks, pause, shape
+from ace_ray.pipeline.graph import Work, blocks
 from ace_ray.types import Entry
 from tests.pipeline.planning.toy_benchmark import Toy, planned
 
@@ -44,40 +41,3 @@ def test_episodes_of_one_preparation_share_a_block() -> None:
         [(0, 1, 0), (1, 1, 0)],
     ]
     assert {*planned(Prepared(["a", "b", "X"])).rows.shares.tolist()} == {-1}
-
-
-def shaped(rows: int, *, workers: int = 1, limit: int = 0, **config: Any) -> Shape:
-    interactive, seats = config.pop("interactive", 0), config.pop("seats", 32)
-    config = {"concurrency": "auto", "rows_per_block": "auto", **config}
-    model = SimpleNamespace(endpoint=config.pop("endpoint", None))
-    job: Any = SimpleNamespace(
-        config=SimpleNamespace(model=model, **config), engine={"max_num_seqs": seats}
-    )
-    return shape(job, Resources(workers, 1.0, 1, 1, limit=limit), rows, interactive)
-
-
-@pytest.mark.parametrize(
-    ("rows", "how", "expected"),
-    [
-        (2_040, {"seats": 256}, Shape(most=512, size=32, calls=64, spare=1)),
-        (1_000_000, {"workers": 16, "seats": 256}, Shape(most=512, size=256, calls=16, spare=1)),
-        # Episodes have calls of their own, which single calls use later.
-        (2_040, {"interactive": 100, "workers": 4}, Shape(most=64, size=7, calls=42, spare=1)),
-        # Elastic workers that may come find rows.
-        (2_040, {"workers": 2, "limit": 64, "seats": 256}, Shape(510, 1, 510, 3)),
-        # The config decides.
-        (700, {"concurrency": 1}, Shape(most=1, size=1, calls=1, spare=8)),
-        (
-            700,
-            {"interactive": 40, "concurrency": 60, "rows_per_block": 30},
-            Shape(most=60, size=30, calls=56, spare=1),
-        ),
-    ],
-)
-def test_blocks_of_a_worker(rows: int, how: dict[str, Any], expected: Shape) -> None:
-    assert shaped(rows, **how) == expected
-
-
-def test_pause_of_the_executor_is_a_millisecond_a_row() -> None:
-    assert [pause(left, stopping=False) for left in (24, 2_040, -8)] == [0.024, PAUSE_S, 0.0]
-    assert pause(2_040, stopping=True) == 0.0
