@@ -13,7 +13,7 @@ import pytest
 
 import ace_ray
 from ace_ray.benchmarks.acebench.gold import render_gold
-from ace_ray.storage.object_store import LocalStore, open_store
+from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS
 from ace_ray.types import Entry, Episode
@@ -73,22 +73,6 @@ def test_runs_are_scored_compared_and_reported(made: Any, tmp_path: Path) -> Non
     assert page == str(tmp_path / "report" / "report.html")
     assert Path(page).is_file()
     assert ace_ray.report(runs[0]) == f"{made[0]}/report/report.html"
-
-
-@pytest.mark.nightly
-def test_a_run_on_another_store_is_read_there(
-    made: Any, tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    uri = f"s3://{s3.bucket}/{tmp_path.name}/run"
-    target = open_store(uri, endpoint_url=s3.endpoint_url)
-    local = LocalStore(str(made[0]))
-    for one in local.list():
-        target.put(one.path, local.get(one.path) or b"")
-    run = ace_ray.score(uri, endpoint_url=s3.endpoint_url)
-    assert (run.uri, run.status) == (uri, "complete")
-    opened = ace_ray.Run.open(uri, endpoint_url=s3.endpoint_url)
-    assert ace_ray.report(opened) == f"{uri}/report/report.html"
 
 
 def test_mistakes_are_one_line(made: Any, tmp_path: Path) -> None:

@@ -43,12 +43,6 @@ def test_doctor_checks_a_config_and_writes_nothing(
     assert "5000 worker(s)" in failed
 
 
-@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
-def test_doctor_checks_a_model_folder(here: Any, config_file: Write, model_folder: Write) -> None:
-    ended = here("doctor", config_file(backend="vllm", model={"source": str(model_folder())}))
-    assert ended.code == 0, ended.stdout
-
-
 def test_a_model_and_a_benchmark_need_no_config_file(here: Any, tmp_path: Path) -> None:
     asked = ["--model", "1e5", "--benchmark", "acebench", "--limit", 3, "--output", tmp_path]
     done = here("doctor", *asked, *QUICK, "--set", "benchmarks.0.languages=[en]")

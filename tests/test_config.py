@@ -94,13 +94,8 @@ def test_the_command_line_chooses_benchmarks_and_entries(tmp_path: Path) -> None
     config = load_config(str(file), ["engine.seed=1"], asked)
     assert (config.limit, config.ids) == (2, ["c"])
     bfcl, tau2 = config.benchmarks
-    assert (bfcl.name, bfcl.options, bfcl.limit, bfcl.ids) == (
-        "bfcl",
-        {"mode": "native"},
-        None,
-        None,
-    )
-    assert (tau2.name, tau2.options) == ("tau2", {})
+    assert (bfcl.name, bfcl.options) == ("bfcl", {"mode": "native"})
+    assert (bfcl.limit, bfcl.ids, tau2.name, tau2.options) == (None, None, "tau2", {})
 
 
 @pytest.mark.parametrize(
@@ -141,15 +136,7 @@ def test_each_sample_and_sampled_row_has_a_seed(path: str) -> None:
     [
         ({"max_tokens": 3}, ["unknown key 'max_tokens'; 'max_tokens' belongs under 'sampling'"]),
         ({"store": {"output": "x"}}, ["unknown key 'store.output'; ", "belongs at the top level"]),
-        ({"sampling": {"temprature": 1}}, ["did you mean 'temperature'?"]),
-        (
-            {"samplez": 2, "sampling": {"limit": 3}},
-            [
-                "2 unknown keys; ",
-                "'sampling.limit' belongs at the top level; ",
-                "'samplez': did you mean 'samples'?",
-            ],
-        ),
+        ({"samplez": 2, "sampling": {"limit": 3}}, ["2 unknown keys; ", "mean 'samples'?"]),
         pytest.param(
             {"model": {"source": "a", "max_model_len": 8}},
             ["'max_model_len' belongs under 'engine'"],

@@ -18,7 +18,6 @@ from ace_ray.benchmarks.bfcl.check.source_values import java_value, javascript_v
 from ace_ray.benchmarks.bfcl.decode import read
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import broken_up, one_line
-from ace_ray.models.reasoning import split_think
 from ace_ray.types import ToolCall
 from ace_ray.util.sanitizing import cleaned, printed
 from tests.limits import cpu_limit
@@ -55,9 +54,3 @@ def test_a_long_text_is_read_or_refused_in_linear_time(name: str) -> None:
                     suppress(Exception),  # `test_fuzzed_texts` allows documented errors only
                 ):
                     known[name](text, number) if known else OTHERS[name](text)
-
-
-def test_many_empty_blocks_of_reasoning_are_read() -> None:
-    text = "<think></think> " * 250_000
-    with cpu_limit("250,000 blocks"):
-        assert split_think(text + "a").answer == "a"

@@ -1,11 +1,8 @@
-"""Every recipe of ``docs/recipes.md`` works on the files of a run."""
+"""The queries of ``docs/recipes.md`` work on the files of a run."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
-import shlex
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,9 +14,7 @@ from ace_ray.types import Entry, Episode
 from tests.pipeline.made_run import written_run
 
 PAGE = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text(encoding="utf-8")
-SQL, PYTHON, SHELL = (
-    re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL) for kind in ("sql", "python", "sh")
-)
+SQL = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
 
 
 def answered(number: int, entry: Entry) -> Episode:
@@ -34,13 +29,12 @@ def silent(number: int, entry: Entry) -> Episode:
     return Episode([{"role": "user", "content": "q"}], "[nothing()]", model_calls=1)
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
     """Return a folder with the runs RUN and OTHER."""
-    folder = tmp_path_factory.mktemp("runs")
-    written_run(folder / "RUN", answered)
-    written_run(folder / "OTHER", silent)
-    return folder
+    written_run(tmp_path / "RUN", answered)
+    written_run(tmp_path / "OTHER", silent)
+    return tmp_path
 
 
 def asked(query: str, runs: Path) -> list[tuple[Any, ...]]:
@@ -69,24 +63,3 @@ def test_every_query_has_an_answer(runs: Path) -> None:
     assert len(answer_of("JOIN")) == 7
     assert [tool for _, tool, _ in answer_of("$.calls")] == ["f"] * 8
     assert answer_of("tools") == [("f", 8)]
-
-
-def test_the_python_recipes_print_accuracies(runs: Path) -> None:
-    pytest.importorskip("pandas")
-    printed, names = io.StringIO(), dict[str, Any]()
-    with contextlib.redirect_stdout(printed):
-        for code in PYTHON:
-            exec(code.replace("RUN/", f"{runs}/RUN/"), names)  # noqa: S102 - the project's own page
-    assert "normal_atom_bool" in printed.getvalue()
-    assert "0.75" in printed.getvalue()
-
-
-@pytest.mark.parametrize(
-    "line", [line for block in SHELL for line in block.splitlines() if line.startswith("ace-ray")]
-)
-def test_a_command_works(line: str, runs: Path, here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(runs)
-    words = shlex.split(line.partition(" | ")[0].partition(" > ")[0], comments=True)
-    done = here(*words[1:])
-    assert (done.code, done.stderr) == (0, "")
-    assert done.stdout

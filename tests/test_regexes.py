@@ -133,24 +133,7 @@ def test_every_pattern_is_linear(room: str) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("written", "method"),
-    [
-        # It took 18 s for 65,000 blanks behind three backticks.
-        (r"```(?:json|JSON)?[ \t]*\n?(.*?)```", "search"),
-        (r"\s+$", "search"),
-        (r"(a+)+b", "match"),
-        (r"(?:x|a|aa)*b", "fullmatch"),
-        (r"\w*\d*!", "match"),
-        (r"[a-z_]*(password|secret)[a-z_]*", "fullmatch"),
-        (r"""'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'|[\[\]'"]""", "finditer"),
-    ],
-)
-def test_a_pattern_that_is_not_linear_is_found(written: str, method: str) -> None:
+def test_a_pattern_that_is_not_linear_is_found() -> None:
+    check(("", re.compile(r"\s++x"), frozenset({"match"})))
     with pytest.raises(AssertionError, match="CPU time"):
-        check(("", re.compile(written, re.DOTALL), frozenset({method})))
-
-
-@pytest.mark.parametrize("written", [r"\s++x", r"[ab]*+c", r"```(?:json)?+(.*?)```", r"(?:ab)*c"])
-def test_a_linear_pattern_passes(written: str) -> None:
-    check(("", re.compile(written, re.DOTALL), frozenset({"match"})))
+        check(("", re.compile(r"(a+)+b"), frozenset({"match"})))

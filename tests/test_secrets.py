@@ -116,30 +116,26 @@ def test_a_config_with_a_secret_is_refused_and_does_not_repeat_it(
             assert ("looks like a secret" in ended.stdout + ended.stderr) is (value == KEY)
 
 
-@pytest.mark.parametrize(
-    "key", ["store.endpoint_url", "benchmarks.user", "model.source", "output", "engine"]
-)
 def test_an_address_with_a_secret_is_refused_everywhere(
-    key: str, config_file: Callable[..., Path], tmp_path: Path
+    config_file: Callable[..., Path], tmp_path: Path
 ) -> None:
-    for address in ADDRESSES:
+    sweep = tmp_path / "sweep.yaml"
+    for address in ADDRESSES[:3]:
         role = {"endpoint": {"url": address, "model": "m"}}
-        trees: dict[str, dict[str, Any]] = {
-            "store.endpoint_url": {"store": {"endpoint_url": address}},
-            "benchmarks.user": {"benchmarks": [{"name": "acebench", "user": role}]},
-            "model.source": {"model": {"source": address}},
-            "output": {"output": address},
-            "engine": {"engine": {"hf_overrides": {"a": [address]}}},
-        }
-        path = str(config_file(**trees[key]))
-        sweep = tmp_path / "sweep.yaml"
         models = {"models": [{"source": address}], "benchmarks": ["acebench"]}
         sweep.write_text(yaml.safe_dump(models))
-        loads: list[Callable[[], Any]] = [
-            partial(load_config, path),
-            partial(make_submission, "evaluate", path),
-            partial(load_sweep, str(sweep)),
-        ]
+        loads: list[Callable[[], Any]] = [partial(load_sweep, str(sweep))]
+        for number, changes in enumerate(
+            (
+                {"store": {"endpoint_url": address}},
+                {"benchmarks": [{"name": "acebench", "user": role}]},
+                {"model": {"source": address}},
+                {"output": address},
+                {"engine": {"hf_overrides": {"a": [address]}}},
+            )
+        ):
+            path = config_file(**changes).rename(tmp_path / f"{number}.yaml")
+            loads += [partial(load_config, str(path)), partial(make_submission, "evaluate", path)]
         for load in loads:
             with pytest.raises(UserError) as caught:
                 load()

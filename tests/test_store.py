@@ -93,33 +93,6 @@ def test_a_conditional_put_needs_the_tag_of_the_present_content(store: Store) ->
     assert store.quick().tagged("deep/er/a") == store.tagged("deep/er/a")
 
 
-@pytest.mark.nightly
-def test_no_update_of_several_writers_is_lost(store: Store) -> None:
-    store.put("count", b"0")
-    failures: list[BaseException] = []
-    start = threading.Barrier(8)
-
-    def add() -> None:
-        try:
-            start.wait(30)
-            for _ in range(5):
-                while True:
-                    found = store.tagged("count")
-                    assert found is not None
-                    if store.put_if("count", b"%d" % (int(found[0]) + 1), found[1]):
-                        break
-        except BaseException as error:  # noqa: BLE001 - raised by the test
-            failures.append(error)
-
-    threads = [threading.Thread(target=add) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert failures == []
-    assert store.get("count") == b"40"
-
-
 def test_a_failed_write_keeps_the_old_object(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,19 +114,15 @@ def test_a_delete_leaves_no_empty_folder(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path / "root"))
     assert store.put_if("a", b"1", "a tag of something that has gone") is None
     assert list(tmp_path.iterdir()) == []
-    for path in ("a/b/c", "a/b/d", "a/e"):
+    for path in ("a/b/c", "a/e"):
         store.put(path, b"")
     store.delete("a/b/c")
-    assert (tmp_path / "root/a/b").is_dir()
-    store.delete("a/b/d")
     assert not (tmp_path / "root/a/b").exists()
-    store.delete("a/nothing/here")
-    store.delete("a/e/below a file")
+    for path in ("a/nothing/here", "a/e/below a file"):
+        store.delete(path)
     assert store.get("a/e") == b""
     store.delete("a/e")
     assert list(tmp_path.iterdir()) == [], "nothing above the root is touched"
-    store.put("a/e", b"again")
-    assert paths(store) == ["a/e"]
 
 
 def test_an_error_of_a_folder_names_the_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A real Ray cluster of one or several nodes on this machine, with a token."""
+"""A real Ray cluster on this machine, with a token; nodes may join and end."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Cluster:
     nodes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     """``ray start``, the head's first. Each leads the process group of its node."""
 
-    def join(self, cpus: float, gpus: int = 0) -> subprocess.Popen[bytes]:
+    def join(self, cpus: float) -> subprocess.Popen[bytes]:
         """Start another node."""
         for _ in range(STARTS):
             name = f"node-{len(self.nodes)}"
             # Separate folders: a node that unpacks a job's files removes other files.
             where = [f"--address={self.gcs}", f"--temp-dir={self.folder}-{len(self.nodes)}"]
             mark = f"--resources={json.dumps({name: 1})}"
-            self.nodes.append(_started(self.env, cpus, gpus, [*where, mark]))
+            self.nodes.append(_started(self.env, cpus, [*where, mark]))
             if _comes_up(self.nodes[-1], partial(self._has, name)):
                 return self.nodes[-1]
         pytest.fail("no node came up")
@@ -87,8 +87,8 @@ class Cluster:
 
 
 @contextmanager
-def running(cpus: list[int], gpus: int = 0) -> Iterator[Cluster]:
-    """Start a cluster of one node per item of ``cpus``. Each node claims ``gpus``."""
+def running(cpus: int) -> Iterator[Cluster]:
+    """Start a cluster of one node."""
     # Not pytest's folder: the path of a socket has at most 107 characters.
     with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as parent:
         folder = Path(parent, "ray")
@@ -109,15 +109,12 @@ def running(cpus: list[int], gpus: int = 0) -> Iterator[Cluster]:
         cluster = Cluster(address, env, gcs, folder)
         try:
             for _ in range(STARTS):
-                started = _started(env, cpus[0], gpus, [*head, f"--temp-dir={folder}"])
+                started = _started(env, cpus, [*head, f"--temp-dir={folder}"])
                 cluster.nodes.append(started)
                 if _comes_up(started, lambda: _answers(address) and len(cluster.alive()) == 1):
                     break
             else:
                 pytest.fail("the head did not come up")
-            for count in cpus[1:]:
-                cluster.join(count, gpus)
-            wait_for(lambda: len(cluster.alive()) == len(cpus), "not all nodes came up")
             yield cluster
         finally:
             for node in cluster.nodes:
@@ -154,13 +151,11 @@ def _comes_up(node: subprocess.Popen[bytes], is_up: Callable[[], bool]) -> bool:
     return False
 
 
-def _started(
-    env: dict[str, str], cpus: float, gpus: int, where: list[str]
-) -> subprocess.Popen[bytes]:
+def _started(env: dict[str, str], cpus: float, where: list[str]) -> subprocess.Popen[bytes]:
     # A port of its own: beside another Ray on this machine no job agent would come up.
     agent = f"--dashboard-agent-listen-port={_free_port()}"
     return subprocess.Popen(
-        [RAY, "start", "--block", f"--num-cpus={cpus}", f"--num-gpus={gpus}", agent, *where],
+        [RAY, "start", "--block", f"--num-cpus={cpus}", "--num-gpus=0", agent, *where],
         env=env,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.gold import gold_text
-from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
-from ace_ray.benchmarks.stabletoolbench.tools import apis_of
 from ace_ray.storage.rows import episode_of, verdict_columns
 from tests.conftest import Cli
 from tests.e2e.conftest import Evaluate
@@ -55,16 +52,11 @@ def test_acebench_resumes_rows_whose_user_simulator_was_down(
     assert KEY not in manifest + str(done.rows)
 
 
-def test_bfcl_evaluates_all_kinds_of_categories(evaluate: Evaluate) -> None:
-    categories = ["simple_python", "irrelevance", "multi_turn_base", "memory_kv", "memory_rec_sum"]
+def test_bfcl_rows_of_a_scenario_start_from_one_memory(evaluate: Evaluate) -> None:
+    categories = ["irrelevance", "memory_kv", "memory_rec_sum"]
     benchmark = BFCL.from_options({"categories": categories})
     entries = {entry.id: entry for entry in benchmark.entries()}
-    replies = {
-        entry.data["question"][0][-1]["content"]: gold_text(entry.gold, entry.data["function"])
-        for entry in entries.values()
-        if entry.category == "simple_python"
-    }
-    replies["hardest subject for me"] = "[memory_append(text='statistics is hard')]"
+    replies = {"hardest subject for me": "[memory_append(text='statistics is hard')]"}
     done = evaluate(
         benchmarks=[{"name": "bfcl", "categories": categories}],
         engine={"default": "I cannot say.", "replies": replies},
@@ -72,13 +64,7 @@ def test_bfcl_evaluates_all_kinds_of_categories(evaluate: Evaluate) -> None:
     rows = done.rows
     assert Counter(row["id"] for row in rows) == Counter(list(entries))
     assert {row["status"] for row in rows} == {"scored"}
-    valid = Counter(row["category"] for row in rows if row["official_valid"])
-    declared = Counter(entry.category for entry in entries.values())
-    assert valid["simple_python"] == declared["simple_python"]
-    assert valid["irrelevance"] == declared["irrelevance"], "words are no call"
-    assert not valid["multi_turn_base"]
-
-    # The conversations of a scenario are held once, and all its rows start from their memory.
+    # Its conversations are held once.
     for category in ("memory_kv", "memory_rec_sum"):
         for scenario in ("student", "customer"):
             of_one = [
@@ -91,46 +77,9 @@ def test_bfcl_evaluates_all_kinds_of_categories(evaluate: Evaluate) -> None:
             assert len(memories) == 1
             noted = category == "memory_rec_sum" and scenario == "student"
             assert ("statistics is hard" in memories.pop()) is noted
-
     for row in rows:  # judged again without an engine
         again = verdict_columns(benchmark.check(entries[row["id"]], episode_of(row)))
         assert again == {name: row[name] for name in again}
-    assert "not comparable with any leaderboard" in " ".join(done.stdout.split())
-
-
-def test_stabletoolbench_takes_answers_from_the_cache(evaluate: Evaluate, tmp_path: Path) -> None:
-    groups = ["G1_tool", "G3_instruction"]
-    answer = '{"return_type": "give_answer", "final_answer": "42"}'
-    # One call of a query's first function, then Finish.
-    replies = {
-        "Documentation:": '{"error": "", "response": {"found": 42}}',
-        "DATA: ": '{"reason": "it says so", "status": "Solved"}',
-    }
-    for entry in StableToolBench.from_options({"apis": ["cache"]}).entries():
-        name = apis_of(entry)[0].name
-        replies[entry.data["query"]] = f"Thought: I look.\nAction: {name}\nAction Input: {{}}"
-    finish = f"Thought: I know.\nAction: Finish\nAction Input: {answer}"
-    engine = {"default": finish, "replies": replies}
-    asked = {"name": "stabletoolbench", "groups": groups, "mode": "react", "votes": 2}
-    asked["cache_folder"] = str(tmp_path / "answers")
-    first, second = (
-        evaluate(name, benchmarks=[{**asked, "cache": cache}], engine=engine)
-        for name, cache in (("first", "readwrite"), ("second", "read"))
-    )
-    same = ("id", "messages", "output", "official_valid", "strict_valid", "model_calls")
-    assert [[row[key] for key in same] for row in first.rows] == [
-        [row[key] for key in same] for row in second.rows
-    ]
-    assert len(first.rows) == 4
-    assert all(row["official_valid"] and row["strict_valid"] for row in first.rows)
-    for run, source in ((first, "simulator"), (second, "cache")):
-        for row in run.rows:
-            assert [call["source"] for call in json.loads(row["state"])["calls"]] == [source]
-    files = second.folder / "files" / "stabletoolbench"
-    assert {path.stem for path in (files / "converted").iterdir()} == set(groups)
-    summary = second.summary["benchmarks"]["stabletoolbench"]
-    assert summary["sources"]["counts"]["cache"] == 4
-    assert "SoPR" in second.stdout
 
 
 ASKED = "Please create the task 'Important Meeting' for user_1."

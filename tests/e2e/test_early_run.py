@@ -38,49 +38,38 @@ class Items(Benchmark):
 """
 
 
-def script(right: float, seed: int, delay_s: float = 0.0) -> dict[str, Any]:
-    """Answer the share ``right`` rightly. Scripts of one seed are right on the same entries."""
-    drawn = random.Random(seed)
-    wrong = [number for number in range(ITEMS) if drawn.random() >= right]
-    replies = {f"<{number:04}>": "no" for number in wrong}
-    return {"default": "yes", "replies": replies, "delay_s": delay_s, "exponential": delay_s > 0}
-
-
-def write(folder: Path, name: str, **more: Any) -> Path:
+def run_config(folder: Path, name: str, right: float, **early: Any) -> Path:
+    """Answer the share ``right`` rightly; a larger share includes the entries of a smaller one."""
     (folder / "items.py").write_text(BENCHMARK)
-    tree = {
+    drawn = random.Random(1)
+    wrong = [number for number in range(ITEMS) if drawn.random() >= right]
+    delay_s = 0.0 if name == "reference" else 0.4
+    engine = {"default": "yes", "replies": {f"<{number:04}>": "no" for number in wrong}}
+    tree: dict[str, Any] = {
+        "model": {"source": "fake"},
         "benchmarks": [{"name": f"{folder}/items.py:Items"}],
         "backend": "fake",
         "concurrency": 16,
         "rows_per_part": 16,
         "output": str(folder / "runs"),
-        **more,
+        "run_id": name,
+        "engine": {**engine, "delay_s": delay_s, "exponential": delay_s > 0},
     }
+    if name != "reference":
+        tree["early"] = {"against": str(folder / "runs" / "reference"), "min_rows": 60, **early}
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(tree))
     return path
-
-
-def run_config(folder: Path, name: str, engine: dict[str, Any], **early: Any) -> Path:
-    against = {"against": str(folder / "runs" / "reference"), "min_rows": 60, **early}
-    more = {} if name == "reference" else {"early": against}
-    return write(folder, name, model={"source": "fake"}, run_id=name, engine=engine, **more)
 
 
 def read(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-@pytest.fixture
-def reference(here: Any, tmp_path: Path) -> Path:
-    ended = here("evaluate", run_config(tmp_path, "reference", script(0.5, 1)))
+def test_a_run_stops_and_can_be_completed(here: Any, tmp_path: Path) -> None:
+    ended = here("evaluate", run_config(tmp_path, "reference", 0.5))
     assert ended.code == 0, ended.stdout
-    return tmp_path / "runs" / "reference"
-
-
-def test_a_run_stops_and_can_be_completed(here: Any, tmp_path: Path, reference: Path) -> None:
-    engine = script(0.8, 1, delay_s=0.4)
-    config = run_config(tmp_path, "better", engine)
+    reference, config = tmp_path / "runs" / "reference", run_config(tmp_path, "better", 0.8)
     ended = here("evaluate", config)
     assert ended.code == 0, ended.stdout + ended.stderr
     assert "items/correct against" in ended.stdout
@@ -103,11 +92,11 @@ def test_a_run_stops_and_can_be_completed(here: Any, tmp_path: Path, reference: 
     assert refused.code == 2
     assert "was stopped when its comparison was decided" in refused.stderr
     for alpha, what in ((2, "early.alpha"), (0.2, "begun with early.alpha = 0.05")):
-        refused = here("evaluate", run_config(tmp_path, "better", engine, alpha=alpha))
+        refused = here("evaluate", run_config(tmp_path, "better", 0.8, alpha=alpha))
         assert refused.code == 2
         assert what in " ".join(refused.stderr.split())
 
-    ended = here("evaluate", run_config(tmp_path, "better", engine), "--complete")
+    ended = here("evaluate", run_config(tmp_path, "better", 0.8), "--complete")
     assert ended.code == 0, ended.stdout
     assert (run / "_SUCCESS").exists()
     whole = read(run / "summary.json")

@@ -26,7 +26,7 @@ SAMPLES = 12
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """Start one node, with room for one engine worker beside the checker and the writer."""
     monkeypatch.setenv("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "12")
-    with running([2]) as cluster:
+    with running(2) as cluster:
         yield cluster
 
 

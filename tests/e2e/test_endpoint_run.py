@@ -138,38 +138,6 @@ def test_three_benchmarks_call_tools(cli: Any, here: Any, tmp_path: Path, server
     assert len(server.asked) == count
 
 
-@pytest.mark.nightly
-@pytest.mark.ray
-@pytest.mark.parametrize(
-    ("status", "said", "code", "line"),
-    [
-        (404, '{"error": {"message": "no model org/m"}}', 2, "no model org/m; check url"),
-        (401, '{"error": {"message": "bad key"}}', 2, "does not accept the key in OPENAI_API_KEY"),
-        (
-            400,
-            '{"error": {"message": "tools are not supported"}}',
-            2,
-            "or evaluate with mode: prompt",
-        ),
-        (503, "<html>maintenance</html>", 75, "no answer in 1 attempt: HTTP 503: <html>maint"),
-    ],
-)
-def test_a_refusal_of_the_endpoint_is_one_line_before_the_run(
-    here: Any, tmp_path: Path, server: Scripted, status: int, said: str, code: int, line: str
-) -> None:
-    server.answer = lambda body: (status, said)
-    path = config(tmp_path, server, ACEBENCH, BFCL)
-    ended = here("evaluate", path)
-    assert ended.code == code
-    assert line in ended.stderr
-    assert not list((tmp_path / "runs").rglob("run.json"))
-    if code == 2:
-        assert len(ended.stderr.splitlines()) == 1
-        checked = here("doctor", path)
-        assert checked.code == 2
-        assert line in checked.stdout
-
-
 def test_doctor_asks_the_endpoint_and_logprobs_are_refused(
     here: Any, tmp_path: Path, server: Scripted
 ) -> None:

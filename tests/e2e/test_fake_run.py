@@ -1,4 +1,4 @@
-"""Whole runs on a local Ray with the fake engine: rows, resuming, S3, and the notebook."""
+"""Whole runs on a local Ray with the fake engine: on S3, and from the notebook."""
 
 from __future__ import annotations
 
@@ -8,71 +8,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from ace_ray.benchmarks.acebench.data.loader import load, locate
-from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.storage.object_store import open_store
-from ace_ray.storage.rows import ROWS
 from tests.conftest import S3, Cli
-from tests.e2e.conftest import Evaluate
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 DOCS = Path(__file__).parents[2] / "docs"
-CATEGORIES = ["normal_atom_bool", "special_incomplete"]
-BENCHMARK = {"name": "acebench", "languages": ["en"], "categories": CATEGORIES}
-
-
-def test_rows_are_judged_stored_and_resumed(evaluate: Evaluate, cli: Cli, tmp_path: Path) -> None:
-    entries = load(locate("mini"), languages=["en"], categories=CATEGORIES)
-    replies = {entry.data["question"]: render_gold(entry) for entry in entries}
-    wrong, thinker, fails, dies, unclosed = [entry.data["question"] for entry in entries[:5]]
-    replies[wrong] = "[nothing()]"
-    replies[thinker] = f"<think>Let me see.</think>{replies[thinker]}"
-    replies[unclosed] = "<think>Let me see, and see, and"
-    engine = {
-        "replies": replies,
-        "fail": {fails: "no \ud800 luck"},
-        "die": {dies: str(tmp_path / "died")},
-    }
-    done = evaluate(code=75, benchmarks=[BENCHMARK], engine=engine, samples=2, rows_per_part=6)
-    summary = done.summary
-    assert (summary["declared"], summary["scored"], summary["infra_error"]) == (16, 14, 2)
-    assert not summary["complete"]
-    assert not (done.folder / "_SUCCESS").exists()
-    assert "no headline number" in done.stdout
-    rows = done.rows
-    assert len({row["row_id"] for row in rows}) == len(rows) == 16, "the crash costs no row"
-    failed = [row for row in rows if row["status"] == "infra_error"]
-    assert {row["error_class"] for row in failed} == {"RuntimeError"}
-    assert all(row["official_valid"] is None for row in failed)
-
-    parts = [pq.read_table(part) for part in done.folder.glob("rows/*.parquet")]
-    assert pa.concat_tables(parts).schema.remove_metadata() == ROWS
-    documented = (DOCS / "results.md").read_text()
-    assert all(f"`{name}`" in documented for name in ROWS.names)
-
-    by_id = {row["id"]: row for row in rows if row["sample"] == 0}
-    first, second, _, _, fifth, *rest = [by_id[entry.id] for entry in entries]
-    assert (first["official_valid"], first["strict_valid"]) == (False, False)
-    assert (second["strict_valid"], second["reasoning"]) == (True, "Let me see.")
-    assert (fifth["reasoning_truncated"], fifth["output"]) == (True, "")
-    assert not fifth["strict_valid"]
-    assert all(row["official_valid"] and row["strict_valid"] for row in rest)
-
-    # The manifest is a config of the same run; the number of workers may change.
-    manifest = done.folder / "run.json"
-    again = cli("evaluate", manifest, "--set", "workers={min: 1, max: 2}", timeout_s=1800)
-    assert "16 rows declared, 2 to evaluate" in again.stdout, again.stdout + again.stderr
-    assert again.code == 75
-    stored = sum(pq.read_metadata(part).num_rows for part in done.folder.glob("rows/*.parquet"))
-    assert stored == 16 + 2
-    other = cli("evaluate", manifest, "--set", "sampling.seed=1")
-    assert other.code == 2
-    assert "contains a different run" in other.stderr
 
 
 def test_a_run_on_s3_is_complete_and_can_start_afresh(config: Path, cli: Cli, s3: S3) -> None:

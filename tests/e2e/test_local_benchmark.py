@@ -13,39 +13,6 @@ from tests.e2e.conftest import Evaluate
 ARITH = f"{Path(__file__).resolve().parents[2]}/examples/arith.py:Arith"
 
 
-@pytest.mark.ray
-@pytest.mark.nightly
-def test_five_sums_go_through_every_command(evaluate: Evaluate, here: Any) -> None:
-    def answered(name: str, **replies: str) -> Path:
-        engine = {"default": "no idea", "replies": {**replies}}
-        done = evaluate(name, benchmarks=[{"name": ARITH}], engine=engine)
-        assert "declared 5 = 5 scored" in done.stdout
-        return done.folder
-
-    run = answered("a", **{"2 + 2": "4", "3 + 5": "8", "12 + 30": "It is 42."})
-    summary = json.loads((run / "summary.json").read_text())["benchmarks"]["arith"]
-    assert summary["rules"]["correct"]["accuracy"] == 0.6
-    assert list(summary["categories"]) == ["one_digit", "two_digits"]
-    manifest = json.loads((run / "run.json").read_text())
-    assert manifest["rule_sets"] == {"arith": ["correct"]}
-    assert len(manifest["identity"]["benchmarks"]["arith"]["code_sha256"]) == 64
-    assert "arith: 5 entries" in here("doctor", run / "run.json").stdout
-
-    ended = here("report", run)
-    assert ended.code == 0, ended.stderr
-    assert "arith, correct rules (%)" in ended.stdout
-    assert "wrong_sum" in (run / "report" / "report.html").read_text()
-    ended = here("compare", run, answered("b", **{"2 + 2": "4"}), "--flips", "--allow-different")
-    assert ended.code == 0, ended.stderr
-    assert "12 + 30" in ended.stdout, "a row that changed"
-    ended = here("score", run)
-    assert ended.code == 2, "code that only the run names is not run"
-    assert "--benchmark FILE.py:CLASS" in ended.stderr
-    ended = here("score", run, "--benchmark", ARITH)
-    assert ended.code == 0, ended.stderr
-    assert "no verdict changed" in ended.stdout
-
-
 def test_outputs_made_elsewhere_become_a_run(here: Any, tmp_path: Path) -> None:
     outputs = tmp_path / "answers.jsonl"
     given = {"2 + 2": "4", "3 + 5": "nine", "12 + 30": "42", "17 + 25": "42"}

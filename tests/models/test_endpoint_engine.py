@@ -101,12 +101,8 @@ def test_the_identity_has_the_host_and_no_secret() -> None:
     identity = candidate_identity(made, endpoint_ref(made.model), FormatChoice())
     assert identity["revision"] is None
     assert identity["model"] == "org/m"
-    assert identity["endpoint"] == {
-        "host": "api.example.com",
-        "path_sha256": digest("deep/v1"),
-        "model": "org/m",
-        "extra_body": {"x": 1},
-    }
+    known = {"host": "api.example.com", "path_sha256": digest("deep/v1"), "model": "org/m"}
+    assert identity["endpoint"] == {**known, "extra_body": {"x": 1}}
     assert KEY not in json.dumps(identity)
     assert "deep" not in json.dumps(identity)
     assert endpoint_ref(made.model).name == "m"
@@ -115,13 +111,8 @@ def test_the_identity_has_the_host_and_no_secret() -> None:
 def test_one_question_shows_who_answers_and_how(server: Scripted) -> None:
     server.answer = lambda body: completion("Paris")
     answer = ask_endpoint(config(server.url), tools=False)
-    assert answer == {
-        "model": "m-1",
-        "fingerprint": "fp_1",
-        "usage": True,
-        "finish_reason": "stop",
-        "text": "Paris",
-    }
+    told = {"model": "m-1", "fingerprint": "fp_1", "finish_reason": "stop", "text": "Paris"}
+    assert answer == {**told, "usage": True}
     (asked,) = server.asked
     assert asked["max_tokens"] == 1200
     assert "tools" not in asked

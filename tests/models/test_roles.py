@@ -75,16 +75,8 @@ def test_mistakes_are_named_without_secrets() -> None:
 
 # Read in two ways: by versions of IDNA, other dots, other notations of an address, user names.
 LOOKALIKES = (
-    *(
-        "busineß.com",
-        "ａｐｉ.business.com",
-        "api。business.com",
-        "api%2ebusiness.com",
-        "api..b.com",
-    ),
-    *("api.b.com%00.evil.test", "me@api.b.com", "evil.test\\@api.b.com", "api.b.com:0"),
-    *("api.b.com:+443", "api.b.com:４４３", "16843009", "0x1010101", "1.1.257", "01.1.1.1"),
-    *("1.1.1.1.1", "[2606:4700::1111%eth0]", "[1.1.1.1]", "[api.b.com]", "2606:4700::1111", ""),
+    *("busineß.com", "api。business.com", "api%2ebusiness.com", "me@api.b.com", "api.b.com:+443"),
+    *("16843009", "0x1010101", "01.1.1.1", "[2606:4700::1111%eth0]", "2606:4700::1111", ""),
 )
 
 
@@ -198,24 +190,3 @@ def test_without_vllm_the_fix_is_to_install_it(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
     check_engine_args({"anything": 1})
     check_parsers(ModelConfig(source="m", reasoning_parser="anything"))
-
-
-@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
-def test_unknown_arguments_are_named_with_their_place() -> None:
-    check_engine_args({"dtype": "half", "max_model_len": 1, "enable_log_requests": True})
-    args: dict[str, Any]
-    for args, line in (
-        ({"temperature": 1}, "engine argument 'temperature'; 'temperature' belongs under 'sampl"),
-        (
-            {"max_tokens": 3, "tool_parser": "x"},
-            "2 unknown keys; .*'tool_parser' belongs under 'mo",
-        ),
-        ({"max_model_length": 3}, "'max_model_length'; did you mean 'max_model_len'?"),
-        ({"qqqqqq": 1}, "'qqqqqq'; see vLLM's engine arguments"),
-        (
-            {"override_generation_config": {"max_new_tokens": 3}},
-            "engine.override_generation_config: 'max_new_tokens' has no effect here",
-        ),
-    ):
-        with pytest.raises(UserError, match=line.replace("?", r"\?")):
-            check_engine_args(args)

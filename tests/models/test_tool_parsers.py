@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ace_ray.models.answers import MARKED_CHARS, MAX_CHARS, AnswerReader, parser_class
-from ace_ray.types import Completion, Episode, ToolAnswer, ToolCall
+from ace_ray.models.answers import MARKED_CHARS, AnswerReader, parser_class
+from ace_ray.types import ToolAnswer
 
 pytestmark = pytest.mark.usefixtures("vllm")
 PARAMETERS = {"type": "object", "properties": {"key": {"type": "string"}}}
@@ -69,14 +69,6 @@ def test_hostile_text_is_an_answer_without_calls_or_tracebacks() -> None:
         logging.getLogger("vllm").removeHandler(handler)
 
 
-def test_a_text_beyond_the_bound_is_not_parsed() -> None:
-    call = '<tool_call>{"name": "find", "arguments": {}}</tool_call>'
-    fits = call + " " * (MAX_CHARS - len(call))
-    answer, refused = read("hermes", fits, fits + " ")
-    assert answer.calls
-    assert refused == ToolAnswer(fits + " ", error="TooLong")
-
-
 @pytest.mark.parametrize(
     ("name", "start", "unit"),
     [
@@ -96,18 +88,3 @@ def test_a_text_that_takes_cubic_time_is_not_parsed(name: str, start: str, unit:
     assert refused == ToolAnswer(hostile, error="TooLong")
     assert answer == ToolAnswer(plain)
     assert time.thread_time() - before < 30
-
-
-def test_an_episode_keeps_the_calls_and_the_text_as_written() -> None:
-    episode = Episode()
-    calls = (ToolCall("find", '{"key": 1}'),)
-    episode.record(Completion(text="raw", tools=ToolAnswer("beside", calls)))
-    episode.record(Completion(text="odd", tools=ToolAnswer("odd", error="KeyError")))
-    episode.record(Completion(text="plain"))
-    said = {"role": "assistant"}
-    call = {"type": "function", "function": {"name": "find", "arguments": '{"key": 1}'}}
-    assert episode.messages == [
-        {**said, "content": "beside", "text": "raw", "tool_calls": [call]},
-        {**said, "content": "odd", "text": "odd", "tool_parser_error": "KeyError"},
-        {**said, "content": "plain"},
-    ]

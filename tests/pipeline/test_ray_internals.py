@@ -1,17 +1,11 @@
-"""Private names of Ray that the package uses, and patches that end with their context."""
+"""Private names of Ray that the package uses."""
 
 from __future__ import annotations
 
 import importlib
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from ray.data._internal.execution import streaming_executor
-from ray.data._internal.execution.operators import actor_pool_map_operator as actor_pools
-from ray.data._internal.stats import _StatsManager
-
-from ace_ray.cluster.ray_internals import FixedCluster, arguments_as_values, lean_data
 
 _DATA = "ray.data._internal"
 _POOL = f"{_DATA}.execution.operators.actor_pool_map_operator"
@@ -50,17 +44,3 @@ def test_ray_has_each_private_name(name: str) -> None:
     for part in path.split("."):
         node = getattr(node, part)
     assert callable(node), f"without it: {NAMES[name]}"
-
-
-def attributes() -> list[dict[str, Any]]:
-    owners = (streaming_executor, actor_pools, _StatsManager, actor_pools.ActorPoolMapOperator)
-    return [dict(vars(owner)) for owner in owners]
-
-
-def test_patches_of_ray_data_end_with_their_context() -> None:
-    before = attributes()
-    with suppress(ValueError), lean_data(), arguments_as_values():
-        assert streaming_executor.create_cluster_autoscaler is FixedCluster
-        assert all(one != other for one, other in zip(attributes(), before, strict=True))
-        raise ValueError("within")
-    assert attributes() == before

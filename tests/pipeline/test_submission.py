@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,23 +134,6 @@ def test_files_with_names_of_keys_and_untracked_files_stay_behind(
     assert packed(made) == code
 
 
-SECRET = "sk-THIS-IS-A-SECRET"
-
-
-@pytest.mark.parametrize(
-    "override",
-    [
-        f"engine.nested={{deep: [{{password: {SECRET}}}]}}",
-        f"benchmarks.0.user={{endpoint: {{url: 'http://me:{SECRET}@x/v1'}}}}",
-        f"output=s3://{SECRET}@bucket/p",
-    ],
-)
-def test_secret_is_refused_and_not_repeated(config: Path, override: str) -> None:
-    with pytest.raises(UserError) as refused:
-        submission(str(config), overrides=[override])
-    assert SECRET not in str(refused.value)
-
-
 def test_mistakes_are_refused_before_anything_is_sent(config: Path, tmp_path: Path) -> None:
     for override, words in (
         ("sampels=2", "did you mean 'samples'"),
@@ -172,14 +156,13 @@ def test_sweep_with_a_relative_path_is_refused(checkout: Path, tmp_path: Path) -
     path = tmp_path / "sweep.yaml"
     tree = {"checkpoints": "/data/run", "watch": True, "stop_file": "/data/stop"}
     path.write_text(yaml.safe_dump(tree | {"benchmarks": ["acebench"]}))
+    submit = partial(submission, str(path), "sweep", checkout=checkout)
     with pytest.raises(UserError, match=r"output: 'runs' is relative, .* name an absolute path"):
-        submission(str(path), "sweep", checkout=checkout)
-    submission(str(path), "sweep", checkout=checkout, output="s3://b/p")
+        submit()
+    submit(output="s3://b/p")
     for override in ("checkpoints=run-7", "stop_file=stop"):
         with pytest.raises(UserError, match="is relative"):
-            submission(
-                str(path), "sweep", checkout=checkout, output="s3://b/p", overrides=[override]
-            )
+            submit(output="s3://b/p", overrides=[override])
 
 
 MARKED = """
@@ -193,24 +176,17 @@ class Mine(Benchmark):
 """
 
 
-@pytest.mark.parametrize("form", ["config", "run.json", "sweep"])
-def test_dry_run_runs_no_local_benchmark(here: Any, tmp_path: Path, form: str) -> None:
+def test_dry_run_runs_no_local_benchmark(here: Any, tmp_path: Path) -> None:
     mark, code = tmp_path / "mark", tmp_path / "mine.py"
     code.write_text(MARKED.format(mark=str(mark)))
-    tree: dict[str, Any] = {
-        "model": {"source": "org/m"},
-        "benchmarks": [{"name": f"{code}:Mine"}],
-        "output": "s3://b/p",
-    }
-    if form == "run.json":
-        tree = {"schema_version": 1, "config": tree}
-    elif form == "sweep":
-        tree["models"] = [{"source": "org/m"}]
-        del tree["model"]
+    tree = {"benchmarks": [{"name": f"{code}:Mine"}], "output": "s3://b/p"}
+    single = tree | {"model": {"source": "org/m"}}
+    forms = ({"schema_version": 1, "config": single}, tree | {"models": [{"source": "org/m"}]})
     path = tmp_path / "run.json"
-    path.write_text(json.dumps(tree))
-    job = ["--job", "sweep"] if form == "sweep" else []
-    done = here("submit", path, "--dry-run", *job)
-    assert done.code == 0, done.stderr
-    assert "class Mine(Benchmark)" in done.stdout
-    assert not mark.exists()
+    for form in (single, *forms):
+        path.write_text(json.dumps(form))
+        job = ["--job", "sweep"] if "models" in form else []
+        done = here("submit", path, "--dry-run", *job)
+        assert done.code == 0, done.stderr
+        assert "class Mine(Benchmark)" in done.stdout
+        assert not mark.exists()

@@ -94,13 +94,6 @@ def test_folders_that_cannot_be_ordered_are_refused(
         assert find(root, watch=True, **changes) == []
 
 
-def test_a_link_to_itself_is_named(root: str, put: Put) -> None:
-    put("step-1")
-    Path(root, "step-4").symlink_to("step-4")
-    lacks = {checkpoint.step: checkpoint.lacks for checkpoint in find(root)}
-    assert lacks == {1: "", 4: "step-4 is a symbolic link to itself"}
-
-
 NO_WEIGHTS = {"model.safetensors": None}
 NO_MODEL = dict.fromkeys(WHOLE)
 
@@ -136,6 +129,10 @@ def test_an_index_names_shards_and_files_of_subfolders_do_not_count(root: str, p
     put("step_2", {f"optimizer/{name}": data for name, data in WHOLE.items()})
     (found,) = find(root)
     assert found.lacks == "m-2.safetensors is missing"
+    link = Path(root, "step_4")
+    link.symlink_to("step_4")
+    assert find(root)[1].lacks == "step_4 is a symbolic link to itself"
+    link.unlink()
     put("step_1", {"m-2.safetensors": b"w"})
     (whole,) = find(root)
     assert whole.lacks == ""
@@ -150,7 +147,6 @@ def test_an_index_names_shards_and_files_of_subfolders_do_not_count(root: str, p
     [
         ({"every": 3}, [0, 30, 60, 90]),
         ({"from": 20, "to": 40}, [20, 30, 40]),
-        ({"from": 75}, [80, 90]),
         ({"to": 0}, [0]),
         ({"from": 20, "to": 80, "every": 2}, [20, 40, 60, 80]),
     ],
@@ -175,9 +171,8 @@ def seen(state: str = "1", *, lacks: str = "", step: int = 1) -> Checkpoint:
         (60, [(0, [seen()], []), (30, [seen(), seen(step=2)], []),
               (60, [seen(), seen(step=2)], [1]), (90, [seen(), seen(step=2)], [1, 2])]),
         (0, [(0, [seen()], [1])]),
-        (0, [(0, [seen(lacks="x")], [])]),
     ],
-    ids=["unchanged", "a change starts again", "incomplete", "each by itself", "at once", "never"],
+    ids=["unchanged", "a change starts again", "incomplete", "each by itself", "at once"],
 )  # fmt: skip
 def test_a_checkpoint_settles_when_its_files_do_not_change(
     settle_s: float, looks: list[tuple[float, list[Checkpoint], list[int]]]
@@ -225,20 +220,6 @@ class Watched:
 @pytest.fixture
 def watched(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Watched:
     return Watched(tmp_path, make_checkpoint)
-
-
-def test_a_watch_takes_a_checkpoint_once_and_again_after_a_change(watched: Watched) -> None:
-    assert watched.look() == []
-    watched.save(1)
-    assert watched.look() == []
-    watched.now += 60
-    assert [c.step for c in watched.watching.look()] == [1]
-    assert watched.look() == [1], "it was not taken before"
-    assert watched.look() == []
-    watched.save(1, 1.0, 2.0)
-    assert watched.look() == []
-    watched.now += 60
-    assert watched.look() == [1]
 
 
 def test_checkpoints_that_come_with_the_stop_file_may_settle(watched: Watched) -> None:

@@ -31,19 +31,9 @@ def write(tmp_path: Path) -> Write:
 
 
 def test_every_option_of_a_sweep_is_read(write: Write) -> None:
-    asked = {
-        "checkpoints": "s3://bucket/run",
-        "pattern": "step_*",
-        "every": 2,
-        "from": 100,
-        "to": 900,
-        "swap": False,
-        "watch": True,
-        "settle_s": 5,
-        "stop_file": "stop",
-        "price_per_hour": 2.5,
-        "sweep_id": "mine",
-    }
+    asked: dict[str, Any] = {"checkpoints": "s3://bucket/run", "pattern": "step_*", "every": 2}
+    asked |= {"from": 100, "to": 900, "swap": False, "price_per_hour": 2.5, "sweep_id": "mine"}
+    asked |= {"watch": True, "settle_s": 5, "stop_file": "stop"}
     options = load_sweep(write(**asked)).options
     assert options.model_dump(by_alias=True, exclude={"models"}) == asked
     assert not asked.keys() & set(RunConfig.model_fields), "a key belongs to the sweep or its runs"
@@ -59,17 +49,10 @@ def test_keys_of_a_model_override_keys_of_the_sweep(write: Write) -> None:
     )
     sweep = load_sweep(path, ("every=4", "sampling.seed=9"), {"limit": 2, "output": "there"})
     assert (sweep.options.every, sweep.output) == (4, "there")
-    own = SweepModel.model_validate(
-        {
-            "source": "org/b",
-            "revision": "v2",
-            "label": "the big one",
-            "engine": {"max_model_len": 128, "tensor_parallel_size": 2},
-            "reasoning_parser": "none",
-            "chat_template_kwargs": {"b": 2},
-        }
-    )
-    config = sweep.run_of(own, "elsewhere")
+    own: dict[str, Any] = {"source": "org/b", "revision": "v2", "label": "the big one"}
+    own |= {"engine": {"max_model_len": 128, "tensor_parallel_size": 2}}
+    own |= {"reasoning_parser": "none", "chat_template_kwargs": {"b": 2}}
+    config = sweep.run_of(SweepModel.model_validate(own), "elsewhere")
     assert config.engine == {"dtype": "bfloat16", "max_model_len": 128, "tensor_parallel_size": 2}
     assert config.model.model_dump(exclude_none=True) == {
         "source": "org/b",
@@ -114,14 +97,6 @@ def test_a_mistake_is_one_line_with_a_fix(
     assert line.startswith(f"{path}: ")
     assert words in line
     assert error.value.fix
-
-
-def test_adapters_take_the_base_of_the_sweep(write: Write) -> None:
-    sweep = load_sweep(write(models=[{"adapter": "a"}], model={"source": "base"}))
-    config = sweep.run_of(sweep.options.models[0], "out")
-    assert (config.model.source, config.model.adapter) == ("base", "a")
-    sweep = load_sweep(write(models="drop", checkpoints="loras", model={"source": "base"}))
-    assert sweep.base == "base"
 
 
 def test_models_of_an_endpoint_share_its_address(write: Write) -> None:

@@ -17,9 +17,7 @@ from ace_ray.sweep.packing import Machine, device_names, find_machine
     ("printed", "visible", "gpus"),
     [
         ("0\n1\n2\n", None, 3),
-        ("No devices were found", None, 0),
         ("0\n1\n2\n3", "2, 3", 2),
-        ("0\n1", "", 0),
         ("0\n1", "-1", 0),
     ],
 )

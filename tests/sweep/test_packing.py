@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ace_ray.cluster.resources import gpus_per_worker
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.sweep.packing import Machine, check_sizes, lanes
@@ -24,8 +23,8 @@ EIGHT = Machine(8)
 class Rows:
     """Rows of a plan, each with a prompt of 400 characters."""
 
-    def __init__(self, count: int, *, interactive: bool = False) -> None:
-        self.size, self.interactive = np.full(count, 400), np.full(count, interactive)
+    def __init__(self, count: int) -> None:
+        self.size, self.interactive = np.full(count, 400), np.full(count, False)
 
     def __len__(self) -> int:
         return len(self.size)
@@ -40,33 +39,11 @@ def run(
     parameters: int = 10**9,
     **more: Any,
 ) -> SweepRun:
-    sampling = SimpleNamespace(max_tokens=400)
-    plan: Any = SimpleNamespace(
-        run_id=label,
-        rows=Rows(rows),
-        config=SimpleNamespace(sampling=sampling),
-        benchmarks={},
-    )
+    config = SimpleNamespace(sampling=SimpleNamespace(max_tokens=400))
+    plan: Any = SimpleNamespace(run_id=label, rows=Rows(rows), config=config, benchmarks={})
     return SweepRun(
         label, None, label, plan, swap_group=swap_group, gpus=gpus, parameters=parameters, **more
     )
-
-
-def on_nodes(
-    nodes: Sequence[dict[str, float]], servers: Sequence[tuple[float, int]] = (), **told: Any
-) -> tuple[SweepRun, Machine]:
-    """Return a run of episodes with this config, and a cluster."""
-    config = RunConfig.model_validate({"model": {"source": "m"}, "benchmarks": ["b"], **told})
-    gpus = gpus_per_worker(config.engine)
-    one = run("big", gpus=gpus, servers=tuple(servers))
-    one = replace(
-        one,
-        plan=SimpleNamespace(config=config, rows=Rows(100, interactive=True)),  # type: ignore[arg-type]
-        workers=config.workers if isinstance(config.workers, int) else None,
-        server_gpus=sum(count for _, count in servers),
-    )
-    total = int(sum(node.get("GPU", 0) for node in nodes))
-    return one, Machine(total, shared=True, nodes=tuple(nodes))
 
 
 def checkpoints(count: int, swap_group: str = "alike", **more: Any) -> list[SweepRun]:
@@ -78,16 +55,10 @@ def packed(runs: Sequence[SweepRun], machine: Machine, *, swap: bool = True) -> 
 
 
 def test_models_of_one_endpoint_take_no_gpu_and_run_one_after_another() -> None:
-    behind = [run(name, gpus=0, endpoint="h") for name in ("a", "b")]
+    asked = [*(run(name, gpus=0, endpoint="h") for name in ("a", "b")), run("x")]
     for machine in (CPU, EIGHT):
-        found = {
-            lane.runs[0].label: lane for lane in lanes([*behind, run("x")], machine, swap=True)
-        }
-        assert {label: lane.gpus > 0 for label, lane in found.items()} == {
-            "a": False,
-            "b": False,
-            "x": machine is EIGHT,
-        }
+        found = {lane.runs[0].label: lane for lane in lanes(asked, machine, swap=True)}
+        assert [found[name].gpus > 0 for name in "abx"] == [False, False, machine is EIGHT]
         assert found["a"].lock_keys & found["b"].lock_keys
         assert not found["a"].lock_keys & found["x"].lock_keys
         assert (found["a"].engines, found["a"].on_nodes) == (1, [])
@@ -149,20 +120,13 @@ def test_a_model_that_needs_more_gpus_is_refused(asked: dict[str, Any], match: s
 
 
 def test_an_engine_that_no_node_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = {"CPU": 16.0, "GPU": 4.0}
-    parallel = {"tensor_parallel_size": 3}
-    big, machine = on_nodes([node, node], servers=((1.0, 3), (1.0, 2)), engine=parallel)
     monkeypatch.setattr("ace_ray.cluster.resources._installed", lambda name: False)
+    tree = {"model": {"source": "m"}, "benchmarks": ["b"], "engine": {"tensor_parallel_size": 3}}
+    plan: Any = SimpleNamespace(config=RunConfig.model_validate(tree), rows=Rows(100))
+    big = replace(run("big", gpus=3, server_gpus=5, servers=((1.0, 3), (1.0, 2))), plan=plan)
+    node = {"CPU": 16.0, "GPU": 4.0}
     told = r"workers: 1 worker\(s\) of 1 CPU\(s\) and 3 GPU\(s\) each on one node"
     with pytest.raises(UserError, match=told) as error:
-        check_sizes([big], machine)
+        check_sizes([big], Machine(8, shared=True, nodes=(node, node)))
     assert error.value.where.startswith("big (big)")
-    check_sizes([big], replace(machine, nodes=({"CPU": 80.0, "GPU": 80.0},), gpus=80))
-
-
-def test_episodes_count_for_eight_calls() -> None:
-    plain, episode = run("a", rows=10), run("b", rows=10)
-    assert plain.tokens == 10 * (100 + 100)
-    episode.plan.rows.interactive[:] = True  # type: ignore[union-attr]
-    assert episode.tokens == 8 * plain.tokens
-    assert SweepRun("refused", 1, "x", refused="torn").tokens == 0
+    check_sizes([big], Machine(80, shared=True, nodes=({"CPU": 80.0, "GPU": 80.0},)))

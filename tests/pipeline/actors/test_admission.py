@@ -72,15 +72,6 @@ async def settle() -> None:
 
 
 SCRIPTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
-    "a group has the engine to itself": (
-        {},
-        [
-            *(("come", "open"), ("come", "isolated row", 1), ("come", "late"), ["open"]),
-            *(("go", "open"), ["isolated row"]),
-            *(("come", "later"), ["isolated row"]),
-            *(("go", "isolated row"), ["late", "later"]),
-        ],
-    ),
     "isolated groups in the order in which they asked, then open rows": (
         {},
         [
@@ -112,15 +103,6 @@ SCRIPTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
         [
             *(("come", "inside"), ("come", "goes", 1), ("come", "stays", 2)),
             *(("cancelled", "goes"), ["inside"], ("cancelled", "inside"), ["stays"]),
-        ],
-    ),
-    "the earlier run comes first and alone": (
-        {},
-        [
-            *(("come", "a"), ("come", "b", {"run": 1}), ("come", "isolated row", 5)),
-            *(("come", "c", {"run": 2}), ("come", "late"), ["a"]),
-            *(("go", "a"), ["isolated row"], ("go", "isolated row"), ["late"]),
-            *(("go", "late"), ["b"], ("go", "b"), ["c"]),
         ],
     ),
     "rows of the loaded run go first, also those still to arrive": (

@@ -178,39 +178,24 @@ class TestStartsWithoutProgress:
         assert not coordinator.read().failure
 
 
-class TestCauses:
-    """A death with a cause outside is not a failed trial."""
-
-    def alone(self) -> Coordinator:
-        """Return a coordinator whose isolated row runs alone in process 2."""
-        coordinator = Coordinator([])
-        for pid in (1, 2):
-            up(coordinator, process(pid))
-            coordinator.enter(process(pid), ["a"])
-            if pid == 1:
-                coordinator.dying(process(1), "it died", ["a"])
-                assert coordinator.predecessor(process(2)) is None, "it said why"
-        return coordinator
-
-    def trials(self, coordinator: Coordinator) -> tuple[int, int]:
-        isolated_row = coordinator.isolated("engine", ["a"])["a"]
-        return isolated_row.trials, isolated_row.deaths_alone
-
-    @pytest.mark.parametrize("outside", [True, False])
-    def test_successor_reports_it(self, outside: bool) -> None:
-        coordinator = self.alone()
-        assert coordinator.predecessor(process(3)) == process(2)
-        coordinator.starting(process(3), gone=("its node is gone", outside))
-        assert self.trials(coordinator) == (0 if outside else 1, 1)
-        assert coordinator.read().deaths[-1] == "host:2: its node is gone"
-
-    @pytest.mark.parametrize("outside", [True, False])
-    def test_driver_knows_what_it_kills(self, outside: bool) -> None:
-        coordinator = self.alone()
-        coordinator.killing(process(2), "it did not respond and was killed", outside)
-        coordinator.starting(process(3), gone=("its process was killed", not outside))
-        assert self.trials(coordinator) == (0 if outside else 1, 1)
-        assert coordinator.read().deaths[-1] == "host:2: it did not respond and was killed"
+@pytest.mark.parametrize("outside", [True, False])
+@pytest.mark.parametrize("killed", [True, False], ids=["by the driver", "by another"])
+def test_death_with_a_cause_outside_is_no_failed_trial(killed: bool, outside: bool) -> None:
+    coordinator = Coordinator([])
+    for pid in (1, 2):  # the isolated row runs alone in process 2
+        up(coordinator, process(pid))
+        coordinator.enter(process(pid), ["a"])
+        if pid == 1:
+            coordinator.dying(process(1), "it died", ["a"])
+            assert coordinator.predecessor(process(2)) is None, "it said why"
+    assert coordinator.predecessor(process(3)) == process(2)
+    if killed:  # the driver knows what it kills
+        coordinator.killing(process(2), "it did not respond", outside)
+    coordinator.starting(process(3), gone=("its node is gone", outside is not killed))
+    isolated_row = coordinator.isolated("engine", ["a"])["a"]
+    assert (isolated_row.trials, isolated_row.deaths_alone) == (0 if outside else 1, 1)
+    why = "it did not respond" if killed else "its node is gone"
+    assert coordinator.read().deaths[-1] == f"host:2: {why}"
 
 
 @pytest.mark.parametrize("node", [True, False])

@@ -83,11 +83,8 @@ def test_handlers_are_taken_back_from_others_and_restored(handlers: dict[int, An
     assert {n: signal.getsignal(n) for n in BOTH} == handlers
 
 
-@pytest.mark.parametrize(
-    "wait", [lambda: threading.Event().wait(30), lambda: time.sleep(30)], ids=["event", "sleep"]
-)
 @pytest.mark.parametrize("error", [RunFailed("the coordinator is gone"), KeyboardInterrupt()])
-def test_abort_wakes_a_waiting_main_thread(wait: Callable[[], Any], error: BaseException) -> None:
+def test_abort_wakes_a_waiting_main_thread(error: BaseException) -> None:
     with Interrupts() as interrupts:
         interrupts.drainable = True
 
@@ -96,11 +93,9 @@ def test_abort_wakes_a_waiting_main_thread(wait: Callable[[], Any], error: BaseE
             interrupts.abort(RunFailed("a later error"))
 
         timer = threading.Timer(0.05, twice)
-        began = time.monotonic()
         timer.start()
         with pytest.raises(type(error)) as caught:
-            wait()
+            threading.Event().wait(30)
         assert caught.value is error
-        assert time.monotonic() - began < 20
         assert not interrupts.asked
         timer.join()

@@ -18,16 +18,8 @@ from ace_ray.pipeline.health.processes import Kind, ProcessInfo
 from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.pipeline.monitoring.counts import Bug, Tally
 
-SETTINGS = {
-    "model": {"source": "fake"},
-    "backend": "fake",
-    "benchmarks": [{"name": "acebench"}],
-    "output": "runs",
-    "start_timeout_s": 100.0,
-    "store_patience_s": 50.0,
-    "stall_s": 40.0,
-    "grace_s": 7.0,
-}
+TIMES = {"start_timeout_s": 100.0, "store_patience_s": 50.0, "stall_s": 40.0, "grace_s": 7.0}
+SETTINGS = {"model": {"source": "fake"}, "backend": "fake", "benchmarks": ["acebench"], **TIMES}
 READY = {"worker": "host:7", "load_s": 1.0, "start_s": {}}
 
 
@@ -117,18 +109,6 @@ def monitored(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         one.monitor.__exit__()
 
 
-def test_deaths_are_printed_once_and_few_at_a_time(monitored: Any) -> None:
-    one = monitored()
-    one.later(**UP, deaths=["host:7: told to die"])
-    one.later(**UP, deaths=["host:7: told to die", "host:8"])
-    assert one.lines == ["engine worker host:7: told to die", "engine worker host:8"]
-    one.monitor.__exit__()
-    one.tally.deaths = [*one.tally.deaths, *(f"host:{pid}" for pid in range(9, 18))]
-    assert one.monitor.last_look().deaths[-1] == "host:17"
-    assert len(one.lines) == 2 + 6
-    assert one.lines[-1] == "and 4 more engine workers crashed"
-
-
 def test_engines_have_their_own_time_to_start(monitored: Any) -> None:
     """Served models load before."""
     one = monitored()
@@ -145,6 +125,7 @@ UP = {"workers": [READY]}
 AGAIN = {"had_success": True}
 ELASTIC = {"workers": {"max": 4}}
 LATE = {"starting": {process(): 101.0}}
+LATE_CHECKER = {"starting": {process("checker"): 101.0}}
 
 
 @pytest.mark.parametrize(
@@ -156,12 +137,7 @@ LATE = {"starting": {process(): 101.0}}
         (AGAIN, UP | {"failure": "stuck", "no_progress": True}, "stuck", (True, False)),
         ({}, UP | BUG, "with the same exception", (False, False)),
         ({}, UP | LATE, "the engine worker host:7 is gone", (True, True)),
-        (
-            ELASTIC,
-            UP | {"starting": {process("checker"): 101.0}},
-            "the checker host:7 is gone",
-            (True, True),
-        ),
+        (ELASTIC, UP | LATE_CHECKER, "the checker host:7 is gone", (True, True)),
         ({"lost": "it is taken"}, UP, "it is taken", (True, False)),
     ],
 )
@@ -211,8 +187,7 @@ def test_frozen_process_is_killed_and_must_be_replaced(
     stored: int,
     ends: bool,
 ) -> None:
-    task = SimpleNamespace(remote=lambda coordinator, process: there)
-    actor = SimpleNamespace(options=lambda **_: task)
+    actor = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: there))
     monkeypatch.setattr(ray, "remote", lambda work: actor)
     one = monitored()
     error = one.later(**UP, silent={process(): silent}, stored=stored)

@@ -82,18 +82,14 @@ def test_exit_code_and_exception_of_the_driver_are_the_command_s(
     assert wrong.count(error) == 1 if error else wrong == ""
 
 
-@pytest.mark.parametrize(
-    ("end", "how"),
-    [("os._exit(1)", "exit code 1"), ("os.kill(os.getpid(), signal.SIGKILL)", "signal 9")],
-)
-def test_killed_driver_ends_in_one_line_and_can_be_resumed(
-    start: Start, end: str, how: str
-) -> None:
-    process = start(end)
-    _, wrong = process.communicate(timeout=60)
-    assert process.returncode == 75
-    said = f"ace-ray: the driver ended ({how}); the same command continues this run\n"
-    assert wrong == said
+def test_killed_driver_ends_in_one_line_and_can_be_resumed(start: Start) -> None:
+    ends = {"exit code 1": "os._exit(1)", "signal 9": "os.kill(os.getpid(), signal.SIGKILL)"}
+    for how, end in ends.items():
+        process = start(end)
+        _, wrong = process.communicate(timeout=60)
+        assert process.returncode == 75
+        said = f"ace-ray: the driver ended ({how}); the same command continues this run\n"
+        assert wrong == said
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])

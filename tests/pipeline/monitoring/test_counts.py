@@ -115,38 +115,30 @@ def test_metrics_follow_the_coordinator_with_the_tags_of_their_run(
     Meter.made = {}
     monkeypatch.setattr(ray.util.metrics, "Counter", Meter)
     monkeypatch.setattr(ray.util.metrics, "Gauge", Meter)
-    runs = [("r0", "m0", 0), ("r1", "m1", 5), ("r2", "m2", 6)]
-    coordinator = Coordinator([], metrics=lambda: Metrics(runs))
+    coordinator = Coordinator([], metrics=lambda: Metrics([("r0", "m0", 0), ("r1", "m1", 5)]))
 
     def shown(name: str) -> dict[tuple[str, ...], float]:
         coordinator.read()
         return dict(Meter.made[name].values)
 
-    assert shown("rows_planned") == {("r1", "m1"): 5}
-    coordinator.rows([row(1), row(1, official=False), row(1, "zh"), row(1, status="infra_error")])
-    coordinator.stored(1, 4)
-    first, last = ("r1", "m1"), ("r2", "m2")
-    assert shown("rows") == {
-        (*first, "toy", "en", "scored"): 2,
-        (*first, "toy", "zh", "scored"): 1,
-        (*first, "toy", "en", "infra_error"): 1,
-    }
-    assert shown("tokens") == {(*first, "toy", "prompt"): 12, (*first, "toy", "completion"): 20}
-    assert shown("rows_stored") == {first: 4}
-    assert shown("accuracy")[(*first, "toy", "en", "official")] == 0.5
-    coordinator.rows([row(2)])
-    engine, checker = process("engine", "a"), process("checker", "c")
-    for one in (engine, checker):
-        coordinator.starting(one)
-        coordinator.ready(one, {})
-        coordinator.enter(one, ["1", "2", "3"])
+    run = ("r1", "m1")
+    assert shown("rows_planned") == {run: 5}
+    coordinator.rows([row(1), row(1, official=False), row(1, status="infra_error")])
+    coordinator.stored(1, 3)
+    scored, failed = ((*run, "toy", "en", status) for status in ("scored", "infra_error"))
+    assert shown("rows") == {scored: 2, failed: 1}
+    assert shown("tokens") == {(*run, "toy", "prompt"): 9, (*run, "toy", "completion"): 15}
+    assert shown("rows_stored") == {run: 3}
+    assert shown("accuracy")[(*run, "toy", "en", "official")] == 0.5
+    engine = process("engine", "a")
+    coordinator.starting(engine)
+    coordinator.ready(engine, {})
+    coordinator.enter(engine, ["1", "2", "3"])
     coordinator.starting(process("engine", "b"))
     coordinator.notice("results cannot be stored yet")
-    gauges = ("rows_planned", "engines", "engines_starting", "rows_in_flight", "store_refusing")
-    assert [shown(name)[last] for name in gauges] == [6, 1, 1, 3, 1]
+    gauges = ("engines", "engines_starting", "rows_in_flight", "store_refusing")
+    assert [shown(name)[run] for name in gauges] == [1, 1, 3, 1]
     coordinator.notice("")
-    coordinator.leave(engine, ["1", "2"])
-    assert [shown(name)[last] for name in gauges] == [6, 1, 1, 1, 0]
     coordinator.dying(engine, "dead", None)
-    assert [shown(name)[last] for name in gauges] == [6, 0, 2, 0, 0]
-    assert shown("deaths") == {(*last, "engine"): 1}
+    assert [shown(name)[run] for name in gauges] == [0, 2, 0, 0]
+    assert shown("deaths") == {(*run, "engine"): 1}

@@ -60,11 +60,6 @@ def sits(nodes: list[dict[str, float]], *, rows: int = 100, **changes: Any) -> R
         ([TOTAL], {}, {"workers": 8, "gpus": 8, "elastic": False, "checkers": 2}),
         ([{"CPU": 8.5, "GPU": 8.0}], {}, {"workers": 8, "checkers": 1}),
         ([TOTAL], {"engine": engine(2, 4)}, {"workers": 1, "worker_gpus": 8, "spread": False}),
-        (
-            [{"CPU": 1.0}] * 3,
-            {"workers": 3, "backend": "fake", "worker_cpus": 0.75},
-            {"workers": 3},
-        ),
         ([TOTAL], ENDPOINT, {"workers": 1, "gpus": 0, "worker_cpus": 0.25, "endpoint": True}),
         (
             [{"CPU": 2.0}],
@@ -122,12 +117,9 @@ def test_run_that_does_not_fit_is_refused(nodes: Any, changes: Any, words: str) 
 @pytest.mark.parametrize(
     ("nodes", "servers", "each", "workers"),
     [
-        (gpus(3, 3), [2], 2, 1),
         (gpus(5, 5, 5), [1, 1, 1], 2, 6),
-        (gpus(8, 8), [2], 4, 3),
         # The server must be on the smaller node.
         (gpus(4, 3), [3], 2, 2),
-        (gpus(4, 3), [2, 2], 3, 1),
         (gpus(8, 8), [1, 2, 4], 1, 9),
     ],
 )
