@@ -106,7 +106,7 @@ def test_a_file_without_a_class_is_refused(tmp_path: Path, text: str, line: str)
     ("member", "line"),
     [
         ("name = ''", "the name of"),
-        ("name = 'acebench'", "which an installed benchmark has"),
+        ("name = 'acebench'", "the name of an installed benchmark"),
         ("rule_sets = ('A',)", "rule_sets is"),
         ("rule_sets = ('right', 'id')", "a rule set cannot be called 'id'"),
         ("class Options(BaseModel): pass", "Options is not a subclass"),
@@ -195,7 +195,7 @@ def judge(verdict: Any) -> Verdict:
         (Verdict(1), "valid is 1"),  # type: ignore[arg-type]
         (Verdict(False, None), "are not strings"),  # type: ignore[arg-type]
         (Verdict(False, metrics={"score": float("nan")}), "the metric 'score' is nan"),
-        (Verdict(True, metrics={"score": 0.3}), "a valid answer has the score 0.3"),
+        (Verdict(True, metrics={"score": 0.3}), "the verdict is valid, but its score is 0.3"),
     ],
 )
 def test_a_damaged_verdict_is_never_a_wrong_answer(verdict: Any, line: str) -> None:
@@ -263,7 +263,7 @@ def test_benchmarks_of_installed_packages_are_offered(
     assert benchmark_class("mine").name == "mine"
     with pytest.raises(UserError, match=r"broken cannot be imported.*no_such_package"):
         benchmark_class("broken")
-    with pytest.raises(UserError, match="moved leads to a class that is called 'mine'"):
+    with pytest.raises(UserError, match="moved loads a class with the name 'mine'"):
         benchmark_class("moved")
     # Reports use an installed class with the recorded rule sets.
     assert recorded_class("acebench", ("official", "strict"), {}).has_paper()
