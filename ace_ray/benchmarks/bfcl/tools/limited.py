@@ -115,5 +115,5 @@ def opened(name: str, initial_state: InitialState, *, shared: bool = False) -> O
 
 
 def step(name: str, texts: Sequence[str]) -> Op:
-    """Return the operation that runs a step's calls. Its result is (results, error); error is ""."""
+    """Return the operation that runs a step. Its result is (results, error), with error ""."""
     return ("call", name, "step", {"texts": list(texts)})

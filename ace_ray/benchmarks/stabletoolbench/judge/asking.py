@@ -265,7 +265,7 @@ def _objects(text: str) -> tuple[list[Any], str]:
 
 
 def _fields(objects: list[Any], names: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the values of the fields ``names`` at any depth, and in JSON text under ``arguments``."""
+    """Yield the values of the fields ``names`` at any depth, and in ``arguments`` as JSON text."""
     left = list(objects)
     while left:
         item = left.pop()
