@@ -185,7 +185,7 @@ def judge(verdict: Any) -> Verdict:
         ({"other": Verdict(True)}, "check must return a verdict for each of correct"),
         (Verdict(False, None), "are not strings"),  # type: ignore[arg-type]
         (Verdict(False, metrics={"score": float("nan")}), "the metric 'score' is nan"),
-        (Verdict(True, metrics={"score": 0.3}), "a valid answer has the score 0.3"),
+        (Verdict(True, metrics={"score": 0.3}), "the verdict is valid, but its score is 0.3"),
     ],
 )
 def test_a_damaged_verdict_is_never_a_wrong_answer(verdict: Any, line: str) -> None:
