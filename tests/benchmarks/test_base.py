@@ -103,7 +103,7 @@ def test_a_file_without_a_class_is_refused(tmp_path: Path, text: str, line: str)
     ("member", "line"),
     [
         ("name = ''", "the name of"),
-        ("name = 'acebench'", "which an installed benchmark has"),
+        ("name = 'acebench'", "the name of an installed benchmark"),
         ("rule_sets = ('right', 'id')", "a rule set cannot be called 'id'"),
         ("class Options(BaseModel): pass", "Options is not a subclass"),
         ("groups = {'Accuracy': ['a']}", "a group cannot be called 'Accuracy'"),
