@@ -1,6 +1,6 @@
 """Check the values that a benchmark's code returns.
 
-Thus a mistake in the class gives a one-line error before the run starts, or a row without verdict.
+An invalid value gives a one-line error before the run starts, or a row without a verdict.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _check_names(entry: Entry, where: str) -> None:
 
 
 def _check_json(entry: Entry, where: str) -> None:
-    """Raise `UserError` if the entry changes when it is sent to other processes as JSON."""
+    """Raise `UserError` unless the entry is the same after it is written as JSON and read again."""
     for key in ("data", "gold", "prompt"):
         value = getattr(entry, key)
         if value is None or isinstance(value, str):
@@ -188,4 +188,4 @@ def _check_metrics(verdict: Verdict) -> None:
     if not 0 <= verdict.score <= 1:
         raise ValueError(f"the {SCORE} {verdict.score} is not between 0 and 1")
     if verdict.valid and verdict.score != 1:
-        raise ValueError(f"a valid answer has the {SCORE} {verdict.score}, only 1 is valid")
+        raise ValueError(f"the verdict is valid, but its {SCORE} is {verdict.score}, not 1")

@@ -39,8 +39,8 @@ def flattened(tree: Mapping[str, Any], prefix: str = "", *, depth: int = 9) -> d
 
 
 def differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
-    """Yield a line for each condition in which runs differ, and for each property in which
-    candidates with the same name differ. A line names the values, and the runs with each value."""
+    """Yield a line for each condition in which runs differ, with the values and the runs. Then
+    yield the lines of `self_played` and `candidate_differences`."""
     yield from difference_lines("not comparable", runs, lambda run: run.conditions)
     yield from self_played(runs)
     yield from candidate_differences(runs)
@@ -54,7 +54,7 @@ def candidate_differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
 
 
 def self_played(runs: Sequence[ReportedRun]) -> Iterator[str]:
-    """Yield a line for each role that two or more different candidates play themselves."""
+    """Yield a line for each role that different candidates play in their own runs."""
     for role in dict.fromkeys(role for run in runs for role in run.plays):
         players = [run for run in runs if role in run.plays]
         if len({canonical_json(run.candidate) for run in players}) > 1:
@@ -86,8 +86,8 @@ def comparable_sets(runs: Sequence[ReportedRun]) -> list[int]:
 def marked(runs: Sequence[ReportedRun]) -> tuple[list[str], list[str]]:
     """Return the label of each run with its marks added, and a legend of the marks.
 
-    ``*`` marks an incomplete run, and ``(limited)`` a run on a sample of the benchmark. ``[2]`` is
-    the run's number from `comparable_sets`, which is added if there are several sets."""
+    ``*`` marks an incomplete run, and ``(limited)`` a run on a sample of the benchmark. If there
+    are several sets of comparable runs, ``[2]`` is the number of the run's set."""
     sets = comparable_sets(runs)
     several = len(set(sets)) > 1
     labels = [

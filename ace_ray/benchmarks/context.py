@@ -62,11 +62,11 @@ class RoleModel:
         tools: Sequence[Mapping[str, Any]] | None = None,
         schema: Mapping[str, Any] | None = None,
     ) -> Completion:
-        """Return the model's answer. ``sampling`` replaces the role's sampling. Raises as `Model`.
+        """Return the model's answer. Raises the errors of `Model`.
 
-        ``schema`` is a JSON schema for the answer. If the engine does not support it, the answer
-        may have any form, and `Completion.schema_refused` gives the reason. Always check answers.
-        """
+        ``sampling`` replaces the role's sampling. ``schema`` is a JSON schema for the answer. If an
+        engine does not support it, the answer may have any form, and `Completion.schema_refused`
+        gives the reason. Always check answers."""
         drawn = sampling or self.sampling
         if schema is not None:
             drawn = drawn.following(schema)
@@ -115,8 +115,8 @@ class EpisodeContext:
             of the answer. Raises as `Model.chat` does.
         service: calls a method of `Benchmark.service`; takes the method's name and arguments.
         attempt: the number of the row's attempt, from 1.
-        opening: the value of `Benchmark.opening`, computed by the plan of the run; None if the
-            episode belongs to no plan.
+        opening: the value of `Benchmark.opening`, computed when the run was planned; None for an
+            episode outside a run.
         replay_reasoning: earlier answers that are sent to the candidate with their reasoning:
             ``none``, ``tool_steps`` (answers after the last user message) or ``all``.
         episode: the record to store. `dataclasses.replace` gives the new context an empty record.
@@ -144,11 +144,10 @@ class EpisodeContext:
     async def answer(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None
     ) -> Completion:
-        """Make the only model call of an episode. Record the messages and the answer; return the
-        answer.
+        """Make and record the only model call of an episode, and return its answer.
 
-        Raises as `Model`. The episode's deadline does not apply, only the row's timeout, because an
-        episode without an answer cannot be scored."""
+        The row's timeout applies, but not the episode's deadline: at the deadline, there would be
+        nothing to score. Raises the errors of `Model`."""
         self.episode.messages = [dict(message) for message in messages]
         self.episode.offer(tools)
         completion = await self.candidate.ask(messages, tools=tools)
@@ -177,9 +176,10 @@ class EpisodeContext:
             `Truncated`, the benchmark must end the episode.
 
         Raises:
-            PromptTooLong: the prompt does not fit, and no model has answered yet.
-            EpisodeStalled: at the deadline, the candidate has never answered, or its engine failed
-                a health check. Then the row is not scored.
+            PromptTooLong: the prompt does not fit the context, and no model of the episode has
+                answered yet.
+            EpisodeStalled: the deadline has passed, and the row cannot be scored: the candidate has
+                never answered, or its engine does not pass a health check.
             RowError, EngineDead: as `Model`."""
         recorded = self.episode.messages
         self.episode.offer(tools)
@@ -221,7 +221,7 @@ class EpisodeContext:
             schema: a JSON schema for the answer, as in `RoleModel.ask`.
             tools: tools to offer, which `Benchmark.role_tools` declares. If the caller stores the
                 answer, it must number the answer's calls (`number_calls`).
-            sampling: replaces the role's sampling, which has the seed of the row.
+            sampling: replaces the role's sampling, including the row's seed in it.
 
         Raises:
             RowError: the model failed, or did not answer before the deadline (`EpisodeStalled`).
@@ -241,8 +241,9 @@ class EpisodeContext:
     async def wait_for(self, who: str, work: Callable[[], Awaitable[_T]]) -> _T | Truncated:
         """Await ``work``, such as a request to a service, and return its value.
 
-        ``who`` names the service in errors. Returns `Truncated` if the deadline has already passed.
-        Raises `EpisodeStalled` if it passes during ``work``, or as `ask` does."""
+        ``who`` names the service in errors. If the deadline has passed before ``work`` begins,
+        return `Truncated` or raise `EpisodeStalled`, as `ask` does. If it passes during ``work``,
+        raise `EpisodeStalled`."""
         left_s = self.left_s
         if left_s is not None and left_s <= 0:
             return await self._late()
@@ -283,9 +284,9 @@ class EpisodeContext:
         return None if self.deadline is None else self.deadline - asyncio.get_running_loop().time()
 
     async def _late(self) -> Truncated:
-        """Return `Truncated` or raise `EpisodeStalled` after the deadline has passed.
+        """Return `Truncated` if the row can be scored at the deadline; else raise `EpisodeStalled`.
 
-        The row can be scored only if the candidate has answered and its engine works."""
+        It can be scored if the candidate has answered and its engine passes a health check."""
         if not self.episode.model_calls:
             raise _stalled("the candidate")
         if self.works is not None and not await self.works():
@@ -336,9 +337,9 @@ def as_sent(
 ) -> list[dict[str, Any]]:
     """Return recorded messages in the form that chat templates require.
 
-    ``arguments`` parses the arguments of calls; if it raises `ValueError`, they become {}. Calls
-    without an id are numbered within their message. ``reasoning`` selects the answers that are sent
-    with their reasoning, like `EpisodeContext.replay_reasoning`."""
+    ``arguments`` parses the arguments of calls; if it raises `ValueError`, they become {}. A call
+    without an id gets one from its position in the message. ``reasoning`` selects the answers that
+    are sent with their reasoning, as `EpisodeContext.replay_reasoning` does."""
     chat = []
     asked = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=0)
     for at, message in enumerate(messages):

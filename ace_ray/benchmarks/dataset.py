@@ -40,10 +40,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 def locate(
     name: str, benchmark: str, *, mini: Path, get_data: str, check: Callable[[Path], object]
 ) -> Path:
-    """Find the folder that a config's ``data:`` names: ``mini``, ``imported`` (if there is one
-    import), ``imported:<version>``, or the path of a folder, on which ``check`` is called.
+    """Return the folder that a config's ``data:`` names. Raises `UserError`.
 
-    ``get_data`` describes, for errors, how to get data. Raises `UserError`."""
+    ``name`` is ``mini``, ``imported`` (if there is one import), ``imported:<version>``, or the path
+    of a folder. ``check`` checks such a path. ``get_data`` tells in errors how to get data."""
     if name == "mini":
         return mini
     if place := imported(name, benchmark, get_data):
@@ -54,8 +54,9 @@ def locate(
 
 
 def folder_of(name: str, words: Sequence[str], get_data: str) -> Path:
-    """Return ``name`` as the path of a folder. Raises `UserError`: it is not a folder. The error
-    suggests ``words``, other valid names; the last word is "imported"."""
+    """Return ``name`` as the path of a folder. Raises `UserError` if it is not a folder.
+
+    The error suggests ``words``, the valid names that are not paths. The last is "imported"."""
     folder = path_of(name, "data")
     if not name or not folder.is_dir():
         raise UserError(
@@ -87,7 +88,7 @@ def imported(name: str, benchmark: str, get_data: str) -> Path | None:
 
 
 def pinned(data: str, folder: Path) -> str:
-    """Return a value of ``data:`` that names ``folder`` in any working directory."""
+    """Convert ``data`` to a name of ``folder`` for any working directory and after more imports."""
     if data.partition(":")[0] == "imported":
         return f"imported:{folder.name}"
     return data if data == "mini" else str(folder.absolute())
@@ -119,8 +120,8 @@ def keep(
     """Store ``files`` as a version in the cache, report it to ``say``, and return its folder.
 
     The version is the first twelve digits of `files_hash`. The folder also gets a ``manifest.json``
-    with ``facts``, the hashes and the version. If the version exists, nothing changes. ``counted``
-    describes the amount of data. Raises `UserError`; then nothing is stored.
+    with the version, the files' hashes, and ``facts``. If the version exists, nothing changes. The
+    report contains ``counted``, such as "765 queries". Raises `UserError`; then nothing is stored.
     """
     home, content = imports_folder(benchmark, cache), files_hash(files)
     target = home / content[:12]
@@ -154,7 +155,7 @@ def manifest_value(folder: Path, key: str) -> Any:
 
 
 def data_hash(entries: Iterable[Entry]) -> str:
-    """Compute the SHA-256 (hex) of entries with gold answers. Their order does not matter."""
+    """Compute the SHA-256 (hex) of entries and their gold answers, in any order of the entries."""
     return digest(sorted(entry.content_hash() for entry in entries))
 
 
@@ -231,7 +232,7 @@ def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
             raise UserError("is not a plain file", where=str(path))
         if info.st_size > limit_bytes:
             raise UserError(
-                f"has {info.st_size:,} bytes, more than the {limit_bytes:,} that are read",
+                f"has {info.st_size:,} bytes, more than the limit of {limit_bytes:,}",
                 where=str(path),
             )
         with path.open("rb") as file:
@@ -334,7 +335,7 @@ def python_tree(raw: bytes) -> ast.Module:
 
 
 def _land(files: Files, manifest: Mapping[str, Any], target: Path) -> bool:
-    """Write a version to the folder ``target``. Return False if another process was faster."""
+    """Write a version to the folder ``target``. Return False if another process wrote it first."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".import-", dir=target.parent) as scratch:
         folder = Path(scratch) / target.name

@@ -67,7 +67,7 @@ def texts_of(message: Mapping[str, Any]) -> list[str]:
 
 
 def answer_texts(episode: Episode, *first: str) -> list[str]:
-    """Return ``first``, then the texts of the episode's last message if it is an answer."""
+    """Return the texts ``first``. If the episode's last message is an answer, add its texts."""
     last = episode.messages[-1] if episode.messages else {}
     stored = texts_of(last) if last.get("role") == "assistant" else []
     return list(dict.fromkeys([*(text for text in first if text), *stored]))
@@ -158,10 +158,10 @@ class Diagnosis:
     def findings(self) -> list[dict[str, Any]]:
         """Return the findings as JSON values, unread calls first (docs/results.md).
 
-        ``rows`` is the number of rows that a finding concerns, ``of`` the number of scored rows.
-        ``accuracy`` is the accuracy of all scored rows by rule set, ``others`` the accuracy of the
-        rows that the finding does not concern. If not the benchmark, but some categories reach the
-        minimum share, ``categories`` lists them. ``text`` describes the finding."""
+        A finding concerns some rows: their number is in ``rows``, the number of all scored rows in
+        ``of``. ``accuracy`` is the accuracy of all scored rows, ``others`` the accuracy without the
+        rows of the finding, both by rule set. ``categories`` lists the categories that reach the
+        minimum share, if the whole benchmark does not. ``text`` describes the finding."""
         every = self._all
         accuracy = {rules: total / every.rows for rules, total in every.sums.items()}
         findings = []
@@ -189,8 +189,8 @@ class Diagnosis:
         return findings
 
     def _of_categories(self, tally: _Tally) -> dict[str, dict[str, int]]:
-        """Return the categories that are findings by themselves, most rows first. Return {} if the
-        rows of ``tally`` are a finding for the whole benchmark."""
+        """Return the categories in which the rows of ``tally`` reach the minimum share, most rows
+        first. Return {} if the rows reach the minimum share of the whole benchmark."""
         if _are_many(tally.rows, self._all.rows, MIN_SHARE):
             return {}
         return {

@@ -19,8 +19,8 @@ class Gold:
     Attributes:
         right: an episode with the gold answer.
         mangled: an episode with the wrong copy, in which a part is missing or changed.
-        may_fail: true if the gold answer may be invalid, because it contradicts itself.
-        mangled_may_pass: true if the wrong copy may be valid, because the entry may need no call.
+        may_fail: allow an invalid verdict on the gold answer, which may contradict itself.
+        mangled_may_pass: allow a valid verdict on the wrong copy: the entry may need no call.
         required: rule sets to check; empty: all. Verdicts under other rule sets are only counted.
     """
 

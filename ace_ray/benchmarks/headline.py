@@ -19,8 +19,8 @@ def scores_of(
 ) -> dict[str, list[Score]]:
     """Return the scores by rule set, computed from the benchmark's part of a summary.
 
-    If ``headline`` is false, too many rows lack a verdict, and scores have no estimates. If
-    ``partial`` is true, the run evaluated only named entries, and all estimates are partial."""
+    ``headline`` is false if too many rows lack a verdict; scores then have no estimates.
+    ``partial`` is true if the run evaluated only named entries; all estimates are then partial."""
     found = {}
     for rules in benchmark.rule_sets:
         with own_code(benchmark, "scores"):
@@ -45,8 +45,8 @@ def with_scores(
 
 
 def titles(scores: Sequence[Score]) -> list[str]:
-    """Return a column title for each score. The titles of the headline, and of scores with another
-    formula than the headline, include the formula."""
+    """Return a column title for each score. The first title, of the headline, includes its formula.
+    Other titles include their formula if it is not the headline's."""
     return [
         f"{one.name} ({one.formula})" if not i or one.formula != scores[0].formula else one.name
         for i, one in enumerate(scores)
@@ -54,8 +54,8 @@ def titles(scores: Sequence[Score]) -> list[str]:
 
 
 def partial_notes(scores: Sequence[Score]) -> list[str]:
-    """Return a line for each partial score with the categories that were not run. A score is left
-    out if earlier lines name all these categories."""
+    """Return a line for each partial score, with the categories that were not run. A score gets no
+    line if scores with a line lack the same categories."""
     notes: list[str] = []
     told: set[str] = set()
     for title, one in zip(titles(scores), scores, strict=True):

@@ -65,9 +65,9 @@ class Entries:
     ) -> None:
         """Store the functions that load entries; ``load`` may raise `UserError`.
 
-        ``load_others`` returns further entries of a category, which are declared only if an output
-        answers them. An entry whose output names no category is searched in the categories
-        ``searched``, by default in all."""
+        ``load_others`` returns further entries of a category; they count only if an output answers
+        them. If an output names no category, its entry is searched in the categories ``searched``,
+        by default in all categories."""
         self.languages, self.categories = languages, categories
         self._searched = categories if searched is None else searched
         self._load, self._load_others = load, load_others
@@ -95,7 +95,7 @@ class Entries:
         return self._loaded[key]
 
     def get(self, language: str, category: str, entry_id: str) -> Entry | None:
-        """Return the entry with this id, also if only ``load_others`` returns it, or None."""
+        """Return the entry with this id, or None. Entries of ``load_others`` are found, too."""
         own = self.of(language, category)
         if entry_id not in own:
             for entry in self._load_others(language, category):
@@ -169,9 +169,9 @@ def single_answer(text: str) -> Episode:
 
 
 def each_once(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
-    """Yield the outputs of ``placed``.
+    """Yield the outputs of ``placed``, which must differ in their entry or their sample.
 
-    Raises `UserError`: an entry and sample appear twice, or there is no output."""
+    Raises `UserError` if an output repeats both, or if there are no outputs."""
     seen: set[bytes] = set()
     for where, output in placed:
         entry, sample = output.entry, output.sample
@@ -180,7 +180,7 @@ def each_once(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
             raise UserError(
                 f"id {entry.id!r} ({_group(entry)}) with sample {sample!r} was given before",
                 where=where,
-                fix="number repeated outputs by sample",
+                fix="give each output of an entry another sample: 0, 1, 2, ...",
             )
         seen.add(digest)
         yield output

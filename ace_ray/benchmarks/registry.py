@@ -63,7 +63,7 @@ def benchmark_class(name: str) -> type[Benchmark]:
         cls = _checked(_from_file(local["path"], local["name"], name), name)
         if cls.name in offered:
             raise UserError(
-                f"the name of {name} is {cls.name!r}, which an installed benchmark has",
+                f"the name of {name} is {cls.name!r}, the name of an installed benchmark",
                 where="benchmarks",
                 fix="give the class another name",
             )
@@ -83,9 +83,9 @@ def benchmark_class(name: str) -> type[Benchmark]:
         raise _fails(name, error) from error
     if _checked(cls, name).name != name:
         raise UserError(
-            f"the entry point {name} leads to a class that is called {cls.name!r}",
+            f"the entry point {name} loads a class with the name {cls.name!r}",
             where="benchmarks",
-            fix="give both the same name",
+            fix="give the entry point and the class the same name",
         )
     return _checked(cls, name)
 
@@ -99,7 +99,7 @@ def recorded_class(
     name: str, rule_sets: tuple[str, ...], groups: Mapping[str, Sequence[str]]
 ) -> type[Benchmark]:
     """Return the class of the installed benchmark ``name`` if it has these rule sets. Otherwise
-    return a class with the defaults of `Benchmark`. Does not execute a local file."""
+    return a subclass of `Benchmark` made from the arguments. Does not execute a local file."""
     known = known_class(name)
     if known is not None and known.rule_sets == rule_sets:
         return known
@@ -225,5 +225,5 @@ def _fails(name: str, error: BaseException) -> UserError:
     return UserError(
         f"{name} cannot be imported ({type(error).__name__}: {error})",
         where="benchmarks",
-        fix="correct the code, or install what it needs; a local file cannot import its neighbours",
+        fix="correct the code, or install its imports; a local file cannot import files beside it",
     )

@@ -19,9 +19,10 @@ _MOST_ANSWERS = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class SecondReading:
-    """Calls of a row that the run did not read (`ace_ray.benchmarks.diagnosis`). ``reader`` found
-    most of these calls. ``where`` is "answer", or "reasoning" if the reasoning never ended.
-    ``answers`` is the number of the row's answers with such calls."""
+    """Calls in a row's answers that the run did not read (`ace_ray.benchmarks.diagnosis`).
+
+    ``answers`` is the number of answers with such calls; ``reader`` reads most of them. ``where``
+    is "answer", or "reasoning" if the calls are in reasoning that never ended."""
 
     reader: str
     where: Where
@@ -64,7 +65,7 @@ class ResultRow:
     """Reason why the row lacks a verdict."""
     prompt_tokens: int | None = 0
     completion_tokens: int | None = 0
-    """Token counts are None if an endpoint did not report them."""
+    """Like ``prompt_tokens``, None if an endpoint did not report it."""
     model_calls: int = 0
     generation_s: float = 0.0
     duration_s: float = 0.0
@@ -100,8 +101,8 @@ class Estimate:
 class Score:
     """A score of a run. ``formula`` is the name of its formula.
 
-    ``missing`` lists the categories of the formula that the run lacks. If there are any,
-    ``estimate`` is None, or partial: the mean of the other categories."""
+    ``missing`` lists the categories of the formula that the run lacks. If it is not empty,
+    ``estimate`` is None, or the mean of the other categories, which is marked as partial."""
 
     name: str
     formula: str
@@ -231,5 +232,5 @@ class ReportedRun:
 
 
 def own_task(row: ResultRow) -> str:
-    """Return the key of the row's entry or dialogue, which is by default its task."""
+    """Return the default key of the row's task, which identifies the row's entry or dialogue."""
     return f"{row.language}/{row.category}/{row.group}"

@@ -26,7 +26,7 @@ class Size:
 def size_of(run: ReportedRun) -> Size | None:
     """Return a model's size: from the manifest, else from the model's name, else None.
 
-    It is None for a checkpoint, since all checkpoints of a training have the same size."""
+    Return None for a checkpoint: checkpoints of one training differ in step, not in size."""
     if run.step is not None:
         return None
     if run.parameters is not None:
@@ -43,9 +43,9 @@ def curves_by_size(
 ) -> Curves | None:
     """Build a figure with one curve per model family in each panel.
 
-    ``panels`` maps the title of a panel to a function that returns a run's value. Runs that are not
-    comparable are on different curves, and so are complete and incomplete runs. Return None if
-    fewer than two sizes are known."""
+    ``panels`` maps the title of a panel to a function that returns a run's value. A family has
+    separate curves for runs that are not comparable, and for incomplete runs. Return None if fewer
+    than two sizes are known."""
     sized = [
         (run, size.billions, number)
         for run, number in zip(runs, comparable_sets(runs), strict=True)

@@ -6,7 +6,7 @@ Keys (explained in ``docs/results.md``)::
     totals           {"prompt_tokens", "completion_tokens", "generation_s"}
     rules            {rule set: STATS} over all rows
     categories       {category: counts + {rule set: STATS}}, over all its languages
-    groups           {group: {rule set: STATS}}, only groups whose categories all have rows
+    groups           {group: {rule set: STATS}}, only groups with rows in each of their categories
     languages        {language: counts + {"rules": {rule set: STATS}, "categories": as above}}
     complete         whether no category has more unscored rows than allowed
     incomplete       one line for each category with more unscored rows: their number and reasons
@@ -96,11 +96,11 @@ def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any
 def sample_tables(
     categories: Mapping[str, Mapping[str, Any]], rule_sets: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return a list with the table of pass@k and pass^k, or an empty list.
+    """Return a list with the table of pass@k and pass^k; an empty list if there are no values.
 
-    It is empty if no entry has more than one sample. ``categories`` is ``{category: {rule set:
-    STATS}}``. The table has lines for k = 1, 2, 4 and the smallest number of samples of an entry,
-    since columns for each k are too wide for a terminal. The summary has further values of k."""
+    ``categories`` is ``{category: {rule set: STATS}}``. The table has a line for each k of 1, 2, 4
+    and the smallest number of samples of an entry, since columns for all k are too wide for a
+    terminal. The summary has further values of k."""
     lines = []
     for name, stats in categories.items():
         for rules in rule_sets:

@@ -95,7 +95,7 @@ class Tally:
         return [[valid / turns for valid, turns in samples] for samples in judged if samples]
 
     def dialogues_declared(self) -> int:
-        """Return the number of samples of dialogues, including samples that are not judged."""
+        """Return how many samples all dialogues have in total, judged or not."""
         return sum(
             max(len(self._dialogues.get(group, ())), *(int(self._entries[i][0]) for i in ids))
             for group, ids in self._turns.items()
@@ -113,7 +113,7 @@ class Tally:
         return score
 
     def _judged(self, group: str, rule: str) -> list[tuple[float, int]]:
-        """Return (valid turns, turns) for each sample of a dialogue whose turns are all scored."""
+        """Return (valid turns, turns) for each judged sample of the dialogue ``group``."""
         turns, place = len(self._turns[group]), 1 + self.rule_sets.index(rule)
         states = self._dialogues[group].values()
         return [(state[place], turns) for state in states if state[0] == turns]
@@ -154,7 +154,7 @@ def errors(tallies: Sequence[Tally], rule: str) -> dict[str, dict[str, float]]:
 
 
 def accuracies(tallies: Sequence[Tally], rule: str) -> dict[str, Any]:
-    """Compute the statistics of one category under one rule set, pooled over ``tallies``."""
+    """Compute the statistics of all rows in ``tallies`` under one rule set."""
     units = [unit for tally in tallies for unit in tally.units(rule)]
     accuracy, interval = _share(units)
     stats: dict[str, Any] = {"accuracy": accuracy, "interval": interval, "n": len(units)}
@@ -196,9 +196,9 @@ def _samples(units: Units, *, graded: bool) -> dict[str, Any]:
     """Compute the mean score, pass@k and pass^k, as means over entries (or dialogues) with equal
     weights. k is at most the smallest number of samples of any entry.
 
-    The Wilson interval over the entries is conservative. It assumes values of only 0 and 1, and of
-    all values in 0..1 with the same mean, these have the largest variance. pass@k and pass^k are
-    left out for ``graded`` scores, since they are defined only for right and wrong answers."""
+    The Wilson interval over the entries is conservative: it assumes values of only 0 and 1, which
+    have the largest variance for a given mean. If scores are ``graded``, pass@k and pass^k are left
+    out, since they are defined only for right and wrong answers."""
     fewest, most = min(n for n, _ in units), max(n for n, _ in units)
     mean = sum(c / n for n, c in units) / len(units)
     stats: dict[str, Any] = {"min": fewest, "max": most, "mean": mean}
@@ -216,6 +216,7 @@ _EVERY_K = 32
 
 
 def _ks(fewest: int) -> list[int]:
-    """Return each k up to `_EVERY_K`, then powers of two, and ``fewest``, which is the maximum."""
+    """Return the values of k: each up to `_EVERY_K`, then powers of two, and last ``fewest``, the
+    smallest number of samples of an entry. No k exceeds ``fewest``."""
     powers = (1 << i for i in range(fewest.bit_length()))
     return sorted({*range(1, min(fewest, _EVERY_K) + 1), *powers, fewest})

@@ -103,7 +103,7 @@ def test_a_file_without_a_class_is_refused(tmp_path: Path, text: str, line: str)
     ("member", "line"),
     [
         ("name = ''", "the name of"),
-        ("name = 'acebench'", "which an installed benchmark has"),
+        ("name = 'acebench'", "the name of an installed benchmark"),
         ("rule_sets = ('right', 'id')", "a rule set cannot be called 'id'"),
         ("class Options(BaseModel): pass", "Options is not a subclass"),
         ("groups = {'Accuracy': ['a']}", "a group cannot be called 'Accuracy'"),
@@ -185,7 +185,7 @@ def judge(verdict: Any) -> Verdict:
         ({"other": Verdict(True)}, "check must return a verdict for each of correct"),
         (Verdict(False, None), "are not strings"),  # type: ignore[arg-type]
         (Verdict(False, metrics={"score": float("nan")}), "the metric 'score' is nan"),
-        (Verdict(True, metrics={"score": 0.3}), "a valid answer has the score 0.3"),
+        (Verdict(True, metrics={"score": 0.3}), "the verdict is valid, but its score is 0.3"),
     ],
 )
 def test_a_damaged_verdict_is_never_a_wrong_answer(verdict: Any, line: str) -> None:

@@ -59,7 +59,7 @@ JUDGE_S = 240.0
 
 
 class StableToolBench(Benchmark):
-    """An agent works on queries with virtual APIs; a model judges its answers."""
+    """The benchmark: an agent answers queries with virtual APIs, and a model judges the answers."""
 
     name = "stabletoolbench"
     rule_sets = RULE_SETS
@@ -102,7 +102,7 @@ class StableToolBench(Benchmark):
                     raise UserError(
                         "needs a judge, but judge is none",
                         where=f"{_WHERE}.{key}",
-                        fix="name a judge, or leave it out",
+                        fix="name a judge, or leave this key out",
                     )
         else:
             self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
@@ -378,11 +378,11 @@ async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
     try:
         return await asyncio.wait_for(work, JUDGE_S + max(0.0, context.left_s or 0.0))
     except TimeoutError:
-        raise asking.JudgeError("the judge gave no verdict before the episode's deadline") from None
+        raise asking.JudgeError("the judge gave no verdict before its deadline") from None
 
 
 def _converted(reference: str) -> Path:
-    """Return the folder with converted answers: ``reference``, or its subfolder if it is a run."""
+    """Return ``reference``, or its subfolder of converted answers if it is the folder of a run."""
     folder = path_of(reference, f"{_WHERE}.reference")
     inner = folder / "files" / StableToolBench.name / "converted"
     return inner if inner.is_dir() else folder

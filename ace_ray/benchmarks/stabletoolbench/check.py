@@ -1,9 +1,9 @@
 """Compute the verdicts and metrics of a row from the state of its episode.
 
-``official`` counts votes as upstream does (``eval_pass_rate.py``). A row's SoPR (solvable pass
-rate) is the mean of its votes: 1 for Solved, 0.5 for Unsure, 0 for Unsolved. The row is valid if
-its SoPR exceeds 0.5. In ``strict``, a row is valid if every vote is Solved; its SoPR is then 1,
-otherwise 0.
+The rule set ``official`` counts votes as upstream does (``eval_pass_rate.py``). A row's SoPR
+(solvable pass rate) is the mean of its votes: 1 for Solved, 0.5 for Unsure, 0 for Unsolved. The row
+is valid if its SoPR exceeds 0.5. Under ``strict``, a row is valid and has the SoPR 1 if every vote
+is Solved. Other rows are not valid and have the SoPR 0.
 
 Calls are the ``calls`` in the episode's state (docs/results.md), which do not include Finish.
 """
@@ -39,8 +39,8 @@ Pairs = Sequence[Sequence[str]]
 
 
 def api_recall(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> float:
-    """Return the share of relevant APIs that were called, 0 if no API is relevant. It is the
-    ``api_call_score`` of the result JSON."""
+    """Return the share of relevant APIs that were called; 0 if no API is relevant. The result JSON
+    calls this share ``api_call_score``."""
     wanted = {(tool, api) for tool, api in relevant}
     return len(wanted & _reached(calls)) / len(wanted) if wanted else 0.0
 
@@ -49,10 +49,10 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
     """Return the metrics of one row, in 0..1.
 
     All rows have ``api_recall``, ``exact_set`` (1 if exactly the relevant APIs were called) and
-    ``calls_<n>`` (1 for n calls). Rows that called an API have ``api_precision``. Rows with calls
-    also have the shares of calls ``hallucinated`` (unknown function), ``errors`` (an API answered
-    with an error), ``cache_hit``, ``from_<source>``, ``cached_<origin>`` and ``failed_<kind>`` (see
-    `Answered.failure`)."""
+    ``calls_<n>`` (1 for n calls). Rows that called a known API have ``api_precision``. Rows with a
+    call, even of an unknown function, have these shares of their calls: ``hallucinated`` (unknown
+    function), ``errors`` (an API answered with an error), ``cache_hit``, ``from_<source>``,
+    ``cached_<origin>`` and ``failed_<kind>`` (see `Answered.failure`)."""
     wanted = {(tool, api) for tool, api in relevant}
     reached, made = _reached(calls), calls
     shares = {

@@ -1,10 +1,10 @@
-"""Convert an agent's run to a converted answer, which upstream's judges read; read and write files.
+"""Build, read and write converted answers: agents' runs in the form that upstream's judges read.
 
-Form (upstream ``tooleval/convert_to_answer_format.py``): a root ``{"role": "system", "message": "",
-"next": [{"role": "user", ...}]}``, then a chain of ``{"role": "tool", "message": {"name",
-"arguments", "response"}}`` and ``{"role": "assistant", "message": text}``. Models or other programs
-may have written a file: no type is assumed, and no function recurses. Finish is the function with
-which an agent ends its work.
+The form is upstream's (``tooleval/convert_to_answer_format.py``): a root ``{"role": "system",
+"message": "", "next": [{"role": "user", ...}]}``, then a chain of ``{"role": "tool", "message":
+{"name", "arguments", "response"}}`` and ``{"role": "assistant", "message": text}``. Finish is the
+function with which an agent ends its work. Models or other programs may have written a file, so no
+type is assumed, and no function recurses.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def both_ends(nodes: list[Node]) -> list[Node]:
 
 
 def linked(nodes: Sequence[Node]) -> list[Node]:
-    """Link ``nodes`` to a chain below a system and a user node; return ``answer_details``."""
+    """Return ``answer_details``: ``nodes`` as a chain below a system node and a user node."""
     whole = [node("system", ""), node("user", ""), *nodes]
     for one, following in pairwise(whole):
         one["next"] = [following]
@@ -124,11 +124,11 @@ def object_of(text: str) -> Mapping[str, Any] | None:
 def converted(query: str, tools: Tools, run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the converted answer of ``run``, an `AgentRun` as JSON whose agent had ``tools``.
 
-    ``total_steps`` counts system and user, as in upstream. ``final_answer`` is Finish's arguments
-    as the model wrote them, "" if the run did not end in Finish. A run that ended in Finish is
-    converted from its messages. As in upstream, thoughts in replies with calls, and calls after
-    Finish in one reply, are left out. If a run did not end in Finish, one try or one path through
-    its tree is converted. Upstream draws it at random; in ace_ray it depends on the query."""
+    ``total_steps`` counts system and user, as in upstream. If the run is ``valid``, its messages
+    are converted, and ``final_answer`` is Finish's arguments as the model wrote them. As in
+    upstream, thoughts in replies with calls, and calls after Finish in one reply, are left out. If
+    the run is not valid, one path of one try is converted, and ``final_answer`` is "". Upstream
+    draws the path at random; in ace_ray it depends only on the query."""
     nodes = _from_messages(run["messages"]) if run["valid"] else _from_nodes(query, run)
     return {
         "query": query,
@@ -181,7 +181,7 @@ def _from_nodes(query: str, run: Mapping[str, Any]) -> list[Node]:
 
 
 def _walk(steps: Sequence[Step], chance: random.Random) -> Iterator[Step]:
-    """Yield the nodes on one path from the root to a leaf, without the root."""
+    """Yield the nodes on a random path from the root to a leaf, without the root."""
     below: dict[int, list[int]] = {}
     for place, step in enumerate(steps):
         if step["parent"] is not None:
@@ -226,7 +226,7 @@ def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, s
             for query_id, given, where in found
         }
     if not any(answers.values()):
-        raise UserError("contains no answers of these groups", where=str(folder), fix=FIX)
+        raise UserError("contains no answers of the groups to evaluate", where=str(folder), fix=FIX)
     return answers
 
 
@@ -261,7 +261,7 @@ def is_answer(answer: Any) -> bool:
 
 
 def answer_json(answer: Mapping[str, Any], where: str) -> str:
-    """Return the ``answer`` of a converted answer as JSON text: a long chain cannot be pickled.
+    """Return the ``answer`` of a converted answer as JSON text. A long chain cannot be pickled.
 
     Raises `UserError` that names ``where`` if the answer is nested deeper than `MAX_NESTING`."""
     level: list[Any] = [answer]
@@ -270,4 +270,4 @@ def answer_json(answer: Mapping[str, Any], where: str) -> str:
         level = [each for one in inner for each in one if isinstance(each, Mapping | list)]
         if not level:
             return json.dumps(answer)
-    raise UserError("the answer is nested too deeply", where=where, fix="leave it out")
+    raise UserError("the answer is nested too deeply", where=where, fix="remove the answer")

@@ -1,6 +1,6 @@
-"""Compare a judge with labels that people gave (``ace-ray judge check``), as a benchmark.
+"""Benchmark that compares a judge with labels that people gave (``ace-ray judge check``).
 
-The candidate is the judge, and the categories are the labels.
+The judge is the candidate of this benchmark, and the labels are its categories.
 """
 
 from __future__ import annotations
@@ -108,8 +108,7 @@ class JudgeCheck(Benchmark):
         return episode
 
     def _sampling(self, given: Sampling) -> Sampling:
-        """Return `SAMPLING` with the values that the config sets, except that the temperature stays
-        that of `SAMPLING`."""
+        """Return `SAMPLING` with the values that the config sets, but not its temperature."""
         default = asdict(Sampling())
         changed = {name: value for name, value in asdict(given).items() if value != default[name]}
         return replace(SAMPLING, **{**changed, "temperature": SAMPLING.temperature})
@@ -171,10 +170,10 @@ _FIX = 'write {"query_id": ..., "query": ..., "answer": ..., "label": ...} on ea
 def read_labels(path: Path) -> list[Entry]:
     """Read labelled answers from a file of JSON lines as entries; an entry's category is its label.
 
-    Each line is ``{"query_id", "query", "answer", "label"}``. ``answer`` is a string, a converted
-    answer, or the ``answer`` in a converted answer. A string lacks the execution that the judge's
-    second question shows. ``label`` is Solved, Unsure or Unsolved. Several answers may share a
-    query. Raises `UserError` that names file and line."""
+    Each line is ``{"query_id", "query", "answer", "label"}``. ``answer`` is a converted answer, its
+    value of ``answer`` alone, or a string. A string has no execution to show in the judge's second
+    question. ``label`` is Solved, Unsure or Unsolved. Several answers may have the same query.
+    Raises `UserError` that names file and line."""
     lines = enumerate(json_lines(read_bounded(path), path))
     return [_entry(number, row, where) for number, (where, row) in lines]
 

@@ -3,7 +3,7 @@
 Upstream (``tooleval/convert_to_answer_format.py``) writes answers to ``<model>/<group>.json``:
 ``{query id: {"query", "available_tools", "answer"}}`` (see `converted`). Its judge
 (``eval_pass_rate.py``) writes votes to ``<group>_<model>.json``; ``is_solved`` of a query is
-``{number of the vote: "AnswerStatus.Solved"}``. If the folder of the answers contains this file,
+``{number of the vote: "AnswerStatus.Solved"}``. If a file of votes is in the folder of the answers,
 its votes are used. Otherwise the episodes are not judged.
 
 Calls are read from ``answer_details``. After a tree search, these are the calls of the chain with
@@ -59,9 +59,8 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
 
     ``path`` is a folder of converted answers (``<group>.json``), one such file, or JSON lines with
     ``id``, ``output`` (a final or a converted answer) and optionally ``sample``. Raises `UserError`
-    for an invalid answer, a query that differs from the data's, or an answer without votes in a
-    group that has votes.
-    """
+    if an answer is invalid, if its query differs from the query in the data, or if it has no votes
+    although its group has a file of votes."""
     return each_once(_outputs(path, entries), path)
 
 
@@ -113,7 +112,7 @@ def _number(vote: str) -> tuple[int, str]:
 def _status(value: Any, where: str) -> str:
     status = value.removeprefix(_STATUS) if isinstance(value, str) else value
     if not isinstance(status, str) or status not in POINTS:
-        raise UserError(f"a vote is {shown(value)}", where=where, fix=_VOTES_FIX)
+        raise UserError(f"a vote is {shown(value)}, not a status", where=where, fix=_VOTES_FIX)
     return status
 
 
@@ -138,7 +137,7 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
     asked = given.get("query", query)
     if not isinstance(asked, str) or asked.split() != query.split():
         raise UserError(
-            f"asks {shown(asked)}, which is not the data's query {shown(query)}",
+            f"the query is {shown(asked)}, but in the data it is {shown(query)}",
             where=where,
             fix="give the data that these answers were made with",
         )
@@ -203,8 +202,8 @@ def _messages(query: str, nodes: Sequence[Node]) -> list[dict[str, Any]]:
 def _calls(
     nodes: Sequence[Node], apis: Sequence[Api], offered: frozenset[str]
 ) -> list[dict[str, Any]]:
-    """Return the calls as a run stores them, with the source "none". A function in ``offered`` is
-    known even if it is not an API of the query: upstream can retrieve further functions."""
+    """Return the calls as a run stores them, with the source "none". A function is unknown if it is
+    neither an API of the query nor in ``offered``: upstream can offer further functions."""
     calls = []
     for one in nodes:
         if one["role"] != "tool" or one["message"]["name"] == FINISH:

@@ -34,15 +34,17 @@ class Texts:
     """Beginning of the task description; a line for each tool follows."""
     function: str
     function_says: str
-    """Two parts of a function's description, with the slots ``{tool}`` and ``{description}``."""
+    """``function`` and ``function_says`` are the two parts of a function's description. Their slots
+    are ``{tool}`` and ``{description}``."""
     finish: str
     finish_answer: str
-    """Descriptions of Finish, and of its parameter ``final_answer``."""
+    """``finish`` describes Finish; ``finish_answer`` describes its parameter ``final_answer``."""
     diversity: str
     last_observation: str
-    """Texts that ask for an action unlike ``{previous_candidate}``, and show ``{observation}``."""
+    """``diversity`` lists earlier actions in ``{previous_candidate}``, and asks for another one.
+    ``last_observation`` ends that list; its slot is ``{observation}``."""
     react_after: str
-    """Sentence of ``system`` that ``react`` replaces; if "", ``react`` is added at the end."""
+    """Sentence of ``system`` that is replaced by ``react``; if "", ``react`` follows ``system``."""
     react: str
     """Rules of the ReAct form."""
     react_tools: str
@@ -52,10 +54,10 @@ class Texts:
     no_return_type: str
     no_final_answer: str
     bad_return_type: str
-    """Observations after an invalid call of Finish."""
+    """These three texts are observations after an invalid call of Finish."""
     gave_up: str
     answered: str
-    """Observations after a valid call of Finish."""
+    """These two texts are observations after a valid call of Finish."""
 
     def sha256(self) -> str:
         return digest(asdict(self))

@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Entries in the order of groups and files, ``warnings`` about them, and in ``lacking`` one
+    """Entries in the order of groups and files. ``warnings`` concern the entries; ``lacking`` has a
     line for each tool or API that the tool directory lacks."""
 
     entries: list[Entry]
@@ -238,7 +238,7 @@ def import_queries(
     if not official:
         say(f"the queries differ from those of commit {OFFICIAL_COMMIT[:12]}: {path}")
     if SOURCES[0] not in files:
-        say(f"{path} is not a checkout: official prompts are not available from it")
+        say(f"no official prompts are imported, since {path} is not a checkout")
     return target
 
 

@@ -150,7 +150,7 @@ def _available(docs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _details(answer: Mapping[str, Any]) -> list[Node]:
-    """Return ``answer_details`` with tool messages as JSON text, in which arguments are parsed."""
+    """Return ``answer_details``, in which tool messages become JSON texts with parsed arguments."""
     top: list[Node] = []
     place = top
     for one in chain(answer):

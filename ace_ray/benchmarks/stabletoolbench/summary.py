@@ -3,9 +3,8 @@
 docs/results.md explains the keys. A value is null if nothing was judged. A mean over the groups is
 null if a group's value is missing; ``partial`` is then the mean of the other groups.
 
-Skipped queries count as Unsolved in ``sopr`` and ``fac``, and as lost in ``sowr``.
-``answered_only`` (SoPR as upstream computes it) and ``shares`` leave them out. All values leave out
-failed rows.
+Failed rows count in no value. Skipped queries count as Unsolved in ``sopr`` and ``fac``, as lost in
+``sowr``, and not at all in ``answered_only`` (SoPR as upstream computes it) and ``shares``.
 """
 
 from __future__ import annotations
@@ -131,8 +130,8 @@ class Group:
         return int(self._sums["official/sowr_missing"][1])
 
     def votes(self, rules: str) -> list[float]:
-        """Return, for each vote, the SoPR of the answered queries by this vote alone. A missing
-        vote counts as 0, as in upstream. The list is empty for the rule set ``strict``."""
+        """Return the SoPR of the answered queries from the first vote alone, the second vote alone,
+        and so on. A missing vote counts as 0, as in upstream. The list is empty for ``strict``."""
         if rules != "official":
             return []
         rows = self._sums["official/sopr"][1]
@@ -222,12 +221,12 @@ def _mean(groups: Mapping[str, Group], cell: Callable[[Group], Cell]) -> dict[st
 
 
 def _spread(votes: Sequence[float]) -> float | None:
-    """Return the population standard deviation of the scores by vote, as in upstream."""
+    """Return the population standard deviation of `Group.votes`, as in upstream; None if empty."""
     return pstdev(votes) if votes else None
 
 
 def _asked(groups: Sequence[Group]) -> set[str]:
-    """Return the metrics of `OF_SKIPPED` that some row has; {"sopr"} if no row was scored."""
+    """Return the metrics of `OF_SKIPPED` that any row has. Return {"sopr"} if no row was scored."""
     if not any(group.scored for group in groups):
         return {"sopr"}
     return {name for name in OF_SKIPPED if any(group.has(name) for group in groups)}

@@ -39,8 +39,8 @@ def table(summary: Stats) -> dict[str, Any]:
 
 
 def further_tables(summary: Stats) -> list[dict[str, Any]]:
-    """Build the tables of other judged metrics, of metrics without a judge, of the sources of
-    observations, and of pass@k."""
+    """Build the tables that are printed after `table`: other judged metrics, metrics without a
+    judge, sources of observations, and pass@k."""
     categories, averages = summary["categories"], summary["averages"]
     free = [
         [name, *(_share(one["shares"][metric]["value"]) for metric in SHARES), _number(one)]
@@ -94,7 +94,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _judged(summary: Stats) -> dict[str, Any]:
-    """Build the table of FAC, SoWR (if there are values), and upstream's SoPR with its spread."""
+    """Build the table of SoWR (if any), SoPR over the answered queries with its spread, and FAC."""
     compared = any(stats["sowr"]["win"]["n"] for stats in summary["categories"].values())
     rates = RATES if compared else ()
 

@@ -1,8 +1,8 @@
 """Build the functions that an agent is offered: APIs with callable names and schemas, and Finish.
 
-The rules follow upstream's ``rapidapi_multithread.py``. Optional parameters are shown only if
-there is a required one. ``required`` begins with an empty string. Numbers are integers. A call
-reaches the first function whose name ends in the called name.
+The rules follow upstream's ``rapidapi_multithread.py``. A function has optional parameters only if
+it has required ones, too. The list ``required`` begins with an empty string. Numbers have the type
+integer. A call reaches the first function whose name ends in the called name.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ class Answer:
 
 
 def with_protocol(system: str, tools: Tools, who: str) -> str:
-    """Return the text protocol followed by ``system``, the system message; ``who``: agent, solo or
-    user. The tools come first: they are the same in all tasks, so engines can cache the prefix."""
+    """Return the text protocol, followed by the system message; ``who`` is agent, solo or user. The
+    tools come first: they are the same in all tasks, so engines can cache the prefix."""
     lines = [json.dumps(tool["function"], ensure_ascii=False) for tool in tools]
     return PROTOCOL % (_OTHERWISE[who], "\n".join(lines)) + system
 
@@ -78,8 +78,8 @@ def answer_of(completion: Completion, tools: Tools, *, native: bool) -> Answer:
 
 
 def _read(text: str, tools: Tools) -> Answer:
-    """Read the calls of a text. Calls in another format than the protocol's count only if all their
-    tools were offered, since a text may show code to the user."""
+    """Read the calls of a text. Calls in another format than the protocol's may be code that the
+    text shows to the user. They count only if all their tools were offered."""
     found = known_calls(text, tools)
     names = {tool["function"]["name"] for tool in tools}
     if found is None:

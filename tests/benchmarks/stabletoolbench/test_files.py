@@ -195,7 +195,7 @@ def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
     bad: list[tuple[Any, str]] = [
         ('{"7": {}, "7": {}}', "appears twice"),
         ({"77": ANSWER}, f"unknown id of en/{GROUP}: '77'; the nearest known one is '7'"),
-        ({"7": ANSWER | {"query": "Which cake?"}}, "is not the data's query"),
+        ({"7": ANSWER | {"query": "Which cake?"}}, "but in the data it is"),
     ]
     for answers, what in bad:
         refused(folder(tmp_path, answers), what)

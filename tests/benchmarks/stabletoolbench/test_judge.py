@@ -140,7 +140,7 @@ def test_a_reply_without_a_verdict_is_asked_for_again_and_then_an_error_of_the_r
     temperatures = [request.sampling.temperature for request in judge.asked]
     assert temperatures == [0.2, asking.RETRY_TEMPERATURE, asking.RETRY_TEMPERATURE]
     judge = ScriptedModel("I would rather talk about something else.")
-    with pytest.raises(asking.JudgeError, match=r"no single verdict.*something else") as found:
+    with pytest.raises(asking.JudgeError, match=r"exactly one verdict.*something else") as found:
         sopr(judge)
     assert found.value.status == "infra_error"
     assert len(judge.asked) == asking.ATTEMPTS

@@ -27,8 +27,8 @@ Docs = Mapping[str, Sequence[Mapping[str, Any]]]
 @dataclass(frozen=True, slots=True)
 class InitialState:
     """The classes of an environment, with their initial configuration; picklable. ``names`` maps
-    each class to all its documented methods, including methods that are held out at first: upstream
-    executes calls of these methods, too."""
+    each class to all its documented methods. Upstream executes calls of all of them, even while an
+    entry does not yet offer a method to the model."""
 
     names: Mapping[str, tuple[str, ...]]
     initial_config: Mapping[str, Any] = field(default_factory=dict)
@@ -70,7 +70,7 @@ Shared = dict[int, Any]
 
 
 class Environment:
-    """New instances of an entry's classes. `call` accepts these names:
+    """The tools of one episode: new instances of an entry's classes. `call` accepts these names:
 
     - ``step`` {"texts": [one call, ...]}: run the calls. Return their results as a model sees them.
     - ``dump``: return the part of the memory that a prompt shows, as a string.
@@ -106,7 +106,7 @@ class Environment:
         return unknown_tool(name)
 
     def state(self) -> Any:
-        """Return ``{class: {public attribute: value}}`` as JSON values, within bounds."""
+        """Return ``{class: {public attribute: value}}`` as JSON values, shortened by `as_json`."""
         return as_json(
             {
                 name: {k: v for k, v in vars(instance).items() if not k.startswith("_")}
@@ -141,7 +141,7 @@ class Environment:
         return shown
 
     def broke(self) -> None:
-        """Charge CPU time for a call that exceeded the limits of its process and had no effect."""
+        """Reduce the remaining CPU time after a call that exceeded a limit of its process."""
         self._cpu_s -= BROKEN_CPU_S
 
     def _memory(self) -> Any:
@@ -177,8 +177,8 @@ def open_environment(
 ) -> Environment:
     """Create an environment: instances of the classes, loaded with their initial configuration.
 
-    Environments with the same ``shared`` share the objects that upstream's instances in one process
-    share. By default they share nothing.
+    ``shared`` has the objects that upstream's instances in one process share. Environments with the
+    same ``shared`` use the same objects. By default, an environment uses its own copies.
 
     Raises:
         UserError: a class is missing, does not load, or lacks a documented method."""
@@ -204,8 +204,8 @@ def open_environment(
 
 
 def _with_defaults(method: Callable[..., Any], memo: Shared) -> Callable[..., Any]:
-    """Return ``method`` with copies of its mutable default arguments. Upstream's methods change
-    their defaults, so that one conversation would affect the next."""
+    """Return ``method`` with copies, kept in ``memo``, of its mutable default arguments. Upstream's
+    methods change their defaults; without copies, one conversation would affect the next."""
     changeable = _changeable(method.__func__)  # type: ignore[attr-defined]
     if not changeable:
         return method
@@ -252,11 +252,11 @@ def shared_changed(shared: Shared) -> bool:
 
 
 def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    """Return ``Class.attribute`` of the first public attribute that differs between the instances
-    of two environments, or "".
+    """Return ``Class.attribute`` of the first public attribute in which the instances of two
+    environments differ, or "".
 
-    ``theirs`` belongs to the answer key. Attributes that only ``ours`` has are not compared, which
-    bounds the cost. Values whose comparison raises, which crashes upstream, count as different."""
+    ``theirs`` has the instances after the gold calls. Attributes that only ``ours`` has are not
+    compared, to bound the cost. If a comparison raises (a crash in upstream), the values differ."""
     for name, instance in theirs.items():
         for key, value in vars(instance).items():
             if not key.startswith("_") and not _same(vars(ours[name]), key, value):

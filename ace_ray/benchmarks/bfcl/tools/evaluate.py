@@ -27,21 +27,21 @@ class CallRefused(Exception):
 
 
 def as_upstream_reads(text: str) -> str:
-    """Return the text as upstream evaluates it, but without the names of upstream's instances.
+    """Remove spaces between a word and an opening bracket, also inside strings, as upstream does.
 
-    Upstream inserts an instance's name before each tool name with a regular expression. The
-    expression also matches inside string literals. There it removes spaces between a word and an
-    opening bracket: ``echo(content='a (b)')`` writes ``a(b)``. The spaces are removed here too,
-    because such strings reach files and messages. Instance names are not inserted, since no gold
-    value contains them."""
+    Upstream inserts an instance's name before each tool name. Its regular expression also removes
+    these spaces: ``echo(content='a (b)')`` writes ``a(b)``. Such strings reach files and messages,
+    so they must be equal. Upstream's expression inserts instance names into strings, too; this
+    function does not, since no gold value contains them."""
     return _BEFORE_BRACKET.sub(r"\1", text)
 
 
 def evaluate(text: str, tools: Tools, taken: Taken) -> Any:
-    """Execute the call in ``text``. ``taken`` converts the result of a nested call to an argument.
+    """Execute the call in ``text``, and return its result.
 
-    Raises `CallRefused`; `NameError`, with Python's message, for an unknown tool; and any
-    `Exception` that the tool raises."""
+    A nested call's result is passed through ``taken`` before it becomes an argument. Raises
+    `CallRefused`; `NameError`, with Python's message, for an unknown tool; and any `Exception` that
+    the tool raises."""
     text = as_upstream_reads(text)
     _check_blocked(text)
     try:

@@ -21,7 +21,7 @@ _UNLOGGED_CALLS = frozenset(["dump", "snapshot", "texts"])
 
 
 def _host(sources: ToolSources, classes: Sequence[str]) -> Host:
-    """Return the host of the process for ``classes``. Raises `UserError` if they must not run."""
+    """Return the `Host` for ``classes``. Raises `UserError` if the classes must not run."""
     handler = f"{_HANDLER}_with_vectors" if _VECTORS in classes else _HANDLER
 
     def make() -> Host:
@@ -62,8 +62,8 @@ class Attempt(attempts.Attempt):
         return op[0] not in _UNLOGGED and not (op[0] == "call" and op[2] in _UNLOGGED_CALLS)
 
     def carefully(self, op: Op) -> Any:
-        """Run ``op`` in its own request. If it is a step, make one request for each of its
-        calls."""
+        """Run ``op`` as a separate request, to find the call that exceeds the limits. A step with
+        several calls becomes one request per call."""
         if op[0] == "call" and op[2] == "step" and len(op[3]["texts"]) > 1:
             singles = [(*op[:3], {"texts": [text]}) for text in op[3]["texts"]]
             return [[self.carefully(single)[0][0] for single in singles], ""]
@@ -100,7 +100,7 @@ class LimitedEnvironment:
         return Observation(value, error)
 
     def state(self) -> Any:
-        """Return the recorded state, None if it is too large."""
+        """Return the state to record, or None if it is too large."""
         return self._attempt.do([("state", "tools")])[0]
 
 
@@ -115,5 +115,5 @@ def opened(name: str, initial_state: InitialState, *, shared: bool = False) -> O
 
 
 def step(name: str, texts: Sequence[str]) -> Op:
-    """Return the operation that runs the calls of a step; its result is (results, "")."""
+    """Return the operation that runs a step. Its result is (results, error), with error ""."""
     return ("call", name, "step", {"texts": list(texts)})

@@ -1,5 +1,5 @@
-"""Load the tool classes from the source files of the user's copy, as private modules
-(`ace_ray.sandbox.private_modules`). The modules can import each other and what `standins` allows.
+"""Load the tool classes from the user's copy of bfcl-eval, as private modules
+(`ace_ray.sandbox.private_modules`). The modules can import each other, and what `standins` lists.
 
 The classes run only if they equal the published package's classes (`OFFICIAL_TOOLS_SHA256`), or if
 the user named the copy in the command."""
@@ -76,7 +76,7 @@ def require_allowed(sources: ToolSources) -> None:
 
 
 def load_class(sources: ToolSources, name: str) -> type[Any]:
-    """Return the class ``name`` of ``sources``, which is loaded once per process.
+    """Return the class ``name`` of ``sources``. Its module is loaded once per process.
 
     Raises:
         UserError: there is no such class, its module does not load, or it must not run."""

@@ -1,7 +1,7 @@
-"""Replace the modules that upstream's classes import with small modules.
+"""Small replacements for the modules that upstream's classes import.
 
-They have only the names that the classes use. A complete module would give access to other modules
-(``random._os``), and so to files."""
+A replacement has only the names that the classes use. The complete module would give access to
+other modules (``random._os``), and so to files."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _no_files(*_: Any) -> Any:
 
 @functools.cache
 def _mpmath() -> ModuleType:
-    """Return `mpmath` with a new context, since the shared context's precision affects sympy."""
+    """Return `mpmath` with its own context: changes of the shared context would affect sympy."""
     try:
         context = importlib.import_module("mpmath.ctx_mp").MPContext()
     except ImportError as error:
@@ -137,8 +137,8 @@ def _mpmath() -> ModuleType:
 
 
 def _of_datetime() -> ModuleType:
-    """Return an empty module for the imports that datetime makes. It takes the real modules from
-    `sys.modules`."""
+    """Return an empty module in place of one that ``datetime`` imports. ``datetime`` itself takes
+    the real module from `sys.modules`."""
     importlib.import_module("_strptime")
     return made_module("of_datetime")
 

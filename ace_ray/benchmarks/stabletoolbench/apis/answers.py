@@ -37,11 +37,11 @@ class Answered:
     Attributes:
         origin: the backend that first gave the answer: ``recorded`` (imported files), ``simulator``
             or ``real``.
-        failure: the reason for a missing answer, or "". ``arguments``: not JSON within the bounds,
-            or not an object for MirrorAPI. ``simulator``: unusable in all attempts. ``prompt``: too
-            long, or refused by the template. ``real``: the request was refused or failed.
-            ``no_backend``: only the cache was asked. The cache records only the failure
-            ``simulator``, for the simulator that failed.
+        failure: why there is no answer, or "": ``arguments`` (they are not JSON within the bounds,
+            or not an object, which MirrorAPI needs), ``simulator`` (no attempt gave a usable
+            answer), ``prompt`` (it was too long, or refused), ``real`` (the request was refused or
+            failed, or its answer is not usable), or ``no_backend`` (only the cache is in use). The
+            cache records only the failure ``simulator``, for the simulator that failed.
         schema_refused: the reason why the simulator's answer ignores the schema, or "".
     """
 
@@ -59,8 +59,8 @@ def observation(answered: Answered) -> str:
 
 
 def status_code(answered: Answered) -> int:
-    """Return upstream's code of an observation (0, or 5 to 12). Only upstream's exact error texts
-    have a code other than 0, so most errors have the code 0."""
+    """Return upstream's status code of an observation. Upstream's own error texts have the codes 5
+    to 12. Other errors have the code 0, like an answer without an error."""
     if answered.error.startswith(_INVALID):
         return _INVALID_CODE
     return _CODES.get(answered.error, 0)
@@ -78,9 +78,8 @@ class Unusable(ValueError):
 def load(text: str, max_chars: int, *, floats: bool = False) -> Any:
     """Parse a JSON text. Raises `Unusable` if it is not JSON or exceeds the bounds.
 
-    NaN, infinities and numbers that are too large for a float become strings, so that stored values
-    stay JSON. With ``floats`` they become floats, as in Python.
-    """
+    NaN, infinities and numbers that are too large for a float become strings, so that the value can
+    be stored as JSON. If ``floats`` is true, they become NaN or infinite floats, as in Python."""
     if len(text) > max_chars:
         raise Unusable(f"longer than {max_chars:,} characters")
     try:

@@ -48,11 +48,11 @@ def api_key(api: Api) -> str:
 
 
 class AnswerCache:
-    """Owner of the answers in ``folder``: a benchmark's `Service`, with one call at a time.
+    """A benchmark's `Service` that owns the answers in ``folder``. It gets one call at a time.
 
-    It can be sent to another process before `open`, which opens the file. SQLite's locks separate
-    the writes of several runs. ``mode``: ``read`` changes nothing; ``readwrite`` makes the folder
-    and records new answers."""
+    Before `open`, the object can be sent to another process. SQLite's locks separate the writes of
+    several runs. The mode ``read`` changes nothing. The mode ``readwrite`` creates the folder and
+    records new answers."""
 
     def __init__(self, folder: str, mode: Mode) -> None:
         self._folder, self._mode = folder, mode
@@ -106,8 +106,8 @@ class AnswerCache:
     def put(
         self, api: str, arguments: str, simulator_id: str, answer: str, failed: int
     ) -> Found | None:
-        """Record an answer on disk, unless one is recorded for the call. Return the recorded
-        answer. If recording fails, which is logged, the result may be None."""
+        """Record an answer on disk, unless the call has one with this ``simulator_id``. Then return
+        the result of `get`, which may be None if recording failed. The failure is logged."""
         given = json.loads(arguments)
         said = json.dumps(str(given))
         row = (api, canonical_json(given), simulator_id, said, answer, failed)
@@ -124,8 +124,8 @@ class AnswerCache:
     def examples(self, api: str) -> list[list[str]]:
         """Return up to `EXAMPLES` imported answers of an API as texts: [arguments, answer] each.
 
-        Fewer are returned if together they have more than `EXAMPLE_CHARS` characters. Answers that
-        runs record are not used as examples, since they depend on the order of episodes."""
+        The last ones are left out while the texts have more than `EXAMPLE_CHARS` characters in all.
+        Answers that runs record are not used, since they depend on the order of episodes."""
         rows = self._rows(
             "SELECT given, answer FROM answers WHERE api = ? AND maker = ? ORDER BY rowid LIMIT ?",
             (api, RECORDED, EXAMPLES),
@@ -157,8 +157,8 @@ class CacheClient:
         return _answered(found) if found else None
 
     async def put(self, api: Api, arguments: Any, answered: Answered) -> Answered:
-        """Record an answer or the simulator's failure. Return the recorded answer, which may be
-        another answer, recorded earlier for the same call."""
+        """Record an answer, or the simulator's failure. Return the answer that the cache has then:
+        ``answered``, or one that was recorded earlier for the same call."""
         simulated = answered.source == "simulator"
         if not self._writes or (answered.failure and not simulated):
             return answered
@@ -187,8 +187,8 @@ def _answered(found: Found) -> Answered:
 
 
 def recorded_sha256(folder: Path, apis: Iterable[str]) -> str | None:
-    """Return the SHA-256 (hex) of the imported answers of ``apis`` (`api_key`); None if the
-    cache lacks them. Raises `UserError` as `AnswerCache.open` does."""
+    """Return the SHA-256 (hex) of the imported answers of ``apis`` (`api_key`); None if there are
+    no such answers. Raises `UserError` as `AnswerCache.open` does."""
     if not (folder / FILE).exists():
         return None
     with closing(open_database(folder, "read")) as database:
@@ -235,6 +235,6 @@ def names_key(category: str, tool: str, api: str) -> str:
 
 
 def other_key(key: str) -> str:
-    """Return the cache's key for an upstream key that is not a literal dict (NaN, a list). It
-    begins with ``key``, unlike JSON text, so it differs from every key that is JSON."""
+    """Return the cache's key for an upstream key that is not a dict literal, such as a list. It
+    begins with the word ``key``, so it differs from the keys that are JSON text."""
     return f"key {json.dumps(key)}"

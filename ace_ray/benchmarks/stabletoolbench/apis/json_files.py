@@ -40,9 +40,9 @@ _NO_FILE_NAME = re.compile(r"[^\w%&+()^, -]")
 def import_answers(source: Path, folder: Path) -> int:
     """Import the JSON files in ``source`` into the cache ``folder``; return the number of answers.
 
-    The answers replace earlier imports for the same calls. Values without error and response are
-    skipped: upstream stores all that a simulator wrote. Raises `UserError` that names a file that
-    cannot be read; nothing is imported then."""
+    An answer replaces an earlier import for the same call. A value without error and response is
+    skipped; upstream has such values because it stores any text of a simulator. Raises `UserError`
+    for a file that cannot be read; nothing is imported then."""
     imported = 0
     with closing(open_database(folder, "readwrite")) as database, database:
         for path in sorted(source.glob("*/*/*.json")):
@@ -66,9 +66,10 @@ def import_answers(source: Path, folder: Path) -> int:
 
 
 def export_answers(folder: Path, target: Path) -> int:
-    """Write the answers in the cache ``folder`` as JSON files below ``target``, a new or empty
-    folder: for each call the imported answer, otherwise the answer recorded first. Return the
-    number of answers. Raises `UserError`."""
+    """Write the answers in the cache ``folder`` as JSON files, and return their number.
+
+    ``target`` is a new or empty folder. If a call has several answers, the imported one is written,
+    or else the oldest. Raises `UserError`."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UserError("is not an empty folder", where=str(target), fix="name a new folder")
     exported = 0
@@ -97,7 +98,7 @@ def _json_object(root: Path, relative: Path) -> dict[str, Any]:
         what = f"is not JSON that can be used: {error}"
         raise UserError(what, where=str(root / relative)) from None
     if not isinstance(tree, dict):
-        raise UserError(f"contains a {type(tree).__name__}", where=str(root / relative))
+        raise UserError(f"is a {type(tree).__name__}, not an object", where=str(root / relative))
     return tree
 
 

@@ -1,9 +1,9 @@
 """Call real APIs over HTTP, through a service with ToolBench's protocol.
 
 Real APIs are off unless the config names the service: ToolBench's, or one that takes the same
-requests. Data and models cannot set an address. A request has a timeout and a maximum size of the
-answer; redirects are not followed. The key comes from the environment, and is removed from the
-service's replies.
+requests. Its address comes only from the config, never from data or models. A request has a
+timeout, and its answer a maximum size; redirects are not followed. The service's key comes from the
+environment, and is removed from replies.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RealApis:
 
     async def answer(self, api: Api, arguments: Any) -> Answered:
         """Return the API's answer. ``failure`` is ``real`` if the request was refused or failed, or
-        if the answer is not `usable`. Nothing that a server does raises an error."""
+        if the answer is not `usable`. Errors of the network or a server are not raised."""
         try:
             reply = await self._transport.fetch(self._request(api, arguments))
         except OSError as error:
@@ -166,7 +166,7 @@ _BY_STATUS = {
 
 
 def usable(error: str, response: Any) -> bool:
-    """Return whether an answer is used, by upstream's rule; otherwise the next backend is tried."""
+    """Return whether upstream's rule accepts an answer. If not, the next backend is tried."""
     if error:
         return False
     text = str(response)

@@ -100,17 +100,17 @@ def form_of(model: str) -> Form:
 
 
 def system_text(form: Form, upstream: str | None) -> SystemText:
-    """Return the system message of ``form``, for MirrorAPI from the checkout ``upstream``.
+    """Return the system message of ``form``: ace_ray's for ``own``, upstream's for MirrorAPI.
 
-    It is ace_ray's message for the form ``own``, or if ``upstream`` is None. Raises `UserError` if
-    the checkout lacks the message."""
+    Upstream's message is read from the checkout ``upstream``. If that is None, ace_ray's message is
+    returned. Raises `UserError` if the checkout lacks the message."""
     if form == "own" or upstream is None:
         return SystemText(OWN_SYSTEM, "own")
     root = Path(upstream)
     text = assigned_text(python_source(root, PROMPTS_FILE), _VARIABLE)
     if text is None:
         raise UserError(
-            f"assigns no text to {_VARIABLE}",
+            f"does not assign a string to {_VARIABLE}",
             where=str(root / PROMPTS_FILE),
             fix="give a checkout of THUNLP-MT/StableToolBench that has the MirrorAPI servers",
         )
@@ -182,12 +182,11 @@ _ERROR = re.compile(r'"error"\s*+:\s*+"([^"]*+)"\s*+,\s*+"response"\s*+:\s*+"')
 
 
 def read_answer(text: str, *, loose: bool = False) -> tuple[str, Any] | None:
-    """Return (error, response) from a simulator's text, or None.
+    """Return (error, response) from a simulator's text, or None if it has no answer.
 
-    The answer is the complete text as JSON, its first fenced block, or its first object. It needs
-    an error or a response that is not empty. ``loose`` also accepts text that only begins like such
-    an object, as upstream's MirrorAPI servers do. The response is then the rest of the text.
-    """
+    The answer is a JSON object: the complete text, the first fenced block, or the first object in
+    the text. Its error or its response must not be empty. If ``loose`` is true, the beginning of an
+    object is enough, as for upstream's MirrorAPI servers. The rest of the text is the response."""
     if len(text) > MAX_CHARS:
         return None
     text = text.strip()
@@ -229,8 +228,8 @@ FAILED = "The API server failed to answer."
 class Simulator:
     """Asks a model for an API's answer, up to `ATTEMPTS` times.
 
-    Errors of the model are raised. But if it refuses a prompt, only the call fails, since the
-    agent's arguments in the prompt may be the reason."""
+    Errors of the model are raised, with one exception: if the model refuses a prompt, only the API
+    call fails. The agent's arguments in the prompt may be the reason."""
 
     def __init__(self, model: RoleModel, form: Form, system: SystemText) -> None:
         self._model, self._form, self._system = model, form, system

@@ -116,7 +116,7 @@ class ApiSources:
         return cache
 
     def caller(self, context: EpisodeContext) -> ApiCaller:
-        """Return this process's `ApiCaller` for the simulator that ``context`` has."""
+        """Return the `ApiCaller` for the simulator of ``context``. Each process keeps one."""
         simulator = self.simulator_of(context)
         simulator_id = simulator.simulator_id if simulator else ""
         if simulator_id not in self._callers:
@@ -179,7 +179,7 @@ class ApiCaller:
     async def call(self, api: Api, arguments: Mapping[str, Any] | str) -> Answered:
         """Return the answer to one call; ``arguments`` is an object or JSON text.
 
-        Raises `RowError` or `EngineDead` if the simulator fails without the agent being the cause.
+        Raises `RowError` or `EngineDead` if the simulator fails, but not because of the arguments.
         """
         try:
             given = arguments_of(arguments)

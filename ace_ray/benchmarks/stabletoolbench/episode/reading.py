@@ -28,9 +28,9 @@ def system_text(system: str, tools: Sequence[Mapping[str, Any]], texts: Texts) -
 def read_react(text: str) -> tuple[str, list[ToolCall]]:
     """Return the thought and the call of a reply, as (thought, [call]). Never raises.
 
-    As in upstream's ``react_parser``, the call's name and arguments are the texts after the first
-    markers, even if a marker is missing. The thought is the complete text.
-    """
+    The thought is the complete text. The call's name is the text after the first ``Action:``, its
+    arguments the text after the first ``Action Input:``. If a marker is missing, the call is
+    made of other parts of the text, as in upstream's ``react_parser``."""
     text = text[:MAX_TEXT]
     action = _between(text, "Action: ", "\nAction Input: ")
     return text, [ToolCall(action, _between(text, "Action Input: ", None))]
@@ -48,7 +48,7 @@ def react_chat(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _between(text: str, begin: str, end: str | None) -> str:
-    """Return the text between markers. As in upstream, a missing marker counts as found at -1."""
+    """Return the text between two markers. As in upstream, a missing marker is at position -1."""
     start = text.find(begin) + len(begin)
     return text[start:] if end is None else text[start : text.find(end)]
 

@@ -37,7 +37,7 @@ Message = dict[str, Any]
 class Node:
     """A thought, action or action input; ``messages`` is the stored chat up to and including it.
 
-    ``terminal``: this node or an ancestor gave an answer. ``pruned``: children are not tried.
+    ``terminal``: this node or an ancestor gave an answer. ``pruned``: no step follows it.
     ``note`` contains further fields to store (JSON values).
     """
 
@@ -143,7 +143,7 @@ def as_sent(
 
 
 def offered(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]] | None:
-    """Return the tools of the request; None in the ReAct form, which has them in the text."""
+    """Return the tools of the request; None in the ReAct form, whose system message lists them."""
     if settings.form == "react":
         return None
     return schemas(apis, settings.texts)
@@ -155,7 +155,7 @@ _TRY_SEED, _CHILD_SEED = 7919, 104_729
 
 
 class Caller(Protocol):
-    """Backend of the agent's calls; ``arguments`` is the unchecked text of the model."""
+    """Answers the agent's API calls. ``arguments`` is the model's text, which is not checked."""
 
     async def call(self, api: Api, arguments: Mapping[str, Any] | str) -> Answered: ...
 
@@ -204,9 +204,9 @@ class Rollout:
     async def ask(self, messages: Sequence[Message], child: int = 0) -> Reply | None:
         """Return the candidate's reply to ``messages``, or None if they do not fit the context.
 
-        After None, other chains may continue. ``child`` is the number of replies that the node
-        already has. Raises `Truncated` at the deadline, and `RowError` for a failure that the
-        candidate did not cause."""
+        None ends this chain, but not the episode. ``child`` is the number of earlier replies at the
+        same node, which changes the seed. Raises `Truncated` at the deadline, and `RowError` for a
+        failure that the candidate did not cause."""
         drawn = self.context.candidate.sampling
         offset = _TRY_SEED * (len(self.trees) - 1) + _CHILD_SEED * child
         completion = await self.context.ask(
@@ -230,7 +230,7 @@ class Rollout:
             thought, calls = read_react(completion.text)
             return Reply(completion.text, thought, calls, note)
         if completion.tools is None:
-            raise ValueError("the completion was not parsed for calls")
+            raise ValueError("tool calls in the completion were not parsed")
         answer = completion.tools
         if answer.error:
             note["tool_parser_error"] = answer.error

@@ -17,9 +17,10 @@ from ace_ray.types import Entry
 
 
 async def chains(rollout: Rollout) -> str:
-    """Run chains until one has an answer, at most `Settings.tries`. Raises `Truncated`, `RowError`.
+    """Run single chains, at most `Settings.tries`, until one has an answer.
 
-    Return how the last chain ended: "answered", "gave_up", "max_steps" or "context"."""
+    Return how the last chain ended: "answered", "gave_up", "max_steps" or "context". Raises
+    `Truncated` and `RowError`."""
     ended = ""
     for _ in range(rollout.settings.tries):
         ended = await _chain(rollout)
@@ -68,7 +69,7 @@ class Search:
         return self._ended
 
     async def _visit(self, node: Node) -> int:
-        """Explore the tree below ``node``. Return how many levels the search then goes back."""
+        """Explore the tree below ``node``. Return how many levels higher the search continues."""
         rollout = self._rollout
         if node.terminal:
             self._ended = "answered"
@@ -97,8 +98,8 @@ class Search:
         return 1
 
     def _other_action(self, node: Node) -> list[Message]:
-        """Return a list with the message that asks for an action not yet tried at ``node``. The
-        list is empty at the first try."""
+        """Return a list with one message, which asks for an action not yet tried at ``node``. If no
+        action was tried, the list is empty."""
         texts = self._rollout.settings.texts
         done = []
         for child in node.children:
@@ -128,10 +129,11 @@ class AgentRun:
     """Result of an episode as JSON values (docs/results.md).
 
     Attributes:
+        valid: true for an answer, and for a tree search in which the agent gave up. As in upstream,
+            it is false for a single chain in which the agent gave up.
         final: ``{"return_type", "answer", "raw"}``, None if the agent did not finish. ``raw`` is
-            Finish's arguments as text, which upstream's judges see. If a tree search found no
-            answer, ``final`` is one of its give-ups. In upstream, a give-up of a single chain is
-            not an answer, so ``valid`` is false.
+            Finish's arguments as text, which upstream's judges see. If the agent gave up at several
+            nodes of a tree, ``final`` is from one of them.
         ended: answered, gave_up, max_steps, max_queries, exhausted, context or deadline.
         tries: one ``{"nodes"}`` for each attempt (`Node.as_json`).
         calls: API calls. ``tool`` and ``api`` are None for a function that does not exist.

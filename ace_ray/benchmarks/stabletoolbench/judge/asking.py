@@ -1,9 +1,9 @@
 """Ask the judge one question until a reply has a verdict, at most `ATTEMPTS` times.
 
-A reply has a verdict if all its statements name the same verdict. Three forms are statements: a
-JSON object with the field, at any depth, even if it is cut after the field; a labelled word
-(``Answer Status: Solved``, ``answer_status: Solved``); and a last line with only the word. A
-verdict in prose, in a question or among alternatives is not a statement.
+A reply can state a verdict, such as Solved, in three forms: in a field of a JSON object, at any
+depth, even if the object is cut after the field; after a label (``Answer Status: Solved``,
+``answer_status: Solved``); or alone on the last line. A verdict in prose, in a question or among
+alternatives does not count. The reply has a verdict if it states exactly one, once or repeatedly.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ async def ask(
 
     Args:
         model: the judge. Each request has another seed; retries may have a higher temperature.
-        prompt: returns the prompt for a limit of characters, one of `CUTS`.
-        read: returns None for a reply without a verdict, or with several.
+        prompt: returns the prompt with its texts cut to a limit of characters, one of `CUTS`.
+        read: returns the verdict of a reply; None if there is none, or several.
         key: JSON values that identify the question within the row; the first is the measure. The
             seed depends on them, on the model's seed and on the number of the attempt.
         schema: JSON schema of the reply. ``read`` must also handle replies that violate it.
@@ -103,7 +103,7 @@ async def ask(
             reason, refused = reply.strip()[:MAX_REASON], completion.schema_refused
             return answer, Reply(reason, attempt + 1, tokens[0], tokens[1], refused)
     raise JudgeError(
-        f"{key[0]}: the judge named no single verdict in {ATTEMPTS} replies, last {reply!r:.200}"
+        f"{key[0]}: none of {ATTEMPTS} replies had exactly one verdict; last reply: {reply!r:.200}"
     )
 
 
@@ -113,8 +113,8 @@ def protocol() -> dict[str, Any]:
 
 
 def retried(model: RoleModel, attempt: int) -> RoleModel:
-    """Return ``model`` with a seed for a row's ``attempt`` (from 1), since the same seed would fail
-    again."""
+    """Return ``model`` with a new seed for each ``attempt`` of a row after the first. With the same
+    seed, the judge would fail again."""
     if attempt == 1:
         return model
     seed = seed_of(model.sampling.seed, "attempt", attempt)
@@ -265,7 +265,7 @@ def _objects(text: str) -> tuple[list[Any], str]:
 
 
 def _fields(objects: list[Any], names: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the values of the named fields at any depth; ``arguments`` may be JSON text."""
+    """Yield the values of the fields ``names`` at any depth, and in ``arguments`` as JSON text."""
     left = list(objects)
     while left:
         item = left.pop()
@@ -280,8 +280,8 @@ def _fields(objects: list[Any], names: tuple[str, ...]) -> Iterator[Any]:
 
 
 def _asked_fields(text: str) -> Iterator[Any]:
-    """Yield the values of the requested field outside complete JSON objects: after a label, or in
-    an object that is cut or badly quoted. Quotations inside such an object do not count."""
+    """Yield the values of ``answer_status`` in a text without complete JSON objects: after a label,
+    or in an object that is cut or badly quoted. Quotations inside the object do not count."""
     for match in _FIELD.finditer(text):
         line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
         if not re.search(r'[{"]', line.lstrip(" {")):

@@ -2,14 +2,15 @@
 
 SoPR, the solvable pass rate (upstream ``tooleval/eval_pass_rate.py`` and
 ``registered_cls/rtl.py::check_is_solved``), is decided by votes. In each vote, the judge first sees
-the final answer alone: is it Solved, Unsolved or Unsure? If Unsure, it is asked again with the
-execution. An `unanswered` query is Unsolved; the judge is not asked.
+the final answer alone: is it Solved, Unsolved or Unsure? If Unsure, the judge is asked again and
+sees the execution, too. An `unanswered` query is Unsolved; the judge is not asked.
 
 FAC, final answer completeness (``fac_eval.py``), is one question about the final answer alone.
 
 SoWR decides in rounds which of two runs answers a query better, by the rules of
-``tooleval/eval_preference.py`` and ``registered_cls/rtl.py``. Two rules that bugs disable in
-upstream apply in ace_ray: statuses come from the SoPR votes, and the order of the answers changes.
+``tooleval/eval_preference.py`` and ``registered_cls/rtl.py``. Bugs in upstream disable two of these
+rules, but they apply in ace_ray: an answer's status comes from its SoPR votes, and the order in
+which the judge sees the two answers changes from round to round.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ UNANSWERED = {
 
 
 def unanswered(answer_tree: Mapping[str, Any], final_answer_raw: Any) -> str | None:
-    """Return why the judge is not asked and the answer is Unsolved: a key of `UNANSWERED`, or None.
+    """Return why the answer is Unsolved, as a key of `UNANSWERED`; None if the judge must decide.
 
     ``final_answer_raw`` is Finish's arguments as the model wrote them. If the answer inside them is
     empty, upstream asks the judge, but ace_ray does not."""
@@ -111,7 +112,7 @@ async def _vote(
 
 
 def majority(votes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the most frequent status; Unsure if two are equally frequent or ``votes`` is empty."""
+    """Return the most frequent status; Unsure if two share the first place, or without votes."""
     counted = Counter(vote["status"] for vote in votes).most_common(2)
     if not counted or (len(counted) == 2 and counted[0][1] == counted[1][1]):
         return "Unsure"
@@ -136,9 +137,9 @@ async def judge_answer(
 ) -> dict[str, Any]:
     """Judge an answer, and return the fields for the row's state. Raises `JudgeError`.
 
-    The fields are ``votes``; ``fac``, if a model for FAC is given; and, if ``references`` (another
-    run's answers as JSON text by query id) are given, ``sowr``, or ``sowr_missing`` if the
-    references lack the query."""
+    ``references`` has another run's answers, as JSON text by query id. There is always the field
+    ``votes``. With a model ``fac``, there is the field ``fac``. With references, there is the field
+    ``sowr``, or ``sowr_missing`` if the references lack the query."""
     final = answer["final_answer"]
     judged: dict[str, Any] = {
         "votes": await judge_sopr(model, query, answer, final, votes, prompts)
@@ -165,9 +166,9 @@ async def judge_fac(
 ) -> dict[str, Any]:
     """Return ``{"status": "Solved" | "Unsolved", ...}`` with the fields of `asking.Reply`.
 
-    An `unanswered` answer is Unsolved, and the judge is not asked; upstream asks unless the final
-    answer is missing. Replies to upstream's question are read by upstream's rule. Raises
-    `JudgeError` if no reply states a verdict; upstream scores such replies as Unsolved."""
+    An `unanswered` answer is Unsolved without asking the judge. (Upstream asks, except if the final
+    answer is missing.) Replies to upstream's question are read by upstream's rule. Raises
+    `JudgeError` if no reply states a verdict; upstream scores such an answer as Unsolved."""
     if why := unanswered(answer_tree, final_answer_raw):
         return {
             "status": "Unsolved",
@@ -203,9 +204,9 @@ async def judge_sowr(
 
     ``statuses`` are the majorities of the SoPR votes on the candidate and on the reference. If they
     differ, the side with the better status (Solved, then Unsure, then Unsolved) wins all rounds.
-    If they are equal, the judge decides each round; if the answers are equal, a random draw
-    decides, as in upstream. The side that wins more rounds wins. ``by`` names what decided:
-    ``status``, ``judge``, or ``coin`` for a draw. Raises `JudgeError` if one round fails."""
+    If they are equal, the judge decides each round. But if candidate and reference gave identical
+    answers, chance decides each round, as in upstream. The side that wins more rounds wins. ``by``
+    is ``status``, ``judge``, or ``coin`` (chance). Raises `JudgeError` if one round fails."""
     ours, theirs = (POINTS[status] for status in statuses)
     if ours != theirs:
         better = CANDIDATE if ours > theirs else REFERENCE

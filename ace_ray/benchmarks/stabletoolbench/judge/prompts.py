@@ -4,8 +4,8 @@ The wording is ace_ray's or read from a checkout. ace_ray's questions follow the
 evaluator (``tooleval/evaluators/tooleval_gpt-3.5-turbo_default`` and ``tooleval/fac_eval.py``).
 
 An answer is shortened and shown as data only. In ace_ray's wording it is one line of JSON, so that
-no text in it can end the data or begin a line. In both wordings, the marks that separate turns in
-chat templates are broken up, since an engine may turn them into control tokens.
+its text cannot pose as a further part of the prompt. In both wordings, the marks that separate
+turns in chat templates are escaped or split, since an engine may turn them into control tokens.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def own() -> Prompts:
 def official(upstream: Path) -> Prompts:
     """Read upstream's wording from a checkout; no file is executed.
 
-    Upstream forces a function call; ace_ray adds a request for a line in a fixed form instead.
+    Upstream makes the judge call a function; ace_ray asks for a last line in a fixed form instead.
     Raises `UserError` if a file, or a text in it, is missing."""
     template = read_inside(upstream, TEMPLATE, SOURCE_LIMIT_BYTES).decode("utf-8", "replace")
     functions = dict(_FUNCTION.findall(template))
