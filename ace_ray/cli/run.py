@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -134,12 +134,24 @@ def _evaluate(
     if code == INCOMPLETE:
         words = [Path(sys.argv[0]).name, *(word for word in sys.argv[1:] if word != "--fresh")]
         unscored = f"{summary['declared'] - summary['scored']} of {summary['declared']} rows"
-        log.fail(f"incomplete: {unscored} are not scored; continue with: {shlex.join(words)}")
+        log.fail(
+            f"incomplete: {unscored} are not scored{_time_left(summary)}; "
+            f"continue with: {shlex.join(words)}"
+        )
     if code == COMPLETE and summary["complete"]:  # and not stopped early
         from ace_ray.integrations.publish import publish_run
 
         publish_run(summary["uri"], loaded, log.say)
     return code
+
+
+def _time_left(summary: Mapping[str, Any]) -> str:
+    """Return how long the missing rows would take at the speed of this command; "" if unknown."""
+    rows = summary["timing"].get("rows_evaluated")
+    if not rows or not summary["missing"]:
+        return ""
+    seconds = summary["missing"] * summary["timing"]["generation_wall_s"] / rows
+    return f" (about {max(1, round(seconds / 60))} minutes at this speed)"
 
 
 @cli.command()

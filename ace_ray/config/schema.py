@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -346,6 +347,19 @@ class EarlyConfig(Section):
     )
 
 
+_TIME_LIMIT = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,6})h)?(?:(\d{1,8})m)?(?:(\d{1,9})s)?")
+
+
+def seconds_of(limit: str) -> float:
+    """Return the seconds of a limit such as ``3h40m``, ``90m`` or ``45s``. Raises `ValueError`."""
+    found = _TIME_LIMIT.fullmatch(limit)
+    units = zip(found.groups(), (86_400, 3_600, 60, 1), strict=True) if found else ()
+    total = sum(int(part or 0) * seconds for part, seconds in units)
+    if not total:
+        raise ValueError("is not a time such as 3h40m, 90m or 45s")
+    return float(total)
+
+
 class RunConfig(Section):
     model: ModelConfig = Field(description="model to evaluate (the candidate)")
     benchmarks: list[BenchmarkConfig] = Field(
@@ -419,6 +433,11 @@ class RunConfig(Section):
     grace_s: float = Field(
         20.0, ge=0, description="time that rows in flight get to finish after Ctrl-C or SIGTERM"
     )
+    time_limit: str | None = Field(
+        "auto",
+        description="time after which the run must have ended, such as 3h40m; auto: only the end "
+        "of the job in `SLURM_JOB_END_TIME` or `ACE_RAY_END_TIME` (Unix time); null: no limit",
+    )
     token_ids: bool = Field(
         True,
         description="store the token ids of every answer (column `output_token_ids`), which "
@@ -478,6 +497,13 @@ class RunConfig(Section):
         if effort is None:
             return dict(asked)
         return {"enable_thinking": effort != "none", **asked, "reasoning_effort": effort}
+
+    @field_validator("time_limit")
+    @classmethod
+    def _check_time_limit(cls, limit: str | None) -> str | None:
+        if limit not in (None, "auto"):
+            seconds_of(limit)
+        return limit
 
     @field_validator("workers", mode="before")
     @classmethod

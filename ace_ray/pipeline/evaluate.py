@@ -14,6 +14,7 @@ from ace_ray.config.schema import RunConfig, SamplingConfig
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.integrations.trackers import check_publishers
 from ace_ray.models.sources import ModelRef
+from ace_ray.pipeline.end_time import rows_end_at
 from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.pipeline.open_run import opened
 from ace_ray.pipeline.planning.formats import choice_line, facts_of
@@ -82,7 +83,8 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
             say(log.Line(line, event="begin", declared=rows, pending=pending))
             if chosen := choice_line(plan.config, plan.choice):
                 say(chosen)
-            Session([run], interrupts, say).run()
+            end = rows_end_at(plan.config.time_limit, began)
+            Session([run], interrupts, say, rows_end_at=end).run()
             if run.ended is None:
                 raise RunFailed(run.broken)
             return run.ended

@@ -60,6 +60,7 @@ class Session:
     Args:
         runs: runs that differ only in their weights.
         examine: whether checkpoints are examined before they are loaded.
+        rows_end_at: Unix time at which all rows must have ended, if any (`end_time`).
         concluded: called with each run as soon as its summary is written.
     """
 
@@ -70,10 +71,12 @@ class Session:
         say: Callable[[str], None],
         *,
         examine: bool = False,
+        rows_end_at: float | None = None,
         concluded: Callable[[OpenRun], None] = lambda run: None,
     ) -> None:
         self._runs, self._interrupts, self._say = runs, interrupts, say
         self._examine, self._concluded = examine, concluded
+        self._rows_end_at = rows_end_at
         self._config = runs[0].plan.config
         self._tallies: list[Tally] = []
         # Wall-clock times at which the first pass had connected to Ray and had started its actors.
@@ -159,6 +162,8 @@ class Session:
                     run.read(self._say)
                     run.look(at_once=True)
             self._check_for_a_bug()
+            if self._tallies and self._tallies[-1].out_of_time:
+                break
             further = self._settled() > before
             attempts += failure is None or not further
             pending, waiting = self._pending(again=True), self._set_aside()
@@ -281,6 +286,7 @@ class Session:
                 self._say,
                 rows=_count(pending),
                 had_success=had_success,
+                rows_end_at=self._rows_end_at,
             )
             with (
                 monitor,
@@ -313,6 +319,7 @@ class Session:
                     choice=plan.choice,
                     replay=plan.replay,
                     first=min(pending),
+                    rows_end_at=self._rows_end_at,
                     examine=self._examine and config.backend != ENDPOINT,
                 )
                 work = [

@@ -34,6 +34,7 @@ from ace_ray.cluster import connection
 from ace_ray.cluster.resources import TooSmall, grow
 from ace_ray.config.schema import run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, RunFailed, UserError
+from ace_ray.pipeline.end_time import rows_end_at
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.health.signals import Interrupts, die_with
 from ace_ray.pipeline.open_run import OpenRun, opened
@@ -111,7 +112,8 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
             grow(gpus, plans[0].config.start_timeout_s, say)
         of_one = {"run_id": runs[0].plan.run_id} if len(runs) == 1 else {}
         with log.known(**of_one):
-            Session(runs, interrupts, say, examine=True, concluded=concluded).run()
+            end = rows_end_at(plans[0].config.time_limit, began)
+            Session(runs, interrupts, say, examine=True, rows_end_at=end, concluded=concluded).run()
         for run in runs:
             if run.broken:
                 _tell(events, run.plan.run_id, broken=run.broken)

@@ -354,6 +354,10 @@ class Coordinator:
         """Start no further rows of ``run``."""
         self._stopped.add(run)
 
+    def out_of_time(self, rows: int) -> None:
+        """Note that a worker did not start ``rows`` rows, which would not end in time."""
+        self._tally.out_of_time += rows
+
     def give_back(self, ids: list[str]) -> None:
         """Note that a worker gives back ``ids``, rows that another worker must evaluate."""
         self._given_back.update(ids)

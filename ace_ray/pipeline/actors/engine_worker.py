@@ -26,6 +26,7 @@ from ace_ray.pipeline.actors.coordinator import Start, fetch_shared
 from ace_ray.pipeline.actors.job import Job, report, start
 from ace_ray.pipeline.actors.judging import log_traceback, report_bug
 from ace_ray.pipeline.actors.service import RunningService
+from ace_ray.pipeline.end_time import Durations
 from ace_ray.pipeline.health.causes import CrashFile, outside_cause
 from ace_ray.pipeline.health.isolation import (
     OPEN,
@@ -135,6 +136,7 @@ class EngineWorker:
         self._group_size = max(1, most // 8)
         # Ended rows that are not yet reported to the coordinator.
         self._ended: list[str] = []
+        self._durations = Durations()
         # Runs that were stopped early. Their rows are not evaluated and stay pending.
         self._decided: set[int] = set()
         self._stopping = False
@@ -245,13 +247,18 @@ class EngineWorker:
                 await self._show_that_it_works()
             if self._stopping:  # the check may have taken long
                 return []
+            starting = [row for row in rows if self._can_end(row)]
+            if len(starting) < len(rows):
+                self._coordinator.out_of_time.remote(len(rows) - len(starting))
+            if not starting:
+                return []
             # Rows with a preparation enter when the preparation is done.
-            alone = [row["row_id"] for row in rows if row["shares"] < 0]
+            alone = [row["row_id"] for row in starting if row["shares"] < 0]
             if not await self._coordinator.enter.remote(self._process, alone, run):
                 self._decided.add(run)
                 return []
             tasks = []
-            for row in rows:
+            for row in starting:
                 isolated_row = isolated.get(row["row_id"])
                 attempt = row["attempt"] + (isolated_row.unstored if isolated_row else 0)
                 task = asyncio.ensure_future(self._row(row, attempt, shared))
@@ -261,6 +268,16 @@ class EngineWorker:
             await asyncio.wait(tasks)
             self._leave((run, self._clock.read()))
         return [task.result() for task in tasks if not task.cancelled()]
+
+    def _can_end(self, row: Mapping[str, Any]) -> bool:
+        """Return whether ``row`` can probably end before the time limit."""
+        if (end := self._job.rows_end_at) is None:
+            return True
+        return time.time() + self._durations.expected(self._kind_of(row)) <= end
+
+    def _kind_of(self, row: Mapping[str, Any]) -> str:
+        entry = self._entries[row["entry"]]
+        return f"{entry.benchmark}/{entry.category}"
 
     async def _show_that_it_works(self) -> None:
         """Make one request before an isolated row runs, unless a row has ended in this engine. If
@@ -337,6 +354,7 @@ class EngineWorker:
             self._tasks.pop(row["row_id"], None)
             self._waiting.discard(row["row_id"])
         record["duration_s"] = time.perf_counter() - clock
+        self._durations.add(self._kind_of(row), record["duration_s"])
         if record["status"] != "scored":
             what = f"row {row['row_id']}: {record['status']}, {record['error']}"
             log.say(log.debug(what, event="row", row_id=row["row_id"]))

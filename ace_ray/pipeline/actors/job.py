@@ -62,6 +62,8 @@ class Job:
     """Which earlier reasoning the candidate sees again, by benchmark (`formats.replayed`)."""
     first: int = 0
     """Index of the run whose weights an engine loads at its start."""
+    rows_end_at: float | None = None
+    """Unix time at which rows must have ended (`ace_ray.pipeline.end_time`); None for no limit."""
     examine: bool = False
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
 

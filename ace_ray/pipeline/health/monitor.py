@@ -52,10 +52,12 @@ class HealthMonitor:
         *,
         rows: int,
         had_success: bool,
+        rows_end_at: float | None = None,
     ) -> None:
         self._coordinator, self._config = coordinator, config
         self._interrupts, self._lost, self._say = interrupts, lost, say
         self._rows, self._had_success = rows, had_success
+        self._rows_end_at = rows_end_at
         self._latest = Tally()
         self._progress: Progress | None = None
         self._began: float | None = None
@@ -118,17 +120,19 @@ class HealthMonitor:
             self._interrupts.abort(error)
 
     def _stop_if_asked(self, tally: Tally) -> None:
+        now, grace = time.monotonic(), self._config.grace_s
+        if self._rows_end_at is not None and time.time() > self._rows_end_at:
+            # Rows that still run take longer than expected, and are handed back.
+            self._interrupts.asked, grace = True, 0.0
         if not self._interrupts.asked:
             return
-        now = time.monotonic()
-        grace = self._config.grace_s
         if not tally.workers:
             self._interrupts.abort(KeyboardInterrupt())  # nothing is in flight
         elif self._drain_until is None:
             self._drain_until = now + grace + END_S
             self._coordinator.drain.remote(grace)
             line = f"finishing rows in flight ({grace:g} s); Ctrl-C again to stop now"
-            self._say(log.warning(line))
+            self._say(log.warning(line if grace else "the time limit is reached: the run stops"))
         elif now > self._drain_until:
             self._interrupts.abort(KeyboardInterrupt())
 

@@ -75,6 +75,8 @@ class Tally:
         self.begun_at: float | None = None
         self.failure = ""
         self.store_failed = False
+        # Number of rows that were not started, since they would not end before the time limit.
+        self.out_of_time = 0
         # Whether processes restart repeatedly while no row makes progress.
         self.no_progress = False
         # Bugs by benchmark and place.

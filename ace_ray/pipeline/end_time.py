@@ -1,0 +1,60 @@
+"""End a run in time: when it must end, and which rows can still end before then."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import defaultdict, deque
+from collections.abc import Mapping
+
+from ace_ray.config.schema import seconds_of
+
+AUTO = "auto"
+# Environment variables with the Unix time at which the job ends.
+VARIABLES = ("SLURM_JOB_END_TIME", "ACE_RAY_END_TIME")
+
+# Time before the end for storing the last rows and writing the summary: this share of the limit,
+# within these bounds in seconds.
+CLOSING_SHARE, CLOSING_S = 0.04, (20.0, 60.0)
+
+# Number of recent rows of a category by which the time of the next row is estimated. An engine may
+# become slower.
+RECENT = 48
+# Quantile of their times.
+QUANTILE = 0.9
+
+
+def rows_end_at(
+    limit: str | None, began: float, environment: Mapping[str, str] = os.environ
+) -> float | None:
+    """Return the Unix time at which the last row must have ended; None for no limit.
+
+    Args:
+        limit: `RunConfig.time_limit`. The environment's times apply in addition, unless it is None.
+        began: Unix time at which the command began.
+    """
+    if limit is None:
+        return None
+    ends = [began + seconds_of(limit)] if limit != AUTO else []
+    ends += [float(value) for name in VARIABLES if (value := environment.get(name, "")).isdecimal()]
+    if not ends:
+        return None
+    end = min(ends)
+    return end - min(max(CLOSING_SHARE * (end - began), CLOSING_S[0]), CLOSING_S[1])
+
+
+class Durations:
+    """Estimates how long the next row of a category takes, from the rows that have ended."""
+
+    def __init__(self) -> None:
+        self._recent: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=RECENT))
+
+    def add(self, category: str, seconds: float) -> None:
+        self._recent[category].append(seconds)
+
+    def expected(self, category: str) -> float:
+        """Return the expected seconds of a row of ``category``. If no row of it has ended, rows of
+        all categories count; 0 before any row has ended."""
+        known = self._recent.get(category) or [s for some in self._recent.values() for s in some]
+        ordered = sorted(known)
+        return ordered[math.ceil(QUANTILE * len(ordered)) - 1] if ordered else 0.0
