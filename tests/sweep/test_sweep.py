@@ -335,7 +335,7 @@ class TestEarly:
         assert setup.run() == 0
         assert json.loads(setup.folder.get("early.json") or b"")["shares"].items() > kept.items()
         setup.folder.put("early.json", b"{}x")
-        with pytest.raises(UserError, match="records how alpha was shared"):
+        with pytest.raises(UserError, match="unknown how alpha was shared"):
             setup.sweep()
 
     @pytest.mark.parametrize("slots", [1, 2])
