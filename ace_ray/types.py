@@ -140,7 +140,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """An answer to messages with tools, as a tool parser read it.
+    """A model's answer to a request that offers tools, as a tool parser read it.
 
     ``content`` is the text outside the calls. ``error`` is the class name of an exception in the
     parser. Then the answer counts as an answer without calls."""
@@ -244,17 +244,19 @@ class Episode:
     ``since_answer``: the number (from 1) of the first answer for which it was offered."""
     endpoint: dict[str, Any] | None = None
     """Sum of `EndpointFacts.as_json` over an endpoint's answers; None if there are none. A count is
-    None if no call reported it. The token counts above cover the calls that reported usage."""
+    None if the endpoint never reported it. ``prompt_tokens`` and ``completion_tokens`` cover only
+    the answers for which it reported them."""
     output_token_ids: list[Sequence[int] | None] = field(default_factory=list)
-    """Token ids of each answer of the candidate, except answers in a shared preparation."""
+    """Token ids of each answer of the evaluated model. Answers in a preparation that several rows
+    share are not included."""
     engine: list[EngineFigures | None] = field(default_factory=list)
     """Figures of the engine on each call."""
 
     def record(self, completion: Completion) -> None:
         """Append a completion as an assistant message, and `count` it.
 
-        If tools were offered, the message has OpenAI's form, and ``text`` is the model's output.
-        ``reasoning`` and ``raw`` are stored unless they are empty.
+        If tools were offered, the message has OpenAI's form, and a further key ``text`` with the
+        model's output. The keys ``reasoning`` and ``raw`` are added unless they are empty.
         """
         self.messages.append(assistant_message(completion))
         self.output = completion.text

@@ -2,8 +2,8 @@
 
 A scenario is the state of one episode and its tools; an actor has the scenarios of many episodes.
 The session on the worker keeps a log of the episode's calls. If the actor crashes or has dropped
-the episode, the session opens a new scenario and replays the log. The call in flight is not in the
-log yet. So it takes effect exactly once, whether the crashed actor ran it or not."""
+the episode, the session opens a new scenario, replays the log and repeats the call in flight. Each
+call takes effect exactly once, since the state of the earlier scenario is lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SandboxActor:
         self._open: OrderedDict[str, Scenario] = OrderedDict()
 
     def open(self, episode: str, spec: Any, log: Sequence[Call]) -> None:
-        """Create a scenario for ``episode``, which replaces an earlier one, and replay ``log``."""
+        """Create a scenario and replay ``log``. It replaces any earlier scenario of ``episode``."""
         scenario = self._factory(spec)
         for name, arguments in log:
             scenario.call(name, arguments)

@@ -1,9 +1,10 @@
 """Run environments in a limited process: the kernel limits the time and memory of a call.
 
-Each ace_ray process has one limited process per kind of environment, which all attempts share. An
-attempt keeps a log of its operations. If the limited process ends, a new process replays the log. A
-call that exceeds the limits has no effect and returns an error, in an episode and in a check.
-`Attempt.pay` may log another operation in place of such a call."""
+Each ace_ray process has one limited process per kind of environment. An `Attempt` is a group of
+environments for an episode or a check. All attempts share the limited process. An attempt keeps a
+log of its operations. If the limited process ends, a new process replays the log. A call that
+exceeds the limits has no effect and returns an error. `Attempt.pay` may log another operation in
+place of such a call."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ def end_processes() -> None:
 
 
 class Attempt:
-    """Environments that are created and dropped together. Replaying the log restores their state.
+    """Environments that are created and dropped together, with a log that restores their state.
 
     A subclass for a kind of environment defines which operations are calls, which operations change
     state, and the answer to a call that exceeds the limits.
@@ -107,8 +108,8 @@ class Attempt:
         raise NotImplementedError
 
     def broken(self, op: Op, error: LimitBroken) -> Any:
-        """Return the answer to ``op``, which exceeded the limits. May call `pay`. Raises
-        `SandboxLost` if operations of this kind have no answer."""
+        """Return an answer to ``op``, which exceeded the limits. May call `pay`. Raises
+        `SandboxLost` if the subclass defines no such answer for this kind of operation."""
         raise NotImplementedError
 
     def do(self, ops: Sequence[Op]) -> list[Any]:

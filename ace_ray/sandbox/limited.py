@@ -47,8 +47,8 @@ _START = (
 class LimitBroken(Exception):
     """The request needs more than `CALL_CPU_S` or `CALL_MEMORY_BYTES`.
 
-    ``time``: whether the time limit was exceeded. Earlier requests may have used memory, but not
-    time."""
+    ``time``: whether the time limit was exceeded. If not, the cause may also be memory that
+    earlier requests have used."""
 
     def __init__(self, *, time: bool = False) -> None:
         self.time = time
@@ -127,8 +127,7 @@ class LimitedProcess:
         raise RuntimeError(f"in the tool process: {values[0]}")
 
     def end(self) -> None:
-        """End the process now. In a fork of the process that started it, only close the
-        connection."""
+        """End the process now. In a fork of its parent process, only close the connection."""
         self._socket.close()
         if self._owner == os.getpid() and self._process.poll() is None:
             self._process.kill()

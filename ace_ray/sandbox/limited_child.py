@@ -53,7 +53,7 @@ def send(connection: socket.socket, value: Any) -> None:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     raw = text.encode("utf-8", "surrogatepass")
     if len(raw) > MAX_FRAME_BYTES:
-        raise FrameTooLarge(f"a message of {len(raw):,} bytes")
+        raise FrameTooLarge(f"a message has {len(raw):,} bytes, which is too large")
     connection.sendall(_HEADER.pack(len(raw)) + raw)
 
 
@@ -61,7 +61,7 @@ def receive(connection: socket.socket) -> Any:
     """Receive a JSON value. Raises `EOFError` on a closed connection, `ValueError`, `OSError`."""
     (size,) = _HEADER.unpack(_read(connection, _HEADER.size))
     if size > MAX_FRAME_BYTES:
-        raise ValueError(f"a message of {size:,} bytes")
+        raise ValueError(f"a message has {size:,} bytes, which is too large")
     return json.loads(_read(connection, size).decode("utf-8", "surrogatepass"))
 
 

@@ -54,7 +54,8 @@ class PrivateModules:
         texts: source of each module, by its name without ``package``.
         place: returns the file name of a module, for errors.
         package: prefix of module names in absolute imports.
-        names, stand_ins: other modules that may be imported.
+        names: other modules, and the names that may be imported from each.
+        stand_ins: other modules, and for each a function that returns its replacement.
         prefix: prefix for the names of the private modules.
         fix: advice in the error for a source that does not load.
         extra: name -> builtin, in addition to `BUILTINS`.

@@ -18,7 +18,7 @@ class Observation:
 
     ``error`` is "" or the kind of the error. ``unknown_tool``: the tool is not declared.
     ``bad_arguments``: missing, unknown or mistyped arguments; the tool did not run. ``failed``: the
-    tool raised an exception, like the faulty original that it reproduces.
+    tool raised an exception, since it reproduces a faulty original.
     """
 
     value: Any
@@ -40,7 +40,7 @@ class Recalling(Protocol):
     """A scenario in which a call may change the answers to earlier calls."""
 
     def shown(self, last: int) -> list[Any]:
-        """Return the current content of the ``last`` most recent answers that are not errors.
+        """Return the newest answers that are not errors, at most ``last``, as they read now.
 
         The list is shorter if the scenario has dropped old answers."""
 

@@ -26,7 +26,8 @@ _JSON_TYPES |= {list: "array", dict: "object"}
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A tool's parameter. ``types``: exact types (a bool is not an int); (): any plain value."""
+    """A tool's parameter. ``types``: its exact types (a bool is not an int). If empty, any plain
+    value is allowed."""
 
     name: str
     required: bool = True
@@ -60,8 +61,8 @@ class Tool:
 def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observation:
     """Run ``tool`` on ``state``, and return the function's result as an observation.
 
-    Missing, unknown, mistyped or too large arguments give the error ``bad_arguments``, in the words
-    of Python's error messages where these exist. An exception in ``tool.raises`` gives ``failed``.
+    Missing, unknown, mistyped or too large arguments give the error ``bad_arguments``. Its message
+    is Python's own, if there is one. An exception in ``tool.raises`` gives the error ``failed``.
     """
     problem = _names_problem(tool, arguments)
     if problem:

@@ -88,8 +88,8 @@ class Lease:
                 if store.put_if(LEASE, _json(claim), None) is not None:
                     store.delete(LEASE)
                     raise UserError(
-                        "this store ignores the conditions of conditional writes, which "
-                        "prevent two drivers from writing one run",
+                        "this store ignores the conditions of conditional writes, so two drivers "
+                        "could write one run",
                         where=store.root,
                         fix="use a store that supports If-Match and If-None-Match",
                     )
@@ -109,7 +109,7 @@ class Lease:
         return self._lost
 
     def release(self) -> None:
-        """Stop renewing and delete the lease. Never raises: a lease that remains expires."""
+        """Stop renewing and delete the lease. Never raises: if this fails, the lease expires."""
         self._stop.set()
         self._thread.join(timeout=30)
         try:
@@ -152,7 +152,7 @@ class Lease:
 
 
 def _claim(content: bytes) -> dict[str, Any]:
-    """Parse the content of a lease object, its holder's claim. Returns {} if it is damaged."""
+    """Return the holder's claim from the content of a lease object; {} if it is damaged."""
     try:
         claim = json.loads(content)
     except (ValueError, RecursionError):

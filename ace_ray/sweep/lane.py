@@ -8,8 +8,8 @@ SPEC is a JSON file:
 - ``runs``: ``run_id`` and resolved ``config`` of each run;
 - ``events``: the file to which the lane writes JSON lines about its runs;
 - ``parent``: a process id; the lane is killed when this process ends;
-- ``shared``: whether the lane joins a cluster, which was large enough when the sweep began;
-- ``gpus``: GPUs that this lane and the running lanes need; each number must fit on one node.
+- ``shared``: true for a cluster. If it is too small, this may be temporary (see `_passes`);
+- ``gpus``: GPU counts of this lane and the running lanes. The GPUs of a count must be on one node.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ def _passes(error: Exception, *, shared: bool) -> bool:
 def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()) -> int:
     """Evaluate the runs of ``specs`` on one set of engines and return the exit code.
 
-    Each run that ends adds a JSON line to ``events``, with its ``run_id`` and its exit ``code``, or
-    with ``broken``, the reason why its weights cannot be loaded. `main` adds ``failed`` or
-    ``later``. Raises the errors of `Session.run`.
+    When a run ends, add a JSON line with its ``run_id`` and exit ``code`` to ``events``. For a run
+    whose weights cannot be loaded, the line has the reason, ``broken``. If an error ends the lane,
+    `main` adds a line with the error for each run: as ``later`` if the error may be temporary, else
+    as ``failed``. Raises the errors of `Session.run`.
     """
 
     def concluded(run: OpenRun) -> None:
@@ -208,7 +209,7 @@ class LaneProcess:
 
 @contextmanager
 def signals_to(ask: Callable[[int], None]) -> Iterator[None]:
-    """Call ``ask`` with the number of each SIGINT and SIGTERM in this context.
+    """On each SIGINT or SIGTERM in this context, call ``ask`` with the signal's number.
 
     Has no effect outside the main thread."""
     before: dict[int, Any] = {}

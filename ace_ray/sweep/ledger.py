@@ -31,9 +31,9 @@ Count = Annotated[int, Field(ge=0)]
 class CostRecord:
     """The line of one run in ``ledger.json``.
 
-    States: ``refused``, its checkpoint cannot be evaluated, for example because it is incomplete;
-    ``failed``, its evaluation failed; ``incomplete``, the same command continues the evaluation;
-    ``decided``, the evaluation stopped early, when its comparison was decided."""
+    ``refused``: the checkpoint cannot be evaluated, for example because it is incomplete.
+    ``failed``: the evaluation failed. ``incomplete``: the same command continues the evaluation.
+    ``decided``: the evaluation stopped early, since its comparison was decided."""
 
     label: str
     step: int | None
@@ -63,7 +63,7 @@ class _Ledger(BaseModel):
 
 
 def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> CostRecord:
-    """Build the ledger line of ``run`` from its summary in the sweep's ``store``, if it exists."""
+    """Build the ledger line of ``run``. Its numbers come from the run's summary, if it has one."""
     line = CostRecord(run.label, run.step, run.source, run.run_id, parameters=run.parameters)
     if run.plan is None:
         line.state = "refused" if run.refused else "pending"
@@ -106,13 +106,13 @@ def _summary(store: Store) -> Summary | None:
 
 
 def write_ledger(store: Store, lines: Sequence[CostRecord], steps: Collection[int] = ()) -> None:
-    """Write the ledger. ``steps``: all steps seen so far, which ``every`` counts in later calls."""
+    """Write the ledger. ``steps``: all steps found so far, since ``every`` counts them later."""
     tree = {"schema_version": 1, "runs": [asdict(line) for line in lines], "steps": sorted(steps)}
     store.put(LEDGER, as_json(tree))
 
 
 def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
-    """Read the ledger lines and the steps of earlier calls. A missing or damaged ledger counts as
+    """Read the lines and steps that earlier executions wrote. A missing or damaged ledger counts as
     empty, since it is built again from the runs."""
     content = store.get(LEDGER)
     if content is None:

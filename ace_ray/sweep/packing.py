@@ -100,8 +100,8 @@ class Lane:
 
     @property
     def on_nodes(self) -> list[int]:
-        """Return, for each engine, the number of GPUs that must be on one node. Servers count as
-        single GPUs, since their sizes are not known here."""
+        """Return GPU counts: one per engine, whose GPUs must be on one node, and a 1 for each GPU
+        of the served models, whose sizes are not known here."""
         first = self.runs[0]
         if not self.gpus:
             return []
@@ -160,7 +160,7 @@ def _alone(run: SweepRun, machine: Machine) -> Resources | None:
 
 def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lane]:
     """Pack runs into lanes, sorted from longest to shortest. Runs of a swap group share engines
-    unless ``swap`` is false. A group gets several lanes according to its share of the work."""
+    unless ``swap`` is false. The more work a group has, the more lanes it gets."""
     groups: dict[str, list[SweepRun]] = {}
     for number, run in enumerate(runs):
         alone = not (swap and run.swap_group)

@@ -51,8 +51,8 @@ _UNIMPORTANT = ("_name_or_path", "transformers_version", "use_cache")
 
 @dataclass(frozen=True)
 class SweepRun:
-    """A run of a sweep. If it has no ``plan``, ``refused`` is the reason why the model cannot be
-    evaluated, or ``awaited`` the reason why it cannot be evaluated yet."""
+    """A run of a sweep. Without a ``plan``, its model cannot be evaluated. The reason is in
+    ``refused``, or in ``awaited`` if the model can be evaluated later."""
 
     label: str
     step: int | None
@@ -68,9 +68,9 @@ class SweepRun:
     """Number of engines in the config; None: as many as fit."""
     server_gpus: int = 0
     server_cpus: float = 0.0
-    """CPUs of all served models, without the engines."""
+    """CPUs of the models that ace_ray serves beside the evaluated one, such as a user simulator."""
     servers: tuple[tuple[float, int], ...] = ()
-    """(CPUs, GPUs) of each served model."""
+    """(CPUs, GPUs) of each model that ace_ray serves beside the evaluated one."""
     parameters: int | None = None
     endpoint: str = ""
     """Host of the model's endpoint."""
@@ -86,8 +86,8 @@ class SweepRun:
 
     @property
     def lock_keys(self) -> frozenset[str]:
-        """Return the run's locks: the endpoint's host. Runs with a common lock run one after
-        another, since each run may use the endpoint's whole rate limit."""
+        """Return the run's lock: the host of its endpoint, if it has one. Runs with the same lock
+        run one after another, since each run may use the endpoint's whole rate limit."""
         return frozenset([self.endpoint] if self.endpoint else [])
 
     @property
@@ -145,7 +145,7 @@ def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -
 
 
 def check_distinct(runs: Sequence[SweepRun]) -> None:
-    """Raise `UserError` if two models have the same run id: copies, or a model listed twice."""
+    """Raise `UserError` if two models have the same run id: one is a copy, or is listed twice."""
     seen: dict[str, SweepRun] = {}
     for run in runs:
         if run.plan is None:
@@ -200,8 +200,8 @@ def _planned(run: SweepRun, plan: Plan) -> SweepRun:
 
 
 def _swap_group(plan: Plan) -> str:
-    """Hash everything that must be equal to swap weights: architecture, tokenizer, tensor layout
-    and engine arguments, or the base of adapters. Return "" if weights cannot be swapped."""
+    """Return a hash of what models must share for a swap of weights; "" if no swap is possible.
+    It covers architecture, tokenizer, tensor layout and engine arguments, or an adapter's base."""
     if plan.model.adapter is not None:
         told = plan.config.model.model_dump(
             exclude={"source", "revision", "adapter", "adapter_revision"}

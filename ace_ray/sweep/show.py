@@ -68,7 +68,7 @@ def tell_ledger(sweep: Sweep, code: int) -> None:
 
 
 def print_ledger(sweep: Sweep, console: Console) -> None:
-    """Print one line per run, with its state and the time of its engines by state."""
+    """Print one line per run, with its state and how its engines spent their time."""
     table = Table("model", "state", "engine", title=sweep.sweep_id)
     for column in ("scored", "load s", "warm-up s", "generation s", "tool s", "idle s", "tokens"):
         table.add_column(column, justify="right")

@@ -53,7 +53,7 @@ class StoreAway(Exception):
 
 
 class Sweep:
-    """One call of a sweep. Raises `UserError` if it cannot start; then nothing was written."""
+    """One execution of a sweep. If it cannot start, it raises `UserError` and writes nothing."""
 
     def __init__(
         self,
@@ -235,8 +235,8 @@ class Sweep:
         return run
 
     def _put(self, run: SweepRun) -> None:
-        """Add ``run``, which replaces an earlier run of the same checkpoint. A listed model of the
-        same folder is kept, since it has its own engine arguments."""
+        """Add ``run``, and remove an earlier run of the same checkpoint. Keep a run of a model that
+        the config lists with the same source, since it has its own engine arguments."""
         others = [old for old in self.runs if old.step is None or old.source != run.source]
         self.runs = [*others, run]
 
@@ -291,8 +291,8 @@ class Sweep:
         return fine
 
     def _end_watch(self, watching: Watching) -> None:
-        """End the watch. Checkpoints that are still being written wait for the next call of the
-        sweep."""
+        """End the watch. Skip checkpoints that are still being written; a later execution of the
+        sweep can evaluate them."""
         for checkpoint in watching.torn():
             self._take(checkpoint)
         for checkpoint in watching.unfinished():
@@ -408,7 +408,7 @@ class Sweep:
                 process.signal(signal.SIGTERM)  # the sweep was stopped while the lane started
 
     def _pass_on(self, name: str, line: str) -> None:
-        """Print an output line of a lane, which has already applied the log level."""
+        """Print an output line of a lane at any log level: the lane has filtered its lines."""
         self._say(log.error(f"[{name}] {line}"))
 
     def _free(self, lane: Lane) -> list[int]:

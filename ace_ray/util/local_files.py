@@ -11,8 +11,8 @@ from ace_ray.errors import UserError
 
 
 def path_of(text: str | Path, where: str) -> Path:
-    """Return ``text`` as a path, with ``~`` expanded. The file or folder need not exist.
-    Raises `UserError` at ``where``: ``text`` is not a valid path, or cannot be read."""
+    """Return ``text`` as a path, with ``~`` expanded. The file or folder may be missing.
+    Raises `UserError` at ``where``: the path is not valid, or its permissions forbid reading."""
     path = Path(text)
     try:
         path = path.expanduser()

@@ -1,6 +1,6 @@
 """Read untrusted JSON with limits on size, depth and number of values, and read the user's YAML.
 
-Returned values are plain: numbers are finite, strings are valid Unicode, and nothing is cyclic.
+`json_tree` returns plain values: finite numbers, strings of valid Unicode, and nothing cyclic.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def json_within(
 
 
 def json_of_row(text: str | None) -> Any:
-    """Parse a JSON column of a row. Numbers and lone surrogates are not changed, since a model may
-    have written them. Raises `Unbounded`."""
+    """Parse a JSON column of a row. Unlike `json_tree`, keep infinite numbers and lone surrogates,
+    since a model may have written them. Raises `Unbounded`."""
     if not isinstance(text, str):
         raise Unbounded("is not a string")
     tree = json_within(text, MOST_ROW_BYTES, MOST_ROW_VALUES)
@@ -177,8 +177,8 @@ def check_depth(value: Any, most: int) -> None:
 
 
 def shortened(value: Any, chars: int = SHOWN_CHARS, values: int = SHOWN_VALUES) -> Any:
-    """Shorten the JSON value ``value``, to show it: to ``values`` values and ``chars`` characters,
-    and to `SHOWN_CHARS` per string. Notes state the number of omitted characters and values."""
+    """Shorten a JSON ``value`` to at most ``values`` values, ``chars`` characters in total, and
+    `SHOWN_CHARS` characters per string. Notes state how many characters and values are omitted."""
     return _Room(values, chars).part_of(value)
 
 

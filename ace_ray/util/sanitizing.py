@@ -61,7 +61,7 @@ def printed(text: str, longest: int = 8_000) -> str:
 
 
 def print_line(console: Console, line: str) -> None:
-    """Print a line that may contain text from models or users, in the form of `printed`."""
+    """Print ``line`` after `printed` has cleaned it. It may contain text from models or users."""
     console.print(printed(line), highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 

@@ -110,8 +110,8 @@ def _masked_query(match: re.Match[str]) -> str:
 
 
 def _masked_value(match: re.Match[str]) -> str:
-    """Mask the value if its name is secret. Do not mask a word after a colon, or after a bare name
-    ``key`` or ``token``, as in ``the key: see below`` or ``KEY=VALUE``."""
+    """Mask the value of an assignment if its name is secret. After a colon, or after the bare
+    name ``key`` or ``token``, keep a word or short value: ``the key: see below``, ``KEY=VALUE``."""
     name, between, value = match.groups()
     name = name.rpartition(".")[2]
     if value.lower() in _NO_VALUES or not is_secret_name(name):

@@ -18,7 +18,7 @@ def wilson(successes: float, n: int) -> Interval | None:
     samples per entry, ``n`` is the number of entries, and ``successes`` the sum of the entries'
     means."""
     if not 0 <= successes <= n:
-        raise ValueError(f"{successes} successes of {n}")
+        raise ValueError(f"{successes} successes of {n} are impossible")
     if n == 0:
         return None
     share, z2 = successes / n, Z95 * Z95
@@ -61,7 +61,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     ``c`` of ``n`` samples were right. The estimate is unbiased: the share of subsets of k samples
     that contain a right one (Chen et al. 2021)."""
     if not 0 <= c <= n or not 1 <= k <= n:
-        raise ValueError(f"pass@{k} of {c} right among {n} samples")
+        raise ValueError(f"pass@{k} is not defined if {c} of {n} samples are right")
     every = comb(n, k)
     return (every - comb(n - c, k)) / every
 
@@ -72,5 +72,5 @@ def pass_hat_k(n: int, c: int, k: int) -> float:
     ``c`` of ``n`` samples were right. The estimate is unbiased: the share of subsets of k samples
     that are all right (tau-bench, Yao et al. 2024, https://arxiv.org/pdf/2406.12045)."""
     if not 0 <= c <= n or not 1 <= k <= n:
-        raise ValueError(f"pass^{k} of {c} right among {n} samples")
+        raise ValueError(f"pass^{k} is not defined if {c} of {n} samples are right")
     return comb(c, k) / comb(n, k)

@@ -3,14 +3,14 @@
     leader of the process group -> watchdog -> watchdog
                                 -> other children and their descendants
 
-Stdin is a pipe whose other end is open only in the leader. There are two watchdogs, because Ray
-kills the children of a worker that exits, but not its grandchildren. If Ray kills grandchildren,
-too, it kills the whole group.
+A watchdog's stdin is a pipe whose other end is open only in the leader. There are two watchdogs,
+because Ray kills the children of a worker that exits, but not its grandchildren. If Ray kills
+grandchildren, too, it kills the whole group.
 
 A watchdog is a member of the group that it ends, so the group's number is not reused while the
-watchdog runs. A group also includes processes that were forked a moment ago. A variable in the
-environment would not identify all processes: vLLM's processes set their titles, which overwrites
-the environment that `/proc` shows.
+watchdog runs. A group also includes processes that were forked a moment ago. Processes cannot be
+found by an environment variable instead: vLLM's processes set their titles, which overwrites the
+environment that `/proc` shows.
 
 The watchdog runs without site packages and imports little, to save memory.
 """

@@ -86,7 +86,7 @@ class EpisodeView:
     ``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``tools``: tools that the
     chat template offered, None if the messages contain them. ``gold``: gold answer in a 1-tuple,
     None if not stored. ``states``: sandbox before and after the episode, None without a sandbox.
-    ``changed``: differences between these two. ``left``: stored state of the episode."""
+    ``changed``: differences between these two. ``left``: the row's column ``state``."""
 
     row_id: str
     key: Mapping[str, str]
@@ -195,14 +195,14 @@ def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeV
 
 
 def _in_parts(state: Any) -> Any:
-    """Shorten each part of a state separately, so that a large sandbox does not hide the steps."""
+    """Shorten each part of a state separately, so that one large part does not hide the others."""
     if isinstance(state, dict) and len(state) <= _MOST_PARTS:
         return {name: shortened(part, _EPISODE_CHARS) for name, part in state.items()}
     return shortened(state, _EPISODE_CHARS)
 
 
 def _shortened_changes(changed: Sequence[Change]) -> list[Change]:
-    """Shorten all changes so that together they have the maximum size of one value."""
+    """Shorten all changes, so that together they are not larger than one shortened value."""
     shares = len(changed) or 1
     share = {"chars": SHOWN_CHARS // shares, "values": SHOWN_VALUES // shares}
     return [

@@ -1,4 +1,4 @@
-"""``ace-ray view``: a web server for this machine's browser that shows runs, with a URL per row.
+"""``ace-ray view``: a web server that shows runs to browsers on this machine, with a URL per row.
 
 The server writes nothing. A request needs a secret token, since other users of the machine can
 reach the port. Requests with another host name are refused, so that other web pages cannot read
@@ -331,7 +331,7 @@ def _whole(text: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A string to show. ``start``: the beginning of a folded string on one line, else ""."""
+    """A string to show. ``start``: if it is folded, its beginning as one line; else ""."""
 
     text: Shown
     length: int
@@ -344,8 +344,8 @@ def words(text: str) -> Words:
 
 
 def row_view(view: EpisodeView) -> dict[str, Any]:
-    """Return the values for the page of a row. ``asked``: index of the first answer. The page
-    shows the offered tools before this answer."""
+    """Return the values for the page of a row. The value ``asked`` is the index of the first
+    answer, before which the page shows the offered tools."""
     roles = [step.role for step in view.steps]
     asked = roles.index("assistant") if "assistant" in roles else len(roles)
     return {"view": view, "facts": view.told_facts(), "asked": asked}

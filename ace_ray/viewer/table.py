@@ -73,7 +73,7 @@ class Query:
 
     @property
     def filter(self) -> Filter:
-        """A `Filter` with the keys, the error type, and the verdicts `RIGHT` and `WRONG`."""
+        """A `Filter` for the keys and the error type, and for the verdict if `RIGHT` or `WRONG`."""
         valid = {RIGHT: True, WRONG: False}.get(self.verdict)
         keys = (self.benchmark, self.category, self.language)
         return Filter("", *keys, valid=valid, error_type=self.error_type)

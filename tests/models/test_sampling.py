@@ -114,7 +114,7 @@ def test_the_models_own_values_fill_the_gaps(model: Make, tmp_path: Path) -> Non
 
 def test_a_model_without_usable_values_is_refused(model: Make) -> None:
     for own, line in (
-        (None, "config.json recommends no sampling values; write the values instead"),
+        (None, "config.json recommends no sampling values; write the values in place of"),
         ({"eos_token_id": 2, "do_sample": False}, "recommends no sampling values"),
         ({"temperature": 3.5}, "generation_config.json: 'temperature' is 3.5"),
         ([], "generation_config.json: is not a JSON object"),

@@ -78,7 +78,7 @@ ENDPOINT = {"model": {"endpoint": {"url": "http://h/v1", "api_key_env": None}}}
         ({"watch": True}, "'watch' needs checkpoints"),
         ({"from": 3}, "'from' needs checkpoints"),
         ({"checkpoints": "ckpt", "from": 9, "to": 3}, "'from' is 9 and 'to' is 3"),
-        ({"model": {"source": "x"}}, "'model.source' is set, but every model of the sweep"),
+        ({"model": {"source": "x"}}, "'model.source' has no effect, since every model"),
         ({"models": [{"adapter": "a"}]}, "'models.0.source' is missing"),
         ({"models": [{"source": "a", "labell": "b"}]}, "unknown key 'models.0.labell'"),
         ({"engine": None}, "'engine' is None"),

@@ -335,7 +335,7 @@ class TestEarly:
         assert setup.run() == 0
         assert json.loads(setup.folder.get("early.json") or b"")["shares"].items() > kept.items()
         setup.folder.put("early.json", b"{}x")
-        with pytest.raises(UserError, match="records how alpha was shared"):
+        with pytest.raises(UserError, match="unknown how alpha was shared"):
             setup.sweep()
 
     @pytest.mark.parametrize("slots", [1, 2])
@@ -569,7 +569,7 @@ class TestWatching:
                 setup.sweep(benchmarks=wrong, settle_s=60)
         setup.options["benchmarks"] = [{"name": "acebench", "languages": ["en"]}]
         # An error about a file of the checkpoint says nothing about the config.
-        for where, found in (("model.tool_parser", True), (f"{setup.checkpoints}/x", False)):
+        for where, found in (("model.tool_parser", True), (f"{setup.checkpoints}/step_1/x", False)):
 
             def plan(*_: Any, where: str = where) -> None:
                 raise UserError("not these", where=where)

