@@ -105,12 +105,13 @@ class OpenRun:
 
     @property
     def stops(self) -> bool:
-        """Return whether the run must stop because its comparison is decided."""
+        """Return whether the run must stop because early stopping has decided its comparison."""
         return self.looks is not None and self.looks.stops
 
     def look(self, *, at_once: bool = False) -> None:
-        """Try to decide the comparison, and record the look in the manifest. If the store does not
-        answer, print a warning once; the next look tries again. Raises `LeaseLost`."""
+        """Try to decide the comparison with the reference, and note this in the manifest. If the
+        store does not answer, print a warning once; the next call tries again. Raises
+        `LeaseLost`."""
         if self.looks is None or not self.declared:
             return
         try:
@@ -140,8 +141,8 @@ class OpenRun:
         return rows.where(self._stored(self.ledger.set_aside, rows, b"") != b"")
 
     def isolated(self, run: int) -> dict[Kind, dict[str, IsolatedRow]]:
-        """Return the states of the `set_aside` rows (or their preparations) by id, for each kind of
-        process that died. ``run`` is the index of this run in its job."""
+        """Map each kind of process that died to the states of its `set_aside` rows, by id of the
+        row or of its failed preparation. ``run`` is the index of this run in its job."""
         isolated: dict[Kind, dict[str, IsolatedRow]] = {}
         rows = self.set_aside()
         places = self.ledger.find(rows.ids).tolist()
@@ -157,7 +158,7 @@ class OpenRun:
         return isolated
 
     def waiting_with_others(self) -> list[str]:
-        """Return the ids of `set_aside` rows during whose preparation engines died."""
+        """Return the ids of `set_aside` rows whose shared preparation ran when engines died."""
         rows = self.plan.rows
         shared = self._stored(self.ledger.set_aside, rows, b"") == SHARED.encode()
         return [row_id.decode() for row_id in rows.ids[shared].tolist()]
@@ -182,7 +183,7 @@ class OpenRun:
             self.lease.check()
             self.store.put(MANIFEST, as_json(tree))
             if mixed := versions_line(read_manifest(self.store).mixed_versions):
-                self.say(log.warning(f"{mixed}; --fresh evaluates all of them again"))
+                self.say(log.warning(f"{mixed}; --fresh evaluates all rows again"))
         self._in_manifest = True
         reopen(self.store)
 
@@ -228,7 +229,7 @@ def opened(
     plan: Plan, *, fresh: bool, say: Callable[[str], None], began: float
 ) -> Iterator[OpenRun]:
     """Open the run of ``plan``, and keep its lease until the context ends. This writes only the
-    lease, and a record if it looks at the comparison.
+    lease and, with early stopping, a note in the manifest that the comparison was computed.
 
     Raises `UserError` if the model or the output does not fit the plan, or the lease is taken."""
     open_output(plan, fresh=fresh)

@@ -43,12 +43,13 @@ def rescore(
 ) -> tuple[int, dict[str, Any]]:
     """Judge the stored episodes of a run again with this version's checks. Replace the verdicts.
 
-    The entries come from the data that the run's config names. ``data`` replaces this data for one
-    benchmark: the one in ``named``, or the run's only one. ``named`` has the benchmarks that the
-    user named in the command.
+    The entries come from the data that the run's config names. If ``data`` is given, it replaces
+    this data for one benchmark: the only one in ``named``, or else the only one of the run.
+    ``named`` has the benchmarks that the user named in the command.
 
-    Code from a stored run is not trusted. Code in data that only the run's config names is executed
-    only if its hash is known; a benchmark in a local file, only if ``named`` contains that file.
+    Code that only a stored run names is not trusted. If such code is in a benchmark's data, it is
+    executed only if its hash is known. A local benchmark file is executed only if ``named``
+    contains it.
 
     Row ids do not change. Rows whose check raised an exception are judged again; other rows without
     a verdict do not change. New parts are stored before old ones are deleted.
@@ -145,7 +146,7 @@ def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest,
 
 def _with_named_code(config: RunConfig, named: Sequence[str], store: Store) -> RunConfig:
     """Return ``config`` with its local benchmark files replaced by the files in ``named``. Raises
-    `UserError` if ``named`` lacks one of them, since code named only by the run is not trusted."""
+    `UserError` if ``named`` lacks one of them: a file that only the run names is not trusted."""
     files = {name.rpartition(":")[2]: name for name in named if is_local(name)}
     sections = []
     for section in config.benchmarks:
@@ -185,7 +186,7 @@ def _with_data(
 def run_entries(
     benchmark: Benchmark, manifest: Manifest, rows: Iterable[ResultRow], store: Store
 ) -> Sequence[Entry]:
-    """Return the benchmark's entries for a stored run, before the run's ``ids`` and ``limit``.
+    """Return the entries from which a stored run selected its entries by ``ids`` and ``limit``.
 
     For outputs of another program these are all entries of the answered categories, and other
     entries that ``rows`` name, such as tau2-bench's tasks outside the base split. Raises

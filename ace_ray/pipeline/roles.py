@@ -31,14 +31,14 @@ class RoleBinding:
 
     role: Role
     model: ModelRef | None
-    """The candidate if the role is ``same``, the served model, or None for an endpoint."""
+    """The candidate if the role is set to ``same``; the served model; None for an endpoint."""
     sampling: Sampling
     identity: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Served:
-    """The endpoints of a role's model that is served on the cluster, and their key."""
+    """The endpoints of a role's model that is served on the cluster, and their API key."""
 
     endpoints: tuple[EndpointConfig, ...]
     key: str
@@ -116,8 +116,9 @@ def _binding(
 
 
 def _with_parsers(role: ServedRole, model: ModelRef, where: str, *, calls: bool) -> ServedRole:
-    """Return ``role`` with ``auto`` replaced by the parsers of the model's family. If the role is
-    offered no tools (``calls``), it gets no tool parser. Raises `UserError` if none fits."""
+    """Return ``role`` with ``auto`` replaced by the parsers of the model's family. ``calls``:
+    whether the role is offered tools; if not, ``auto`` becomes no tool parser. Raises `UserError`
+    if no tool parser fits the family."""
     asked = role.model
     mode = str(role.engine.get("tokenizer_mode", "auto"))
     chosen: dict[str, str | None] = {}

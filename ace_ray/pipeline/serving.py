@@ -171,7 +171,8 @@ class EngineServer:
 
 
 class Server:
-    """A process of vLLM's server. After `end_with_this_process` it ends when this process ends."""
+    """A process of vLLM's server. It ends when its parent ends, if the parent has called
+    `end_with_this_process`."""
 
     def __init__(
         self, command: Sequence[str], env: Mapping[str, str], *, host: str, port: int
@@ -216,8 +217,8 @@ class Server:
         return "" if self._stopping else self._report(f"the server ended with exit code {code}")
 
     def stop(self) -> None:
-        """Send the server SIGTERM, with which vLLM also ends its engine processes. Kill the server
-        after `GRACE_S`."""
+        """Send SIGTERM to the server; vLLM then also ends its engine processes. Kill the server if
+        it has not ended after `GRACE_S`."""
         self._stopping = True
         if self._process is not None:
             self._process.terminate()

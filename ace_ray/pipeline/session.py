@@ -137,8 +137,8 @@ class Session:
         return {index: rows for index, rows in pending.items() if len(rows)}
 
     def _passes(self) -> None:
-        """Make passes, each with new processes. A pass that fails counts as an attempt only if it
-        has settled no row. Rows that are set aside are evaluated in a separate, last pass."""
+        """Make passes, each with new processes. A failed pass counts as an attempt only if it gave
+        no row a final status. Rows that are set aside are evaluated in a separate, last pass."""
 
         pending, attempts = self._pending(again=False), 0
         aside = not pending
@@ -195,7 +195,7 @@ class Session:
         return {index: rows for index, rows in by_run.items() if len(rows)}
 
     def _isolated(self) -> dict[Kind, dict[str, IsolatedRow]]:
-        """Return the isolated rows of earlier passes and commands, for each kind of process."""
+        """Map each kind of process to the rows that earlier passes and commands have isolated."""
         isolated: dict[Kind, dict[str, IsolatedRow]] = {}
         for index, run in enumerate(self._runs):
             for kind, stored in run.isolated(index).items():
@@ -362,9 +362,9 @@ class Session:
             ray.shutdown()
 
     def _ask(self) -> dict[str, Any]:
-        """Send one request to the candidate's endpoint before the first rows, with tools if the run
-        offers any, so that a refusal is reported in one line. Return facts for the manifest, {} if
-        there is no endpoint. Raises `UserError`, or `RunFailed` if the endpoint does not answer."""
+        """Send one request to the candidate's endpoint before the first pass, so that a refusal is
+        reported in one line. Offer tools if the run does. Return facts for the manifest; {} if no
+        request was sent. Raises `UserError`, or `RunFailed` if the endpoint does not answer."""
         plan = self._runs[0].plan
         if self._tallies or self._config.backend != ENDPOINT:
             return {}
@@ -379,9 +379,9 @@ class Session:
     def _when_whole(
         self, pending: Pending, monitor: HealthMonitor, coordinator: Any
     ) -> Callable[[int, int], None]:
-        """Return the callback for stored rows. It stops a run whose comparison is decided. It also
-        concludes a run when its last row is stored, while later runs go on. The last run is
-        concluded only after the pass."""
+        """Return the function to call with (index of a run, number of rows) when rows were stored.
+        It stops a run whose comparison is decided. It concludes a run when its last row is stored,
+        except the last run, which is concluded after the pass."""
         left = Counter({index: len(rows) for index, rows in pending.items()})
         last = max(pending)
 
@@ -440,10 +440,10 @@ def _count(pending: Pending) -> int:
 
 
 def _explained(error: Exception, tally: Tally, *, had_success: bool) -> RunFailed:
-    """Return the error of a failed pass, with its cause in one line: the cause that an actor
-    reported to the coordinator, or else Ray's.
+    """Return the error of a failed pass. Its message is one line with the cause that an actor
+    reported to the coordinator; if none did, with Ray's error.
 
-    The failure is not transient if no engine or server has ever started."""
+    The error is not ``resumable`` if a cause was reported and no engine has ever started."""
     from ace_ray.pipeline.serving import ServerFailed
 
     cause = tally.failure or (str(error) if isinstance(error, ServerFailed) else "")

@@ -112,8 +112,8 @@ def make_submission(
     """Return the submission of ``config`` to ``jobs/{job}.py``. ``overrides`` and ``values`` are
     arguments of `read_tree`; the config is sent with them applied.
 
-    Raises `UserError` if the config is invalid, or contains a secret or a path relative to the
-    job's temporary folder, or if ``checkout`` is not a checkout of ace_ray."""
+    Raises `UserError` if the config is invalid or contains a secret, if a path such as ``output``
+    is relative (a job's folder is temporary), or if ``checkout`` is not a checkout of ace_ray."""
     untracked = _check_checkout(job, checkout)
     tree = read_tree(config, overrides, values)
     trees = [tree]
@@ -139,8 +139,8 @@ def make_submission(
 
 
 def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a job argument for each local file that ``tree`` names, with the file's content. Change
-    the path in ``tree`` to the file's name in the job. Raises `UserError`."""
+    """Yield a job argument with the content of each local file that ``tree`` names. Replace the
+    file's path in ``tree`` by its name in the job's folder. Raises `UserError`."""
     for section in tree.get("benchmarks") or ():
         if isinstance(section, dict) and is_local(name := str(section.get("name"))):
             path, attribute = local_parts(name)
@@ -156,8 +156,8 @@ def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _travelling(node: Any, key: Any, path: str, attribute: str = "") -> str:
-    """Return the job argument that writes the file at ``path`` into the job's folder. The file's
-    name in it contains a hash of its content. Set ``node[key]`` to this name and ``attribute``."""
+    """Return the job argument that writes the file at ``path`` into the job's folder, under a name
+    with a hash of its content. Set ``node[key]`` to this name followed by ``attribute``."""
     text = _sendable(config_text(path), path)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     there = f"sent_{digest}{Path(path).suffix}"
@@ -216,13 +216,13 @@ def _check_lasting(value: Any, where: str) -> None:
 def submit(
     submission: Submission, *, address: str | None, follow: bool, say: Callable[..., Any]
 ) -> int:
-    """Send ``submission`` unless an attempt of it is running, and follow the job. Return the exit
-    code of the job; 75 if the job was stopped.
+    """Send ``submission`` unless an attempt of it is running already. With ``follow``, follow the
+    job and return its exit code, or 75 if it was stopped; else return 0.
 
     Args:
         address: address of the cluster's dashboard; None: ``RAY_API_SERVER_ADDRESS``,
             ``RAY_ADDRESS``, or the cluster on this machine.
-        say: prints a string, with ``nl=False`` without a line end.
+        say: prints a string; with ``nl=False`` it adds no line end.
 
     Raises `UserError` if no cluster answers, or the cluster refuses the job."""
     client = _client(address)
@@ -295,7 +295,7 @@ def _send(client: Any, submission: Submission) -> tuple[str, bool]:
 
 
 def _latest(client: Any, submission: Submission) -> tuple[int, bool]:
-    """Return the number of the cluster's newest attempt (0: none), and whether it still runs."""
+    """Return the number of the newest attempt in the cluster (0: none), and whether it runs."""
     attempts = {0: False}
     for job in client.list_jobs():
         base, _, number = (job.submission_id or "").rpartition("-")

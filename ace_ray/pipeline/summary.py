@@ -83,7 +83,7 @@ def summarize(
 
     declared = scored + infra_error + quarantined + skipped + missing. ``complete`` is true if no
     row is missing or retryable. ``headline`` is false if the share of rows without a verdict is
-    larger than ``max_unscored``, or if ``why`` gives another reason."""
+    larger than ``max_unscored``, or if a reason against it is given (``why``)."""
     declared = int(manifest["declared"])
     totals = _Totals()
     blocks = {}
@@ -221,8 +221,8 @@ class _Totals:
 
     def failures(self) -> list[dict[str, Any]]:
         """Return at most `MOST_FAILURES` reasons why rows have no verdict, the most frequent first.
-        Each has the number of its rows and one error text. Texts that differ only in numbers, names
-        and addresses count as one reason. A last item counts the rows of all further reasons."""
+        Each has the number of its rows and an error text. Texts that differ only in numbers, names
+        and addresses are one reason. A last item counts the rows of all other reasons."""
         ordered = self._failures.most_common()
         told = [
             {"status": key[0], "error_class": key[1], "error": self._first[key], "rows": rows}

@@ -143,7 +143,7 @@ def _page(comparison: Comparison, flips: Sequence[Flips]) -> bytes:
 
 
 def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str, bytes]:
-    """Return file name -> content: a CSV of all test results, and a CSV of each pair's flips."""
+    """Return the CSV files by name: one of all test results, and one for each item of ``flips``."""
     rows = [_values(result) for result in comparison.results]
     texts = {"comparison.csv": csv_lines([rows[0] if rows else [], *(r.values() for r in rows)])}
     for number, flipped in enumerate(flips, start=1):
@@ -152,7 +152,7 @@ def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str
 
 
 def _values(result: TestResult) -> dict[str, Any]:
-    """Return column -> value of a line of ``comparison.csv``."""
+    """Return the values of a line of ``comparison.csv`` by column."""
     hypothesis, difference, noise = result.hypothesis, result.difference, result.noise
     low, high = difference.interval or (None, None)
     return {

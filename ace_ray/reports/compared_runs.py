@@ -46,11 +46,11 @@ def by_training(runs: Sequence[Run]) -> dict[str, list[str]]:
 
 
 def make_pairs(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, str]]:
-    """Return pairs of labels (base, other): all other runs against ``baseline``.
+    """Return the pairs of runs to compare, as labels (base, other). n runs give n - 1 pairs.
 
-    If ``baseline`` is None, each checkpoint is compared with the previous checkpoint of its
-    training. The last checkpoint of each training, and each model without a step, is compared with
-    the first of these runs. In both cases, n runs give n - 1 pairs."""
+    With ``baseline``, this run is the base of every pair. Without it, each checkpoint is compared
+    with the previous checkpoint of its training. Besides, the last checkpoint of each training, and
+    each model without a step, is compared with the first run of this kind in ``runs``."""
     if baseline is not None:
         return [(baseline, run.label) for run in runs if run.label != baseline]
     trainings = by_training(runs)
@@ -110,8 +110,7 @@ def cautions(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
 
 
 def _conditions(runs: Sequence[Run], benchmark: str) -> dict[str, dict[str, str]]:
-    """Map each label to the conditions of its run, except those of the candidate: dotted key ->
-    JSON.
+    """Map each label to the conditions of its run (`Run.conditions`), with dotted keys.
 
     If every manifest declares its entries, the declared entries are compared, not the stored rows.
     So a missing row is not a difference in conditions; it is left out of the pairs."""
@@ -136,7 +135,7 @@ def _seed(run: ReportedRun) -> Mapping[str, str]:
 
 
 def _engine_and_hardware(run: Run) -> dict[str, str]:
-    """Return dotted key -> joined JSON values of the facts that the run's engines reported."""
+    """Map the dotted key of each fact from the run's engines to its JSON values, joined."""
     values: dict[str, list[str]] = {}
     for facts in map(flattened, run.engines):
         for key, value in facts.items():

@@ -31,9 +31,9 @@ MOST_FLIPPED = 3
 class Comparison:
     """The result of comparing runs in ``pairs``, which are labels (base, other).
 
-    ``differences``: lines on conditions that affect scores and differ between runs; results then
-    measure these conditions, too. ``cautions``: lines on other differences. ``notes``: facts on
-    single runs, and missing data."""
+    ``differences``: lines on conditions that affect scores and differ between runs, so that the
+    results also contain the effect of these conditions. ``cautions``: lines on other differences.
+    ``notes``: facts on single runs, and missing data."""
 
     runs: Sequence[Run]
     pairs: Sequence[tuple[str, str]]
@@ -95,8 +95,8 @@ def compare_runs(
 ) -> Comparison:
     """Compare the pairs of `make_pairs` on the benchmarks that both runs contain.
 
-    Only ``rule_sets`` and ``groups`` are compared; by default all. Fewer groups need a smaller
-    correction for many tests. Groups must be chosen before results are seen.
+    Only ``rule_sets`` and ``groups`` are compared; by default all. The fewer tests there are, the
+    smaller is the correction for their number. Groups must be chosen before results are seen.
 
     Raises:
         NotComparable: the runs differ in conditions that affect scores, unless ``allow_different``.
@@ -141,7 +141,7 @@ def compare_runs(
 def _shared_benchmarks(
     runs: Sequence[Run], pairs: Sequence[tuple[str, str]]
 ) -> dict[str, list[Run]]:
-    """Map each benchmark that two runs of a pair share to all runs that contain it."""
+    """Return the benchmarks that both runs of some pair contain, each with all its runs."""
     benchmarks = {run.label: run.benchmarks for run in runs}
     shared = {
         name: [c for c in runs if name in benchmarks[c.label]]
@@ -307,7 +307,7 @@ def compare_reported(
 
 
 def _table_groups(benchmarks: Sequence[BenchmarkRuns]) -> list[str]:
-    """Return the names of the benchmarks' groups that have rows, and of the group of all rows."""
+    """Return the names of the groups in the tables: the benchmarks' groups with rows, and `ALL`."""
     names: dict[str, None] = {}
     for benchmark in benchmarks:
         named = benchmark.reporting.groups

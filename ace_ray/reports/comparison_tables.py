@@ -1,4 +1,4 @@
-"""Format a comparison as tables and sentences. Shares are in points of 100."""
+"""Format a comparison as tables and sentences. Shares are shown in percentage points."""
 
 from __future__ import annotations
 

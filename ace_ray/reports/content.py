@@ -50,7 +50,7 @@ class Content:
     sweep: Sweep | None
     benchmarks: Sequence[BenchmarkContent]
     early: Sequence[EarlyRun] = ()
-    """Early decisions on the runs that have early stopping."""
+    """Decisions of early stopping on the runs that use it."""
 
     @property
     def rules(self) -> str:
@@ -172,9 +172,9 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
 
 
 def _picture(holders: BenchmarkRuns, rules: str) -> Curves | None:
-    """Return curves of scores over training steps; over model sizes if there are fewer than two
-    steps. Returns None for fewer than two sizes. The runs of a curve have comparable conditions,
-    and are all complete or all incomplete."""
+    """Return curves of scores over training steps; over model sizes if the runs have fewer than two
+    different steps. Return None if they also have fewer than two different sizes. The runs of a
+    curve have comparable conditions, and are all complete or all incomplete."""
     sizes = [size_of(run) for run in holders.reported]
     steps = [None if run.step is None else float(run.step) for run in holders.runs]
     places, by_step = steps, True
@@ -213,10 +213,10 @@ def _series(holders: BenchmarkRuns) -> list[str]:
 
 @dataclass(frozen=True)
 class Headline:
-    """The scores of several runs, the headline score first. ``numbers``: for each run, rule set ->
-    one estimate per title.
+    """The scores of several runs. ``titles`` names the scores, the headline score first.
 
-    Scores that all runs lack are left out. ``notes``: categories that partial scores lack."""
+    ``numbers`` has for each run and rule set the estimates in the order of ``titles``. Scores that
+    no run has are left out. ``notes``: categories that partial scores lack."""
 
     titles: Sequence[str]
     numbers: Sequence[Mapping[str, Sequence[Estimate | None]]]

@@ -1,4 +1,4 @@
-"""Read the early decisions of runs, and format them as a table."""
+"""Read what early stopping has decided about runs, and format these early decisions as a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ace_ray.storage.stored import Early, EarlyHeadline, Summary, read_manifest
 
 @dataclass(frozen=True)
 class EarlyRun:
-    """The early decision on one run. ``against``: label of the run with which it was compared."""
+    """The decision of early stopping on one run. ``against``: label of the reference run."""
 
     label: str
     against: str
@@ -44,7 +44,7 @@ def early_run(
 
 
 def decisions_table(runs: Sequence[EarlyRun]) -> Table:
-    """Return a table with a line for each headline of each run."""
+    """Return a table with a line for each headline score of each run."""
     lines: list[list[Value]] = []
     for run in runs:
         for name, one in run.early.headlines.items():

@@ -80,8 +80,7 @@ class Flips:
     flips: Sequence[Flip]
 
     def counts(self, by: Kind) -> dict[str, tuple[int, int]]:
-        """Return name -> (rows lost, rows gained), by category or by error type of the wrong
-        answer."""
+        """Map each category or error type (of the wrong answer) to (rows lost, rows gained)."""
         keys = [(flip.change, getattr(flip, by)) for flip in self.flips]
         counts = Counter(keys)
         names = sorted({name for _, name in keys})
@@ -133,7 +132,7 @@ def _judged(rows: Iterable[ResultRow], rules: str) -> dict[_Key, ResultRow]:
 
 
 def _answers(run: Run, rows: Sequence[ResultRow], rules: str) -> Mapping[str, Answer]:
-    """Read the answers of ``rows``: row id -> answer."""
+    """Read the answers of ``rows``, by row id."""
     columns = ["output", *(f"{rules}_{part}" for part in ("valid", "error_type", "error"))]
     answers = {
         stored["row_id"]: Answer(

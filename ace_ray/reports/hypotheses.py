@@ -42,11 +42,11 @@ WEIGHT = 30
 class Difference:
     """Difference ``other`` - ``base`` of two shares in 0..1 over ``n`` units of equal weight.
 
-    ``gained`` and ``lost`` count the units on which ``other`` is better and worse. ``left_out``
-    counts rows that lack a verdict in ``base`` or ``other``. ``interval`` (95 %) is None if it
-    cannot be computed. ``p`` is the uncorrected p-value of ``test``. For each cluster, ``sizes``
-    has the number of units, and ``moves`` the sum of the units' differences. ``samples`` has the
-    number of samples of each unit."""
+    ``gained``: number of units on which ``other`` is better; ``lost``: on which it is worse.
+    ``left_out``: number of rows that lack a verdict in ``base`` or ``other``. ``interval``: 95 %
+    interval, None if it cannot be computed. ``p``: uncorrected p-value of ``test``. ``sizes``:
+    number of units of each cluster. ``moves``: sum of the units' differences in each cluster.
+    ``samples``: number of samples of each unit."""
 
     n: int
     left_out: int
@@ -64,7 +64,8 @@ class Difference:
 
 
 def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray) -> Difference:
-    """Compute the difference over the units in mask ``within``; at least one must be paired."""
+    """Compute the difference over the paired units that the mask ``within`` selects. It must
+    select at least one."""
     used = within & (pairs.samples > 0)
     base, other = pairs.base[used], pairs.other[used]
     by_unit = other - base
@@ -117,7 +118,7 @@ class Noise:
     def floor(self, samples: np.ndarray) -> float:
         """Compute the noise floor: 95 % of the differences between identical runs are smaller.
 
-        ``samples``: number of averaged samples of each unit.
+        ``samples``: number of samples over which the value of each unit is averaged.
         """
         return Z95 * sqrt(self.variance * float(np.mean(1 / samples)) / len(samples))
 
@@ -190,7 +191,7 @@ class TestResult:
     """The test of a hypothesis; one line of a comparison.
 
     ``holm``: adjusted p-value. ``family``: number of tests for which it is adjusted.
-    ``detectable``: smallest true difference that a test with this n can show; None if the test
+    ``detectable``: smallest true difference that a test on these units can show; None if the test
     cannot show one. ``noise``: None if no rows were generated twice."""
 
     hypothesis: Hypothesis

@@ -53,7 +53,7 @@ class Cells:
 
     @cached_property
     def strata(self) -> tuple[list[Stratum], np.ndarray]:
-        """The strata (category in one language), and the index of each unit's stratum, (units,)."""
+        """The strata (a category in one language), and the index of the stratum for each unit."""
         indices: dict[Stratum, int] = {}
         of_unit = [indices.setdefault(unit[:2], len(indices)) for unit in self.units]
         return list(indices), np.array(of_unit, dtype=np.int64)
@@ -145,7 +145,7 @@ def _judged(
 
 @dataclass(frozen=True)
 class Pairs:
-    """The paired values of two runs under one metric and rule set. All arrays are (units,).
+    """The paired values of two runs under one metric and rule set. Arrays have an item per unit.
 
     A cell is paired if it has verdicts in both runs. ``base`` and ``other``: means over a unit's
     paired cells, or NaN. ``samples``: number of paired cells. ``left_out``: number of rows in
@@ -196,8 +196,8 @@ def groups_of(units: Collection[Unit], named: Mapping[str, Sequence[str]]) -> li
     """Return the groups whose categories all occur in ``units``.
 
     ``named``: group -> categories (`ace_ray.benchmarks.base.Benchmark.groups`). Groups over all
-    languages come first, and groups come before single categories. Groups with the same entries are
-    listed once."""
+    languages come first, then the groups of each language. In both, named groups come before single
+    categories. Groups with the same entries are listed once."""
     there = {unit[:2] for unit in units}
     languages = sorted({language for language, _ in there})
     order = list(dict.fromkeys(category for members in named.values() for category in members))
@@ -252,7 +252,7 @@ class PairedData:
         return base in self.labels and other in self.labels
 
     def numbers(self, base: str, other: str) -> tuple[int, int]:
-        """Return the indices of two labels."""
+        """Return the indices of the runs ``base`` and ``other`` in ``labels``."""
         return self.labels.index(base), self.labels.index(other)
 
     def same_seed(self, base: str, other: str) -> bool:

@@ -41,7 +41,7 @@ def tell_results(summary: Mapping[str, Any], code: int, *, full: bool = False) -
 
 
 def _short(benchmark: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores by rule set, without lists of missing categories: log lines are short."""
+    """Return the scores by rule set for a log line, without lists of missing categories."""
     return {
         rules: [
             {key: value for key, value in score.items() if key != "missing"} for score in scores
@@ -171,7 +171,7 @@ def _counted(names: Mapping[str, int]) -> str:
 def print_benchmark(
     name: str, summary: Mapping[str, Any], console: Console, *, full: bool = False
 ) -> None:
-    """Print a benchmark's scores, with which numbers they can be compared, and the findings of its
+    """Print a benchmark's scores, the published numbers to compare with, and the findings of its
     diagnosis. With ``full``, also print its tables."""
     if full:
         _print_tables(name, summary, console)

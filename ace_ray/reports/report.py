@@ -93,7 +93,7 @@ def _check_paper(runs: Sequence[Run]) -> None:
     known = [known_class(name) for name in named]
     if not any(benchmark.has_paper() for benchmark in known if benchmark is not None):
         raise UserError(
-            f"there are no paper tables for {', '.join(named) or 'no run'}",
+            f"there are no paper tables for {', '.join(named) or 'these runs'}",
             where="--paper",
             fix="leave --paper out to compare the runs",
         )

@@ -68,7 +68,7 @@ class Run:
     engines: list[dict[str, Any]] = field(default_factory=list)
     """Facts that the engines reported, such as versions. Equal sets of facts are listed once."""
     stopped_early: bool = False
-    """Whether the run is incomplete and early stopping has evaluated its comparison."""
+    """Whether early stopping has computed the run's comparison and the run is not complete."""
     label: str = ""
     step: int | None = None
     """Training step of a checkpoint."""
@@ -138,8 +138,8 @@ class Run:
             yield from rows_of(table)
 
     def conditions(self, benchmark: str) -> dict[str, str]:
-        """Return dotted key -> JSON of all conditions that can affect a score, except those of the
-        candidate."""
+        """Return all conditions that can affect a score, except properties of the candidate. Keys
+        are dotted, values are JSON."""
         identity = self.manifest.identity
         keys = {(row.language, row.category, row.id) for row in self.rows_of(benchmark)}
         return flattened(

@@ -96,7 +96,7 @@ def clustered_interval(
     """Compute the interval of the mean difference per unit, by Student's t over clusters.
 
     The mean is treated as a ratio of two sums, since the sizes of clusters are random, too. Returns
-    None if all clusters differ by the same amount, which is not 0."""
+    None if the difference per unit is the same in all clusters, but not 0."""
     if degenerate := _without_spread(moves, sizes, alpha):
         return degenerate[0]
     count, units = len(moves), float(sizes.sum())
@@ -109,9 +109,10 @@ def clustered_interval(
 def _without_spread(
     moves: np.ndarray, sizes: np.ndarray, alpha: float
 ) -> tuple[Interval | None] | None:
-    """Return ``(interval,)`` or ``(None,)`` if all clusters differ equally; else return None.
+    """Return ``(interval,)`` if the mean difference is the same in all clusters; else return None.
 
-    If no cluster differs, the interval is the exact binomial limit on the share that may differ."""
+    If this difference is 0, the interval is the exact binomial limit on the share that may differ.
+    Otherwise the interval is None."""
     if len(moves) and not np.any(np.abs(moves) > _SAME):
         most = float(stats.binomtest(0, len(moves)).proportion_ci(1 - alpha, "exact").high)
         return ((-most, most),)
@@ -128,10 +129,9 @@ def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | 
     """Compute the smallest true difference that these clusters show with a power of 80 %.
 
     The level is Bonferroni's `ALPHA` / ``tests``, the strictest level of Holm. With z from
-    `_detected_at` and n units, the result is ``z * sqrt(sum(moves ** 2)) / n``, but at least ``z **
-    2 * sum(sizes ** 2) / n ** 2``. The minimum exists since a difference of d requires that a share
-    d of the units differs (Connor 1987, in its conservative form). Returns None if no difference
-    can be shown."""
+    `_detected_at` and n units, the result is ``z * sqrt(sum(moves ** 2)) / n``. It is at least
+    ``z ** 2 * sum(sizes ** 2) / n ** 2``, since a difference of d requires that a share d of the
+    units differs (Connor 1987, in its conservative form). Returns None if the result exceeds 1."""
     n = float(sizes.sum())
     z = _detected_at(tests)
     seen = z * sqrt(float(np.sum(moves**2))) / n
@@ -141,5 +141,5 @@ def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | 
 
 @cache
 def _detected_at(tests: int) -> float:
-    """Return the smallest detectable difference in standard errors."""
+    """Return z: the smallest detectable difference, divided by its standard error."""
     return float(stats.norm.isf(ALPHA / tests / 2) + stats.norm.ppf(POWER))

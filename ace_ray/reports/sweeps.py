@@ -151,7 +151,7 @@ def _labels(lines: Sequence[CostRecord]) -> list[str]:
 
 
 def seconds_of(line: CostRecord) -> dict[str, float]:
-    """Return part of `PARTS` -> device seconds; empty if the run has no device time."""
+    """Return the device seconds of each part in `PARTS`; {} if the run has no device time."""
     return {part: line.seconds.get(part, 0.0) for part in PARTS} if line.seconds else {}
 
 

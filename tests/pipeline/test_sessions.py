@@ -56,7 +56,7 @@ def test_versions_of_all_sessions_are_recorded_and_named_if_they_differ(tmp_path
     assert begin(run, OLD, "first") == begin(run, OLD, "second") == []
     (line,) = begin(run, NEW, "third")
     mixed = "rows come from several versions: vllm 0.32.0, 0.33.0"
-    assert line == f"{mixed}; --fresh evaluates all of them again"
+    assert line == f"{mixed}; --fresh evaluates all rows again"
     assert [one["began_at"] for one in recorded(run)] == ["first", "second", "third"]
     assert recorded(run)[-1]["versions"] == {"ace_ray": ace_ray.__version__, **NEW}
     # The first session, and sessions with other versions, are kept.

@@ -1,8 +1,8 @@
 """The processes of a run that Ray restarts when they die, and their heartbeats.
 
 A heartbeat is a thread that works even if the process's other threads hang. It reports to the
-coordinator, whose answer says when the run must stop. If pending work makes no progress, it ends
-the process; an exception would end the run. Ray then restarts the process and repeats its tasks.
+coordinator, whose answer says when the run must stop. If pending work makes no progress, the thread
+ends its process, and Ray restarts it and repeats its tasks. An exception would end the run.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def this_process(kind: Kind) -> ProcessInfo:
 
 
 def give_back_memory() -> None:
-    """Return freed memory to the system. After a large run was read, glibc would keep four times
-    the memory that the run needs, since it does not return memory that lies below memory in use."""
+    """Return freed memory to the operating system, since glibc often keeps it. After a large run
+    was read, glibc would keep four times the memory that the run needs."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 
@@ -90,11 +90,11 @@ class Heartbeat:
         stall_s: seconds without progress after which the process ends itself.
         busy_since: returns the time of the last progress of pending work (`time.monotonic`), or
             None if no work is pending.
-        rows_at_work: returns the ids of the rows in flight, or None for the rows that the process
-            has reported to the coordinator.
+        rows_at_work: returns the ids of the rows in flight; None if the process has reported them
+            to the coordinator already.
         outside: returns the external cause that has stopped the work, or "". Called before the
             process ends itself.
-        on_drain: called once when the process must end its work, with the seconds that are left.
+        on_drain: called once when the process must end its work; receives the seconds left.
         load: returns the engine's load for the progress line; None for other processes.
     """
 

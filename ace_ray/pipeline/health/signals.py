@@ -1,10 +1,10 @@
 """Handle signals that stop a run, and supervise the driver from the command's own process.
 
 The command's process starts the driver as a child process in a session of its own. Terminals,
-``timeout`` and job managers send a signal to all processes of a command. Ray's processes must not
-receive it: they would end, and the rows in flight would be lost. So the command's process passes
-the signal on to the driver only. It also notices if the kernel ended the driver, or Ray's C++ code
-did (exit code 1) because the raylet or the GCS is gone.
+``timeout`` and job managers send a signal to all processes of a command. If Ray's processes
+received the signal, they would end, and the rows in flight would be lost. So the command's process
+passes it on to the driver only. The command's process also reports a driver that was killed, for
+example by the kernel, or by Ray's C++ code (exit code 1) because the raylet or the GCS is gone.
 """
 
 from __future__ import annotations
@@ -73,18 +73,18 @@ class Interrupts:
             self._wake()
 
     def remind(self) -> None:
-        """Raise the error of `abort` again after `REMIND_S`: other code may have caught it."""
+        """Raise the error of `abort` again after `REMIND_S`, in case other code has caught it."""
         if self._abort is not None and time.monotonic() - self._woken_at > REMIND_S:
             self._wake()
 
     def settle(self) -> None:
-        """Raise the error of `abort` if no signal has raised it. Call it after the aborted work."""
+        """Raise the error of `abort`, if any. Call it if the work has ended without this error."""
         error, self._abort = self._abort, None
         if error is not None:
             raise error
 
     def forget(self) -> None:
-        """Forget the error of `abort`. Call it if the work has ended with another error."""
+        """Drop the error of `abort`, so that it is not raised after the work has ended."""
         self._abort = None
 
     def _wake(self) -> None:
@@ -106,12 +106,12 @@ class Interrupts:
 
 
 def supervised(work: Callable[[], int]) -> int:
-    """Run ``work`` in a child process, and return the child's exit code.
+    """Run ``work`` in a child process. This function returns in both processes.
 
-    In the child this returns the result of ``work``, or raises its exception. In the command's
+    In the child it returns the result of ``work``, or raises its exception. In the command's
     process it returns the child's exit code, or `INCOMPLETE` if the child was killed. Call it
-    before any thread starts. On other systems than Linux, and in other threads than the main
-    thread, ``work`` runs in this process."""
+    before any thread starts. On other systems than Linux, and outside the main thread, it runs
+    ``work`` without a child."""
     if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return work()
     sys.stdout.flush()

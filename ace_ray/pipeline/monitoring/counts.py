@@ -128,8 +128,8 @@ class Tally:
         }
 
     def bug(self, least: int) -> Bug | None:
-        """Return the bug with which every row has failed so far; None if there is no such bug, or
-        if fewer than ``least`` rows have failed."""
+        """Return the bug with which all ended rows have failed. Return None if there is no such
+        bug, or if fewer than ``least`` rows have failed."""
         most = max(self.bugs.values(), key=lambda bug: bug.rows, default=None)
         if most is None or self.statuses["scored"] or most.rows < max(least, self.done):
             return None
@@ -167,8 +167,9 @@ class Progress:
         self._shown, self._shown_at = -1, 0.0
 
     def show(self, tally: Tally) -> None:
-        """Print one line when the first engine has started. Every `LOG_EVERY_S` print the counts if
-        they have changed, no row is done, or the run waits."""
+        """Print one line when the first engine has started, and a progress line every
+        `LOG_EVERY_S`. Leave the progress line out if no row has ended since the last one. Print it
+        in any case while no row is done or the run waits."""
         if not self._has_started and tally.workers:
             self._has_started = True
             self._say(start_line(tally.workers[0]))
@@ -232,7 +233,7 @@ def start_line(worker: Mapping[str, Any]) -> log.Line:
 
 
 def _seconds(tally: Tally) -> float | None:
-    """Return the seconds from the first ready engine to the last row."""
+    """Return the seconds from the first engine's readiness to the end of the latest row."""
     ready = [counts.ready_at for counts in tally.runs.values() if counts.ready_at]
     rows = [counts.last_row_at for counts in tally.runs.values() if counts.last_row_at]
     return max(1e-6, max(rows) - min(ready)) if ready and rows else None
@@ -244,7 +245,7 @@ def _tokens_per_s(tally: Tally) -> float | None:
 
 
 def _work(load: EngineLoad) -> list[str]:
-    """Return the rows in flight and the model calls, which change before the first row ends."""
+    """Return the numbers of rows in flight and of model calls; [] if no row is in flight."""
     return [f"{load.rows} in flight", f"{load.calls} model calls"] if load.rows else []
 
 

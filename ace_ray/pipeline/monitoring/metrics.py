@@ -4,8 +4,8 @@ Every node of a cluster serves the metrics of its processes. Ray puts ``ray_`` b
 ``_total`` after the name of a counter, so `ROWS` is scraped as ``ray_ace_ray_rows_total``. A local
 Ray exports nothing (`connection.connect`).
 
-Each pass over the pending rows has its own coordinator, so counters start again at 0. Ray exports a
-gauge only once after it is set. So a gauge that is present belongs to a run whose driver is alive.
+Each pass over the pending rows has its own coordinator, so counters start again at 0. Ray exports
+each value of a gauge only once. So the gauges of a run disappear when its driver has ended.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Metrics:
 
     Args:
         runs: (id, model, number of planned rows) of each run. Counters of rows and tokens have the
-            tags ``run_id`` and ``model`` of their run. Other metrics have the tags of the latest
-            run that has an evaluated row.
+            tags ``run_id`` and ``model`` of their run. Other metrics have the tags of the current
+            run: the last of ``runs`` of which a row was evaluated.
     """
 
     def __init__(self, runs: Sequence[tuple[str, str, int]]) -> None:

@@ -77,12 +77,13 @@ def timing(
     resources: Resources | None,
     earlier: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the timing of the ``run``-th run of a job, in seconds; {} if no pass evaluated it.
+    """Return the timing of a run, in seconds; {} if no pass evaluated it.
 
-    ``tallies`` has one tally for each pass. ``earlier`` is the timing of the run's earlier
-    sessions. ``device_s``, the cost of the run, and ``engines`` cover all sessions; the other keys
-    cover only this session. ``device_s`` has the device seconds by state, and includes devices of
-    served models. ``engines`` are the different engines (`facts.engine_facts`)."""
+    ``run`` is its index in the job. ``tallies`` has one tally for each pass. ``earlier`` is the
+    timing of the run's earlier sessions. In the result, ``device_s`` and ``engines`` cover all
+    sessions; other keys cover only this session. ``device_s``, the cost of the run, has device
+    seconds by state, including devices of served models. ``engines`` lists each different engine
+    once (`facts.engine_facts`)."""
     counts = [tally.runs[run] for tally in tallies if run in tally.runs]
     if not counts or resources is None:
         return {}
@@ -138,7 +139,7 @@ def timing(
 
 def _phases(began: float, **ends: float | None) -> dict[str, float]:
     """Return the seconds of each phase. ``ends`` are the wall-clock ends of the phases, in order.
-    Return {} if an end is missing or the ends are not in order, as in later runs of a lane."""
+    Return {} if an end is missing, or is before the previous end as in later runs of a lane."""
     times = [began, *ends.values()]
     known = [at for at in times if at is not None]
     if len(known) < len(times) or known != sorted(known):
@@ -149,8 +150,8 @@ def _phases(began: float, **ends: float | None) -> dict[str, float]:
 
 
 def _each(resources: Resources) -> float:
-    """Return the number of devices (GPUs, or else CPUs) of an engine worker, plus its share of the
-    devices of served models. Count only this share if the candidate is an endpoint."""
+    """Return the devices (GPUs, or else CPUs) of an engine worker, including its share of the
+    devices of served models. If the candidate is an endpoint, the worker has only this share."""
     if resources.endpoint:  # the cost of an endpoint follows from the tokens
         return (resources.server_gpus or resources.server_cpus) / resources.workers
     if resources.worker_gpus:

@@ -29,8 +29,8 @@ START_DATE = "2025-08-05"
 
 
 def first_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) -> Benchmark | None:
-    """Return the first benchmark that offers tools to the candidate through the model's template.
-    It offers them in the prompt of an entry, or in another role that the candidate plays."""
+    """Return the first benchmark that offers tools to the candidate through the model's template:
+    in the prompt of an entry, or in another role that the candidate plays."""
     playing = set()
     for name, benchmark in benchmarks.items():
         with own_code(type(benchmark), "roles"):
@@ -165,9 +165,9 @@ def choice_line(config: RunConfig, choice: FormatChoice) -> str:
 def replayed(
     config: RunConfig, benchmark: Benchmark, choice: FormatChoice, facts: FamilyFacts
 ) -> str:
-    """Return which reasoning the model sees again in episodes of ``benchmark``: "none",
-    "tool_steps" or "all". It is "none" if answers have no reasoning or the template drops it.
-    Raises `UserError` if the benchmark's class names another policy."""
+    """Return which of its reasoning the model sees again in episodes of ``benchmark``: "none",
+    "tool_steps" or "all". Except for endpoints, it is "none" if answers have no reasoning or the
+    template drops reasoning. Raises `UserError` if the benchmark's class sets any other value."""
     if benchmark.replay_reasoning not in ("none", "tool_steps", "all"):
         raise UserError(
             f"replay_reasoning is {benchmark.replay_reasoning!r:.60}",

@@ -90,7 +90,7 @@ def materialized(ref: ModelRef) -> Path:
 
 
 def placed() -> dict[str, str]:
-    """Return the key ``placement`` for the facts of this process's engine; {} without a group."""
+    """Return ``{"placement": text}`` for this process's engine; {} if it has no placement group."""
     group = _group()
     return {"placement": _described(group)} if group else {}
 

@@ -55,9 +55,9 @@ class PlannedRows:
     """Prompt length in characters, by which the work of a row is estimated."""
     interactive: np.ndarray
     shares: np.ndarray
-    """Index of the preparation that the row shares with other rows; -1 if it shares none."""
+    """Index of the `Benchmark.preparation` that the row shares; -1 if it shares none."""
     window: np.ndarray
-    """Number of the row's window: windows are evaluated in order. 0 without early stopping."""
+    """Number of the early-stopping window in which the row is evaluated; 0 without windows."""
     common: np.ndarray
     """Characters that the prompt shares with the prompt of the row before (`prefixes`)."""
 
@@ -77,7 +77,7 @@ class PlannedRows:
         return PlannedRows(**columns)
 
     def columns(self) -> dict[str, np.ndarray]:
-        """Return by name the columns that the blocks of a graph have."""
+        """Return the columns of these rows that are passed to Ray Data, by name."""
         names = ("entry", "sample", "repeat", "shares")
         return {"row_id": self.ids, **{name: getattr(self, name) for name in names}}
 
@@ -268,7 +268,7 @@ def identity_of(benchmark: Benchmark) -> dict[str, Any]:
 
 
 def groups_of(benchmark: Benchmark) -> dict[str, list[str]]:
-    """Return `Benchmark.groups` for the manifest, so that reports need not run a local file."""
+    """Return `Benchmark.groups` for the manifest, so that reports need not run benchmark code."""
     return {group: list(members) for group, members in benchmark.groups.items()}
 
 
@@ -278,8 +278,8 @@ def row_id(content: str, drawn: str) -> str:
 
 
 def is_repeated(entry: Entry, share: float) -> bool:
-    """Return whether ``entry`` is evaluated twice. ``share`` (0 to 1) is the share of dialogues for
-    which this is true. The choice of dialogues does not depend on the model."""
+    """Return whether the dialogue of ``entry`` is evaluated twice. ``share`` (0 to 1) is the share
+    of dialogues that are repeated. The choice of dialogues does not depend on the model."""
     key = digest(entry.benchmark, entry.category, entry.language, entry.group)
     return int(key[:8], 16) < share * (1 << 32)
 
@@ -343,7 +343,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(model: ModelRef) -> dict[str, Any]:
-    """Return the key ``parameters``; {} if their number is unknown without the weights."""
+    """Return the model's size as ``{"parameters": n}``; {} if it is unknown without the weights."""
     # The engine reports a file that cannot be read.
     with suppress(UserError):
         if (size := size_here(model)) is not None and size.parameters:

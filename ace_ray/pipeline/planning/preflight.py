@@ -153,7 +153,7 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
             raise UserError(
                 "needs logprobs of given texts, which endpoints do not provide",
                 where=f"benchmarks.{benchmark.name}",
-                fix="leave the option out (bfcl: contamination), or set backend: vllm",
+                fix="omit the option that needs them (bfcl: contamination), or set backend: vllm",
             )
     return made
 
@@ -330,9 +330,9 @@ def _check_taken(
 
 
 def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
-    """Count the tokens of the shortest prompt, then of the longest prompts until `ENOUGH` fit.
-    Return a line about them, and the number of prompts that are too long or that the template
-    refuses.
+    """Count the tokens of the shortest prompt, then of the longest ones until `ENOUGH` prompts fit.
+    Return a line about the prompts, and the number of prompts that are too long or that the
+    template refuses.
 
     Raises `UserError` if the template refuses the shortest prompt, or if no prompt fits
     ``context``."""
@@ -412,7 +412,7 @@ def output_store(plan: Plan) -> Store:
 def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, Any] | None]:
     """Check that the run's store is writable. Return the store, and the manifest in it or None.
 
-    If ``fresh``, the store may have any run, since the caller replaces it; the manifest is then
+    If ``fresh``, the store may have any run, since the caller replaces that run; the manifest is
     None. Raises `UserError` if the store cannot be written, or has a different run."""
     config = plan.config
     parent = _output(config)
