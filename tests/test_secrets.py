@@ -125,17 +125,16 @@ def test_an_address_with_a_secret_is_refused_everywhere(
         models = {"models": [{"source": address}], "benchmarks": ["acebench"]}
         sweep.write_text(yaml.safe_dump(models))
         loads: list[Callable[[], Any]] = [partial(load_sweep, str(sweep))]
-        for number, changes in enumerate(
-            (
-                {"store": {"endpoint_url": address}},
-                {"benchmarks": [{"name": "acebench", "user": role}]},
-                {"model": {"source": address}},
-                {"output": address},
-                {"engine": {"hf_overrides": {"a": [address]}}},
-            )
-        ):
-            path = config_file(**changes).rename(tmp_path / f"{number}.yaml")
-            loads += [partial(load_config, str(path)), partial(make_submission, "evaluate", path)]
+        configs: list[dict[str, Any]] = [
+            {"store": {"endpoint_url": address}},
+            {"benchmarks": [{"name": "acebench", "user": role}]},
+            {"model": {"source": address}},
+            {"output": address},
+            {"engine": {"hf_overrides": {"a": [address]}}},
+        ]
+        for number, changes in enumerate(configs):
+            path = str(config_file(**changes).rename(tmp_path / f"{number}.yaml"))
+            loads += [partial(load_config, path), partial(make_submission, "evaluate", path)]
         for load in loads:
             with pytest.raises(UserError) as caught:
                 load()

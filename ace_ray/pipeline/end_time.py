@@ -21,7 +21,7 @@ CLOSING_SHARE, CLOSING_S = 0.04, (20.0, 60.0)
 # become slower.
 RECENT = 48
 # Quantile of their times.
-QUANTILE = 0.9
+QUANTILE = 0.8
 
 
 def rows_end_at(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ def test_rows_in_flight_have_time_to_end(name: str) -> None:
     grace = RunConfig.model_fields["grace_s"].default
     spec = objects(name)["RayJob"]["spec"]
     assert "--fresh" not in spec["entrypoint"], "a retry has to resume"
+    (seconds,) = re.findall(r"ACE_RAY_END_TIME=.* \+ (\d+)", spec["entrypoint"])
+    assert int(seconds) < spec["activeDeadlineSeconds"]
     every = pods(spec)
     head = every.pop("head")
     assert head["terminationGracePeriodSeconds"] > grace + END_S

@@ -355,7 +355,8 @@ def test_an_answer_is_used_by_what_its_text_contains() -> None:
         assert usable("", response)
         assert not usable("e", response)
     refused = {"message": "API doesn't exists"}
-    for response in ("", {"price": 1500}, "Rate Limit reached", refused):
+    unusable: list[Any] = ["", {"price": 1500}, "Rate Limit reached", refused]
+    for response in unusable:
         assert not usable("", response)
 
 

@@ -1,0 +1,91 @@
+"""The Slurm script, with stand-ins for the commands of Slurm and Ray."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "infra" / "slurm" / "evaluate.sbatch"
+
+SRUN = """#!/bin/bash
+echo "srun with $SRUN_CPUS_PER_TASK CPUs until $SLURM_JOB_END_TIME" >> "$LOG"
+while [[ $1 == --* ]]; do shift; done
+exec "$@"
+"""
+SCONTROL = """#!/bin/bash
+echo "scontrol $*" >> "$LOG"
+[ "$1" = show ] && printf 'node1\\nnode2\\n'
+exit 0
+"""
+RAY = f"""#!{sys.executable}
+import os, subprocess, sys
+from ray.scripts.symmetric_run import curate_and_validate_ray_start_args
+assert sys.argv[1] == "symmetric-run", sys.argv
+cut = sys.argv.index("--")
+options = sys.argv[2:cut]
+assert curate_and_validate_ray_start_args(list(options)) == [], options
+with open(os.environ["LOG"], "a") as log:
+    print("ray", *options, os.environ["RAY_AUTH_MODE"], len(os.environ["RAY_AUTH_TOKEN"]), file=log)
+sys.exit(subprocess.run(sys.argv[cut + 1:]).returncode)
+"""
+ACE_RAY = """#!/bin/bash
+trap 'echo drained >> "$LOG"; exit 75' TERM
+echo "ace-ray $*" >> "$LOG"
+[ -n "${CODE:-}" ] && exit "$CODE"
+while :; do sleep 0.05; done
+"""
+
+
+class Job:
+    """Starts the script as Slurm would."""
+
+    def __init__(self, folder: Path, code: str) -> None:
+        self.log = folder / "log"
+        commands = {"srun": SRUN, "scontrol": SCONTROL, "ray": RAY, "ace-ray": ACE_RAY}
+        for name, text in commands.items():
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
+        self.process = subprocess.Popen(
+            ["bash", str(SCRIPT), "config.yaml", "s3://bucket/prefix"],
+            cwd=folder,
+            env={
+                **os.environ,
+                "PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "LOG": str(self.log),
+                "CODE": code,
+                "SLURM_JOB_NODELIST": "node[1-2]",
+                "SLURM_JOB_NUM_NODES": "2",
+                "SLURM_JOB_ID": "7",
+                "SLURM_CPUS_PER_TASK": "32",
+                "SLURM_JOB_END_TIME": "1800000000",
+            },
+        )
+
+    def said(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("code", ["2", "75", ""])
+def test_a_job_that_is_incomplete_or_out_of_time_is_requeued(tmp_path: Path, code: str) -> None:
+    job = Job(tmp_path, code)
+    if not code:
+        until = time.monotonic() + 120
+        while "ace-ray evaluate" not in job.said():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        job.process.send_signal(signal.SIGTERM)
+    assert job.process.wait(timeout=120) == int(code or 75)
+    said = job.said()
+    assert "srun with 32 CPUs until 1800000000" in said
+    assert "ray --address node1:6379 --min-nodes 2 token 64" in said
+    assert "ace-ray evaluate config.yaml --output s3://bucket/prefix" in said
+    assert ("drained" in said) is (code == "")
+    assert ("scontrol requeue 7" in said) is (code != "2")
+    assert not list(tmp_path.glob(".ace-ray-pid*"))

@@ -1,0 +1,66 @@
+"""When a run must end, and how much time simulated runs waste before that."""
+
+from __future__ import annotations
+
+import heapq
+import random
+
+import pytest
+
+from ace_ray.pipeline.end_time import Durations, rows_end_at
+
+RUNS, SLOTS, LIMIT_S = 200, 32, 6 * 3600.0
+# Median seconds of a row and spread (sigma of the logarithm) by category.
+CATEGORIES = {"single": (6.0, 0.5), "multi_turn": (60.0, 0.7), "agent": (240.0, 0.6)}
+
+
+@pytest.mark.parametrize(
+    ("limit", "environment", "end"),
+    [
+        ("auto", {}, None),
+        (None, {"SLURM_JOB_END_TIME": "5000"}, None),
+        ("auto", {"SLURM_JOB_END_TIME": "5000", "ACE_RAY_END_TIME": "6000"}, 4940.0),
+        ("1h", {"ACE_RAY_END_TIME": "90000"}, 1000 + 3600 - 60.0),
+        ("5m", {"SLURM_JOB_END_TIME": "soon"}, 1000 + 300 - 20.0),
+    ],
+)
+def test_a_run_ends_before_its_limit_and_before_the_end_of_its_job(
+    limit: str | None, environment: dict[str, str], end: float | None
+) -> None:
+    assert rows_end_at(limit, 1000.0, environment) == end
+
+
+def test_a_row_is_expected_to_take_as_long_as_most_rows_of_its_category() -> None:
+    durations = Durations()
+    assert durations.expected("agent") == 0.0
+    for second in range(1, 11):
+        durations.add("single", float(second))
+    assert durations.expected("agent") == durations.expected("single") == 8.0
+    durations.add("agent", 300.0)
+    assert (durations.expected("agent"), durations.expected("single")) == (300.0, 8.0)
+
+
+def wasted(seed: int) -> float:
+    """Return the share of a run's slot time before the limit that made no row: idle slots, and rows
+    that were handed back at the limit. The engine becomes half as fast in the middle."""
+    draw, durations = random.Random(seed), Durations()
+    names = draw.choice((["agent"], ["multi_turn", "agent"], list(CATEGORIES)))
+    free = [(0.0, slot, "", 0.0) for slot in range(SLOTS)]
+    lost = 0.0
+    while free:
+        now, slot, ended, took = heapq.heappop(free)
+        if ended:
+            durations.add(ended, took)
+        name = draw.choice(names)
+        median, sigma = CATEGORIES[name]
+        took = median * draw.lognormvariate(0.0, sigma) * (2.0 if now > LIMIT_S / 2 else 1.0)
+        if now + durations.expected(name) > LIMIT_S or now + took > LIMIT_S:
+            lost += LIMIT_S - now
+        else:
+            heapq.heappush(free, (now + took, slot, name, took))
+    return lost / (SLOTS * LIMIT_S)
+
+
+@pytest.mark.nightly
+def test_simulated_runs_waste_little_time_before_the_limit() -> None:
+    assert max(map(wasted, range(RUNS))) < 0.05
