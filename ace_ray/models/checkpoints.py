@@ -357,7 +357,7 @@ def _tensor(name: str, entry: Any, shard: str, base: int) -> Tensor:
     if not isinstance(dtype, str) or {type(n) for n in (start, end, *shape)} != {int}:
         raise ValueError(f"{name} has no valid type, shape or position")
     if not 0 <= start <= end:
-        raise ValueError(f"{name} has an impossible position")
+        raise ValueError(f"the data of {name} lies outside the file")
     return Tensor(sys.intern(dtype), tuple(shape), shard, base + start, base + end)
 
 

@@ -158,7 +158,7 @@ class OpenRun:
         return isolated
 
     def waiting_with_others(self) -> list[str]:
-        """Return the ids of `set_aside` rows whose shared preparation ran when engines died."""
+        """Return the ids of `set_aside` rows that share a preparation during which engines died."""
         rows = self.plan.rows
         shared = self._stored(self.ledger.set_aside, rows, b"") == SHARED.encode()
         return [row_id.decode() for row_id in rows.ids[shared].tolist()]

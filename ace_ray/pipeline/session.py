@@ -190,7 +190,7 @@ class Session:
         raise RunFailed(bug.line)
 
     def _set_aside(self) -> Pending:
-        """Return the rows that are set aside, since processes died while the rows ran alone."""
+        """Return the rows that are set aside: a process died while such a row ran alone."""
         by_run = {index: run.set_aside() for index, run in enumerate(self._runs) if run.open}
         return {index: rows for index, rows in by_run.items() if len(rows)}
 

@@ -58,7 +58,8 @@ def send(connection: socket.socket, value: Any) -> None:
 
 
 def receive(connection: socket.socket) -> Any:
-    """Receive a JSON value. Raises `EOFError` on a closed connection, `ValueError`, `OSError`."""
+    """Receive a JSON value. Raises `EOFError` if the connection is closed, `OSError` if it fails,
+    and `ValueError` for an invalid value."""
     (size,) = _HEADER.unpack(_read(connection, _HEADER.size))
     if size > MAX_FRAME_BYTES:
         raise ValueError(f"a message has {size:,} bytes, which is too large")

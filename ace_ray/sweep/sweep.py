@@ -379,8 +379,8 @@ class Sweep:
         return made
 
     def _start(self, waiting: list[Lane]) -> None:
-        """Start waiting lanes, in order, that fit on the free GPUs. A lane that has to wait for
-        another lane (`Comparisons.awaits`) starts only if no lane is running."""
+        """Start the waiting lanes that fit on the free GPUs, in order. A lane that awaits another
+        lane (`Comparisons.awaits`) starts only if no lane is running."""
         for lane in list(waiting):
             if self._stop or self._is_early(lane) or not (devices := self._free(lane)):
                 continue

@@ -35,7 +35,8 @@ def _view(compared: Comparison) -> dict[str, Any]:
 
 
 def _sentences(compared: Comparison, rules: str) -> dict[str, Any]:
-    """Return sentences on the results under one rule set: ``shown`` differences, and ``others``."""
+    """Return sentences on the results under one rule set: ``shown`` on proven differences,
+    ``others`` on all other results."""
     results = [result for result in compared.results if result.hypothesis.rules == rules]
     return {
         "rules": rules,

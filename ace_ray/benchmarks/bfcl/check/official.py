@@ -272,8 +272,8 @@ def _option_fault(param: Any, value: Any, option: Any) -> Fault | None:
 
 
 def dicts_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fault | None:
-    """Check that a list of objects fits an option: a list of the same length, in which each object
-    fits the object at the same index."""
+    """Check that a list of objects fits one of the options. An option is a list of objects. It fits
+    if it has the same length, and each object fits the option's object at the same index."""
     fault: Fault | None = ("list_dict_checker:unclear", f"{short(param)} has no acceptable value")
     for option in options:
         if len(value) != len(option):
