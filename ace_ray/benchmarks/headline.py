@@ -61,7 +61,10 @@ def partial_notes(scores: Sequence[Score]) -> list[str]:
     for title, one in zip(titles(scores), scores, strict=True):
         if one.estimate is not None and one.estimate.partial and not told.issuperset(one.missing):
             told.update(one.missing)
-            notes.append(f"{title} is partial, not run: {few(one.missing)}")
+            covers = f"covers {one.of - len(one.missing)} of {one.of} categories"
+            notes.append(
+                f"{title} {covers if one.of else 'is partial'}, not run: {few(one.missing)}"
+            )
     return notes
 
 

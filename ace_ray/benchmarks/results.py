@@ -108,6 +108,8 @@ class Score:
     formula: str
     estimate: Estimate | None
     missing: Sequence[str] = ()
+    of: int = 0
+    """Number of categories of the formula; 0 if it has no fixed number."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -121,7 +123,9 @@ class Score:
         if tree["value"] is not None:
             low, high = tree["interval"]
             estimate = Estimate(tree["value"], (low, high), tree["n"], tree["partial"])
-        return cls(tree["name"], tree["formula"], estimate, tuple(tree["missing"]))
+        return cls(
+            tree["name"], tree["formula"], estimate, tuple(tree["missing"]), tree.get("of", 0)
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the score in the form of ``summary.json`` (docs/results.md)."""
@@ -134,19 +138,20 @@ class Score:
             "n": found.n if found else 0,
             "partial": found is not None and found.partial,
             "missing": list(self.missing),
+            "of": self.of,
         }
 
 
-def score_of(
-    cell: Mapping[str, Any], name: str, formula: str, n: int, missing: Sequence[str]
-) -> Score:
-    """Build a score from a ``cell`` ``{"value", "interval", "partial": {"value", "interval"}}``."""
+def score_of(cell: Mapping[str, Any], name: str, formula: str, n: int, of: int) -> Score:
+    """Build a score from a ``cell`` ``{"value", "interval", "missing", "partial": {"value",
+    "interval"}}``. ``of``: number of categories of the formula."""
+    missing = cell["missing"]
     whole = cell if cell["value"] is not None else cell.get("partial")
     estimate = None
     if whole is not None:
         low, high = whole["interval"]
         estimate = Estimate(whole["value"], (low, high), n, partial=bool(missing))
-    return Score(name, formula, estimate, tuple(missing))
+    return Score(name, formula, estimate, tuple(missing), of)
 
 
 # A table cell: text, a count, a share, or None for a value that the runs lack (printed as N/A).

@@ -126,13 +126,14 @@ def scores(summary: Mapping[str, Any], rules: str, groups: Groups) -> list[Score
     if every is not None and missing:
         every = replace(every, partial=True)
     return [
-        Score(ALL_ROWS, POOLED, every, missing),
+        Score(ALL_ROWS, POOLED, every, missing, len(named)),
         *(
             Score(
                 name,
                 POOLED,
                 estimate(summary["groups"].get(name, {}).get(rules)),
                 [category for category in members if category not in present],
+                len(members),
             )
             for name, members in groups.items()
         ),

@@ -39,6 +39,7 @@ class _StoredScore(Stored):
     n: int
     partial: bool
     missing: list[str]
+    of: int = 0
 
 
 class _StoredScores(Stored):

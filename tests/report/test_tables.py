@@ -230,7 +230,7 @@ def test_a_summary_has_about_ten_lines_of_72_columns(tmp_path: Path) -> None:
     assert lines[0] == "acebench"
     assert lines[1].split()[:5] == ["official,", "strict", "Overall", "(workbook)", "50.0"]
     text = " ".join(" ".join(lines).split())
-    assert "Overall (workbook) is partial, not run: en/" in text
+    assert "Overall (workbook) covers 2 of 17 categories, not run: en/" in text
     assert "N/A" not in text
     assert "Special 50.0 partial" in text
     assert lines[-1] == "results: /runs/r"

@@ -133,7 +133,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
         if cell is None:  # before the first row
             return Score(name, formula, None, members)
         n = sum(block["categories"][c][rules]["n"] for c in members if c in block["categories"])
-        return score_of(cell, name, formula, n, cell["missing"])
+        return score_of(cell, name, formula, n, len(members) * len(summary["languages"]))
 
     return [
         *(score(title, column, "workbook") for column, title in _HEADLINE.items()),

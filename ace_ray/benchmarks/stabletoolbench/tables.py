@@ -151,7 +151,7 @@ def scores(summary: Stats, rules: str) -> list[Score]:
     }
     return [
         *(
-            score_of(cell, name, "mean of groups", cell["n"], cell["missing"])
+            score_of(cell, name, "mean of groups", cell["n"], len(GROUPS))
             for name, cell in cells.items()
         ),
         pooled(stats[rules] for stats in summary["categories"].values()),

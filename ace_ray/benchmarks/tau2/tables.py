@@ -39,7 +39,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
         estimate = Estimate(mean[0], mean[1], n, partial=bool(missing))
     every = statistics.estimate(summary["rules"][rules])
     return [
-        Score(MEAN, "mean", estimate, missing),
+        Score(MEAN, "mean", estimate, missing, len(LEADERBOARD)),
         *(Score(title, "share", found.get(name)) for name, title in _TITLES.items()),
         Score(statistics.ALL_ROWS, statistics.POOLED, every),
     ]

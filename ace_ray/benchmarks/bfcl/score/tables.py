@@ -103,8 +103,9 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     def score(title: str, version: str, column: str) -> Score:
         cell = summary["rules"][rules][version][column]
         judged = summary["categories"]
-        n = sum(judged[c][rules]["n"] for c in _members(version, column) if c in judged)
-        return score_of(cell, title, version, n, cell["missing"])
+        members = _members(version, column)
+        n = sum(judged[c][rules]["n"] for c in members if c in judged)
+        return score_of(cell, title, version, n, len(members))
 
     groups = [score(V4[name].title, "v4", name) for name in _HEADLINE]
     return [
