@@ -16,7 +16,7 @@ from ace_ray.models.answers import MAX_CHARS, Reading
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.format import Format
 from ace_ray.models.vllm_engine import RESETS, VLLMEngine
-from ace_ray.types import Sampling, ToolAnswer, ToolCall
+from ace_ray.types import EngineFigures, Sampling, ToolAnswer, ToolCall
 
 Make = Callable[..., tuple[Any, Any]]
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go"}]
@@ -93,7 +93,8 @@ class StubEngine:
     ) -> AsyncIterator[Any]:
         self.asked.append((prompt, params, more))
         said = SimpleNamespace(text=self.answer, finish_reason="stop", token_ids=[1, 2])
-        yield SimpleNamespace(outputs=[said])
+        times = SimpleNamespace(first_token_latency=0.5, first_token_ts=1.0, last_token_ts=3.0)
+        yield SimpleNamespace(outputs=[said], num_cached_tokens=16, metrics=times)
 
     async def collective_rpc(self, name: str, args: tuple[str, ...]) -> None:
         self.asked.append((name, *args))
@@ -116,7 +117,7 @@ def start(make_renderer: Make, monkeypatch: pytest.MonkeyPatch) -> Start:
 
     def make(choice: FormatChoice, answer: str = "{}", **more: Any) -> Any:
         stub = StubEngine(make_renderer(TEMPLATE, MARKS), answer, **more)
-        monkeypatch.setattr(AsyncLLM, "from_engine_args", lambda args: stub)
+        monkeypatch.setattr(AsyncLLM, "from_engine_args", lambda args, **more: stub)
         return VLLMEngine(Path(stub.model_config.model), {}, choice, swappable=True), stub
 
     return make
@@ -174,6 +175,7 @@ def test_an_engine_without_tools_reads_no_calls(start: Start) -> None:
     engine, stub = start(HERMES, CALL)
     answer = asyncio.run(engine.chat(MESSAGES, Sampling()))
     assert (answer.text, answer.raw, answer.tools) == (CALL, "", None)
+    assert answer.engine == EngineFigures(cached_tokens=16, first_token_s=0.5, decode_s=2.0)
     ((prompt, params, _),) = stub.asked
     assert prompt["prompt"] == "<|system|>be brief<|user|>go<|assistant|>"
     assert params.skip_special_tokens is True

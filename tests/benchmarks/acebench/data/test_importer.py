@@ -170,7 +170,7 @@ def test_damaged_rows_links_pipes_and_huge_files_are_refused(checkout, cache, tm
     path = checkout / "data_all" / "data_en" / "data_agent_multi_step.json"
     with path.open("r+b") as file:
         file.truncate(65 << 20)
-    refused(checkout, cache, "68,157,440 bytes, more than the 67,108,864")
+    refused(checkout, cache, "68,157,440 bytes, more than the limit of 67,108,864")
     path.unlink()
     os.mkfifo(path)
     refused(checkout, cache, "is not a plain file")

@@ -174,7 +174,7 @@ def test_texts_with_calls_of_models_with_function_calling(judge: Judge) -> None:
         ("Some_Llama-FC", "I cannot."),
     ):
         assert judge((FIRST, text), (REFUSAL, text), model=model) == [NOT_DECODED, ""]
-    with pytest.raises(UserError, match="only bfcl-eval's own handler"):
+    with pytest.raises(UserError, match="only bfcl-eval's handler of the model"):
         judge((FIRST, call), model="Some_Llama-FC")
 
 
