@@ -31,15 +31,16 @@ def test_a_row_has_the_sums_of_its_calls_or_null() -> None:
 
 def test_a_summary_has_shares_and_quantiles_of_the_rows_that_have_them() -> None:
     keys = ("r", "toy", "all", "en", "1", "1", 0, "scored")
+    reported: list[dict[str, Any]] = [
+        {"cached_prompt_tokens": 80, "first_token_s": 0.5, "decode_s": 1.0},
+        {"cached_prompt_tokens": 40, "first_token_s": 1.5, "decode_s": 3.0},
+        {},
+    ]
     rows = [
         ResultRow(*keys, prompt_tokens=100, completion_tokens=11, model_calls=1, **figures)
-        for figures in (
-            {"cached_prompt_tokens": 80, "first_token_s": 0.5, "decode_s": 1.0},
-            {"cached_prompt_tokens": 40, "first_token_s": 1.5, "decode_s": 3.0},
-            {},
-        )
+        for figures in reported
     ]
-    manifest = {"declared": 3, "run_id": "r", "model": {}}
+    manifest: dict[str, Any] = {"declared": 3, "run_id": "r", "model": {}}
     manifest |= {"config": {"max_unscored": 0, "backend": "vllm", "limit": None}}
     engine = summarize(manifest, {}, lambda: rows, {})["engine"]
     assert engine == {
