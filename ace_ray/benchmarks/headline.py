@@ -54,8 +54,8 @@ def titles(scores: Sequence[Score]) -> list[str]:
 
 
 def partial_notes(scores: Sequence[Score]) -> list[str]:
-    """Return a line for each partial score, with the categories that were not run. A score gets no
-    line if scores with a line lack the same categories."""
+    """Return a line for each partial score, with the categories that were not run. A score is left
+    out if earlier lines already name all its missing categories."""
     notes: list[str] = []
     told: set[str] = set()
     for title, one in zip(titles(scores), scores, strict=True):

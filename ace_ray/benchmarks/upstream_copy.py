@@ -61,8 +61,8 @@ class Upstream:
 class UpstreamCopy:
     """A folder with a copy of ``upstream``. Each benchmark has a subclass. Objects can be pickled.
 
-    ``name`` is a value for `locate` that works in any working directory. ``root`` is the package's
-    folder. ``version`` is a version of upstream, "mini" or `UNKNOWN`.
+    ``name`` is a value for `locate` that works in any working directory. ``root`` is the folder
+    of upstream's Python package. ``version`` is a version of upstream, "mini" or `UNKNOWN`.
     """
 
     name: str

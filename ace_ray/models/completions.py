@@ -93,7 +93,8 @@ class Replay:
         self._forms: dict[str, tuple[str, Any]] = {}
 
     def remember(self, reasoning: Reasoning, completion: Completion) -> None:
-        """Store in which form later requests send back the ``reasoning`` of ``completion``."""
+        """Store the form of the ``reasoning`` in ``completion``: later requests send it back in this
+        form."""
         if isinstance(reasoning.value, str):
             self._name = reasoning.name
             return

@@ -60,7 +60,7 @@ def start_server(
     """Start one server of a role's model on the cluster. Returns at once; `url` waits for it.
 
     Args:
-        role: settings of the chat template, and parsers (not ``auto``).
+        role: the role, with its chat template's settings and its parsers, none of them ``auto``.
         ref: the model, with a fixed revision.
         engine: ``role.engine``, adapted to the cluster (`cluster_engine_args`).
         key: API key that clients must send.

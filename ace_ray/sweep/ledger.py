@@ -106,7 +106,8 @@ def _summary(store: Store) -> Summary | None:
 
 
 def write_ledger(store: Store, lines: Sequence[CostRecord], steps: Collection[int] = ()) -> None:
-    """Write the ledger. ``steps``: all steps found so far, since ``every`` counts them later."""
+    """Write the ledger. ``steps`` are all checkpoint steps found so far: a resumed sweep needs them
+    to evaluate each n-th step (option ``every``)."""
     tree = {"schema_version": 1, "runs": [asdict(line) for line in lines], "steps": sorted(steps)}
     store.put(LEDGER, as_json(tree))
 

@@ -90,8 +90,8 @@ def has_finish(answer: Mapping[str, Any]) -> bool:
 def final_text(raw: Any) -> str:
     """Return the final answer in ``raw``, the arguments of Finish as the model wrote them, or "".
 
-    Arguments that are not JSON are searched for the answer, as in upstream. Text that does not
-    begin with a brace is itself the answer."""
+    Text that begins with a brace but is not JSON is searched for the answer, as in upstream. Any
+    other text is itself the answer."""
     if not isinstance(raw, str):
         return ""
     arguments = object_of(raw)

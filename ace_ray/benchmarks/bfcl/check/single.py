@@ -337,8 +337,8 @@ def _is_call(text: str) -> bool:
 
 
 def _closed(text: str, at: int) -> int | None:
-    """Return the index after the bracket that closes the bracket before ``at``; None if it stays
-    open."""
+    """Return the index just after the closing bracket of a pair; None if there is no such bracket.
+    ``at`` is the index just after the opening bracket."""
     depth = 1
     for match in _BRACKETS.finditer(text, at):
         depth += (match[0] in "[({") - (match[0] in "])}")

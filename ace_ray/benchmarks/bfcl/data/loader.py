@@ -168,7 +168,7 @@ class _Reader:
             rows = self._category(original)
             where = self._package.where(FORMAT_IDS)
             if unknown := set(ids) - {row_id for row_id, _, _ in rows}:
-                raise UserError(f"{original} has no {min(unknown)!r}", where=where)
+                raise UserError(f"{original} has no entry {min(unknown)!r}", where=where)
             for row_id, data, gold in rows:  # upstream keeps the order of the rows, not of the ids
                 if row_id in ids:
                     for form in FORMS:

@@ -293,7 +293,8 @@ class _OwnIds:
 
 
 class _copying:
-    """Context in which a tool gets copies of records, or shared records that it must not change."""
+    """Context that sets whether a tool gets copies of records, or the shared records themselves,
+    which it must not change."""
 
     def __init__(self, kit: Any, copies: bool) -> None:
         self._overlays = _overlays(kit.db).values()
