@@ -93,7 +93,7 @@ class Replay:
         self._forms: dict[str, tuple[str, Any]] = {}
 
     def remember(self, reasoning: Reasoning, completion: Completion) -> None:
-        """Store the form of the ``reasoning`` in ``completion``, in which later requests send it."""
+        """Store the form of the ``reasoning`` in ``completion``. Later requests use it."""
         if isinstance(reasoning.value, str):
             self._name = reasoning.name
             return
