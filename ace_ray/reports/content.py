@@ -77,7 +77,44 @@ class Content:
             tables += [category_table(one), error_table(one.holders)]
         if self.early:
             tables.append(decisions_table(self.early))
+        engine = engine_table(self.runs)
+        tables += [engine] if engine.lines else []
         return [*tables, *([ledger_table(self.sweep)] if self.sweep else [])]
+
+
+def engine_table(runs: Sequence[Run]) -> Table:
+    """Return what the engines report on each run: prompt tokens, times of tokens, device seconds
+    per entry. Runs without such figures have no line."""
+    lines: list[list[Value]] = []
+    for run in runs:
+        engine = run.totals.get("engine") or {}
+        if not engine:
+            continue
+        tokens = engine.get("prompt_tokens") or {}
+        times = [
+            f"{engine[key][share]:.3g}" if key in engine else None
+            for key in ("first_token_s", "token_s")
+            for share in ("p50", "p95")
+        ]
+        rows = [row for row in run.rows if row.status == "scored"]
+        solved = sum(all(verdict.valid for verdict in row.verdicts.values()) for row in rows)
+        each = [
+            f"{run.device_s / n:.3g}" if n and run.device_s else None for n in (len(rows), solved)
+        ]
+        lines.append([run.label, tokens.get("computed"), tokens.get("cached"), *times, *each])
+    return Table(
+        name="engine",
+        title="Engines",
+        header=[
+            "Run",
+            *("Prompt tokens computed", "from the cache"),
+            *("First token, s (median)", "95 %"),
+            *("Further token, s (median)", "95 %"),
+            *("Device s per row", "per row valid under all rules"),
+        ],
+        lines=lines,
+        notes=["First token: mean over the calls of a row, with the time in the engine's queue."],
+    )
 
 
 def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> Content:

@@ -14,7 +14,13 @@ from ace_ray.benchmarks.conditions import flattened
 from ace_ray.benchmarks.results import CategoryResult, Estimate, Table
 from ace_ray.reports.compare import comparison_files
 from ace_ray.reports.comparison import ReportedComparison, compare_reported
-from ace_ray.reports.content import BenchmarkContent, Content, category_table, error_table
+from ace_ray.reports.content import (
+    BenchmarkContent,
+    Content,
+    category_table,
+    engine_table,
+    error_table,
+)
 from ace_ray.reports.early import decisions_table
 from ace_ray.reports.folder import PAGE
 from ace_ray.reports.html.answers import answers, choose
@@ -62,6 +68,7 @@ def _page(content: Content, reported: ReportedComparison | None, wrong: int, mad
         flips(reported),
         _early(content),
         _ledger(content),
+        _engine(content),
         answers(choose(content.runs, wrong), content.rule_sets),
         _provenance(content),
     ]
@@ -184,6 +191,13 @@ def _curves(content: Content) -> Section | None:
         for figure in benchmark.papers[rules].figures
     ]
     return Section("curves", "Curves", "curves.html.j2", figures) if figures else None
+
+
+def _engine(content: Content) -> Section | None:
+    """Build the section with the engines' figures; None if no run has them."""
+    table = engine_table(content.runs)
+    view = {"table": table, "notes": []}
+    return Section("engine", "Engines", "ledger.html.j2", view) if table.lines else None
 
 
 def _provenance(content: Content) -> Section:

@@ -67,6 +67,8 @@ class Run:
     """Versions of ace_ray whose checkers gave the verdicts."""
     engines: list[dict[str, Any]] = field(default_factory=list)
     """Facts that the engines reported, such as versions. Equal sets of facts are listed once."""
+    device_s: float = 0.0
+    """Seconds of all devices over all sessions; 0 if unknown."""
     stopped_early: bool = False
     """Whether early stopping has computed the run's comparison and the run is not complete."""
     label: str = ""
@@ -229,6 +231,7 @@ def read_run(store: Store) -> Run:
         comparable={n: b.comparable for n, b in summary.benchmarks.items() if b.comparable},
         engines=summary.timing.engines or [],
         judged_by=judged_by,
+        device_s=sum((summary.timing.device_s or {}).values()),
         # After early stopping has evaluated the comparison, the sample size is not fixed.
         stopped_early=store.get(SUCCESS) is None and looked,
     )
