@@ -294,7 +294,9 @@ def test_a_parser_that_cannot_work_is_refused_at_once(
 
 
 def test_a_plugin_registers_a_parser(make_renderer: Make) -> None:
-    choice = FormatChoice(tool_parser="calls_of_a_plugin", plugins=(("p.py", PLUGIN),))
+    # Another name than above: a process keeps the parsers that were registered.
+    plugin = ("p.py", PLUGIN.replace("_of_a_plugin", "_of_another"))
+    choice = FormatChoice(tool_parser="calls_of_another", plugins=(plugin,))
     reading = read(Format(*make_renderer(TEMPLATE), choice), CALL)
     assert reading.tools is not None
     assert reading.tools.calls == (ToolCall("find", '{"key": "x"}'),)
