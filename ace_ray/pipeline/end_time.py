@@ -24,10 +24,10 @@ RECENT = 48
 QUANTILE = 0.8
 
 
-def rows_end_at(
+def ends_at(
     limit: str | None, began: float, environment: Mapping[str, str] = os.environ
 ) -> float | None:
-    """Return the Unix time at which the last row must have ended; None for no limit.
+    """Return the Unix time at which a command must have ended; None for no limit.
 
     Args:
         limit: `RunConfig.time_limit`. The environment's times apply in addition, unless it is None.
@@ -37,9 +37,15 @@ def rows_end_at(
         return None
     ends = [began + seconds_of(limit)] if limit != AUTO else []
     ends += [float(value) for name in VARIABLES if (value := environment.get(name, "")).isdecimal()]
-    if not ends:
+    return min(ends, default=None)
+
+
+def rows_end_at(
+    limit: str | None, began: float, environment: Mapping[str, str] = os.environ
+) -> float | None:
+    """Return the Unix time at which the last row must have ended. Arguments as for `ends_at`."""
+    if (end := ends_at(limit, began, environment)) is None:
         return None
-    end = min(ends)
     return end - min(max(CLOSING_SHARE * (end - began), CLOSING_S[0]), CLOSING_S[1])
 
 

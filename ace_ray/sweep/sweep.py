@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 from ace_ray.cluster.resources import largest
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.integrations.trackers import check_publishers
+from ace_ray.pipeline.end_time import CLOSING_S, VARIABLES, ends_at, rows_end_at
 from ace_ray.pipeline.evaluate import check_config, check_lasting
 from ace_ray.pipeline.planning.preflight import check_chat
 from ace_ray.storage.lease import Lease, LeaseLost
@@ -98,6 +100,8 @@ class Sweep:
         # Time of the last search for checkpoints.
         self._looked_at = 0.0
         self._stop = False
+        # Unix time at which the rows of all runs must have ended; None for no limit.
+        self._rows_end_at: float | None = None
         # Time at which lanes are killed after a stop signal.
         self._stop_by = 0.0
         # Lines of the ledger that was written last.
@@ -133,6 +137,10 @@ class Sweep:
 
         Raises `UserError`: the folder has another sweep, or another process runs this sweep."""
         self._noted = noted
+        began = time.time()
+        self._rows_end_at = rows_end_at(self.any_run.time_limit, began)
+        if (end := ends_at(self.any_run.time_limit, began)) is not None:
+            os.environ[VARIABLES[-1]] = str(int(end))  # the same end for every lane
         self.store.check_writable()
         self._lease = Lease.acquire(self.store, self._say)
         try:
@@ -330,6 +338,7 @@ class Sweep:
         self._later.clear()
         waiting = self._patiently(self.lanes)
         while self._running or (waiting and not self._stop):
+            self._stop_in_time()
             self._start(waiting)
             self._wait()
             if self._gather():
@@ -338,6 +347,14 @@ class Sweep:
             if self._has_come():
                 # Pack waiting runs again, since new runs may share an engine with them.
                 waiting = self._again([])
+
+    def _stop_in_time(self) -> None:
+        """Start no further lanes at the time limit. Running lanes end by themselves."""
+        if self._rows_end_at is not None and time.time() > self._rows_end_at and not self._stop:
+            self._say(
+                log.warning("the time limit is reached; the same command continues the sweep")
+            )
+            self._stop, self._stop_by = True, time.monotonic() + END_S + CLOSING_S[1]
 
     def _has_come(self) -> bool:
         """Call `_take_new` if ``poll_s`` has passed. Return whether there are runs to evaluate."""
