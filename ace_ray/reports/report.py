@@ -100,7 +100,8 @@ def _check_paper(runs: Sequence[Run]) -> None:
 
 
 def _print(content: Content, console: Console, *, paper: bool) -> None:
-    for benchmark in content.benchmarks:
+    # `evaluate` has printed the numbers of a single run.
+    for benchmark in content.benchmarks if len(content.runs) > 1 or content.sweep else ():
         print_table(benchmark.comparisons[benchmark.rules], console, intervals=True)
     if content.early:
         console.print()
