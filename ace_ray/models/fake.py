@@ -14,6 +14,7 @@ import signal
 import threading
 import time
 import zlib
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +25,15 @@ from ace_ray.config.schema import Section
 from ace_ray.errors import EngineDead, PromptTooLong
 from ace_ray.models.probe import TEXTS, Logprobs, weights_hash
 from ace_ray.models.reasoning import split_think
-from ace_ray.types import Completion, Messages, Sampling, ToolAnswer, ToolCall, Tools
+from ace_ray.types import (
+    Completion,
+    EngineFigures,
+    Messages,
+    Sampling,
+    ToolAnswer,
+    ToolCall,
+    Tools,
+)
 
 
 class FakeCall(Section):
@@ -74,6 +83,9 @@ class FakeScript(Section):
     slow: Slow | None = Field(
         None, description="texts whose answers take this many times `delay_s`"
     )
+    cache_tokens: int = Field(
+        0, ge=0, description="size of the prefix cache; 0: none, and no figures of the engine"
+    )
     swap: Literal["right", "stale", "dead", "nan"] = Field(
         "right", description="effect of a weight swap"
     )
@@ -98,8 +110,40 @@ class FakeScript(Section):
 
 def count_words(messages: Messages, tools: Tools = None) -> int:
     """Count the words of a prompt, which are the tokens of the fake model."""
-    texts = [message["content"] for message in messages] + [*(tools or ())]
-    return sum(len(str(text).split()) for text in texts)
+    return len(_words(messages, tools))
+
+
+def _words(messages: Messages, tools: Tools) -> list[str]:
+    texts = [*(tools or ()), *(message["content"] for message in messages)]
+    return [word for text in texts for word in str(text).split()]
+
+
+# Tokens of a block of the prefix cache, as in vLLM on a GPU.
+BLOCK_TOKENS = 16
+
+
+class PrefixCache:
+    """A cache of prompt blocks with ``tokens`` tokens. The least recently used blocks go first."""
+
+    def __init__(self, tokens: int) -> None:
+        self._most = tokens // BLOCK_TOKENS
+        self._blocks: OrderedDict[int, None] = OrderedDict()
+
+    def add(self, words: Sequence[str]) -> int:
+        """Add a prompt. Return how many of its first tokens were in the cache."""
+        prefix, cached, misses = 0, 0, False
+        chain = []
+        for start in range(0, len(words) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
+            prefix = hash((prefix, *words[start : start + BLOCK_TOKENS]))
+            chain.append(prefix)
+            misses = misses or prefix not in self._blocks
+            cached += 0 if misses else BLOCK_TOKENS
+        for block in reversed(chain):  # the end of a prompt goes before its beginning
+            self._blocks[block] = None
+            self._blocks.move_to_end(block)
+        while len(self._blocks) > self._most:
+            self._blocks.popitem(last=False)
+        return cached
 
 
 class FakeEngine:
@@ -112,6 +156,7 @@ class FakeEngine:
         self._given = dict(script)
         self._take(folder)
         self.max_model_len = self._script.max_model_len
+        self._cache = PrefixCache(self._script.cache_tokens)
         while self._script.ready_file and not Path(self._script.ready_file).exists():
             time.sleep(0.1)
         self._works = asyncio.Event()
@@ -155,6 +200,7 @@ class FakeEngine:
             raise PromptTooLong(
                 f"the prompt has {words} tokens, but the context holds {script.max_model_len}"
             )
+        cached = self._cache.add(_words(messages, tools)) if script.cache_tokens else 0
         if _told(script.crash, last):
             os.kill(os.getpid(), signal.SIGKILL)
         if _told(script.abort, last):
@@ -192,6 +238,7 @@ class FakeEngine:
             prompt_tokens=words,
             completion_tokens=len(text.split()),
             seconds=seconds,
+            engine=EngineFigures(cached, seconds, 0.0) if script.cache_tokens else None,
             token_ids=[zlib.crc32(word.encode(errors="replace")) >> 1 for word in text.split()],
         )
 
