@@ -36,7 +36,14 @@ from ace_ray.pipeline.rescore import run_entries
 from ace_ray.pipeline.summary import as_json, finish
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, new_session, part_names, stored_rows, write_parts
-from ace_ray.storage.rows import AT_ONCE, episode_columns, messages_of, rows_of, verdict_columns
+from ace_ray.storage.rows import (
+    AT_ONCE,
+    episode_columns,
+    messages_of,
+    rows_of,
+    token_ids_of,
+    verdict_columns,
+)
 from ace_ray.storage.stored import MANIFEST, Manifest, earlier_timing, read_manifest
 from ace_ray.types import (
     RAW_CHARS,
@@ -282,8 +289,8 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
     """Return the assistant's messages of a row with their stored answers; [] if the row cannot be
     parsed again."""
     said = [m for m in messages_of(row) if m.get("role") == "assistant"]
-    ids: list[Any] = json_of_row(row["output_token_ids"]) if row["output_token_ids"] else []
-    if not row["output_token_ids"] and said:
+    ids = token_ids_of(row) or []
+    if not ids and said:
         found.with_ids = False
     # Benchmarks with their own protocol store answers in other messages, which are not parsed.
     if len(said) != row["model_calls"]:

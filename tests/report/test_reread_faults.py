@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("vllm")]
 
 PLUGIN = """
 import json
-NUMBERS = (int, float)
+number = lambda value: type(value) in (int, float)
 from vllm.reasoning import ReasoningParserManager
 from vllm.tool_parsers import ToolParserManager
 
@@ -44,7 +44,7 @@ ReasoningParserManager.register_module("{name}", True, BrokenReasoning)
 # Statements that change the ``arguments`` of each call.
 CHANGES = {
     "last_character": "arguments |= {k: v[:-1] for k, v in arguments.items() if type(v) is str}",
-    "numbers_as_text": "arguments |= {k: str(v) for k, v in arguments.items() if type(v) in NUMBERS}",
+    "numbers_as_text": "arguments |= {k: str(v) for k, v in arguments.items() if number(v)}",
     "last_argument": "arguments and arguments.popitem()",
 }
 # Statements that change the list ``calls``.

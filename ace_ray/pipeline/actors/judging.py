@@ -51,11 +51,10 @@ def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | No
     """Return the column ``second_reading`` of a row that has verdicts. An exception is logged and
     does not change the verdicts."""
     try:
-        second = second_reading(benchmark, entry, episode)
+        return second_reading(benchmark, entry, episode)
     except Exception:  # noqa: BLE001 - as above
         log_traceback()
         return None
-    return None if second is None else second.as_json()
 
 
 def log_traceback() -> None:
