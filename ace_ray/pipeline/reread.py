@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, Message, RoleModel
-from ace_ray.benchmarks.headline import scores_of
-from ace_ray.benchmarks.results import ResultRow, Score
+from ace_ray.benchmarks.headline import DIVERGED, headline_score
+from ace_ray.benchmarks.results import Score
 from ace_ray.config.schema import RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.models.answers import Reading
@@ -52,7 +52,6 @@ from ace_ray.types import (
     Sampling,
     ToolAnswer,
     ToolCall,
-    Verdict,
     assistant_message,
     bounded_raw,
     digest,
@@ -60,7 +59,6 @@ from ace_ray.types import (
 from ace_ray.util.safe_loading import json_of_row
 
 Say = Callable[[str], None]
-DIVERGED = "Diverged"
 # Maximum number of rows that the result shows as examples.
 EXAMPLES = 3
 
@@ -384,23 +382,13 @@ def _bounds(
     """Return four headlines of a benchmark: before, after, and after with all diverged rows counted
     as wrong, then as right."""
 
-    def headline(rows: Iterator[ResultRow], valid: bool | None = None) -> Score:
-        own = (row for row in rows if row.benchmark == benchmark.name and not row.repeat)
-        if valid is not None:
-            verdicts = {rules: Verdict(valid, "" if valid else DIVERGED) for rules in rule_sets}
-            own = (
-                replace(row, status="scored", verdicts=verdicts)
-                if row.error_class == DIVERGED
-                else row
-                for row in own
-            )
-        summary = benchmark.summarize(own, 1.0)
-        return scores_of(type(benchmark), summary, headline=True)[rule_sets[0]][0]
+    def headline(ledger: Ledger, *, diverged: bool | None = None) -> Score:
+        rows = (r for r in ledger.rows() if r.benchmark == benchmark.name and not r.repeat)
+        return headline_score(type(benchmark), rows, diverged=diverged)
 
-    rule_sets = benchmark.rule_sets
     return (
-        headline(before.rows()),
-        headline(after.rows()),
-        headline(after.rows(), False),
-        headline(after.rows(), True),
+        headline(before),
+        headline(after),
+        headline(after, diverged=False),
+        headline(after, diverged=True),
     )

@@ -76,6 +76,7 @@ def test_the_command_prints_counts_and_writes_rows(tmp_path: Path, here: Any) ->
     ended = here("compare", *folders, "--explain", "--output", tmp_path / "out")
     assert ended.code == 0, ended.stderr
     assert "other tool result or sandbox state" in ended.stdout
+    assert "other tool result or sandbox state" in (tmp_path / "out/report.html").read_text()
     header, line = (tmp_path / "out/explained-1.csv").read_text().splitlines()
     assert header.startswith("benchmark,language,category,id,sample,cause")
     assert ",tools,1,1," in line

@@ -58,6 +58,7 @@ def test_a_parser_with_a_fault_gains_loses_and_diverges(tmp_path: Path, here: An
     assert {row.category for row in diverged} == {"multi_turn_base"}
     assert all(not row.verdicts and "answer 2 of 3" in (row.error or "") for row in diverged)
     assert here("report", out, "--out", tmp_path / "report").code == 0
+    assert "3 episodes diverged" in (tmp_path / "report/report.html").read_text()
     explained = here("compare", run, out, "--explain")
     assert explained.code == 0, explained.stderr
     assert re.search(r"same tokens read differently\W+4\W+4\b", explained.stdout)
