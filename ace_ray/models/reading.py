@@ -143,6 +143,7 @@ class ChildParser:
     """Parses answers in the child process."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
+        _assume_device()
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.renderers.registry import renderer_from_config
 
@@ -197,6 +198,16 @@ class ChildParser:
         return replace(
             base, request=base.request.model_copy(update={"tools": typed}), tools=offered
         )
+
+
+def _assume_device() -> None:
+    """Let vLLM for GPUs start on a machine without one. Parsers need no device."""
+    from vllm import platforms
+
+    if not platforms.current_platform.device_type:
+        from vllm.platforms.cpu import CpuPlatform
+
+        platforms.current_platform = CpuPlatform()
 
 
 _TOOL = {
