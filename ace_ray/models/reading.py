@@ -103,7 +103,7 @@ class AnswerParser:
 
     def read(self, answers: Sequence[StoredAnswer]) -> list[Reading]:
         """Return the reading of each answer. Never raises on any text."""
-        return [reading_of(tree) for tree in self._ask([asdict(one) for one in answers])]
+        return [reading_of(tree) for tree in self._ask([vars(one) for one in answers])]
 
     def _ask(self, message: Any) -> Any:
         assert self._child.stdin is not None
