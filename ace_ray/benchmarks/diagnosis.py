@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ace_ray.benchmarks.results import ResultRow, SecondReading, Where
-from ace_ray.parsing.known import known_calls
+from ace_ray.benchmarks.results import ResultRow
+from ace_ray.parsing.known import READERS, known_calls
 from ace_ray.types import Entry, Episode
 
 # The texts that may contain a call (`texts_of`), for each answer in which no call was found.
@@ -27,21 +27,16 @@ Answers = Sequence[Sequence[str]]
 _END_OF_REASONING = "</think>"
 
 
-def second_reading(benchmark: Any, entry: Entry, episode: Episode) -> SecondReading | None:
+def second_reading(benchmark: Any, entry: Entry, episode: Episode) -> str | None:
     """Search an episode for calls, in known formats, that the run did not read.
 
     The answers to search come from `Benchmark.unread`. If they contain no calls, reasoning that
-    never ended is searched. Return None if no calls are found."""
+    never ended is searched. Return the reader that finds calls in most answers, or None."""
     answers = benchmark.unread(entry, episode)
-    where: Where = "answer"
     readers = _readers(answers)
     if answers and not readers and episode.reasoning_truncated:
-        where = "reasoning"
         readers = _readers([[episode.reasoning]])
-    if not readers:
-        return None
-    ((reader, _),) = Counter(readers).most_common(1)
-    return SecondReading(reader, where, len(readers))
+    return Counter(readers).most_common(1)[0][0] if readers else None
 
 
 def _readers(answers: Answers) -> list[str]:
@@ -94,7 +89,7 @@ def _text(finding: Mapping[str, Any]) -> str:
         readers = ", ".join(f"{name} ({count})" for name, count in finding["readers"].items())
         return (
             f"{rows} hold calls that were not read; readers that find them: {readers}. "
-            "No verdict counts them"
+            f"No verdict counts them{_command(next(iter(finding['readers'])))}"
         )
     what = "have reasoning that never ended, and no answer"
     if finding["kind"] == "cut_by_length":
@@ -104,6 +99,14 @@ def _text(finding: Mapping[str, Any]) -> str:
         for rules, share in finding["accuracy"].items()
     )
     return f"{rows} {what}. Accuracy of the other rows: {shares}"
+
+
+def _command(reader: str) -> str:
+    """Return the end of a sentence: the command that shows what a reader's calls are worth."""
+    parser = {"fenced_json": "llama3_json", "other": ""}.get(reader, reader)
+    if parser in ("", "functionary", "fenced_python"):  # vLLM has no such parser
+        return ""
+    return f"; with native calls, ace-ray reread RUN --tool-parser {parser} does"
 
 
 def _percent(share: float | None) -> str:
@@ -148,7 +151,8 @@ class Diagnosis:
         scores = {rules: verdict.score for rules, verdict in row.verdicts.items()}
         self._all.add(row.category, scores)
         if row.second_reading is not None:
-            self._readers[row.second_reading.reader] += 1
+            reader = row.second_reading  # a stored name, which is not trusted
+            self._readers[reader if reader in READERS else "other"] += 1
             self._kinds["unread_calls"].add(row.category, scores)
         if row.finish_reason == "length":
             self._kinds["cut_by_length"].add(row.category, scores)

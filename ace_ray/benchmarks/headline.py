@@ -8,8 +8,11 @@ from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
-from ace_ray.benchmarks.results import Score
+from ace_ray.benchmarks.results import ResultRow, Score
+from ace_ray.types import Verdict
 
+# Error class of a row without a verdict, since an earlier answer was read differently.
+DIVERGED = "Diverged"
 # Maximum number of categories that a line names. The others are only counted.
 FEW = 2
 
@@ -34,6 +37,21 @@ def scores_of(
             ]
         found[rules] = scores
     return found
+
+
+def headline_score(
+    benchmark: type[Benchmark], rows: Iterable[ResultRow], *, diverged: bool | None = None
+) -> Score:
+    """Return the headline of ``rows``. ``diverged``: the verdict to assume for diverged rows."""
+    if diverged is not None:
+        one = Verdict(diverged, "" if diverged else DIVERGED)
+        assumed = dict.fromkeys(benchmark.rule_sets, one)
+        rows = (
+            replace(row, status="scored", verdicts=assumed) if row.error_class == DIVERGED else row
+            for row in rows
+        )
+    summary = benchmark.statistics(rows, 1.0)
+    return scores_of(benchmark, summary, headline=True)[benchmark.rule_sets[0]][0]
 
 
 def with_scores(

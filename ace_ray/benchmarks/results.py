@@ -7,43 +7,11 @@ They do not need a benchmark's data, since rows contain the verdicts. Benchmarks
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ace_ray.types import Verdict, canonical_json
+from ace_ray.types import Verdict
 from ace_ray.util.sanitizing import one_line
-
-Where = Literal["answer", "reasoning"]
-_MOST_ANSWERS = 1 << 31
-
-
-@dataclass(frozen=True, slots=True)
-class SecondReading:
-    """Calls in a row's answers that the run did not read (`ace_ray.benchmarks.diagnosis`).
-
-    ``answers`` is the number of answers with such calls; ``reader`` reads most of them. ``where``
-    is "answer", or "reasoning" if the calls are in reasoning that never ended."""
-
-    reader: str
-    where: Where
-    answers: int
-
-    def as_json(self) -> str:
-        return canonical_json(asdict(self))
-
-    @classmethod
-    def of_json(cls, value: Any) -> SecondReading:
-        """Build the object from the parsed value of `as_json`. Raises `ValueError`."""
-        if not isinstance(value, dict):
-            raise ValueError("is not an object")
-        reader, where, answers = (value.get(key) for key in ("reader", "where", "answers"))
-        if not isinstance(reader, str) or not 0 < len(reader) <= 40 or not reader.isidentifier():
-            raise ValueError("has an invalid reader")
-        if where not in ("answer", "reasoning"):
-            raise ValueError("has an invalid place")
-        if type(answers) is not int or not 0 < answers <= _MOST_ANSWERS:
-            raise ValueError("has an invalid number of answers")
-        return cls(reader, where, answers)
 
 
 @dataclass(slots=True, repr=False)
@@ -77,8 +45,10 @@ class ResultRow:
     first_token_s: float | None = None
     decode_s: float | None = None
     """Sums over the row's calls (`ace_ray.types.EngineFigures`); None if unknown for a call."""
+    second_reading: str | None = None
+    """The known format in which the row holds calls that the run did not read
+    (`ace_ray.benchmarks.diagnosis`)."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
-    second_reading: SecondReading | None = None
 
     def __repr__(self) -> str:
         judged = {rules: one.valid for rules, one in self.verdicts.items()}

@@ -102,7 +102,7 @@ class AnswerParser:
 
     def read(self, answers: Sequence[StoredAnswer]) -> list[Reading]:
         """Return the reading of each answer. Never raises on any text."""
-        return [_reading(tree) for tree in self._ask([asdict(one) for one in answers])]
+        return [reading_of(tree) for tree in self._ask([vars(one) for one in answers])]
 
     def _ask(self, message: Any) -> Any:
         assert self._child.stdin is not None
@@ -130,7 +130,7 @@ class AnswerParser:
         raise UserError(f"cannot read answers: {lines[-1][:300]}", where=self._where, fix=_FIX)
 
 
-def _reading(tree: Mapping[str, Any]) -> Reading:
+def reading_of(tree: Mapping[str, Any]) -> Reading:
     tools = tree["tools"]
     if tools is not None:
         calls = tuple(ToolCall(**call) for call in tools["calls"])
@@ -138,10 +138,11 @@ def _reading(tree: Mapping[str, Any]) -> Reading:
     return Reading(tree["text"], tree["reasoning"], tree["truncated"], tools)
 
 
-class _Parser:
+class ChildParser:
     """Parses answers in the child process."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
+        _assume_device()
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.renderers.registry import renderer_from_config
 
@@ -198,6 +199,16 @@ class _Parser:
         )
 
 
+def _assume_device() -> None:
+    """Let vLLM for GPUs start on a machine without one. Parsers need no device."""
+    from vllm import platforms
+
+    if not platforms.current_platform.device_type:
+        from vllm.platforms.cpu import CpuPlatform
+
+        platforms.current_platform = CpuPlatform()
+
+
 _TOOL = {
     "type": "function",
     "function": {"name": "probe", "parameters": {"type": "object", "properties": {}}},
@@ -217,12 +228,12 @@ def _versions() -> dict[str, Any]:
 
 def main() -> None:
     """Answer the requests of one `AnswerParser`, on stdin and stdout."""
-    parser: _Parser | None = None
+    parser: ChildParser | None = None
     for line in sys.stdin:
         message = json.loads(line)
         try:
             if parser is None:
-                parser = _Parser(message)
+                parser = ChildParser(message)
                 result: Any = _versions()
             else:
                 result = [parser.read(answer) for answer in message]

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, Message, RoleModel
-from ace_ray.benchmarks.headline import scores_of
-from ace_ray.benchmarks.results import ResultRow, Score
+from ace_ray.benchmarks.headline import DIVERGED, headline_score
+from ace_ray.benchmarks.results import Score
 from ace_ray.config.schema import RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.models.answers import Reading
@@ -36,7 +36,14 @@ from ace_ray.pipeline.rescore import run_entries
 from ace_ray.pipeline.summary import as_json, finish
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, new_session, part_names, stored_rows, write_parts
-from ace_ray.storage.rows import AT_ONCE, episode_columns, messages_of, rows_of, verdict_columns
+from ace_ray.storage.rows import (
+    AT_ONCE,
+    episode_columns,
+    messages_of,
+    rows_of,
+    token_ids_of,
+    verdict_columns,
+)
 from ace_ray.storage.stored import MANIFEST, Manifest, earlier_timing, read_manifest
 from ace_ray.types import (
     RAW_CHARS,
@@ -45,7 +52,6 @@ from ace_ray.types import (
     Sampling,
     ToolAnswer,
     ToolCall,
-    Verdict,
     assistant_message,
     bounded_raw,
     digest,
@@ -53,7 +59,6 @@ from ace_ray.types import (
 from ace_ray.util.safe_loading import json_of_row
 
 Say = Callable[[str], None]
-DIVERGED = "Diverged"
 # Maximum number of rows that the result shows as examples.
 EXAMPLES = 3
 
@@ -282,8 +287,8 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
     """Return a row's assistant messages with their stored answers; [] if they cannot be parsed
     again."""
     said = [m for m in messages_of(row) if m.get("role") == "assistant"]
-    ids: list[Any] = json_of_row(row["output_token_ids"]) if row["output_token_ids"] else []
-    if not row["output_token_ids"] and said:
+    ids = token_ids_of(row) or []
+    if not ids and said:
         found.with_ids = False
     # Benchmarks with their own protocol store answers in other messages, which are not parsed.
     if len(said) != row["model_calls"]:
@@ -377,23 +382,13 @@ def _bounds(
     """Return four headlines of a benchmark: before `reread`, after it, and after it with all
     diverged rows counted as wrong, then as right."""
 
-    def headline(rows: Iterator[ResultRow], valid: bool | None = None) -> Score:
-        own = (row for row in rows if row.benchmark == benchmark.name and not row.repeat)
-        if valid is not None:
-            verdicts = {rules: Verdict(valid, "" if valid else DIVERGED) for rules in rule_sets}
-            own = (
-                replace(row, status="scored", verdicts=verdicts)
-                if row.error_class == DIVERGED
-                else row
-                for row in own
-            )
-        summary = benchmark.summarize(own, 1.0)
-        return scores_of(type(benchmark), summary, headline=True)[rule_sets[0]][0]
+    def headline(ledger: Ledger, *, diverged: bool | None = None) -> Score:
+        rows = (r for r in ledger.rows() if r.benchmark == benchmark.name and not r.repeat)
+        return headline_score(type(benchmark), rows, diverged=diverged)
 
-    rule_sets = benchmark.rule_sets
     return (
-        headline(before.rows()),
-        headline(after.rows()),
-        headline(after.rows(), False),
-        headline(after.rows(), True),
+        headline(before),
+        headline(after),
+        headline(after, diverged=False),
+        headline(after, diverged=True),
     )

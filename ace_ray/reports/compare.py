@@ -15,7 +15,7 @@ from ace_ray.benchmarks.results import Table
 from ace_ray.reports.comparison import Comparison, ReportedComparison, compare_runs
 from ace_ray.reports.comparison_tables import sentence, tables_of
 from ace_ray.reports.content import comparison_table
-from ace_ray.reports.explain import explain
+from ace_ray.reports.explain import Explanation, explain
 from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_tables
 from ace_ray.reports.folder import PAGE, claim, write
 from ace_ray.reports.hypotheses import TestResult
@@ -75,7 +75,7 @@ def compare(
         files |= {
             f"explained-{number}.csv": one.csv().encode() for number, one in enumerate(causes, 1)
         }
-        write(target, {PAGE: _page(comparison, flips), **files}, facts)
+        write(target, {PAGE: _page(comparison, flips, causes), **files}, facts)
         say(f"comparison: {target.root}", console)
     return comparison
 
@@ -131,13 +131,16 @@ def _print(
         say(f"WARNING: {WARNING} (listed above)", console)
 
 
-def _page(comparison: Comparison, flips: Sequence[Flips]) -> bytes:
+def _page(comparison: Comparison, flips: Sequence[Flips], causes: Sequence[Explanation]) -> bytes:
     # Imported here: Jinja is needed only when a page is written.
     from ace_ray.reports.html import comparison as sections
-    from ace_ray.reports.html.page import Page, render
+    from ace_ray.reports.html.page import Page, Section, render
 
     reported = ReportedComparison(comparison, flips)
     parts = [sections.comparison(reported), sections.flips(reported)]
+    if causes:
+        tables = [found.table() for found in causes]
+        parts.append(Section("explained", "Why rows differ", "explained.html.j2", tables))
     facts = [f"WARNING: {WARNING}:", *comparison.differences] if comparison.differences else []
     return render(Page("Comparison", facts, [part for part in parts if part is not None]))
 

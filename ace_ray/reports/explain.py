@@ -22,9 +22,8 @@ from ace_ray.reports.paired import ALL
 from ace_ray.reports.runs import Run, load_runs
 from ace_ray.reports.table import cell, csv_lines, print_table, say
 from ace_ray.storage.object_store import Store
-from ace_ray.storage.rows import messages_of, state_of
+from ace_ray.storage.rows import messages_of, state_of, token_ids_of
 from ace_ray.types import digest
-from ace_ray.util.safe_loading import json_of_row
 from ace_ray.util.sanitizing import one_line
 
 Cause = Literal["prompt", "tokens", "reading", "tools", "simulator", "checker", "not scored"]
@@ -103,7 +102,7 @@ class Explanation:
                 f"{min(places)} at the earliest"
             )
         if not self.with_ids:
-            yield "at least one run has no token ids: texts were compared instead"
+            yield "rows without readable token ids were compared by their texts"
 
     def csv(self) -> str:
         """Return a CSV line per differing row."""
@@ -182,7 +181,7 @@ def _first_cause(
     """Return the first difference between two rows, or None if they have the same content."""
     if before["status"] != after["status"]:
         return "not scored", 0, 0, f"{before['status']} -> {after['status']}"
-    ids = [_ids(row) for row in (before, after)]
+    ids = [token_ids_of(row) for row in (before, after)]
     found.with_ids &= None not in ids
     call = 0
     chats = [messages_of(row) for row in (before, after)]
@@ -211,10 +210,6 @@ def _first_cause(
     if before["state"] != after["state"]:
         return _state_cause(state_of(before), state_of(after), call)
     return None
-
-
-def _ids(row: Mapping[str, Any]) -> list[list[int]] | None:
-    return None if row["output_token_ids"] is None else json_of_row(row["output_token_ids"])
 
 
 def _prompts_differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.conditions import flattened
 from ace_ray.benchmarks.diagnosis import diagnose
+from ace_ray.benchmarks.headline import DIVERGED, headline_score
 from ace_ray.benchmarks.registry import recorded_class
 from ace_ray.benchmarks.results import ReportedRun, ResultRow
 from ace_ray.config.schema import ENDPOINT, EXTERNAL
@@ -20,6 +21,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.pipeline.summary import SUCCESS, summarize
 from ace_ray.reports.printed_summary import endpoint_notes
+from ace_ray.reports.table import cell
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, no_rows, stored_rows
 from ace_ray.storage.rows import rows_of
@@ -299,8 +301,17 @@ def _facts(run: Run, benchmark: str) -> Iterator[str]:
         yield mixed
     if words := run.manifest.restriction(benchmark).words:
         yield f"limited to {words}: a sample of the benchmark, not its score"
-    for finding in diagnose(run.rows_of(benchmark)):
+    rows = run.rows_of(benchmark)
+    for finding in diagnose(rows):
         yield finding["text"]
+    if diverged := sum(row.error_class == DIVERGED for row in rows):
+        reporting = class_of(benchmark, [run])
+        low, high = (headline_score(reporting, rows, diverged=one) for one in (False, True))
+        yield (
+            f"{diverged} episodes diverged when their answers were read again; with all of them "
+            f"wrong, {low.name} is {cell(low.estimate)}, with all of them right "
+            f"{cell(high.estimate)}"
+        )
     if benchmark in run.comparable:
         yield run.comparable[benchmark]
 

@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ace_ray.benchmarks.dataset import first_problem
 from ace_ray.benchmarks.results import ResultRow as ResultRow
-from ace_ray.benchmarks.results import SecondReading
 from ace_ray.errors import UserError
 from ace_ray.types import (
     RULE_SETS,
@@ -183,12 +182,29 @@ def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
         yield from table.slice(start, AT_ONCE).to_pylist()
 
 
+# Maximum size of a vocabulary. Tokenizers take 32-bit ids.
+_MOST_IDS = 1 << 31
+
+
 def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the messages stored in a row. Raises `UserError`: the column is damaged."""
     messages = _read(row, "messages", json_of_row)
     if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
         raise _damaged(row, "messages", "is not a list of messages")
     return messages
+
+
+def token_ids_of(row: Mapping[str, Any]) -> list[list[int]] | None:
+    """Return the token ids of each answer of a row; None if they are not stored or damaged."""
+    try:
+        answers = json_of_row(row["output_token_ids"])
+    except ValueError:
+        return None
+    sound = isinstance(answers, list) and all(
+        isinstance(ids, list) and all(type(one) is int and 0 <= one < _MOST_IDS for one in ids)
+        for ids in answers
+    )
+    return answers if sound else None
 
 
 def state_of(row: Mapping[str, Any]) -> Any:
@@ -220,13 +236,6 @@ def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
     except ValidationError as error:
         raise _damaged(row, "endpoint", first_problem(error)) from error
     return facts
-
-
-def second_reading_of(row: Mapping[str, Any]) -> SecondReading | None:
-    """Return the `SecondReading` stored in a row, or None. Raises `UserError`: it is damaged."""
-    if row.get("second_reading") is None:
-        return None
-    return _read(row, "second_reading", lambda text: SecondReading.of_json(json_of_row(text)))
 
 
 def _read(row: Mapping[str, Any], column: str, read: Callable[[str | None], _T]) -> _T:
@@ -344,15 +353,13 @@ def metrics_of(text: str | None) -> dict[str, float]:
     return metrics
 
 
-_RESULT_FIELDS = [
-    name for name in ResultRow.__dataclass_fields__ if name not in ("verdicts", "second_reading")
-]
+_RESULT_FIELDS = [name for name in ResultRow.__dataclass_fields__ if name != "verdicts"]
 _RESULT_PARTS = ("valid", "error_type", "metrics")
 
 
 def result_columns(rule_sets: Iterable[str]) -> list[str]:
     """Return the columns that `result_rows` reads."""
-    return [*_RESULT_FIELDS, "second_reading", *verdict_names(rule_sets, _RESULT_PARTS)]
+    return [*_RESULT_FIELDS, *verdict_names(rule_sets, _RESULT_PARTS)]
 
 
 def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
@@ -366,7 +373,7 @@ def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
 
 
 def _result_rows(table: pa.Table, rule_sets: Sequence[str]) -> Iterator[ResultRow]:
-    ids, readings = (table.column(name).to_pylist() for name in ("row_id", "second_reading"))
+    ids = table.column("row_id").to_pylist()
     fields = [table.column(name).to_pylist() for name in _RESULT_FIELDS]
     endpoint = _RESULT_FIELDS.index("endpoint")
     if any(text is not None for text in fields[endpoint]):
@@ -379,7 +386,7 @@ def _result_rows(table: pa.Table, rule_sets: Sequence[str]) -> Iterator[ResultRo
         for r in rule_sets
     ]
     verdicts = zip(*given, strict=True) if given else iter([()] * len(ids))
-    for row_id, reading, parts, *values in zip(ids, readings, verdicts, *fields, strict=True):
+    for row_id, parts, *values in zip(ids, verdicts, *fields, strict=True):
         row = ResultRow(*values)
         for rules, (valid, error_type, metrics) in zip(rule_sets, parts, strict=True):
             if valid is None:
@@ -390,8 +397,6 @@ def _result_rows(table: pa.Table, rule_sets: Sequence[str]) -> Iterator[ResultRo
                 row.verdicts[rules] = made(valid, error_type, metrics)
             except ValueError as error:
                 raise _damaged({"row_id": row_id}, f"{rules}_metrics", str(error)) from error
-        if reading is not None:
-            row.second_reading = second_reading_of({"row_id": row_id, "second_reading": reading})
         yield row
 
 

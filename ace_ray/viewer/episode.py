@@ -17,12 +17,12 @@ KEYS = ("benchmark", "category", "language", "id")
 FACTS = (
     *("run_id", "model", "sample", "repeat", "seed", "attempts", "finish_reason"),
     *("reasoning_truncated", "prompt_tokens", "completion_tokens", "model_calls"),
-    *("generation_s", "duration_s", "started_at", "worker"),
+    *("generation_s", "duration_s", "started_at", "worker", "second_reading"),
 )
 # Columns that `episode_view` reads, besides the columns of verdicts.
 COLUMNS = [
     *("row_id", *KEYS, "group", "status", "error_class", "error", "messages", "state"),
-    *("endpoint", "tools", "gold", "second_reading", *FACTS),
+    *("endpoint", "tools", "gold", *FACTS),
 ]
 # Maximum characters of all messages, and of each part of a state.
 _EPISODE_CHARS = 8 * SHOWN_CHARS
@@ -99,7 +99,6 @@ class EpisodeView:
     states: tuple[Any, Any] | None
     changed: list[Change]
     left: Any
-    second_reading: Any
     endpoint: Any
     facts: Mapping[str, Any]
 
@@ -120,6 +119,7 @@ class EpisodeView:
             "model calls": facts["model_calls"],
             "seconds": f"{facts['duration_s'] or 0:.1f}",
             "ended by": facts["finish_reason"],
+            "unread calls": facts["second_reading"],
             "sample": facts["sample"],
             "seed": facts["seed"],
             "attempts": facts["attempts"],
@@ -146,7 +146,6 @@ class EpisodeView:
             else dict(zip(("before", "after"), self.states, strict=True)),
             "changes": [change.as_json() for change in self.changed],
             "state": self.left,
-            "second_reading": self.second_reading,
             "endpoint": self.endpoint,
             **self.facts,
             "started_at": started.isoformat() if started is not None else None,
@@ -188,7 +187,6 @@ def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeV
         states=None if states is None else (shortened(states[0]), shortened(states[1])),
         changed=_shortened_changes(changed),
         left=left,
-        second_reading=_json(row["second_reading"]),
         endpoint=_json(row["endpoint"]),
         facts={name: shortened(row[name]) for name in FACTS},
     )

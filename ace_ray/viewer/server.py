@@ -29,6 +29,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ace_ray.errors import UserError
+from ace_ray.reports.explain import CAUSES
 from ace_ray.reports.html.answers import HOST, PORT, path_of
 from ace_ray.reports.html.page import environment
 from ace_ray.reports.text import Shown, pretty, shown, visible
@@ -202,6 +203,7 @@ class _Site:
             against=against,
             query=query,
             rules=run.rule_sets,
+            causes=CAUSES,
             choices=_choices(run, query),
             count=len(found),
             lines=[

@@ -137,9 +137,6 @@ def whole(view: EpisodeView) -> Iterator[str]:
     elif view.left is not None:
         yield from _titled("state")
         yield from _block(pretty(view.left))
-    if view.second_reading is not None:
-        yield from _titled("calls found by another parser")
-        yield from _block(pretty(view.second_reading))
 
 
 def _tools(tools: Sequence[Tool] | None) -> Iterator[str]:

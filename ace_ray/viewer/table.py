@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 
 from ace_ray.errors import UserError
 from ace_ray.pipeline.summary import SUCCESS
+from ace_ray.reports.explain import explain
+from ace_ray.reports.runs import read_run
 from ace_ray.reports.sweeps import run_folders
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.parts import ignored_lines, part_names, read_part, stored_rows, unreadable
@@ -53,7 +55,8 @@ def tables_of(stores: Sequence[Store]) -> list[RunTable]:
 @dataclass(frozen=True, slots=True)
 class Query:
     """A filter of rows; "" matches every row. ``verdict``: `RIGHT`, `WRONG`, `NOT_SCORED`, or
-    "changed" (another verdict in the other run). ``rules``: rule set of the verdict."""
+    "changed" (another verdict in the other run). ``rules``: rule set of the verdict. ``cause``: why
+    the row differs from the other run (`ace_ray.reports.explain.CAUSES`)."""
 
     benchmark: str = ""
     category: str = ""
@@ -61,6 +64,7 @@ class Query:
     verdict: str = ""
     error_type: str = ""
     rules: str = ""
+    cause: str = ""
     text: str = ""
 
     @classmethod
@@ -93,6 +97,8 @@ class RunTable:
         self._names: list[str] | None = None
         # Text of the last search, and a mask of the matching rows of each part.
         self._searched: tuple[str, dict[str, np.ndarray]] = ("", {})
+        # The parts of the last `_causes`, and its result.
+        self._explained: tuple[tuple[object, ...], dict[tuple[object, ...], str]] = ((), {})
         self._say_once = cache(log.caution)
         self._ignored: list[str] = []
         # Row id -> name of its part, and its index in the part.
@@ -158,9 +164,20 @@ class RunTable:
         if query.verdict == "changed":
             theirs = other.by_key if other is not None and rules in other.rule_sets else {}
             rows = [row for row in rows if is_changed(row, theirs, rules)]
+        if query.cause:
+            causes = self._causes(other) if other is not None else {}
+            rows = [row for row in rows if causes.get(key_of(row)) == query.cause]
         if query.text:
             rows = self._holding(query.text, rows)
         return rows
+
+    def _causes(self, other: RunTable) -> Mapping[tuple[object, ...], str]:
+        """Return why rows differ from their rows in ``other``. The last result is kept."""
+        read = (other, *(other._names or ()), *(self._names or ()))
+        if self._explained[0] != read:
+            found = explain(*(read_run(table._store) for table in (other, self)))
+            self._explained = (read, {(*one.key, 0): one.cause for one in found.differences})
+        return self._explained[1]
 
     def counts(self, value: Callable[[ResultRow], str]) -> list[tuple[str, int]]:
         """Return (value, number of rows), most frequent first. The value "" is left out."""

@@ -23,7 +23,7 @@ LLAMA = {
 }
 
 
-def _save_letters(folder: Path, template: str, marks: Sequence[str]) -> None:
+def save_letters(folder: Path, template: str, marks: Sequence[str]) -> None:
     """Save a tokenizer that has bytes and ``marks`` as tokens: every text comes back from them."""
     tokenizers = pytest.importorskip("tokenizers")
     letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
@@ -45,7 +45,7 @@ def vllm_config(vllm: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     from vllm.engine.arg_utils import AsyncEngineArgs
 
     folder = tmp_path_factory.mktemp("toy")
-    _save_letters(folder, "{{ messages }}", ())
+    save_letters(folder, "{{ messages }}", ())
     return AsyncEngineArgs(model=str(folder)).create_engine_config()
 
 
@@ -69,7 +69,7 @@ def make_renderer(vllm_config: Any, tmp_path: Path) -> Callable[..., tuple[Any, 
             transformers = pytest.importorskip("transformers")
             folder = tmp_path / f"tokenizer{len(list(tmp_path.iterdir()))}"
             folder.mkdir()
-            _save_letters(folder, template, marks)
+            save_letters(folder, template, marks)
             loaded = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
             tokenizer = get_cached_tokenizer(loaded)
         config = copy.copy(vllm_config)

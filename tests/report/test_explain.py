@@ -39,6 +39,9 @@ PLANTED = {
     "prompt": (episode(0, content="another question"), "prompt", 1),
     "tokens": (episode(ids=[[5, 6, 7], [8, 1]]), "tokens", 2),
     "text": (episode(4, ids=None, content="bye!", text="bye!"), "tokens", 4),
+    "not JSON": ({**episode(4, content="bye!", text="bye!"), "output_token_ids": "["}, "tokens", 4),
+    "odd ids": (episode(4, ids=[5, {}], content="bye!", text="bye!"), "tokens", 4),
+    "huge ids": (episode(4, ids=[[1 << 80]], content="bye!", text="bye!"), "tokens", 4),
     "reading": (episode(1, tool_calls=[]), "reading", 0),
     "tools": (episode(2, content="2"), "tools", 1),
     "simulator": (episode(3, content="no thanks"), "simulator", 1),
@@ -55,7 +58,7 @@ def test_the_first_cause_is_found(name: str, tmp_path: Path) -> None:
     [one] = found.differences
     assert (one.cause, one.position) == (cause, position)
     assert bool(one.flips) == (name == "checker")
-    assert found.with_ids == (name != "text")
+    assert found.with_ids == (name not in ("text", "not JSON", "odd ids", "huge ids"))
 
 
 def test_equal_runs_have_no_differences(tmp_path: Path) -> None:
@@ -73,6 +76,7 @@ def test_the_command_prints_counts_and_writes_rows(tmp_path: Path, here: Any) ->
     ended = here("compare", *folders, "--explain", "--output", tmp_path / "out")
     assert ended.code == 0, ended.stderr
     assert "other tool result or sandbox state" in ended.stdout
+    assert "other tool result or sandbox state" in (tmp_path / "out/report.html").read_text()
     header, line = (tmp_path / "out/explained-1.csv").read_text().splitlines()
     assert header.startswith("benchmark,language,category,id,sample,cause")
     assert ",tools,1,1," in line

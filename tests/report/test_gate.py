@@ -97,7 +97,8 @@ def test_runs_without_shared_rows_are_refused(tmp_path: Path, here: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("drop", "least", "most"), [(0.0, 0.8, 1.0), (0.02, 0.0, 0.07), (0.05, 0, 0)]
+    ("drop", "least", "most"),
+    [(0.0, 0.8, 1.0), (0.01, 0.5, 0.8), (0.02, 0.0, 0.064), (0.05, 0, 0)],
 )
 def test_simulated_pairs_go_at_the_nominal_rate(drop: float, least: float, most: float) -> None:
     """At a true drop of the limit, 2 points, at most 5 % and two standard errors say GO."""

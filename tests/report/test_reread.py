@@ -1,13 +1,68 @@
-"""Mistakes at `ace-ray reread` are one line each, and nothing is written."""
+"""`ace-ray reread` counts what another parser changes, and names a user's mistakes in one line."""
 
 from __future__ import annotations
 
+import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.report.builders import block, write_run
+from ace_ray.types import Entry
+from tests.report.builders import block, load_run, write_run
+from tests.report.read_runs import Calls, gold_of, read_run, toy_model
+
+# A tool parser that reads only the first call.
+FIRST_CALL = """
+from vllm.tool_parsers import ToolParserManager
+from vllm.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
+
+@ToolParserManager.register_module("first_call")
+class FirstCall(Hermes2ProToolParser):
+    def extract_tool_calls(self, model_output, request):
+        found = super().extract_tool_calls(model_output, request)
+        found.tool_calls = found.tool_calls[:1]
+        return found
+"""
+CATEGORIES = ["simple_python", "parallel", "irrelevance", "multi_turn_base"]
+
+
+def one_call_too_many(entry: Entry) -> Calls:
+    calls = list(gold_of(entry))
+    return calls * 2 if entry.id == "simple_python_0" else calls
+
+
+@pytest.mark.skipif(find_spec("vllm") is None, reason="the child process needs vLLM")
+def test_a_parser_with_a_fault_gains_loses_and_diverges(tmp_path: Path, here: Any) -> None:
+    model = toy_model(tmp_path / "model")
+    run = read_run(
+        tmp_path / "run", model, "hermes", categories=CATEGORIES, calls_of=one_call_too_many
+    )
+    (plugin := tmp_path / "plugin.py").write_text(FIRST_CALL)
+    out = tmp_path / "out"
+    options = ("--plugin", plugin, "--tokenizer", model, "--output", out)
+    ended = here("reread", run, "--tool-parser", "first_call", *options)
+    assert ended.code == 0, ended.stderr
+    # Category, answers read differently, gained, lost, diverged.
+    moved = re.findall(r"(\w+)\W+(\d+)\W+(\d+)\W+(\d+)\W+(\d+)\W*\n", ended.stdout)
+    assert moved == [
+        ("multi_turn_base", "3", "0", "0", "3"),
+        ("parallel", "3", "0", "3", "0"),
+        ("simple_python", "1", "1", "0", "0"),
+    ]
+    assert "19 answers of 13 rows read with vLLM" in ended.stdout
+    assert "with the diverged rows wrong or right" in ended.stdout
+    assert "the model changed 0 rows, the parser 7" in ended.stdout
+    diverged = [row for row in load_run(out).rows if row.status == "skipped"]
+    assert {row.category for row in diverged} == {"multi_turn_base"}
+    assert all(not row.verdicts and "answer 2 of 3" in (row.error or "") for row in diverged)
+    assert here("report", out, "--out", tmp_path / "report").code == 0
+    assert "3 episodes diverged" in (tmp_path / "report/report.html").read_text()
+    explained = here("compare", run, out, "--explain")
+    assert explained.code == 0, explained.stderr
+    assert re.search(r"same tokens read differently\W+4\W+4\b", explained.stdout)
+
 
 MISTAKES = [
     ("fake", (), "does not contain the text of the model"),

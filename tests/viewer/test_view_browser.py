@@ -127,6 +127,8 @@ def test_rows_link_to_their_neighbours_and_to_the_list(site: str) -> None:
 def test_two_runs_are_shown_side_by_side(site: str) -> None:
     changed = page_at(f"{site}/run/one/?verdict=changed&against=two")
     assert listed(changed)[1] == ["normal_atom_bool_128", "normal_atom_bool_129"]
+    assert listed(page_at(f"{site}/run/one/?cause=checker&against=two")) == listed(changed)
+    assert listed(page_at(f"{site}/run/one/?cause=tokens&against=two"))[1] == []
     page = page_at(link(site, page_at(link(site, changed, " data-open")), ">beside two"))
     assert re.findall("<h2>(one|two)</h2>", page) == ["one", "two"]
     verdicts = re.findall(r'class="verdict \w+">([^<]*)<', page)

@@ -52,11 +52,10 @@ def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | No
     """Return the value for the column ``second_reading`` of a judged row. If the benchmark's code
     raises, log the exception and return None."""
     try:
-        second = second_reading(benchmark, entry, episode)
+        return second_reading(benchmark, entry, episode)
     except Exception:  # noqa: BLE001 - as above
         log_traceback()
         return None
-    return None if second is None else second.as_json()
 
 
 def log_traceback() -> None:

@@ -20,7 +20,6 @@ from ace_ray.benchmarks.acebench.native import UNREADABLE, tool_names
 from ace_ray.benchmarks.acebench.outputs import NO_OUTPUT
 from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.benchmarks.diagnosis import second_reading
-from ace_ray.benchmarks.results import SecondReading
 from ace_ray.errors import UserError
 from ace_ray.parsing.literals import parse_calls
 from ace_ray.types import Completion, Entry, Episode, ToolAnswer
@@ -94,7 +93,7 @@ def test_agent_entries_of_one_question_are_one_task() -> None:
 FENCED = '```json\n{"name": "f", "arguments": {}}\n```'
 
 
-def unread(category: str, episode: Episode, mode: str = "prompt") -> SecondReading | None:
+def unread(category: str, episode: Episode, mode: str = "prompt") -> str | None:
     benchmark = ACEBench.from_options({"languages": ["en"], "mode": mode})
     return second_reading(benchmark, entry(category), episode)
 
@@ -113,14 +112,14 @@ def test_right_calls_in_another_format_are_found_and_stay_wrong() -> None:
             text += f"<tool_call>{json.dumps(shown)}</tool_call>\n"
         episode = Episode()
         episode.record(Completion(text, tools=ToolAnswer(text) if mode == "native" else None))
-        assert unread(one.category, episode, mode) == SecondReading("hermes", "answer", 1)
+        assert unread(one.category, episode, mode) == "hermes"
         verdicts = ACEBench.from_options({"mode": mode}).verdicts(one, episode)
         assert not any(verdict.valid for verdict in verdicts.values())
 
 
 def test_outputs_with_calls_that_were_read_are_not_read_again() -> None:
     found = unread("special_irrelevant", Episode(output=FENCED))
-    assert found == SecondReading("fenced_json", "answer", 1)
+    assert found == "fenced_json"
     for output in ("[f(a=1)]", f"[f(a=open('x') + 1)] {FENCED}", UNREADABLE, "No."):
         assert unread("normal_atom_bool", Episode(output=output)) is None, output
     assert unread("normal_atom_bool", Episode(output=FENCED, state=NO_OUTPUT)) is None
@@ -136,7 +135,7 @@ def test_messages_of_an_agent_are_counted() -> None:
         {"speaker": "execution", "text": "[]", "calls": [{"name": "f", "arguments": {}}]},
     ]
     found = unread("agent_multi_turn", Episode(state={"steps": steps}))
-    assert found == SecondReading("fenced_json", "answer", 2)
+    assert found == "fenced_json"
     for state in (None, {}, {"steps": None}, {"steps": [1, {"speaker": "agent"}]}):
         assert unread("agent_multi_turn", Episode(state=state)) is None
 

@@ -22,7 +22,6 @@ from ace_ray.benchmarks.bfcl.functions import tool_name
 from ace_ray.benchmarks.bfcl.gold import gold_calls, gold_text
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import second_reading
-from ace_ray.benchmarks.results import SecondReading
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.types import RULE_SETS, Completion, Entry, Episode, ToolAnswer
 from tests.benchmarks.bfcl.synthetic_bfcl import bfcl, entry_of, played, staged
@@ -239,14 +238,14 @@ def unread(mode: str, category: str, text: str, **state: Any) -> tuple[bool, Any
 
 
 def test_calls_that_were_not_read_are_found() -> None:
-    fenced = SecondReading("fenced_json", "answer", 1)
+    fenced = "fenced_json"
     for mode in ("native", "prompt"):
         assert unread(mode, "simple_python", CALL) == (False, fenced)
         assert unread(mode, "irrelevance", CALL) == (True, fenced)
         read: Any = "[ls()]" if mode == "prompt" else {"content": CALL, "calls": [["ls", "{}"]]}
         lost = CALL if mode == "prompt" else {"content": CALL, "calls": []}
         _, found = unread(mode, "multi_turn_base", "", turns=[[read], [lost], [lost]])
-        assert found == SecondReading("fenced_json", "answer", 2)
+        assert found == "fenced_json"
     # Answers that were read or failed are not read again.
     assert unread("prompt", "simple_python", '[f(x="```json {}```")]') == (False, None)
     assert unread("native", "simple_python", CALL, ended="inference") == (False, None)
