@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from ace_ray.pipeline.actors.coordinator import MAX_STARTS_WITHOUT_PROGRESS
-
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 QUARANTINED = (0, "quarantined", "EngineKilled")
@@ -54,15 +52,3 @@ def test_rows_of_an_engine_that_crashed_or_froze_once_are_scored(make_run):
     assert [sum(cause in death for death in deaths) for cause in causes] == [1] * 4
     for death in deaths:
         assert f"engine worker {death}" in driver.text
-
-
-def test_engines_that_die_on_every_row_end_the_run(make_run):
-    run = make_run()
-    run.write(engine={"die": {"": ""}})
-    driver = run.to_the_end()
-    assert driver.code == 75, driver.text
-    starts = f"{MAX_STARTS_WITHOUT_PROGRESS} engines started one after another"
-    line = f"{starts}, but no row made progress"
-    assert driver.text.count(line) == 1, driver.text
-    assert "told to die" in driver.text
-    assert run.rows() == []

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import ace_ray
 from ace_ray.cli.main import main
 from tests.integrations.made import complete_run
 
@@ -16,16 +15,6 @@ TORN = "rows/part-00000000000009-aa-0123456789abcdef.parquet"
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     return complete_run(tmp_path / "run")
-
-
-def test_a_part_that_cannot_be_read_is_named_with_the_reason(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (run / TORN).symlink_to("/nowhere/at/all")
-    opened = ace_ray.Run.open(str(run))
-    reason = opened.ignored_files[TORN]
-    assert capsys.readouterr().err == (f"{run}/{TORN} is ignored, its rows are pending: {reason}\n")
-    assert opened.rows(["id"]).num_rows == opened.manifest["declared"]
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -18,7 +17,6 @@ from ace_ray.benchmarks.results import Curves, Estimate, Paper, Score, Table
 from ace_ray.benchmarks.sizes import parameters_named, without_size
 from ace_ray.pipeline.summary import summarize
 from ace_ray.reports.content import content_of
-from ace_ray.reports.html.page import inline_svg
 from ace_ray.reports.printed_summary import WIDTH, print_summary
 from ace_ray.reports.runs import load_runs
 from tests.report.builders import block, everything, row, write_run
@@ -124,28 +122,6 @@ def test_table_6_composes_variants_that_differ_in_nothing_else(tmp_path: Path) -
     assert table(6, folders[0]).lines == []
     # All other tables show the standard prompts.
     assert [line[0] for line in table(2, *folders).lines] == ["Toy-7B-Instruct (standard)"]
-
-
-POINT = Estimate(0.5, (0.4, 0.6), 10)
-
-
-def texts(
-    axis: Literal["parameters", "step"], *places: float, group: str = "G", name: str = "T"
-) -> set[str]:
-    """Return the texts in a figure with one curve over ``places``."""
-    panels = {group: {name: [(place, POINT) for place in places]}}
-    tree = ET.fromstring(inline_svg(Curves("f", "t", panels, axis=axis)))
-    return {"".join(node.itertext()).strip() for node in tree.iter("text")}
-
-
-def test_labels_legend_and_ticks_are_texts() -> None:
-    found = texts("parameters", 0.5, 7.0, name="Toy")
-    assert {"Toy", "G", "500M", "7B", "accuracy (%) by parameters"} <= found
-    found = texts("step", 1.0, group="</text><script>a & b\u202e", name="x" * 300 + "*")
-    assert "</text><script>a & b⟦U+202E⟧" in found
-    (long,) = [text for text in found if "…" in text]
-    assert len(long) <= 60
-    assert long.endswith("*")
 
 
 def test_scaling_uses_sizes_of_the_manifest_or_the_name(tmp_path: Path) -> None:

@@ -431,21 +431,3 @@ def test_a_cancelled_reservation_stays_and_is_refunded_again() -> None:
     app = travel(reservations=reservations)
     assert app("modify_flight", **RES_1) == app.text("modify_flight", 5)
     assert app(tool, **RES_1, reason="x") == app.text(tool, 5)
-
-
-def test_helpers_can_be_called_and_keep_no_change() -> None:
-    app = travel()
-    user = initial(T, "users")["user1"]
-    allowances = [
-        app("get_baggage_allowance", membership_level=level, cabin_class=cabin)
-        for level in ("regular", "silver", "gold", "?")
-        for cabin in (ECONOMY, BUSINESS)
-    ]
-    assert allowances == [1, 2, 2, 3, 3, 3, 0, 0]
-    for amount, covered in ((-601, "False"), (-600, "True")):
-        charge = {"user": user, "payment_method": "cash", "amount": amount}
-        assert app("update_balance", **charge) == covered
-    assert app("process_refund", user=user, amount=5) == "None"
-    cabins = {"flight": initial(T, "flights")[0], "old_cabin": "?", "new_cabin": ECONOMY}
-    assert app("calculate_price_difference", **cabins) == 300
-    assert app.state["users"]["user1"] == user
