@@ -110,6 +110,17 @@ def s3(quiet_environment: pytest.MonkeyPatch) -> Iterator[S3]:
     server.stop()
 
 
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Return an empty store on a disk, and one on S3."""
+    from ace_ray.storage.object_store import open_store
+
+    if request.param == "local":
+        return open_store(str(tmp_path / "run"))
+    bucket = request.getfixturevalue("s3").bucket
+    return open_store(f"s3://{bucket}/{tmp_path.name}/run")
+
+
 @pytest.fixture(scope="session")
 def vllm() -> Any:
     """Import vLLM in this process, which takes some seconds."""

@@ -22,14 +22,6 @@ from ace_ray.errors import UserError
 from ace_ray.storage.object_store import LocalStore, S3Store, Store, Unreachable, open_store
 
 
-@pytest.fixture(params=["local", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    if request.param == "local":
-        return open_store(str(tmp_path / "root"))
-    s3 = request.getfixturevalue("s3")
-    return open_store(f"s3://{s3.bucket}/{tmp_path.name}/root")
-
-
 def paths(store: Store, prefix: str = "") -> list[str]:
     return [item.path for item in store.list(prefix)]
 

@@ -6,18 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from ace_ray.util import watchdog
-
-PATIENCE_S = 120.0
+from tests.limits import until
 
 # Each process writes its id into a folder. The forked process has the same open files as the first.
 SCRIPT = """
@@ -52,14 +49,6 @@ if __name__ == "__main__":
     sys.stdin.read()
     os._exit(0)
 """
-
-
-def until(what: Callable[[], Any]) -> Any:
-    limit = time.monotonic() + PATIENCE_S
-    while not (found := what()):
-        assert time.monotonic() < limit
-        time.sleep(0.01)
-    return found
 
 
 class Family:
@@ -126,7 +115,7 @@ def test_all_processes_end_with_a_process_that_exits(family: Family) -> None:
     family.noted("grandchild")
     assert family.first.stdin is not None
     family.first.stdin.close()
-    assert family.first.wait(PATIENCE_S) == 0
+    assert family.first.wait(120) == 0
     family.check_ended()
 
 

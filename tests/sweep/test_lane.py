@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from ace_ray.sweep import lane as lane_module
 from ace_ray.sweep.lane import LaneProcess
 from ace_ray.sweep.packing import Lane
 from ace_ray.sweep.runs import SweepRun
+from tests.limits import until
 
 LANE = Lane((SweepRun("step 1", 1, "x"),), 1)
 Start = Callable[..., LaneProcess]
@@ -52,13 +52,6 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         if process.code is None:
             process.signal(signal.SIGKILL)
             process.wait(30)
-
-
-def until(what: Callable[[], Any], timeout_s: float = 60) -> None:
-    end = time.monotonic() + timeout_s
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_lane_is_started_heard_and_stopped(
