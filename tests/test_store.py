@@ -163,6 +163,7 @@ def web_server(
     ("code", "status", "part", "passing"),
     [
         ("AccessDenied", 403, "access to bucket b is denied", False),
+        ("InvalidAccessKeyId", 403, "the access key is unknown", False),
         ("SignatureDoesNotMatch", 403, "the secret key does not match", False),
         ("NoSuchBucket", 404, "bucket b does not exist", False),
         ("NotImplemented", 501, "does not support conditional writes", False),

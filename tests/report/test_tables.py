@@ -16,7 +16,6 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.results import Curves, Estimate, Paper, Score, Table
 from ace_ray.benchmarks.sizes import parameters_named, without_size
 from ace_ray.pipeline.summary import summarize
-from ace_ray.reports.content import content_of
 from ace_ray.reports.printed_summary import WIDTH, print_summary
 from ace_ray.reports.runs import load_runs
 from tests.report.builders import block, everything, row, write_run
@@ -160,25 +159,6 @@ def test_scaling_uses_sizes_of_the_manifest_or_the_name(tmp_path: Path) -> None:
 def test_sizes_are_read_from_names(model: str, millions: int | None, family: str) -> None:
     assert parameters_named(model) == (millions and millions * 1_000_000)
     assert without_size(model) == family
-
-
-@pytest.mark.parametrize(
-    ("models", "axis", "curves"),
-    [
-        ("o/Toy-3B o/Toy-7B o/Other-1B o/x", "parameters", {"Toy": [3.0, 7.0], "Other": [1.0]}),
-        ("train-a/step_200 train-a/step_100 o/Toy-3B", "step", {"train-a": [100, 200]}),
-    ],
-)
-def test_the_overview_is_drawn_by_size_or_step(
-    tmp_path: Path, models: str, axis: str, curves: dict[str, list[float]]
-) -> None:
-    rows = block("en", "normal_atom_bool", 2, 4)
-    folders = [str(write_run(tmp_path / m, rows, model=m)) for m in models.split()]
-    picture = content_of(load_runs(folders), None, "strict").benchmarks[0].picture
-    assert (picture.axis if picture else "") == axis
-    normal = picture.panels["Normal"] if picture else {}
-    assert {name: [x for x, _ in points] for name, points in normal.items()} == curves
-    assert all(share.partial for points in normal.values() for _, share in points)
 
 
 def printed(summary: dict[str, Any], *, full: bool = False) -> list[str]:

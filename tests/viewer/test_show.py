@@ -22,7 +22,7 @@ from ace_ray.util.safe_loading import SHOWN_CHARS, SHOWN_VALUES, shortened
 from ace_ray.viewer.episode import changes
 from ace_ray.viewer.select import Filter, StoredRun, select
 from ace_ray.viewer.server import render, row_view
-from ace_ray.viewer.table import NOT_SCORED, Query, RunTable, tables_of
+from ace_ray.viewer.table import RunTable, tables_of
 from tests.pipeline.made_run import written_run
 from tests.report.builders import block, ledger_line, row, write_run, write_sweep
 
@@ -164,21 +164,6 @@ ROWS_OF_RUN = [
 
 def table_of(folder: Path, *rows: Any, **options: Any) -> RunTable:
     return RunTable(open_store(str(write_run(folder, rows, **options))))
-
-
-def test_rows_are_selected_by_filters_and_text(tmp_path: Path) -> None:
-    table = table_of(tmp_path / "run", *ROWS_OF_RUN)
-    numbers = [int(one.id.rpartition("_")[2]) for one in table.rows]
-    assert numbers[:12] == [*range(12)], "in the order of their entries"
-    for query, count in (
-        (Query(), 16),
-        (Query(verdict=NOT_SCORED), 1),
-        (Query(error_type="error_detection"), 2),
-        (Query(error_type="detection_failed", rules="official"), 0),
-        (Query(text='question 11 "quoted"'), 1),
-        (Query(text="gr\u00fcn", verdict="wrong"), 6),
-    ):
-        assert len(table.select(query)) == count, query
 
 
 def test_a_run_that_grows_is_read_on(tmp_path: Path) -> None:

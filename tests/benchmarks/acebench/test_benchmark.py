@@ -118,21 +118,6 @@ def test_outputs_with_calls_that_were_read_are_not_read_again() -> None:
     assert unread("normal_atom_bool", Episode(output=FENCED, state=NO_OUTPUT)) is None
 
 
-def test_messages_of_an_agent_are_counted() -> None:
-    steps = [
-        {"speaker": "agent", "text": FENCED},
-        {"speaker": "execution", "text": "no", "errors": ["not_a_call"]},
-        {"speaker": "agent", "text": FENCED},
-        {"speaker": "user", "text": FENCED},
-        {"speaker": "agent", "text": FENCED},
-        {"speaker": "execution", "text": "[]", "calls": [{"name": "f", "arguments": {}}]},
-    ]
-    found = unread("agent_multi_turn", Episode(state={"steps": steps}))
-    assert found == SecondReading("fenced_json", "answer", 2)
-    for state in (None, {}, {"steps": None}, {"steps": [1, {"speaker": "agent"}]}):
-        assert unread("agent_multi_turn", Episode(state=state)) is None
-
-
 def gold_entry(gold: object, category: str = "normal_atom_bool") -> Entry:
     functions: list[Any] = [{"name": name, "parameters": {}} for name in ("f", "g_2")]
     return Entry("acebench", category, "en", f"{category}_0", {"function": functions}, gold)

@@ -98,20 +98,6 @@ def test_reminders_are_viewed_added_listed_and_deleted() -> None:
     assert app("view_all_reminders") == app.no("view_all_reminders", 0)
 
 
-def test_tools_that_only_some_app_specs_have() -> None:
-    search, mark = "search_reminders", "mark_as_notified"
-    for tool in (search, mark):
-        assert Sandbox(R).environment.call(tool, {}).error == "unknown_tool"
-    methods = {search: {"texts": ["no hit", "%Y"]}, mark: {"texts": ["marked", "no reminder"]}}
-    app = Sandbox(R, language="zh", config=OFF, methods=methods)
-    assert app(search, keyword="\x00") == {"status": False, "message": "no hit"}
-    assert app.failed(search, keyword="") == "'str' object has no attribute 'strftime'"
-    assert app(mark, reminder_id=1) == {"status": True, "message": "marked"}
-    assert app(mark, reminder_id=2001) == {"status": False, "message": "no reminder"}
-    marked = app.state["reminder_list"]
-    assert [record["notified"] for record in marked.values()] == [True, False]
-
-
 ADD = "add_food_delivery_order"
 NORA = {"username": "Nora", "password": "pear11"}
 BEET = {"product": "Beet Wrap", "quantity": 1}
@@ -255,22 +241,6 @@ def test_money_is_transferred() -> None:
     done = bank.yes(tool, 0, amount=400, receiver_name="Timo", balance=0.0)
     assert bank(tool, receiver_name="Timo", amount=400) == done
     assert accounts(bank) == [(0.0, 0.0), (480.0, 300.0), (150.0, 0.0)]
-
-
-def test_loans_are_taken_and_repaid() -> None:
-    bank = opened(DEBTOR)
-    borrow, repay = "apply_loan", "repay_loan"
-    assert bank(repay, amount=301) == bank.no(repay, 3, loan=300.0)
-    assert bank(repay, amount=81) == bank.no(repay, 4, amount=81)
-    bank("deposit_money", amount=220)
-    assert bank(repay, amount=300) == bank.yes(repay, 0, amount=300, loan=0.0)
-    assert bank(borrow, amount=800.5) == bank.no(borrow, 3)
-    assert accounts(bank)[1] == (0.0, 0.0)
-    assert bank(borrow, amount=800) == bank.yes(borrow, 0, amount=800, loan=800.0)
-    assert accounts(bank)[1] == (800.0, 800.0)
-    moves = [("repay", 300.0), ("borrow", 800.0)]
-    records = [{"user_name": "Timo", "kind": kind, "amount": amount} for kind, amount in moves]
-    assert bank.state["loan_history"][1:] == records
 
 
 T = "Travel"
