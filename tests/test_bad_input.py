@@ -86,7 +86,6 @@ def of_model(config_file: Write, model_folder: Write) -> Write:
         ("workers=many", ("'workers' is 'many'", "a valid integer or be 'auto'")),
         ("output=gs://b/x", ("'gs'", "s3://bucket/prefix")),
         ("run_id=../x", ("'run_id'",)),
-        ("samples", ("--set", "a.b=c")),
         ("benchmarks.0.name=BFLC", ("'BFLC'", "did you mean 'bfcl'?", "installed: acebench")),
         ("benchmarks.0.categories=[Multi-turn]", ("did you mean 'multi_turn'?",)),
         ("benchmarks.0.user=sam", ("benchmarks.acebench.user", "did you mean 'same'?")),
@@ -278,7 +277,6 @@ def manifest(identity: Any) -> str:
     [
         ("notes.txt", "mine", ("files that do not belong to a run", "notes.txt")),
         ("run.json", manifest({"model": "other"}), ("run.json that is not a run's",)),
-        ("run.json", "{", ("run.json that is not a run's",)),
         ("../run.json", manifest({}), ("is itself a run",)),
     ],
 )

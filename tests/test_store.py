@@ -117,16 +117,6 @@ def test_a_delete_leaves_no_empty_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [], "nothing above the root is touched"
 
 
-def test_an_error_of_a_folder_names_the_file(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    (tmp_path / "folder").mkdir()
-    store = LocalStore(str(tmp_path))
-    with pytest.raises(UserError, match="file/below: cannot write"):
-        store.put("file/below", b"")
-    with pytest.raises(UserError, match=r"folder: cannot read: .*; check the permissions and the"):
-        store.get("folder")
-
-
 HTML = {"Content-Type": "text/html"}
 
 

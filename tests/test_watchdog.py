@@ -111,14 +111,6 @@ def test_all_processes_end_with_a_killed_process(family: Family, last: str) -> N
     family.check_ended()
 
 
-def test_all_processes_end_with_a_process_that_exits(family: Family) -> None:
-    family.noted("grandchild")
-    assert family.first.stdin is not None
-    family.first.stdin.close()
-    assert family.first.wait(120) == 0
-    family.check_ended()
-
-
 def test_a_watchdog_ignores_signals_and_has_no_output(family: Family) -> None:
     family.noted("grandchild")
     first, second = family.watchdogs()

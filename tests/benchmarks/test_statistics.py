@@ -86,8 +86,6 @@ def test_the_table_of_samples() -> None:
         ["b", "correct", "1", "1", "50.0 % [5.5, 94.5]", "50.0 % [5.5, 94.5]"],
         ["b", "correct", "1", "2", "100.0 % [20.7, 100.0]", "0.0 % [0.0, 79.3]"],
     ]
-    (table,) = sample_tables({"a": {"correct": stats([1] * 20)}}, ("correct",))
-    assert [line[3] for line in table["lines"]] == ["1", "2", "4", "20"]
     assert "further_tables" not in Mine().summarize(rows([1], [0]), 0.0)
     (table,) = Mine().summarize(rows([1, 1], [0, 1]), 0.0)["further_tables"]
     assert [line[:4] for line in table["lines"]] == [["c", "correct", "2", k] for k in "12"]

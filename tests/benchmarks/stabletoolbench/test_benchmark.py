@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
-from ace_ray.benchmarks.diagnosis import second_reading
-from ace_ray.benchmarks.results import SecondReading
 from ace_ray.benchmarks.stabletoolbench.apis.json_files import import_answers
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
 from ace_ray.benchmarks.stabletoolbench.judge import asking
@@ -244,8 +242,3 @@ def test_files_of_a_run_are_written_and_compared_with(tmp_path: Path) -> None:
     compared = made(tmp_path, reference=str(tmp_path / "run"))
     sowr = played(compared, compared.entries()[1], judge=judging).state["sowr"]
     assert sowr["by"] in ("coin", "judge", "status")
-    # Calls that were not read are counted.
-    fenced = '```json\n{"name": "f", "arguments": {}}\n```'
-    said = [{"role": "assistant", "content": fenced}, {"role": "tool", "content": fenced}]
-    unread = second_reading(benchmark, benchmark.dataset()[0], Episode(messages=said))
-    assert unread == SecondReading("fenced_json", "answer", 1)
