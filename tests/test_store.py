@@ -102,21 +102,6 @@ def test_a_failed_write_keeps_the_old_object(
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_delete_leaves_no_empty_folder(tmp_path: Path) -> None:
-    store = LocalStore(str(tmp_path / "root"))
-    assert store.put_if("a", b"1", "a tag of something that has gone") is None
-    assert list(tmp_path.iterdir()) == []
-    for path in ("a/b/c", "a/e"):
-        store.put(path, b"")
-    store.delete("a/b/c")
-    assert not (tmp_path / "root/a/b").exists()
-    for path in ("a/nothing/here", "a/e/below a file"):
-        store.delete(path)
-    assert store.get("a/e") == b""
-    store.delete("a/e")
-    assert list(tmp_path.iterdir()) == [], "nothing above the root is touched"
-
-
 HTML = {"Content-Type": "text/html"}
 
 

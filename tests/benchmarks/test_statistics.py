@@ -53,15 +53,6 @@ def test_samples_are_means_over_entries_of_the_chances() -> None:
     assert found["pass_at_k"]["1"] == found["pass_hat_k"]["1"] == found["mean"]
 
 
-@pytest.mark.parametrize(
-    ("fewest", "ks"), [(1, [1]), (5, [1, 2, 3, 4, 5]), (40, [*range(1, 33), 40])]
-)
-def test_k_goes_up_to_the_fewest_samples(fewest: int, ks: list[int]) -> None:
-    found = stats([1] * fewest, [0] * (fewest + 1))["samples"]
-    for name in ("pass_at_k", "pass_hat_k"):
-        assert list(found[name]) == list(found[f"{name}_intervals"]) == [str(k) for k in ks]
-
-
 def test_graded_scores_and_single_samples_have_no_k() -> None:
     assert "samples" not in stats([1], [0])
     for scores in ([0.5, 0.25], [0.5, 0.5]):

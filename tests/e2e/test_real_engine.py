@@ -62,6 +62,3 @@ def test_a_sweep_over_two_adapters_equals_two_runs(
     assert [outputs(sweep / line["run_id"]) for line in lines] == single
     assert len(single[0]) == 3
     assert single[0] != single[1]
-    manifest = json.loads((sweep / lines[1]["run_id"] / "run.json").read_text())
-    assert manifest["model"]["adapter"]["source"] == str(adapters[1])
-    assert manifest["engine_args"]["max_lora_rank"] == 8

@@ -71,8 +71,6 @@ def test_a_lane_is_started_heard_and_stopped(
         f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
         "events.write(second[9:] + first[:9])\n"
         "events.flush()\n"
-        "for n in range(2000): print(n)\n"
-        "sys.stdout.flush()\n"
         "sys.stderr.write('an error\\n')\n"
         "sys.stdout.buffer.write(b'\\xff no text\\n')\n"
         "sys.stdout.flush()\n"
@@ -95,7 +93,6 @@ def test_a_lane_is_started_heard_and_stopped(
     process.close()
     assert json.loads(said[0])[:3] == [runs, os.getpid(), "7"]
     assert json.loads(said[0])[3] != os.getpgid(0), "the sweep passes Ctrl-C on"
-    assert said[1:2001] == [str(n) for n in range(2000)]
     assert "an error" in said
 
 

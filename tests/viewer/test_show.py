@@ -23,7 +23,7 @@ from ace_ray.viewer.episode import changes
 from ace_ray.viewer.select import Filter, StoredRun, select
 from ace_ray.viewer.server import render, row_view
 from ace_ray.viewer.table import RunTable, tables_of
-from tests.pipeline.made_run import written_run
+from tests.pipeline.made_run import written_run, wrong
 from tests.report.builders import block, ledger_line, row, write_run, write_sweep
 
 HOSTILE = "\x1b[2Jgone \u202e evil password='hunter2-42'\r\nline"
@@ -36,10 +36,6 @@ def answered(number: int, entry: Entry) -> Episode:
         {"role": "assistant", "content": output, "reasoning": "because"},
     ]
     return Episode(messages, output, reasoning="because", model_calls=1, prompt_tokens=7)
-
-
-def wrong(number: int, entry: Entry) -> Episode:
-    return Episode([{"role": "user", "content": "q"}], "[nothing()]", model_calls=1)
 
 
 @pytest.fixture
@@ -204,7 +200,6 @@ LARGE: dict[str, dict[str, str]] = {
     "deep gold": {"gold": "[" * 190 + "0," * MANY + "0" + "]" * 190},
     "messages": {"messages": json.dumps([{}] * MANY)},
     "text": {"messages": json.dumps([{"role": "assistant", "content": LONG}])},
-    "tools": {"tools": json.dumps([{}] * MANY)},
     "states": {"state": json.dumps({"before": [0] * MANY, "end": [1] * MANY})},
     "reason": {"strict_error": INVISIBLE},
 }

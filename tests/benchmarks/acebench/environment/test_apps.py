@@ -386,18 +386,3 @@ def test_refunds_depend_on_the_clock_and_are_in_cash() -> None:
         assert app(tool, **RES_1, reason=reason) == app.text(tool, number, **values)
         user = app.state["users"]["user1"]
         assert (user["cash_balance"], user["bank_balance"]) == (cash, 3000)
-
-
-def test_a_cancelled_reservation_stays_and_is_refunded_again() -> None:
-    reservations = initial(T, "reservations")
-    reservations[0]["cabin"] = BUSINESS
-    app, tool = travel(reservations=reservations), "cancel_reservation"
-    for user_id, number in (("user9", 3), ("user2", 4)):
-        assert app(tool, **{**RES_1, "user_id": user_id}, reason="") == app.text(tool, number)
-    for cash in (1400, 2200):
-        assert app(tool, **RES_1, reason="?") == app.text(tool, 1, refund_amount=800)
-        assert app.state["users"]["user1"]["cash_balance"] == cash
-    reservations[0]["flight_no"] = "QX999"
-    app = travel(reservations=reservations)
-    assert app("modify_flight", **RES_1) == app.text("modify_flight", 5)
-    assert app(tool, **RES_1, reason="x") == app.text(tool, 5)
