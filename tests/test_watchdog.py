@@ -46,8 +46,7 @@ if __name__ == "__main__":
         time.sleep(600)
     multiprocessing.get_context("spawn").Process(target=child).start()
     note("started", os.getpid())
-    sys.stdin.read()
-    os._exit(0)
+    time.sleep(600)
 """
 
 
@@ -60,7 +59,7 @@ class Family:
         script = folder / "script.py"
         script.write_text(SCRIPT)
         command = [sys.executable, str(script), str(self.folder)]
-        self.first = subprocess.Popen(command, stdin=subprocess.PIPE)
+        self.first = subprocess.Popen(command)
 
     def noted(self, name: str) -> str:
         return str(until((self.folder / name).exists) and (self.folder / name).read_text())

@@ -28,6 +28,7 @@ ENTRIES = Entries.among(ALL)
 
 
 def write(path: Path, rows: Sequence[Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
