@@ -110,6 +110,17 @@ def s3(quiet_environment: pytest.MonkeyPatch) -> Iterator[S3]:
     server.stop()
 
 
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Return an empty store on a disk, and one on S3."""
+    from ace_ray.storage.object_store import open_store
+
+    if request.param == "local":
+        return open_store(str(tmp_path / "run"))
+    bucket = request.getfixturevalue("s3").bucket
+    return open_store(f"s3://{bucket}/{tmp_path.name}/run")
+
+
 @pytest.fixture(scope="session")
 def vllm() -> Any:
     """Import vLLM in this process, which takes some seconds."""
@@ -245,6 +256,13 @@ def real_outputs() -> Path:
     return folder
 
 
+def one_tensor(dtype: str, count: int, data: bytes) -> bytes:
+    """Return a safetensors file with one tensor."""
+    tensor = {"dtype": dtype, "shape": [count], "data_offsets": [0, len(data)]}
+    header = json.dumps({"w": tensor}).encode()
+    return len(header).to_bytes(8, "little") + header + data
+
+
 @pytest.fixture
 def model_folder(tmp_path: Path) -> Callable[..., Path]:
     """Make a model folder with a word tokenizer, a chat template, and one tensor of ``weights``."""
@@ -260,26 +278,14 @@ def model_folder(tmp_path: Path) -> Callable[..., Path]:
         )
         tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
         tokenizer.save(str(folder / "tokenizer.json"))
-        settings: dict[str, Any] = {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "unk_token": "[UNK]",
-        }
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "[UNK]"}
         if template is not None:
             settings["chat_template"] = template
         (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-        (folder / "config.json").write_text(
-            json.dumps(
-                {
-                    "architectures": ["LlamaForCausalLM"],
-                    "model_type": "llama",
-                    "max_position_embeddings": context,
-                }
-            )
-        )
-        tensor = {"dtype": "U8", "shape": [len(weights)], "data_offsets": [0, len(weights)]}
-        header = json.dumps({"w": tensor}).encode()
-        content = len(header).to_bytes(8, "little") + header + weights
-        (folder / "model.safetensors").write_bytes(content)
+        config: dict[str, Any] = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
+        config["max_position_embeddings"] = context
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "model.safetensors").write_bytes(one_tensor("U8", len(weights), weights))
         return folder
 
     return make
@@ -293,13 +299,10 @@ def make_checkpoint() -> Callable[..., Path]:
     def make(folder: Path, *values: float, tokens: str = "{}", **script: Any) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         data = np.array(values, "<f4").tobytes()
-        tensor = {"dtype": "F32", "shape": [len(values)], "data_offsets": [0, len(data)]}
-        header = json.dumps({"w": tensor}).encode()
         (folder / "config.json").write_text(json.dumps({"model_type": "toy"}))
         (folder / "tokenizer.json").write_text(tokens)
         (folder / "fake.json").write_text(json.dumps(script))
-        content = len(header).to_bytes(8, "little") + header + data
-        (folder / "model.safetensors").write_bytes(content)
+        (folder / "model.safetensors").write_bytes(one_tensor("F32", len(values), data))
         return folder
 
     return make

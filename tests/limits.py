@@ -1,9 +1,10 @@
-"""A limit of processor time, for what hostile texts must not take."""
+"""Limits of processor time, for what hostile texts must not take, and of waiting for a state."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,3 +32,12 @@ def cpu_limit(what: str, seconds: float = CPU_S) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+
+
+def until(what: Callable[[], Any], seconds: float = 600) -> Any:
+    """Wait until ``what`` is true, and return it."""
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < end, "it never happens"
+        time.sleep(0.005)
+    return found

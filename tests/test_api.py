@@ -12,22 +12,10 @@ import pyarrow as pa
 import pytest
 
 import ace_ray
-from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS
-from ace_ray.types import Entry, Episode
-from tests.pipeline.made_run import written_run
-
-
-def answered(number: int, entry: Entry) -> Episode:
-    output = render_gold(entry) if number else "[nothing()]"
-    messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": output}]
-    return Episode(messages, output, model_calls=1)
-
-
-def silent(number: int, entry: Entry) -> Episode:
-    return Episode([{"role": "assistant", "content": "no"}], "no", model_calls=1)
+from tests.pipeline.made_run import answered, written_run, wrong
 
 
 @pytest.fixture
@@ -62,7 +50,7 @@ def test_a_run_is_opened_and_its_rows_are_read(made: Any) -> None:
 
 
 def test_runs_are_scored_compared_and_reported(made: Any, tmp_path: Path) -> None:
-    written_run(tmp_path / "other", silent)
+    written_run(tmp_path / "other", wrong)
     runs = [ace_ray.score(made[0]), ace_ray.score(tmp_path / "other")]
     assert runs[0].status == "complete"
     assert runs[0].summary is not None

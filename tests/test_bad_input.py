@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -87,7 +86,6 @@ def of_model(config_file: Write, model_folder: Write) -> Write:
         ("workers=many", ("'workers' is 'many'", "a valid integer or be 'auto'")),
         ("output=gs://b/x", ("'gs'", "s3://bucket/prefix")),
         ("run_id=../x", ("'run_id'",)),
-        ("samples", ("--set", "a.b=c")),
         ("benchmarks.0.name=BFLC", ("'BFLC'", "did you mean 'bfcl'?", "installed: acebench")),
         ("benchmarks.0.categories=[Multi-turn]", ("did you mean 'multi_turn'?",)),
         ("benchmarks.0.user=sam", ("benchmarks.acebench.user", "did you mean 'same'?")),
@@ -230,18 +228,6 @@ def test_a_model_that_vllm_cannot_load_is_named(
 
 
 @needs_vllm
-def test_weights_that_git_lfs_did_not_fetch_are_named(
-    both: Check, of_model: Write, model_folder: Write, tmp_path: Path
-) -> None:
-    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 16060556376\n"
-    folder = model_folder()
-    (folder / "model.safetensors").write_bytes(pointer)
-    both(of_model(folder), "model.safetensors: is a git-lfs pointer", "run git lfs pull")
-    (tmp_path / "m.gguf").write_bytes(pointer)
-    both(of_model(tmp_path / "m.gguf"), "m.gguf: is a git-lfs pointer")
-
-
-@needs_vllm
 @pytest.mark.parametrize(
     ("engine", "model", "parts"),
     [
@@ -291,7 +277,6 @@ def manifest(identity: Any) -> str:
     [
         ("notes.txt", "mine", ("files that do not belong to a run", "notes.txt")),
         ("run.json", manifest({"model": "other"}), ("run.json that is not a run's",)),
-        ("run.json", "{", ("run.json that is not a run's",)),
         ("../run.json", manifest({}), ("is itself a run",)),
     ],
 )
@@ -343,38 +328,10 @@ def test_a_bucket_that_does_not_exist_is_named(
         refuses(here("evaluate", path), "config.json is missing under this prefix")
 
 
-@pytest.fixture
-def stranger(s3: Any) -> Iterator[Any]:
-    """Switch the S3 server's access control on; yield a key without permissions."""
-    import boto3
-
-    iam = boto3.client("iam")
-    iam.create_user(UserName="stranger")
-    key = iam.create_access_key(UserName="stranger")["AccessKey"]
-
-    def allow(unchecked: str) -> None:
-        url = f"{s3.endpoint_url}/moto-api/reset-auth"
-        kind = {"Content-Type": "text/plain"}
-        urllib.request.urlopen(urllib.request.Request(url, unchecked.encode(), kind))
-
-    allow("0")
-    yield key
-    allow("inf")
-
-
-def test_credentials_that_the_store_refuses_are_named(
-    here: Any,
-    both: Check,
-    config_file: Write,
-    s3: Any,
-    stranger: Any,
-    monkeypatch: pytest.MonkeyPatch,
+def test_missing_credentials_are_named(
+    here: Any, config_file: Write, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = config_file(output=f"s3://{s3.bucket}/runs")
-    refuses(here("evaluate", path), "the access key is unknown", "check the credentials")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", stranger["AccessKeyId"])
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", stranger["SecretAccessKey"])
-    both(path, f"access to bucket {s3.bucket} is denied")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    path = config_file(output=f"s3://{s3.bucket}/runs")
     refuses(here("evaluate", path), "Unable to locate credentials")

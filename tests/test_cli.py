@@ -16,11 +16,9 @@ Write = Callable[..., Path]
 QUICK = ["--set", "backend=fake"]
 
 
-def test_help_names_every_command_and_a_wrong_option_exits_with_2(here: Any) -> None:
+def test_help_exits_with_0_and_a_wrong_option_with_2(here: Any) -> None:
     ended = here("--help")
     assert ended.code == 0
-    for command in ("evaluate", "doctor", "score", "report", "data", "judge"):
-        assert command in ended.stdout
     assert here("--version").stdout.startswith("ace-ray")
     for arguments in (["evaluate", "x", "--limit", "0"], ["nonsense"], ["score"]):
         assert here(*arguments).code == 2

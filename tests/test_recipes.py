@@ -11,7 +11,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.types import Entry, Episode
-from tests.pipeline.made_run import written_run
+from tests.pipeline.made_run import written_run, wrong
 
 PAGE = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text(encoding="utf-8")
 SQL = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
@@ -25,15 +25,11 @@ def answered(number: int, entry: Entry) -> Episode:
     return Episode(messages, output, model_calls=1, state=state, tools=tools)
 
 
-def silent(number: int, entry: Entry) -> Episode:
-    return Episode([{"role": "user", "content": "q"}], "[nothing()]", model_calls=1)
-
-
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """Return a folder with the runs RUN and OTHER."""
     written_run(tmp_path / "RUN", answered)
-    written_run(tmp_path / "OTHER", silent)
+    written_run(tmp_path / "OTHER", wrong)
     return tmp_path
 
 

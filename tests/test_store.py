@@ -22,14 +22,6 @@ from ace_ray.errors import UserError
 from ace_ray.storage.object_store import LocalStore, S3Store, Store, Unreachable, open_store
 
 
-@pytest.fixture(params=["local", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    if request.param == "local":
-        return open_store(str(tmp_path / "root"))
-    s3 = request.getfixturevalue("s3")
-    return open_store(f"s3://{s3.bucket}/{tmp_path.name}/root")
-
-
 def paths(store: Store, prefix: str = "") -> list[str]:
     return [item.path for item in store.list(prefix)]
 
@@ -110,31 +102,6 @@ def test_a_failed_write_keeps_the_old_object(
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_delete_leaves_no_empty_folder(tmp_path: Path) -> None:
-    store = LocalStore(str(tmp_path / "root"))
-    assert store.put_if("a", b"1", "a tag of something that has gone") is None
-    assert list(tmp_path.iterdir()) == []
-    for path in ("a/b/c", "a/e"):
-        store.put(path, b"")
-    store.delete("a/b/c")
-    assert not (tmp_path / "root/a/b").exists()
-    for path in ("a/nothing/here", "a/e/below a file"):
-        store.delete(path)
-    assert store.get("a/e") == b""
-    store.delete("a/e")
-    assert list(tmp_path.iterdir()) == [], "nothing above the root is touched"
-
-
-def test_an_error_of_a_folder_names_the_file(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    (tmp_path / "folder").mkdir()
-    store = LocalStore(str(tmp_path))
-    with pytest.raises(UserError, match="file/below: cannot write"):
-        store.put("file/below", b"")
-    with pytest.raises(UserError, match=r"folder: cannot read: .*; check the permissions and the"):
-        store.get("folder")
-
-
 HTML = {"Content-Type": "text/html"}
 
 
@@ -171,6 +138,7 @@ def web_server(
     ("code", "status", "part", "passing"),
     [
         ("AccessDenied", 403, "access to bucket b is denied", False),
+        ("InvalidAccessKeyId", 403, "the access key is unknown", False),
         ("SignatureDoesNotMatch", 403, "the secret key does not match", False),
         ("NoSuchBucket", 404, "bucket b does not exist", False),
         ("NotImplemented", 501, "does not support conditional writes", False),

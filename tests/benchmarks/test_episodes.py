@@ -148,16 +148,6 @@ def test_an_agent_episode_has_its_calls_where_they_were_made() -> None:
     assert ACEBench.sandbox_states(state) == ([{"A": {"x": 1}}], [{"A": {"x": 2}}])
 
 
-def test_states_of_any_shape_are_steps() -> None:
-    agent = {"speaker": "agent"}
-    odd: list[Any] = [None, {"steps": 3}, {"steps": [None, {}]}]
-    odd += [{"steps": [agent, {"speaker": "execution", "calls": calls}]} for calls in (3, [1, {}])]
-    for state in odd:
-        for step in ACEBench.transcript([{"role": "user", "content": "q"}], state):
-            assert isinstance(step.text, str)
-        assert ACEBench.sandbox_states(state) is None
-
-
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 APPOINTMENTS: Any = make_benchmark(f"{EXAMPLES}/appointments.py:Appointments", {})
 MORNING, FULL = APPOINTMENTS.dataset()

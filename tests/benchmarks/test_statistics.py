@@ -58,15 +58,6 @@ def test_samples_are_means_over_entries_of_the_chances() -> None:
     assert found["pass_at_k"]["1"] == found["pass_hat_k"]["1"] == found["mean"]
 
 
-@pytest.mark.parametrize(
-    ("fewest", "ks"), [(1, [1]), (5, [1, 2, 3, 4, 5]), (40, [*range(1, 33), 40])]
-)
-def test_k_goes_up_to_the_fewest_samples(fewest: int, ks: list[int]) -> None:
-    found = stats([1] * fewest, [0] * (fewest + 1))["samples"]
-    for name in ("pass_at_k", "pass_hat_k"):
-        assert list(found[name]) == list(found[f"{name}_intervals"]) == [str(k) for k in ks]
-
-
 def test_graded_scores_and_single_samples_have_no_k() -> None:
     assert "samples" not in stats([1], [0])
     for scores in ([0.5, 0.25], [0.5, 0.5]):
@@ -91,8 +82,6 @@ def test_the_table_of_samples() -> None:
         ["b", "correct", "1", "1", "50.0 % [5.5, 94.5]", "50.0 % [5.5, 94.5]"],
         ["b", "correct", "1", "2", "100.0 % [20.7, 100.0]", "0.0 % [0.0, 79.3]"],
     ]
-    (table,) = sample_tables({"a": {"correct": stats([1] * 20)}}, ("correct",))
-    assert [line[3] for line in table["lines"]] == ["1", "2", "4", "20"]
     assert "further_tables" not in Mine().summarize(rows([1], [0]), 0.0)
     (table,) = Mine().summarize(rows([1, 1], [0, 1]), 0.0)["further_tables"]
     assert [line[:4] for line in table["lines"]] == [["c", "correct", "2", k] for k in "12"]

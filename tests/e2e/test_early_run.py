@@ -91,10 +91,9 @@ def test_a_run_stops_and_can_be_completed(here: Any, tmp_path: Path) -> None:
     refused = here("compare", reference, run, "--allow-different")
     assert refused.code == 2
     assert "was stopped when its comparison was decided" in refused.stderr
-    for alpha, what in ((2, "early.alpha"), (0.2, "begun with early.alpha = 0.05")):
-        refused = here("evaluate", run_config(tmp_path, "better", 0.8, alpha=alpha))
-        assert refused.code == 2
-        assert what in " ".join(refused.stderr.split())
+    refused = here("evaluate", run_config(tmp_path, "better", 0.8, alpha=0.2))
+    assert refused.code == 2
+    assert "begun with early.alpha = 0.05" in " ".join(refused.stderr.split())
 
     ended = here("evaluate", run_config(tmp_path, "better", 0.8), "--complete")
     assert ended.code == 0, ended.stdout

@@ -138,20 +138,9 @@ def test_three_benchmarks_call_tools(cli: Any, here: Any, tmp_path: Path, server
     assert len(server.asked) == count
 
 
-def test_doctor_asks_the_endpoint_and_logprobs_are_refused(
-    here: Any, tmp_path: Path, server: Scripted
-) -> None:
+def test_logprobs_of_an_endpoint_are_refused(here: Any, tmp_path: Path, server: Scripted) -> None:
     asked = {"name": "bfcl", "categories": ["simple_python"], "contamination": True}
     ended = here("evaluate", config(tmp_path, server, asked))
     assert ended.code == 2
     assert "benchmarks.bfcl: needs logprobs of given texts" in ended.stderr
     assert not server.asked
-    answer = completion("Paris")
-    del answer["usage"]
-    server.answer = lambda body: answer
-    prompted = {"name": "acebench", "languages": ["en"], "limit": 2}
-    checked = here("doctor", config(tmp_path, server, prompted))
-    assert checked.code == 0, checked.stdout
-    (line,) = (one for one in checked.stdout.splitlines() if " endpoint " in one)
-    assert "m-1 answered 'Paris'; was offered no tools" in line
-    assert "reports no usage, so tokens will be unknown" in line

@@ -1,12 +1,9 @@
-"""Whole runs on a local Ray with the fake engine: on S3, and from the notebook."""
+"""Whole runs on S3 with the fake engine."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,8 +11,6 @@ from ace_ray.storage.object_store import open_store
 from tests.conftest import S3, Cli
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
-
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_a_run_on_s3_is_complete_and_can_start_afresh(config: Path, cli: Cli, s3: S3) -> None:
@@ -46,19 +41,3 @@ def test_a_run_on_s3_is_complete_and_can_start_afresh(config: Path, cli: Cli, s3
     summary = json.loads(store.get("summary.json") or b"")
     assert summary["timing"]["device_s"]["load"] < 1e6, "the time of the deleted run is gone"
     assert {"_SUCCESS", "run.json", "summary.json"} <= set(names())
-
-
-def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    notebook = DOCS.parent / "examples" / "from_python.ipynb"
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    names, printed = dict[str, Any](), io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        for cell in cells:
-            if cell["cell_type"] == "code":
-                assert cell["outputs"] == []
-                exec("".join(cell["source"]), names)  # noqa: S102 - the project's own notebook
-    run = names["run"]
-    assert (run.status, len(run.rows())) == ("complete", 8)
-    assert "complete 8 of 8 rows scored" in printed.getvalue()
-    assert (Path(run.uri) / "report" / "report.html").is_file()

@@ -18,6 +18,8 @@ import yaml
 from ace_ray.storage.object_store import open_store
 from ace_ray.storage.parts import read_ledger
 from ace_ray.storage.rows import ROWS
+from tests.e2e.ray_clusters import wait_for
+from tests.faults.fault_runs import descendants, title_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
@@ -49,10 +51,13 @@ class Sweeps:
         script = {"default": f"[from_step_{step}()]", **script}
         return self._make(self.folder / "run" / f"step_{step}", float(step), 1.0, **script)
 
-    def run(self) -> int:
-        command = [sys.executable, "-m", "ace_ray.cli.main", "sweep", str(self.config)]
+    def start(self, *args: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "ace_ray.cli.main", "sweep", str(self.config), *args]
         with self._log.open("w") as log:
-            return subprocess.run(command, stdout=log, stderr=log, check=False).returncode
+            return subprocess.Popen(command, stdout=log, stderr=log)
+
+    def run(self) -> int:
+        return self.start().wait()
 
     @property
     def said(self) -> str:
@@ -122,3 +127,20 @@ def test_weights_that_cannot_be_swapped_cost_one_run(
     assert set(sweeps.column("state").values()) == {"complete"}
     sweeps.check_outputs(2, 5)
     assert before == {step: [row["started_at"] for row in sweeps.rows(step)] for step in whole}
+
+
+def test_a_killed_lane_is_started_again(
+    tmp_path: Path, make_checkpoint: Callable[..., Path]
+) -> None:
+    sweeps = Sweeps(tmp_path, make_checkpoint)
+    for step in (1, 2, 3):
+        sweeps.save(step, delay_s=1.0 if step > 1 else 0.0)
+    with sweeps.start("--set", "concurrency=1") as sweep:
+        wait_for(lambda: sweep.poll() is not None or bool(sweeps.rows(2)), "no row of step 2")
+        before = [row["started_at"] for row in sweeps.rows(1)]
+        lanes = [p for p in descendants(sweep.pid) if "ace_ray.sweep.lane" in title_of(p)]
+        lanes[0].kill()
+    assert sweep.returncode == 0, sweeps.said
+    assert sweeps.said.count("evaluating") > 1
+    assert [row["started_at"] for row in sweeps.rows(1)] == before
+    sweeps.check_outputs(1, 2, 3)

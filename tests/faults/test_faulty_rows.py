@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from ace_ray.pipeline.actors.coordinator import MAX_STARTS_WITHOUT_PROGRESS
-
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 QUARANTINED = (0, "quarantined", "EngineKilled")
@@ -37,32 +35,3 @@ def test_only_the_row_that_ends_engines_is_quarantined(
     deaths = run.summary()["timing"]["engine_deaths"]
     assert len(deaths) == sum(cause in death for death in deaths) == 5, deaths
     assert {run.row(entry)["status"] for entry in range(12) if entry != 6} == {"scored"}
-
-
-def test_rows_of_an_engine_that_crashed_or_froze_once_are_scored(make_run):
-    # One row at a time, so that no other row is in flight when a row crashes the engine.
-    run = make_run(concurrency=1, workers=2, worker_cpus=0.3, stall_s=3.0)
-    once = {"die": 0, "crash": 1, "hang": 2, "freeze": 3}
-    run.write(engine={fault: {run.questions[at]: run.marker(fault)} for fault, at in once.items()})
-    driver = run.to_the_end()
-    assert driver.code == 0, driver.text
-    for at in once.values():
-        assert (run.row(at)["status"], run.row(at)["attempts"]) == ("scored", 2)
-    deaths = run.summary()["timing"]["engine_deaths"]
-    causes = ["told to die", "its process was killed", "no answer for"]
-    causes.append("it was stopped by a signal and was killed")
-    assert [sum(cause in death for death in deaths) for cause in causes] == [1] * 4
-    for death in deaths:
-        assert f"engine worker {death}" in driver.text
-
-
-def test_engines_that_die_on_every_row_end_the_run(make_run):
-    run = make_run()
-    run.write(engine={"die": {"": ""}})
-    driver = run.to_the_end()
-    assert driver.code == 75, driver.text
-    starts = f"{MAX_STARTS_WITHOUT_PROGRESS} engines started one after another"
-    line = f"{starts}, but no row made progress"
-    assert driver.text.count(line) == 1, driver.text
-    assert "told to die" in driver.text
-    assert run.rows() == []

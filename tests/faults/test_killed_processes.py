@@ -36,14 +36,6 @@ def test_frozen_writer_is_killed_and_its_rows_are_stored(make_run):
     assert len(rows) == len({row["row_id"] for row in rows}) == 36
 
 
-def test_run_ends_if_no_engine_starts_in_time(make_run):
-    run = make_run(engine={"ready_file": "/never"}, start_timeout_s=3.0)
-    driver = run.to_the_end()
-    assert driver.code == 75
-    assert "no engine started within 3 s (start_timeout_s)" in driver.text
-    assert "Traceback" not in driver.text
-
-
 @pytest.mark.parametrize("title", ["raylet/raylet", "gcs_server"])
 def test_same_command_continues_after_the_cluster_is_lost(make_run, title):
     run = make_run(samples=3, engine={"delay_s": 0.5}, concurrency=2)

@@ -21,25 +21,11 @@ def test_keys_are_in_no_file_row_or_line(make_run, s3, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", f"{KEY}-id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"{KEY}-secret")
     run = make_run(output=f"s3://{s3.bucket}/secrets", max_attempts=1)
-    run.write(
-        benchmarks=[
-            {
-                "name": "acebench",
-                "languages": ["en"],
-                "categories": ["agent_multi_turn"],
-                "user": {
-                    # No server listens there: the text of the failure goes into rows.
-                    "endpoint": {
-                        "url": "http://127.0.0.1:9/v1",
-                        "model": "any",
-                        "api_key_env": "ENDPOINT_KEY",
-                        "max_retries": 0,
-                    }
-                },
-            }
-        ],
-        engine={"default": "Nice weather."},
-    )
+    # No server listens there: the text of the failure goes into rows.
+    endpoint = {"url": "http://127.0.0.1:9/v1", "model": "any", "api_key_env": "ENDPOINT_KEY"}
+    section = {"name": "acebench", "languages": ["en"], "categories": ["agent_multi_turn"]}
+    user = {"endpoint": endpoint | {"max_retries": 0}}
+    run.write(benchmarks=[section | {"user": user}], engine={"default": "Nice weather."})
     driver = run.to_the_end()
     assert driver.code in (1, 75), driver.text
     assert KEY not in driver.text

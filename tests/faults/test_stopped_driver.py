@@ -55,16 +55,6 @@ def test_stopped_and_interrupted_runs_continue(make_run):
     assert not (run.path / "lease.json").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_during_engine_start_stops_at_once(make_run, number):
-    run = make_run(engine={"ready_file": "/never"}, start_timeout_s=1000.0)
-    driver = run.start()
-    driver.find("EngineWorker")
-    driver.process.send_signal(number)
-    assert driver.wait() == 75, driver.text
-    assert "Traceback" not in driver.text
-
-
 def test_rows_in_flight_after_the_grace_period_are_pending(make_run):
     run = make_run(grace_s=1.0)
     run.write(engine={"endless": run.questions[:2]})

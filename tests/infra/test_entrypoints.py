@@ -1,4 +1,4 @@
-"""Commands, flags and paths that the infrastructure and the documentation name exist."""
+"""Commands and flags that the infrastructure and the documentation name exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ TEXTS = [
     for file in sorted((ROOT / folder).rglob("*"))
     if file.is_file() and file.suffix in (".yaml", ".md", ".py", ".Dockerfile", ".json")
 ] + [ROOT / "README.md"]
-NAMED = re.compile(r"(?:(?<=[\s`(])|^)((?:infra|jobs|configs|requirements)/[\w./-]*\w)")
 
 
 def commands(text: str) -> list[list[str]]:
@@ -25,13 +24,6 @@ def commands(text: str) -> list[list[str]]:
     joined = re.sub(r"\\\n\s*#?\s*", " ", text)
     found = re.findall(r"(?m)(?:^|[#$`:]|-- |\|\| )\s*(ace-ray [^\n`#;]*)", joined)
     return [shlex.split(re.sub("['\"]", "", call)) for call in found]
-
-
-def test_named_paths_exist() -> None:
-    for file in TEXTS:
-        for name in NAMED.findall(file.read_text()):
-            if "..." not in name:
-                assert (ROOT / name).exists(), f"{file}: {name}"
 
 
 def test_commands_and_flags_exist() -> None:

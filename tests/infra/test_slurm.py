@@ -6,10 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.limits import until
 
 SCRIPT = Path(__file__).resolve().parents[2] / "infra" / "slurm" / "evaluate.sbatch"
 
@@ -76,10 +77,7 @@ class Job:
 def test_a_job_that_is_incomplete_or_out_of_time_is_requeued(tmp_path: Path, code: str) -> None:
     job = Job(tmp_path, code)
     if not code:
-        until = time.monotonic() + 120
-        while "ace-ray evaluate" not in job.said():
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        until(lambda: "ace-ray evaluate" in job.said())
         job.process.send_signal(signal.SIGTERM)
     assert job.process.wait(timeout=120) == int(code or 75)
     said = job.said()

@@ -249,26 +249,3 @@ def test_nothing_is_written_behind_a_link(
     assert [path.read_bytes() for path in (*held.glob("*"), held) if path.is_file()] == before
     refused = "symbolic link, and files behind links are never changed" in ended.stderr
     assert refused == (kind == "linked folder")
-
-
-def test_mlflow_has_each_point_once(
-    here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mlflow = pytest.importorskip("mlflow")
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    uri = (tmp_path / "mlruns").as_uri()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    sweep = sweep_of(tmp_path / "sweep", {100: whole(2), 200: whole(5)})
-    sent(here, sweep, "mlflow")
-    sweep_of(sweep, {100: whole(2), 200: whole(5), 300: whole(1)})
-    for _ in range(2):
-        sent(here, sweep, "mlflow")
-    client = mlflow.MlflowClient(tracking_uri=uri)
-    experiment = client.get_experiment_by_name("ace_ray").experiment_id
-    (found,) = client.search_runs([experiment])
-    assert found.info.run_name == "train"
-    history = client.get_metric_history(found.info.run_id, HEADLINE)
-    assert [metric.step for metric in history] == [100, 200, 300]
-    assert found.data.params["backend"] == "vllm"
-    assert "workbook" in found.data.tags[f"{HEADLINE}_is"]
-    assert found.data.tags["ace_ray.group"] == "train-1a2b"

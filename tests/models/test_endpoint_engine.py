@@ -12,7 +12,6 @@ import pytest
 
 from ace_ray.config.schema import RunConfig, run_config
 from ace_ray.errors import RowError, UserError
-from ace_ray.models import pacing
 from ace_ray.models.endpoint_engine import (
     EndpointEngine,
     ask_endpoint,
@@ -30,8 +29,7 @@ ASKED = [{"role": "user", "content": "x"}]
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pacing, "BACKOFF_S", 0.001)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 

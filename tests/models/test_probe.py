@@ -103,18 +103,15 @@ def test_equal_weights_prove_nothing_about_a_swap(swap: Swap) -> None:
 
 def test_a_failed_swap_is_noticed(swap: Swap) -> None:
     unchanged = "the weights changed, but the engine's logprobs did not"
-    infinite = [[math.inf, -2.0], [-3.0]]
     cases: list[tuple[list[Any], dict[str, Any], str]] = [
         ([OLD, OLD], {}, unchanged),
         ([OLD, NEW, NEW], {}, unchanged),
         # A part of the weights was taken, another was not.
         ([OLD, [NEW[0], OLD[1]]], {}, r"0\.167 nats per token .* was 0\.000 from"),
         ([OLD, moved(OLD, 1e-6)], {"b": OLD}, "weight-swap check inconclusive"),
-        ([OLD, NEW], {"b": ProbeFailed("no memory")}, "no memory"),
         ([OLD, NEW], {"prepared": "c", "c": NEWER}, "no reference"),
         ([OLD, NEW], {"b": NAN}, "nan nats per token"),
         ([NAN, NEW], {}, "not finite"),
-        ([OLD, infinite], {}, "not finite"),
         ([OLD, NEW, NAN], {}, "not finite"),
     ]
     for said, truths, why in cases:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 import sys
 from collections.abc import Callable
@@ -13,7 +12,6 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.models import sources
-from ace_ray.models.checkpoints import INDEX
 from ace_ray.models.sizes import Size, size_of
 from ace_ray.models.sources import (
     ModelRef,
@@ -104,9 +102,11 @@ def test_a_gguf_file_is_known_by_its_magic_and_converted_once(
     size = size_of(ref)
     assert size is not None
     assert size.parameters == 3
-    file.write_bytes(b"<!DOCTYPE html>")
-    with pytest.raises(UserError, match="not a GGUF file"):
-        resolve(str(file), None)
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1\n"
+    for content, why in ((b"<!DOCTYPE html>", "not a GGUF file"), (pointer, "a git-lfs pointer")):
+        file.write_bytes(content)
+        with pytest.raises(UserError, match=why):
+            resolve(str(file), None)
 
 
 @pytest.mark.nightly
@@ -114,7 +114,7 @@ def test_an_s3_prefix_is_fetched_once_and_has_a_size(
     tmp_path: Path, make_checkpoint: Make, s3: Any, cache: Path
 ) -> None:
     folder = make_checkpoint(tmp_path / "m", 1.0, 2.0, 3.0)
-    weights, torch = folder / "model.safetensors", folder / "pytorch_model.bin"
+    weights = folder / "model.safetensors"
     size, content = weights.stat().st_size, {p.name: p.read_bytes() for p in folder.iterdir()}
     assert size_of(resolve(str(folder), None)) == Size(size, 3)
     s3.client.put_object(Bucket=s3.bucket, Key="models/tiny/x/../../evil.json", Body=b"{}")
@@ -132,17 +132,6 @@ def test_an_s3_prefix_is_fetched_once_and_has_a_size(
     assert size_of(ref) == Size(size, 3)
     with pytest.raises(UserError, match="only to Hugging Face ids"):
         resolve(uri, "main", endpoint_url=s3.endpoint_url)
-    # An index names the weights and their number; a prefix may hold them in two formats.
-    torch.write_bytes(b"PK\3\4 the same in another format PK\5\6")
-    weights.rename(folder / "a.safetensors")
-    (folder / "consolidated.safetensors").write_bytes(b"x" * 1000)
-    tree = {"metadata": {"total_parameters": 7}, "weight_map": {"w": "a.safetensors"}}
-    (folder / INDEX).write_text(json.dumps(tree))
-    assert size_of(upload(s3, folder, "models/indexed")) == Size(size, 7)
-    for name in ("a.safetensors", "consolidated.safetensors", INDEX):
-        (folder / name).unlink()
-    (folder / "optimizer.bin").write_bytes(b"x" * 1000)
-    assert size_of(resolve(str(folder), None)) == Size(torch.stat().st_size, None)
     assert size_of(ModelRef("x", "fake", "x", "r")) is None
 
 

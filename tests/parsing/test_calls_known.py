@@ -22,15 +22,12 @@ OPENAI = {"id": "c1", "type": "function", "function": {"name": "f", "arguments":
 
 READ: list[tuple[str, str, list[Call]]] = [
     ("hermes", f"Well.<tool_call>{F_TEXT}</tool_call> and <tool_call>{G_TEXT}</tool_call>", [F, G]),
-    ("hermes", f"<tool_call>{F_TEXT}", [F]),
     ("functionary", f"Well.<function=f>{F_BODY}</function> and <function=e></function>", [F, E]),
-    ("functionary", f"<function=f>{F_BODY}", [F]),
     (
         "functionary",
         '<function=f>{"a": "</function>"}</function>',
         [Call("f", {"a": "</function>"})],
     ),
-    ("functionary", f"<tool_call><function=f>{F_BODY}</function></tool_call>", [F]),
     ("qwen3_coder", f"<tool_call>\n{XML_F}\n</tool_call>", [F]),
     ("qwen3_coder", XML_F + XML_G + "<function=e></function>", [F, G, E]),
     (
@@ -42,11 +39,9 @@ READ: list[tuple[str, str, list[Call]]] = [
     ("mistral", f"[TOOL_CALLS]{BOTH}", [F, G]),
     ("mistral", f"[TOOL_CALLS]f[ARGS]{F_BODY}[TOOL_CALLS]f[CALL_ID]abc123[ARGS]{F_BODY}", [F, F]),
     ("fenced_json", f"I call it:\n\n```json\n{BOTH}\n```\nThat is all.", [F, G]),
-    ("fenced_json", f"```json\n{F_BODY}\n```\n```json\n{F_TEXT}\n```", [F]),
     ("fenced_json", f"```json\n{json.dumps({'tool_calls': [OPENAI, OPENAI]})}\n```", [F, F]),
     ("fenced_json", '```json\n[{"function": "f", "parameters": {"a": 1}}]\n```', [F]),
     ("fenced_python", "```python\n[f(a=1), g(b=('x', None), c={'d': True})]\n```", [F, G]),
-    ("fenced_python", "Call ```f(a=1)``` now", [F]),
     ("llama3_json", f"<|python_tag|>{F_TEXT}; {G_TEXT}<|eom_id|>", [F, G]),
     ("llama3_json", f"First {F_TEXT}, and then\n{G_TEXT}!", [F, G]),
     ("pythonic", "[f(a=1), g(b=['x', null], c={'d': true})]", [F, G]),
@@ -67,16 +62,12 @@ NO_CALLS = [
     "",
     "No function fits.",
     f"<tool_call>{F_TEXT}</tool_call><tool_call>{{'name'</tool_call>",
-    f"{F_TEXT} with a as in {{a}}",
-    "<function=f><parameter=a",
     '```json\n{"name": "f", "arguments": [1]}\n```',
     '```json\n{"name": "f", "arguments": {"a": NaN}}\n```',
     '{"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}',
-    "```python\nprint('hello')\n```",
     "[f(a=__import__('os').system('true'))]",
     # Calls whose arguments would be lost.
     '<function=f>{"a": 1</function>',
-    "<function=f>[1]</function>",
     '<function=f>{"a": 1}</function><function=g h>{"b": 2}</function>',
     '<tool_call>{"name": "f", "args": {"a": 1}}</tool_call>',
 ]

@@ -10,23 +10,17 @@ from ace_ray.parsing.fold import MAX_LEVELS, Budget, Refused, fold
 from ace_ray.parsing.syntax import NotCalls, expression
 
 FOLDED = {
-    "7 % 4": 3,
     "'a' + 'b' 'c'": "abc",
-    "{'a': 1 + 1} | {'b': [2]}": {"a": 2, "b": [2]},
     "'%s is %d' % ('x', 5)": "x is 5",
     "'%(a)05.1f' % {'a': 2}": "002.0",
     "'' * 1000000000": "",
-    "'' + 'abcd'[1:3]": "bc",
-    "1 + (2 if True else 3)": 3,
     "1 + (0 and 1 / 0)": 1,
     "1 + ('a' in 'ba')": 2,
     "'a' + f'{1 + 1}b'": "a2b",
-    "[*(1, 2)] + [3]": [1, 2, 3],
     "{**{'a': 1}} | {'b': 2}": {"a": 1, "b": 2},
     "1 + ((lambda: 0) is not None)": 2,
     "5 * 10**(-12)": 5e-12,
     "10**5000 // 10**4999": 10,
-    "0 << 10**30": 0,
     # What is not reached is not looked at.
     "1 + (2 or print(x)) + (3 if 1 else 9 ** 9 ** 9)": 6,
 }

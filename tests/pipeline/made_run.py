@@ -47,6 +47,16 @@ def made_row(row_id: str, episode: Episode, **columns: Any) -> dict[str, Any]:
     }
 
 
+def answered(number: int, entry: Entry) -> Episode:
+    """Return the right answer of an entry; for entry 0, a wrong one."""
+    output = render_gold(entry) if number else "[nothing()]"
+    return Episode([*QUESTION, {"role": "assistant", "content": output}], output, model_calls=1)
+
+
+def wrong(number: int, entry: Entry) -> Episode:
+    return Episode(QUESTION, "[nothing()]", model_calls=1)
+
+
 def planned_run(folder: Path, model: ModelRef, *, samples: int = 1) -> Plan:
     """Return the plan of eight ACEBench entries whose run is in ``folder``."""
     tree = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -157,22 +156,6 @@ def test_run_of_other_rows_is_no_reference(
     EarlyLooks(planned(config_file, early=early, sampling={"seed": 3}), own).check(begun=True)
     with pytest.raises(UserError, match=what):
         EarlyLooks(planned(config_file, early=early, **changes), own).check(begun=True)
-
-
-def test_reference_must_have_the_same_roles(pair: Pair) -> None:
-    def check(user: Any) -> None:
-        manifest = make_manifest(pair.plan, {})
-        manifest["identity"] = {**manifest["identity"], "roles": {"tau2": {"user": user}}}
-        pair.other.store.put("run.json", as_json(manifest))
-        plan = dataclasses.replace(pair.plan, identity=own)
-        EarlyLooks(plan, pair.own.store).check(begun=True)
-
-    mine = {"kind": "served", "model": "u", "sampling": {"temperature": 0, "seed": 1}}
-    own = pair.plan.identity | {"roles": {"tau2": {"user": mine}}}
-    check(mine | {"sampling": {"temperature": 0, "seed": 2}})
-    for change in ({"model": "v"}, {"sampling": {"temperature": 1, "seed": 1}}):
-        with pytest.raises(UserError, match="its settings differ"):
-            check(mine | change)
 
 
 def test_rules_and_order_may_not_change_after_a_look(

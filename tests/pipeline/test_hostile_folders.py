@@ -82,17 +82,12 @@ LONG_FOOTER = b"PAR1" + bytes(50) + (1 << 31).to_bytes(4, "little") + b"PAR1"
 MUTATIONS: dict[str, list[Mutation]] = {
     "values": [
         changed("run.json", "run_id", NASTY),
-        changed("run.json", "declared", 1 << 70),
         changed("run.json", "config.benchmarks", [[1], [2]]),
         changed("run.json", "identity.benchmarks", {NASTY: NASTY, "\ud800": 1}),
-        changed("run.json", "config.benchmarks", [{"name": "acebench", "data": "~nosuchuser/x"}]),
         changed("run.json", "versions", json.loads("[" * 300 + "]" * 300)),
-        changed("summary.json", "timing.device_s", {"idle": NASTY}),
-        changed("summary.json", "benchmarks.acebench.comparable", NASTY),
     ],
     "whole files": [
         written("run.json", b'{"run_id": "\xff\xfe"}'),
-        written("run.json", b'{"schema_version": 1e999}'),
         written("summary.json", b"[" + b"{}," * 1_100_000 + b"{}]"),
         written("lease.json", json.dumps({"host": NASTY, "pid": 1 << 80}).encode()),
         written("rows/\x1b[2Jx.parquet", b"x"),
@@ -107,15 +102,11 @@ MUTATIONS: dict[str, list[Mutation]] = {
     ],
     "parts": [
         flipped,
-        table(lambda rows: pa.concat_tables([rows, rows])),
         table(lambda rows: rows.append_column("status", rows.column("status"))),
         table(lambda rows: pa.table({"row_id": rows.to_struct_array().combine_chunks()})),
     ],
     "columns": [
-        column("id", NASTY),
-        column("official_error_type", 7),
         column("output", b"\xff\xfe\x80", pa.binary()),
-        column("duration_s", float("nan")),
         column("messages", "[" * 90_000),
         column("started_at", 1 << 62, pa.timestamp("us", tz="UTC")),
     ],

@@ -171,15 +171,6 @@ def test_data_and_config_must_be_those_of_the_run(run: MadeRun) -> None:
 
 
 @pytest.mark.parametrize("work", [rescore, compact_run])
-def test_damaged_manifest_is_refused(run: MadeRun, work: Any) -> None:
-    for manifest in (b"[]", b'{"config": {}}', b"\xff\xfe\x00", None):
-        run.store.put(MANIFEST, manifest or b"")
-        if manifest is None:
-            run.store.delete(MANIFEST)
-        unchanged(run, lambda: work(run.uri, pytest.fail), "not a run|is missing|is not (a )?JSON")
-
-
-@pytest.mark.parametrize("work", [rescore, compact_run])
 def test_run_that_is_being_written_is_refused(run: MadeRun, work: Any, monkeypatch) -> None:
     monkeypatch.setattr(lease_module, "BEAT_S", 0.02)
     parts = part_names(run.store)

@@ -9,7 +9,6 @@ import json
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from ace_ray.pipeline import serving
 from ace_ray.pipeline.roles import RoleBinding, bind_roles, demand
 from ace_ray.pipeline.serving import Server, ServerFailed, command, flags, free_port
 from ace_ray.types import Sampling
+from tests.limits import until
 
 HOST = "127.0.0.1"
 PATIENCE_S = 20.0
@@ -52,15 +52,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
-
-
-def eventually(holds: Callable[[], bool]) -> bool:
-    limit = time.monotonic() + PATIENCE_S
-    while not holds():
-        if time.monotonic() > limit:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 class Lab:
@@ -98,7 +89,7 @@ def test_server_starts_and_stops(lab: Lab) -> None:
     assert len(lab.pids()) == 1
     assert not lab.all_gone()
     server.stop()
-    assert eventually(lab.all_gone)
+    until(lab.all_gone)
     assert not server.log.exists()
     assert server.wait() == ""
     server.stop()  # twice does no harm
@@ -128,7 +119,7 @@ def test_start_ends_at_its_timeout(lab: Lab) -> None:
     with pytest.raises(ServerFailed, match=r"was not ready in 1\.5 s: no output|exit code"):
         server.start(1.5)
     server.stop()
-    assert eventually(lab.all_gone)
+    until(lab.all_gone)
 
 
 def role(**changes: object) -> ServedRole:

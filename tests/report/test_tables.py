@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -17,8 +16,6 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.results import Curves, Estimate, Paper, Score, Table
 from ace_ray.benchmarks.sizes import parameters_named, without_size
 from ace_ray.pipeline.summary import summarize
-from ace_ray.reports.content import content_of
-from ace_ray.reports.html.page import inline_svg
 from ace_ray.reports.printed_summary import WIDTH, print_summary
 from ace_ray.reports.runs import load_runs
 from tests.report.builders import block, everything, row, write_run
@@ -126,28 +123,6 @@ def test_table_6_composes_variants_that_differ_in_nothing_else(tmp_path: Path) -
     assert [line[0] for line in table(2, *folders).lines] == ["Toy-7B-Instruct (standard)"]
 
 
-POINT = Estimate(0.5, (0.4, 0.6), 10)
-
-
-def texts(
-    axis: Literal["parameters", "step"], *places: float, group: str = "G", name: str = "T"
-) -> set[str]:
-    """Return the texts in a figure with one curve over ``places``."""
-    panels = {group: {name: [(place, POINT) for place in places]}}
-    tree = ET.fromstring(inline_svg(Curves("f", "t", panels, axis=axis)))
-    return {"".join(node.itertext()).strip() for node in tree.iter("text")}
-
-
-def test_labels_legend_and_ticks_are_texts() -> None:
-    found = texts("parameters", 0.5, 7.0, name="Toy")
-    assert {"Toy", "G", "500M", "7B", "accuracy (%) by parameters"} <= found
-    found = texts("step", 1.0, group="</text><script>a & b\u202e", name="x" * 300 + "*")
-    assert "</text><script>a & b⟦U+202E⟧" in found
-    (long,) = [text for text in found if "…" in text]
-    assert len(long) <= 60
-    assert long.endswith("*")
-
-
 def test_scaling_uses_sizes_of_the_manifest_or_the_name(tmp_path: Path) -> None:
     models: dict[str, Any] = {"Toy-7B-Chat": {}, "Toy-0.5B-Chat": {}, "unsized": {}}
     models |= {name: {"parameters": 3_000_000_000} for name in ("other", "step_9")}
@@ -184,25 +159,6 @@ def test_scaling_uses_sizes_of_the_manifest_or_the_name(tmp_path: Path) -> None:
 def test_sizes_are_read_from_names(model: str, millions: int | None, family: str) -> None:
     assert parameters_named(model) == (millions and millions * 1_000_000)
     assert without_size(model) == family
-
-
-@pytest.mark.parametrize(
-    ("models", "axis", "curves"),
-    [
-        ("o/Toy-3B o/Toy-7B o/Other-1B o/x", "parameters", {"Toy": [3.0, 7.0], "Other": [1.0]}),
-        ("train-a/step_200 train-a/step_100 o/Toy-3B", "step", {"train-a": [100, 200]}),
-    ],
-)
-def test_the_overview_is_drawn_by_size_or_step(
-    tmp_path: Path, models: str, axis: str, curves: dict[str, list[float]]
-) -> None:
-    rows = block("en", "normal_atom_bool", 2, 4)
-    folders = [str(write_run(tmp_path / m, rows, model=m)) for m in models.split()]
-    picture = content_of(load_runs(folders), None, "strict").benchmarks[0].picture
-    assert (picture.axis if picture else "") == axis
-    normal = picture.panels["Normal"] if picture else {}
-    assert {name: [x for x, _ in points] for name, points in normal.items()} == curves
-    assert all(share.partial for points in normal.values() for _, share in points)
 
 
 def printed(summary: dict[str, Any], *, full: bool = False) -> list[str]:

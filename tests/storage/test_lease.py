@@ -17,15 +17,8 @@ import pytest
 from ace_ray.errors import UserError
 from ace_ray.storage import lease as lease_module
 from ace_ray.storage.lease import LEASE, TTL_S, Lease, LeaseLost, this_process
-from ace_ray.storage.object_store import LocalStore, Store, open_store
-
-
-@pytest.fixture(params=["local", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    if request.param == "local":
-        return LocalStore(str(tmp_path / "run"))
-    s3 = request.getfixturevalue("s3")
-    return open_store(f"s3://{s3.bucket}/{tmp_path.name}/run")
+from ace_ray.storage.object_store import LocalStore, Store
+from tests.limits import until
 
 
 @pytest.fixture
@@ -74,13 +67,6 @@ def claim(**changes: Any) -> bytes:
 
 def stored(store: Store) -> Any:
     return json.loads(store.get(LEASE) or b"null")
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 600
-    while not condition():
-        assert time.monotonic() < end, "it never happens"
-        time.sleep(0.005)
 
 
 def test_a_free_run_is_taken_at_once_and_given_back(store: Store, clock: Clock) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.storage import parts
-from ace_ray.storage.object_store import LocalStore, Store, open_store
+from ace_ray.storage.object_store import LocalStore, Store
 from ace_ray.storage.parts import (
     FOLDER,
     Ledger,
@@ -76,14 +76,6 @@ def stored(ledger: Ledger) -> dict[str, dict[str, Any]]:
 def put(store: Store, session: str, content: pa.Table) -> str:
     (name,) = write_parts(store, session, content)
     return name
-
-
-@pytest.fixture(params=["local", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    if request.param == "local":
-        return LocalStore(str(tmp_path))
-    s3 = request.getfixturevalue("s3")
-    return open_store(f"s3://{s3.bucket}/{tmp_path.name}")
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from ace_ray.sweep.runs import SweepRun
 
 SECONDS = {"load": 60.0, "warm_up": 4.0, "generation": 800.0, "tool": 30.0, "idle": 6.0}
 TIMING = {"device": "gpu", "devices": 2, "loads": [{"how": "fresh"}], "device_s": SECONDS}
+LOADS = [{"how": "fresh"}, {"how": "restarted"}]
 DEATHS = ["h:1: an earlier one", "h:2: the swap to r1 failed: the weights are others"]
 NOTHING_DONE = {"state": "complete", "engine": "", "cost": 0.0, "seconds": dict.fromkeys(STATES, 0)}
 PLANNED: Any = SimpleNamespace(run_id="r1")
@@ -70,13 +71,7 @@ def store(tmp_path: Path) -> LocalStore:
         ({"complete": False, "scored": 0}, 1.0, {"per_1000": {}, "cost": 0.25}),
         ({"timing": {"loads": None, "device_s": None}}, 1.0, NOTHING_DONE),
         (
-            {
-                "timing": {
-                    **TIMING,
-                    "loads": [{"how": "fresh"}, {"how": "restarted"}],
-                    "engine_deaths": DEATHS,
-                }
-            },
+            {"timing": {**TIMING, "loads": LOADS, "engine_deaths": DEATHS}},
             None,
             {"engine": "restarted", "note": DEATHS[-1]},
         ),

@@ -174,13 +174,3 @@ def test_adapters_of_a_base_share_an_engine_and_have_rows_of_their_own(
         "step_8+checkpoint-4",
     ]
     assert a.swap_group == b.swap_group != c.swap_group
-
-
-def test_an_adapter_that_cannot_be_evaluated_is_refused(one: Path, adapters: list[Path]) -> None:
-    base = {"source": str(one)}
-    low = of(adapters[0], backend="vllm", engine={"max_lora_rank": 1}, model=base)
-    assert "the adapter's rank is 4, but 'max_lora_rank' is 1" in low.refused
-    assert "it is an adapter: name it as model.adapter" in of(adapters[0]).refused
-    assert "contains no adapter_config.json" in of(one, model=base).refused
-    useless = of(one, backend="vllm", engine={"enable_lora": True})
-    assert "'enable_lora' without an adapter only slows" in useless.refused

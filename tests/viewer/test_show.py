@@ -22,8 +22,8 @@ from ace_ray.util.safe_loading import SHOWN_CHARS, SHOWN_VALUES, shortened
 from ace_ray.viewer.episode import changes
 from ace_ray.viewer.select import Filter, StoredRun, select
 from ace_ray.viewer.server import render, row_view
-from ace_ray.viewer.table import NOT_SCORED, Query, RunTable, tables_of
-from tests.pipeline.made_run import written_run
+from ace_ray.viewer.table import RunTable, tables_of
+from tests.pipeline.made_run import written_run, wrong
 from tests.report.builders import block, ledger_line, row, write_run, write_sweep
 
 HOSTILE = "\x1b[2Jgone \u202e evil password='hunter2-42'\r\nline"
@@ -36,10 +36,6 @@ def answered(number: int, entry: Entry) -> Episode:
         {"role": "assistant", "content": output, "reasoning": "because"},
     ]
     return Episode(messages, output, reasoning="because", model_calls=1, prompt_tokens=7)
-
-
-def wrong(number: int, entry: Entry) -> Episode:
-    return Episode([{"role": "user", "content": "q"}], "[nothing()]", model_calls=1)
 
 
 @pytest.fixture
@@ -166,21 +162,6 @@ def table_of(folder: Path, *rows: Any, **options: Any) -> RunTable:
     return RunTable(open_store(str(write_run(folder, rows, **options))))
 
 
-def test_rows_are_selected_by_filters_and_text(tmp_path: Path) -> None:
-    table = table_of(tmp_path / "run", *ROWS_OF_RUN)
-    numbers = [int(one.id.rpartition("_")[2]) for one in table.rows]
-    assert numbers[:12] == [*range(12)], "in the order of their entries"
-    for query, count in (
-        (Query(), 16),
-        (Query(verdict=NOT_SCORED), 1),
-        (Query(error_type="error_detection"), 2),
-        (Query(error_type="detection_failed", rules="official"), 0),
-        (Query(text='question 11 "quoted"'), 1),
-        (Query(text="gr\u00fcn", verdict="wrong"), 6),
-    ):
-        assert len(table.select(query)) == count, query
-
-
 def test_a_run_that_grows_is_read_on(tmp_path: Path) -> None:
     table = table_of(tmp_path / "run", *ROWS_OF_RUN[:10], missing=6, finished=False)
     assert (len(table.rows), table.finished) == (10, False)
@@ -219,7 +200,6 @@ LARGE: dict[str, dict[str, str]] = {
     "deep gold": {"gold": "[" * 190 + "0," * MANY + "0" + "]" * 190},
     "messages": {"messages": json.dumps([{}] * MANY)},
     "text": {"messages": json.dumps([{"role": "assistant", "content": LONG}])},
-    "tools": {"tools": json.dumps([{}] * MANY)},
     "states": {"state": json.dumps({"before": [0] * MANY, "end": [1] * MANY})},
     "reason": {"strict_error": INVISIBLE},
 }

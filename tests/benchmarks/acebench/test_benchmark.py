@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from ace_ray.benchmarks.acebench import gold as answers
 from ace_ray.benchmarks.acebench import options as groups
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
-from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
 from ace_ray.benchmarks.acebench.native import UNREADABLE, tool_names
 from ace_ray.benchmarks.acebench.outputs import NO_OUTPUT
 from ace_ray.benchmarks.dataset import imports_folder
@@ -82,12 +80,6 @@ def test_options_are_resolved_or_refused(
     for key, value in (("prompts", "official"), ("variant", "minimal")):
         with pytest.raises(UserError, match=f"acebench.{key}: .* has no effect with mode: native"):
             ACEBench.from_options({"mode": "native", key: value})
-
-
-def test_agent_entries_of_one_question_are_one_task() -> None:
-    for number, task in (("3", "0"), ("4", "4"), ("99", "99"), ("", ""), ("²", "²")):
-        found = groups.agent_task("agent_multi_turn", f"agent_multi_turn_{number}")
-        assert found == f"agent_multi_turn_{task}"
 
 
 FENCED = '```json\n{"name": "f", "arguments": {}}\n```'
@@ -177,18 +169,3 @@ def test_the_mini_set_proves_itself() -> None:
         "en agent_multi_turn: of 4 ideal paths replayed in the sandbox 4 end in a state that the "
         "official rules accept, 4 in the gold state"
     ) in said
-
-
-def test_a_path_that_misses_has_the_step_that_was_refused() -> None:
-    app_specs = load_app_specs(MINI)
-    one = entry("agent_multi_turn")
-
-    def replayed(step: str) -> Any:
-        (found,) = answers.replay(replace(one, gold={**one.gold, "mile_stone": [step]}), app_specs)
-        return found
-
-    call = "[send_message(sender_name='a', receiver_name='b', message='c')]"
-    number, verdicts, refused = replayed(call)
-    assert (number, verdicts["strict"].valid) == (1, False)
-    assert refused[0].startswith("step 1, send_message, is refused: ")
-    assert replayed("[turn_on_wifi(")[2] == ["step 1 cannot be read"]

@@ -19,15 +19,10 @@ from ace_ray.pipeline.score import score_outputs
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.types import Entry
 from ace_ray.viewer.select import StoredRun
+from tests.benchmarks.test_outputs import write
 
 PREFERENCE, SWITCH = "normal_preference", "normal_multi_turn_user_switch"
 IRRELEVANT, AGENT = "special_irrelevant", "agent_multi_step"
-
-
-def write(path: Path, rows: list[Any]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def answer(entry: Entry, **changes: Any) -> dict[str, Any]:

@@ -13,21 +13,14 @@ from tests.benchmarks.bfcl.synthetic_bfcl import write_copy
 
 
 @pytest.fixture(scope="session")
-def bfcl_folder() -> Path:
-    """The folder ``bfcl_eval`` of a real copy: ``BFCL_DATA``, or the installed one."""
-    named = os.environ.get("BFCL_DATA")
-    if named:
-        return UpstreamPackage.locate(named).root
+def bfcl_copy() -> UpstreamPackage:
+    """Return a real copy: the one that ``BFCL_DATA`` names, or the installed one."""
+    if named := os.environ.get("BFCL_DATA"):
+        return UpstreamPackage.locate(str(UpstreamPackage.locate(named).root))
     spec = importlib.util.find_spec("bfcl_eval")
     if spec is None or not spec.submodule_search_locations:
         pytest.skip(f"no bfcl-eval=={VERSION} is installed, and BFCL_DATA names no copy of it")
-    return Path(spec.submodule_search_locations[0])
-
-
-@pytest.fixture(scope="session")
-def bfcl_copy(bfcl_folder: Path) -> UpstreamPackage:
-    """The same as a `UpstreamPackage`."""
-    return UpstreamPackage.locate(str(bfcl_folder))
+    return UpstreamPackage.locate(spec.submodule_search_locations[0])
 
 
 @pytest.fixture

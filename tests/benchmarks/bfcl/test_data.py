@@ -180,13 +180,3 @@ def test_incomplete_or_broken_copy_leaves_nothing_behind(
         import_copy(made_up)
     assert path.name in str(caught.value)
     assert left() == []
-
-
-def test_failed_write_leaves_nothing_behind(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Path, raw: bytes) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", fail)
-    with pytest.raises(UserError, match=r"No space left .* ACE_RAY_CACHE"):
-        import_copy(made_up)
-    assert left() == []

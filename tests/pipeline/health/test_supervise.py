@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
+
+from tests.limits import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there is a child process")
 
@@ -102,10 +103,7 @@ def test_signals_reach_the_driver_once_and_it_ends_with_the_command(
     (driver,) = psutil.Process(process.pid).children()
     if number == signal.SIGKILL:
         process.kill()
-        until = time.monotonic() + 30
-        while driver.is_running() and driver.status() != psutil.STATUS_ZOMBIE:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        until(lambda: not driver.is_running() or driver.status() == psutil.STATUS_ZOMBIE)
     else:
         os.killpg(process.pid, number)
         said, _ = process.communicate(timeout=60)

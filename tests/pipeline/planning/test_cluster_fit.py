@@ -133,12 +133,6 @@ def test_as_many_workers_as_the_nodes_hold_beside_servers(
         sits(nodes, workers=workers + 1, **asked)
 
 
-def test_parts_with_many_cpus_and_large_clusters_are_packed() -> None:
-    assert sits(gpus(*[8] * 125), rows=10**6, engine=engine(3)).workers == 250
-    nodes = [{"CPU": 8.0, "GPU": 3.0}, {"CPU": 2.0, "GPU": 4.0}]
-    assert fit(config(engine=engine(2), workers=1), 9, nodes, servers=[(8.0, 1)]).workers == 1
-
-
 def test_engine_on_several_nodes_has_a_bundle_for_each_gpu() -> None:
     first, *others = bundles(sits(TWO_NODES, engine=engine(8, 2)))
     assert first == {"CPU": 1.0, "GPU": 1.0}

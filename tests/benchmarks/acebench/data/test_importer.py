@@ -298,14 +298,3 @@ def test_hostile_and_damaged_archives_are_refused(server, cache, packed, tmp_pat
     not_pulled(server, cache, r"is damaged or not a tar.gz .*; download it again")
     server.body = half
     not_pulled(server, cache, "is damaged or not a tar.gz|cannot be read")
-
-
-def test_a_pull_that_is_interrupted_leaves_nothing(server, cache, packed, monkeypatch):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    server.body = packed
-    monkeypatch.setattr(importer, "import_checkout", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        importer.pull(url=server.url, sha256=sha(packed), cache=cache)
-    assert left_in(cache) == []

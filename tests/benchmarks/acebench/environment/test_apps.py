@@ -98,20 +98,6 @@ def test_reminders_are_viewed_added_listed_and_deleted() -> None:
     assert app("view_all_reminders") == app.no("view_all_reminders", 0)
 
 
-def test_tools_that_only_some_app_specs_have() -> None:
-    search, mark = "search_reminders", "mark_as_notified"
-    for tool in (search, mark):
-        assert Sandbox(R).environment.call(tool, {}).error == "unknown_tool"
-    methods = {search: {"texts": ["no hit", "%Y"]}, mark: {"texts": ["marked", "no reminder"]}}
-    app = Sandbox(R, language="zh", config=OFF, methods=methods)
-    assert app(search, keyword="\x00") == {"status": False, "message": "no hit"}
-    assert app.failed(search, keyword="") == "'str' object has no attribute 'strftime'"
-    assert app(mark, reminder_id=1) == {"status": True, "message": "marked"}
-    assert app(mark, reminder_id=2001) == {"status": False, "message": "no reminder"}
-    marked = app.state["reminder_list"]
-    assert [record["notified"] for record in marked.values()] == [True, False]
-
-
 ADD = "add_food_delivery_order"
 NORA = {"username": "Nora", "password": "pear11"}
 BEET = {"product": "Beet Wrap", "quantity": 1}
@@ -257,22 +243,6 @@ def test_money_is_transferred() -> None:
     assert accounts(bank) == [(0.0, 0.0), (480.0, 300.0), (150.0, 0.0)]
 
 
-def test_loans_are_taken_and_repaid() -> None:
-    bank = opened(DEBTOR)
-    borrow, repay = "apply_loan", "repay_loan"
-    assert bank(repay, amount=301) == bank.no(repay, 3, loan=300.0)
-    assert bank(repay, amount=81) == bank.no(repay, 4, amount=81)
-    bank("deposit_money", amount=220)
-    assert bank(repay, amount=300) == bank.yes(repay, 0, amount=300, loan=0.0)
-    assert bank(borrow, amount=800.5) == bank.no(borrow, 3)
-    assert accounts(bank)[1] == (0.0, 0.0)
-    assert bank(borrow, amount=800) == bank.yes(borrow, 0, amount=800, loan=800.0)
-    assert accounts(bank)[1] == (800.0, 800.0)
-    moves = [("repay", 300.0), ("borrow", 800.0)]
-    records = [{"user_name": "Timo", "kind": kind, "amount": amount} for kind, amount in moves]
-    assert bank.state["loan_history"][1:] == records
-
-
 T = "Travel"
 ECONOMY, BUSINESS = "Economy Class", "Business Class"
 RES_1: dict[str, Any] = {"user_id": "user1", "reservation_id": "res_1"}
@@ -416,36 +386,3 @@ def test_refunds_depend_on_the_clock_and_are_in_cash() -> None:
         assert app(tool, **RES_1, reason=reason) == app.text(tool, number, **values)
         user = app.state["users"]["user1"]
         assert (user["cash_balance"], user["bank_balance"]) == (cash, 3000)
-
-
-def test_a_cancelled_reservation_stays_and_is_refunded_again() -> None:
-    reservations = initial(T, "reservations")
-    reservations[0]["cabin"] = BUSINESS
-    app, tool = travel(reservations=reservations), "cancel_reservation"
-    for user_id, number in (("user9", 3), ("user2", 4)):
-        assert app(tool, **{**RES_1, "user_id": user_id}, reason="") == app.text(tool, number)
-    for cash in (1400, 2200):
-        assert app(tool, **RES_1, reason="?") == app.text(tool, 1, refund_amount=800)
-        assert app.state["users"]["user1"]["cash_balance"] == cash
-    reservations[0]["flight_no"] = "QX999"
-    app = travel(reservations=reservations)
-    assert app("modify_flight", **RES_1) == app.text("modify_flight", 5)
-    assert app(tool, **RES_1, reason="x") == app.text(tool, 5)
-
-
-def test_helpers_can_be_called_and_keep_no_change() -> None:
-    app = travel()
-    user = initial(T, "users")["user1"]
-    allowances = [
-        app("get_baggage_allowance", membership_level=level, cabin_class=cabin)
-        for level in ("regular", "silver", "gold", "?")
-        for cabin in (ECONOMY, BUSINESS)
-    ]
-    assert allowances == [1, 2, 2, 3, 3, 3, 0, 0]
-    for amount, covered in ((-601, "False"), (-600, "True")):
-        charge = {"user": user, "payment_method": "cash", "amount": amount}
-        assert app("update_balance", **charge) == covered
-    assert app("process_refund", user=user, amount=5) == "None"
-    cabins = {"flight": initial(T, "flights")[0], "old_cabin": "?", "new_cabin": ECONOMY}
-    assert app("calculate_price_difference", **cabins) == 300
-    assert app.state["users"]["user1"] == user

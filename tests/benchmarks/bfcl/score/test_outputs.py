@@ -24,6 +24,7 @@ from ace_ray.errors import UserError
 from ace_ray.parsing.literals import Call, render
 from ace_ray.types import Entry
 from tests.benchmarks.bfcl.synthetic_bfcl import COPY
+from tests.benchmarks.test_outputs import write
 
 CHILD = Path(__file__).resolve().parents[3] / "parity" / "bfcl_results_child.py"
 FAILED = "Error during inference: the prompt has too many tokens"
@@ -36,12 +37,6 @@ FOLDERS = {
 Shape = Callable[[Sequence[Call]], Any]
 """Writes the calls of one answer as a model's handler stores them."""
 Judge = Callable[..., list[str]]
-
-
-def write(path: Path, rows: Sequence[Any]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def write_results(folder: Path, *answers: tuple[Entry, Any], flat: bool = False) -> Path:

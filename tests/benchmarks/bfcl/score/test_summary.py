@@ -131,19 +131,6 @@ def test_contamination_is_the_ratio_of_perplexities_over_entries() -> None:
         assert summarize(alone)["contamination"] is None
 
 
-def test_endings_of_episodes_are_counted() -> None:
-    rows = [
-        scored_row(
-            "multi_turn_base", f"multi_turn_base_{i}", with_metrics(verdicts(False), ended=how)
-        )
-        for i, how in enumerate(("finished", "steps", "steps", "no such ending"))
-    ]
-    summary = summarize(rows)
-    counts = {"finished": 1, "steps": 2, "context": 0, "deadline": 0, "preparation": 0}
-    assert summary["endings"] == {"multi_turn_base": counts}
-    assert further_tables(summary)[0]["lines"] == [["multi_turn_base", "1", "2", "0", "0", "0"]]
-
-
 def test_printed_table_shows_what_was_not_run() -> None:
     summary = summarize([row for row in WHOLE if not row.category.startswith("web")])
     layout = table(summary, {"web_search_base": "no search endpoint is configured"})

@@ -6,13 +6,13 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER
 from ace_ray.benchmarks.bfcl.tools.own import Bakery
-from ace_ray.cli.main import main
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.planning.plan import make_manifest, make_plan
@@ -79,35 +79,30 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def ended(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as caught:
-        main(list(arguments))
-    return int(caught.value.code or 0)
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_reading_a_run_runs_nothing_and_named_classes_reach_nothing(
-    payload: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    payload: str, run: Path, tmp_path: Path, here: Any
 ) -> None:
     marker = tmp_path / "marker"
     class_file(run).write_text(PAYLOADS[payload].replace("MARKER", str(marker)))
     before = (run / MANIFEST).read_bytes()
-    assert ended("report", str(run), "--out", str(tmp_path / "report")) == 0
-    assert ended("score", str(run)) == 2
-    said = capsys.readouterr().err
-    assert "differ from bfcl-eval" in said
-    assert "score the run with --data" in said
-    assert "Traceback" not in said
-    ended("compare", str(run), str(run))
-    assert ended("compact", str(run)) == 0
+    assert here("report", run, "--out", tmp_path / "report").code == 0
+    refused = here("score", run)
+    assert refused.code == 2
+    assert "differ from bfcl-eval" in refused.stderr
+    assert "score the run with --data" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    here("compare", run, run)
+    assert here("compact", run).code == 0
     assert (run / MANIFEST).read_bytes() == before
     assert not marker.exists(), "the run alone names the classes: they are not run"
-    code = ended("score", str(run), "--data", str(run / "data"))
+    ended = here("score", run, "--data", run / "data")
     if payload == "nothing":
-        assert code == 0
-        assert "no verdict changed" in capsys.readouterr().out
-        assert ended("score", str(run), "--data", "mini", "--benchmark", "acebench") == 2
-        assert "no benchmark 'acebench'" in capsys.readouterr().err
-    ended("data", "check", "bfcl", "--data", str(run / "data"))
+        assert ended.code == 0
+        assert "no verdict changed" in ended.stdout
+        ended = here("score", run, "--data", "mini", "--benchmark", "acebench")
+        assert ended.code == 2
+        assert "no benchmark 'acebench'" in ended.stderr
+    here("data", "check", "bfcl", "--data", run / "data")
     assert not marker.exists(), "the user named the classes: they run, and reach nothing"
