@@ -1,18 +1,40 @@
-"""Answers of real models get the verdicts that upstream's evaluator stored with them."""
+"""Published answers, of the data and of real models, get the verdicts of upstream's evaluator."""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
+from ace_ray.benchmarks.bfcl.categories import LIVE, NON_LIVE
+from ace_ray.benchmarks.bfcl.check.single import check_single
+from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
+from ace_ray.benchmarks.bfcl.gold import UNANSWERABLE, asked_for_gold, gold_calls
 from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
 from ace_ray.benchmarks.outputs import Entries
+from ace_ray.parsing.literals import render
+from ace_ray.types import Entry, Verdict
+
+RENAMED = {
+    "simple": "simple_python",
+    "java": "simple_java",
+    "javascript": "simple_javascript",
+    "multiple_function": "multiple",
+    "parallel_function": "parallel",
+    "parallel_multiple_function": "parallel_multiple",
+    "relevance": "irrelevance",
+}
+
+
+@pytest.fixture(scope="module")
+def entries(bfcl_copy: UpstreamPackage) -> dict[str, Entry]:
+    return {entry.id: entry for entry in load(bfcl_copy, (*NON_LIVE, *LIVE))}
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +43,24 @@ def known(bfcl_copy: UpstreamPackage) -> Entries:
     return entries_of(bfcl_copy)
 
 
+def judged(entry: Entry, text: str) -> dict[str, Verdict]:
+    return dict(check_single(entry.category, entry.data["function"], entry.gold, Answer(text)))
+
+
 def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_gold_answers_pass_but_for_the_known_ones(entries: dict[str, Entry]) -> None:
+    asked = [entry for entry in entries.values() if asked_for_gold(entry.category)]
+    assert len(asked) == 2351
+    failing = set()
+    for entry in asked:
+        found = judged(entry, render(gold_calls(entry.gold, entry.data["function"])))
+        assert found["official"] == found["strict"]
+        if not found["official"].valid:
+            failing.add(entry.id)
+    assert failing == UNANSWERABLE
 
 
 @pytest.mark.parametrize(("third", "answers"), [(0, 387), (1, 260), (2, 261)])
@@ -52,3 +90,20 @@ def test_native_answers_get_the_verdicts_that_upstream_stored(
             assert kinds == dict.fromkeys(kinds, wanted[output.entry.id]), output.entry.id
             count += 1
     assert count == answers
+
+
+def test_prompted_texts_are_judged_and_strict_differs_where_it_should(
+    real_outputs: Path, entries: dict[str, Entry]
+) -> None:
+    """Upstream's evaluator gives the same 852 official verdicts (docs/parity.md)."""
+    counts, differing = Counter[str](), Counter[str]()
+    for row in rows_of(real_outputs / "bfcl_prompt_texts.jsonl"):
+        number = row["id"].rpartition("_")[2]
+        found = judged(entries[f"{RENAMED[row['category']]}_{number}"], row["result"])
+        official, strict = found["official"], found["strict"]
+        assert official.error_type not in ("official_unsafe", "official_crash")
+        counts.update({"judged": 1, "valid": int(official.valid)})
+        if official.valid != strict.valid:
+            differing[strict.error_type] += 1
+    assert counts == {"judged": 852, "valid": 329}
+    assert differing == {"irrelevance_error:unreadable_call": 20, "": 2}

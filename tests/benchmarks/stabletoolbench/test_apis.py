@@ -36,7 +36,6 @@ from ace_ray.benchmarks.stabletoolbench.apis.real import (
     usable,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
-    FAILED,
     MAX_CHARS,
     OWN_SYSTEM,
     SCHEMA,
@@ -58,7 +57,6 @@ from ace_ray.errors import (
     UserError,
 )
 from ace_ray.models.http import HttpRequest, Reply
-from ace_ray.types import Sampling
 from tests.benchmarks.stabletoolbench.builders import API, role_of, write
 from tests.scripted_model import ScriptedModel
 
@@ -445,14 +443,3 @@ def test_the_form_and_the_schema_follow_the_models_name() -> None:
         other = Simulator(role_of(model, model=name), form_of(name), SystemText("other", "own"))
         ids |= {asked.simulator_id, other.simulator_id}
     assert len(ids) == 6
-
-
-def test_retries_draw_with_other_seeds() -> None:
-    warm, greedy = [(42, 0.1), (43, 0.1), (44, 0.1)], [(0, 0.0), (1, 0.5), (2, 0.5)]
-    for sampling, drawn in ((None, warm), (Sampling(), greedy)):
-        for replies, expected in ((("no", "{", GOOD), ("", "")), (("no",), (FAILED, "simulator"))):
-            model = ScriptedModel(*replies)
-            asked = Simulator(role_of(model, sampling), "own", SYSTEM)
-            answered = call(ApiCaller(simulator=asked), {})
-            assert (answered.error, answered.failure) == expected
-            assert [(one.sampling.seed, one.sampling.temperature) for one in model.asked] == drawn

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import pickle
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +14,10 @@ import pytest
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.headline import scores_of
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.benchmarks.stabletoolbench.converted import called, final_text, linked, node
+from ace_ray.benchmarks.stabletoolbench.converted import called, linked, node
 from ace_ray.benchmarks.stabletoolbench.judge import asking, measures
 from ace_ray.benchmarks.stabletoolbench.judge import prompts as questions
-from ace_ray.benchmarks.stabletoolbench.judge_check import agreement, read_labels
+from ace_ray.benchmarks.stabletoolbench.judge_check import agreement
 from ace_ray.errors import EngineDead, PromptTooLong, UserError
 from ace_ray.storage.rows import metrics_of
 from ace_ray.types import Entry, Episode, Sampling, canonical_json
@@ -305,22 +304,6 @@ def chained(nodes: int) -> dict[str, Any]:
         details = [{"role": "assistant", "message": "x", "next": details}]
     answer = {"final_answer": "x", "answer_details": details}
     return {"query_id": 3, "query": "q", "label": "Unsolved", "answer": answer}
-
-
-def test_labels_are_texts_or_converted_answers(labels: Path) -> None:
-    long = chained(300)
-    benchmark = checked(labels, LABELS[0], long, {**long, "answer": {"answer": long["answer"]}})
-    entries = read_labels(labels)
-    assert [one.category for one in entries] == ["Solved", "Unsolved", "Unsolved"]
-    assert [one.group for one in entries] == ["0", "3", "3"]
-    text, nested, whole = (json.loads(one.data["answer"]) for one in entries)
-    assert final_text(text["final_answer"]) == "25 light years."
-    assert nested == whole == long["answer"]
-    # A long chain travels to a worker.
-    entry = pickle.loads(pickle.dumps(benchmark.dataset()[1]))
-    benchmark = pickle.loads(pickle.dumps(benchmark))
-    assert benchmark.prompt(entry)
-    assert episode_of(benchmark, entry).output == "Unsolved", "it does not end in Finish"
 
 
 def test_a_bad_label_is_named_by_file_and_line(labels: Path) -> None:
