@@ -4,8 +4,8 @@
     python tests/tools/mutants.py record -n 2         # pytest: which test runs which line
     python tests/tools/mutants.py run RESULTS.jsonl   # each mutant in a copy of the tree
 
-`record` needs `pip install pytest-cov`. `run` tries the tests of `make test`, then nightly ones, until
-the first failure. Mutants keep the text of their line, so the same sample runs after an edit.
+`record` needs pytest-cov. `run` tries the tests of `make test`, then nightly ones, until the first
+failure. Mutants keep the text of their line, so the same sample runs after an edit.
 """
 
 from __future__ import annotations

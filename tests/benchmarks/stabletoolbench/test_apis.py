@@ -21,7 +21,6 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     observation,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.cache import (
-    FILE,
     AnswerCache,
     CacheClient,
     names_key,
@@ -53,7 +52,6 @@ from ace_ray.errors import (
     PromptRefused,
     PromptTooLong,
     RequestFailed,
-    RowError,
     UserError,
 )
 from ace_ray.models.http import HttpRequest, Reply
@@ -114,16 +112,6 @@ def test_imported_answers_come_first_and_have_a_hash(tmp_path: Path) -> None:
     first = recorded_sha256(tmp_path / "cache", [PLAYER])
     imported(tmp_path, ({"b": 2, "a": 1}, "changed"))
     assert recorded_sha256(tmp_path / "cache", [PLAYER]) != first
-
-
-def test_an_unusable_cache_is_the_users_mistake(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such cache"):
-        AnswerCache(str(tmp_path / "none"), "read").open()
-    (tmp_path / FILE).write_text("no database")
-    with pytest.raises(UserError, match=f"{FILE}: cannot be used as a cache"):
-        AnswerCache(str(tmp_path), "readwrite").open()
-    with pytest.raises(RowError, match="cannot be used"):
-        AnswerCache(str(tmp_path), "read").call("get", PLAYER, "{}", "")
 
 
 def test_a_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:

@@ -54,24 +54,6 @@ def test_messages_are_viewed_one_way_and_searched_both_ways() -> None:
     assert answer == {"status": True, "messages": [sent]}
 
 
-def test_times_latest_and_earliest() -> None:
-    times = "get_all_message_times_with_ids"
-    latest, earliest = "get_latest_message_id", "get_earliest_message_id"
-    app = Sandbox(M, config=OFF)
-    for tool, number in ((times, 0), (latest, 1), (earliest, 1)):
-        assert app(tool) == app.no(tool, number)
-    app("login_device")
-    assert app(times) == {"1": "2024-06-04", "2": "2024-06-10", "3": "2024-05-21"}
-    assert app(latest) == {**app.yes(latest, 0, latest_message_id=2), "message_id": 2}
-    assert app(earliest) == {**app.yes(earliest, 0, earliest_message_id=3), "message_id": 3}
-    for key in (1, 2, 3):
-        app("delete_message", message_id=key)
-    assert app(latest) == app(earliest) == app.no(latest, 2)
-    # The latest of equal times is the first.
-    inbox = {key: {**m, "time": "2024-06-04"} for key, m in initial(M, "inbox").items()}
-    assert Sandbox(M, inbox=inbox)(latest)["message_id"] == 1
-
-
 def test_reminders_are_viewed_added_listed_and_deleted() -> None:
     view, add, delete = "view_reminder_by_title", "add_reminder", "delete_reminder"
     new = {"title": "{title}", "description": "d", "time": "t"}
