@@ -117,7 +117,7 @@ def test_rows_of_another_shape_are_refused(
 def test_unknown_ids_of_format_sensitivity_are_refused(made_up: Path) -> None:
     path = made_up / "bfcl_eval" / upstream_package.FORMAT_IDS
     path.write_text('{"multiple": ["multiple_99"]}')
-    refused("multiple has no 'multiple_99'", made_up, "format_sensitivity")
+    refused("multiple has no entry 'multiple_99'", made_up, "format_sensitivity")
 
 
 def import_copy(path: Path | None, said: list[str] | None = None) -> Path:
