@@ -23,7 +23,7 @@ from ace_ray.reports.compared_runs import condition_differences
 from ace_ray.reports.comparison import paired_data
 from ace_ray.reports.comparison_tables import points, signed
 from ace_ray.reports.hypotheses import difference_of
-from ace_ray.reports.paired import ALL, Cells, Group, PairedData, Pairs, pairs_of
+from ace_ray.reports.paired import ALL, Cells, Group, PairedData, Pairs, Stratum, pairs_of
 from ace_ray.reports.runs import Run, load_runs
 from ace_ray.reports.significance import clustered_interval, share_interval
 from ace_ray.storage.object_store import Store, open_store
@@ -218,8 +218,9 @@ def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData
     # Groups over all languages come first. If there is one language, groups have its name.
     groups = [g for g in data.groups if metric.language in ("", g.language)]
     found = [group for group in groups if group.name == metric.group]
-    if metric.group == ALL and len({group.strata for group in groups}) == 1:
-        found = groups  # the runs have one category
+    if metric.group == ALL:  # a group with the same entries may be listed in its place
+        every = frozenset[Stratum]().union(*(group.strata for group in groups))
+        found = [group for group in groups if group.strata == every]
     if not found:
         raise UserError(
             f"{named} has no group {metric.group!r} in these runs",

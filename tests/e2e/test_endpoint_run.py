@@ -130,7 +130,8 @@ def test_three_benchmarks_call_tools(cli: Any, here: Any, tmp_path: Path, server
     assert "tokens unknown (the endpoint reports no usage)" in ended.stdout
     reported = here("report", folder)
     assert reported.code == 0, reported.stderr
-    assert "behind an endpoint; unknown for its model: revision" in reported.stdout
+    page = (folder / "report" / "report.html").read_text()
+    assert "behind an endpoint; unknown for its model: revision" in page
 
     # No row is pending, so the same command sends no request.
     count = len(server.asked)
