@@ -36,6 +36,7 @@ def test_a_run_is_opened_and_its_rows_are_read(made: Any) -> None:
     assert wrong.row_id == rows[0]["row_id"]
     steps = run.episode(rows[1]["id"]).steps
     assert [step.role for step in steps] == ["user", "assistant"]
+    assert repr(steps[0]).startswith("<Step user: ")
     assert run.episode(rows[1]["row_id"][:8]).steps == steps
 
     # Another row with the same id has to be named by its language.

@@ -248,3 +248,12 @@ def test_files_of_a_run_are_written_and_compared_with(tmp_path: Path) -> None:
     said = [{"role": "assistant", "content": fenced}, {"role": "tool", "content": fenced}]
     unread = second_reading(benchmark, benchmark.dataset()[0], Episode(messages=said))
     assert unread == "fenced_json"
+
+
+def test_what_a_tool_directory_lacks_is_a_number_in_the_headline(tmp_path: Path) -> None:
+    (tmp_path / "tools" / "Food").mkdir(parents=True)
+    benchmark = made(tmp_path, apis=["cache"], tool_folder=str(tmp_path / "tools"))
+    rows = [scored_row(entry.category, entry.id, status="skipped") for entry in benchmark.entries()]
+    found = benchmark.summarize(rows, 1)
+    lacking = [line for line in found["warnings"] if "lacks the tool" in line]
+    assert f"lacks {len(lacking)} tools or APIs (see warnings)" in found["comparable"]

@@ -225,3 +225,16 @@ def test_checker_works_on_rows_that_are_not_isolated_until_they_are_judged() -> 
     assert known.keys() == {"new", "apart"}
     assert known["apart"] == IsolatedRow(1, 4), "it was not at work"
     assert known["new"].deaths == 1
+
+
+def test_a_reason_not_to_swap_applies_to_one_run_or_to_all() -> None:
+    coordinator = Coordinator([])
+    assert coordinator.unswappable("same weights", run=1) == "same weights"
+    assert [coordinator.unswappable(run=run) for run in (1, 2)] == ["same weights", ""]
+    assert coordinator.unswappable("the probe failed") == "the probe failed"
+    assert coordinator.unswappable("later", run=2) == "the probe failed"
+
+
+def test_an_engine_starts_with_the_weights_of_the_run_that_it_wants() -> None:
+    begun = Coordinator([]).starting(process(), 3)
+    assert begun == Start(retryable=False, run=3)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ace_ray.cluster import resources
-from ace_ray.cluster.resources import Resources, TooSmall, fit, holds
+from ace_ray.cluster.resources import Resources, TooSmall, fit, holds, slow_dtype
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import cluster_engine_args
@@ -184,3 +185,26 @@ def test_autoscaler_is_asked_for_missing_gpus(
     asked.clear()
     resources.grow([], patience, said.append)
     assert (len(asked), len(said)) == (0, 1)
+
+
+def test_a_server_of_many_cpus_is_not_crowded_out() -> None:
+    nodes = [{"CPU": 8.0, "GPU": 3.0}, {"CPU": 2.0, "GPU": 4.0}]
+    assert fit(config(engine=engine(2), workers=1), 9, nodes, servers=[(8.0, 1)]).workers == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "gpus", "address", "is_slow"),
+    [
+        (["avx2"], 0, "local", True),
+        (["avx2", "avx512f"], 0, "local", False),
+        (["avx2"], 1, "local", False),
+        (["avx2"], 0, "auto", False),  # the engines are on a cluster
+    ],
+)
+def test_a_slow_dtype_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, flags: list[str], gpus: int, address: str, is_slow: bool
+) -> None:
+    cpuinfo = f"flags : {' '.join(flags)}\n"
+    monkeypatch.setattr(Path, "read_text", lambda self, *_, **__: cpuinfo)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    assert bool(slow_dtype(config(), gpus)) is is_slow
