@@ -53,7 +53,7 @@ def run_steps(folder: Path, inputs: dict[str, str]) -> list[subprocess.Completed
     return ended
 
 
-def test_the_workflow_stops_a_worse_server_and_passes_an_equal_one(tmp_path: Path) -> None:
+def test_the_workflow_stops_a_worse_server_and_not_an_equal_one(tmp_path: Path) -> None:
     for name in ("configs/conformance.yaml", "infra/ci/gate.yaml"):
         (tmp_path / name).parent.mkdir(parents=True)
         text = (ROOT / name).read_text()
@@ -66,8 +66,10 @@ def test_the_workflow_stops_a_worse_server_and_passes_an_equal_one(tmp_path: Pat
         inputs = {"old": old.url, "new": new.url, "model": "org/m"}
         _, compared, gated = run_steps(tmp_path, inputs)
         assert "other tokens from the same prompt" in compared.stdout
-        assert gated.returncode in (3, 4), gated.stderr
+        assert gated.returncode == 3, gated.stdout + gated.stderr
         assert (tmp_path / "gate.xml").is_file()
         shutil.rmtree(tmp_path / "runs/new")
         _, _, gated = run_steps(tmp_path, {**inputs, "new": old.url})
-        assert gated.returncode == 0, gated.stdout + gated.stderr
+        # So few rows cannot prove that a drop is small.
+        assert gated.returncode == 4, gated.stdout + gated.stderr
+        assert "0.0 points" in gated.stdout
