@@ -24,7 +24,7 @@ def test_a_sweep_over_two_adapters_equals_two_runs(
 ) -> None:
     folder = materialize(resolve(BASE, None))
     # One row at a time: other rows of a batch change the numbers.
-    engine = {"dtype": "bfloat16", "max_model_len": 4096, "max_num_seqs": 1, "enforce_eager": True}
+    engine = {"dtype": "float32", "max_model_len": 4096, "max_num_seqs": 1, "enforce_eager": True}
     tree: dict[str, Any] = {
         "model": {"source": BASE},
         "benchmarks": [{"name": "acebench", "data": "mini", "categories": ["normal_atom_bool"]}],
