@@ -255,6 +255,7 @@ class VLLMEngine:
         if finish not in ("stop", "length"):
             raise RequestFailed(f"the engine ended the request with {finish!r}")
         reading = self._format.read(prompt, answer.text, answer.token_ids)
+        times = final.metrics  # None if an engine reports none
         return Completion(
             text=reading.text,
             tools=reading.tools,
@@ -267,10 +268,11 @@ class VLLMEngine:
             raw=bounded_raw(answer.text, reading.text),
             schema_refused=UNSEEN if free else "",
             token_ids=list(answer.token_ids),
-            engine=EngineFigures(
+            engine=times
+            and EngineFigures(
                 final.num_cached_tokens or 0,
-                final.metrics.first_token_latency,
-                final.metrics.last_token_ts - final.metrics.first_token_ts,
+                times.first_token_latency,
+                times.last_token_ts - times.first_token_ts,
             ),
         )
 

@@ -8,6 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 
 from ace_ray.config.schema import seconds_of
+from ace_ray.errors import UserError
 
 AUTO = "auto"
 # Environment variables with the Unix time at which the job ends.
@@ -43,9 +44,17 @@ def ends_at(
 def rows_end_at(
     limit: str | None, began: float, environment: Mapping[str, str] = os.environ
 ) -> float | None:
-    """Return the Unix time at which the last row must have ended. Arguments as for `ends_at`."""
+    """Return the Unix time at which the last row must have ended. Arguments as for `ends_at`.
+
+    Raises `UserError`: no time is left, for example in a shell that outlived its Slurm job."""
     if (end := ends_at(limit, began, environment)) is None:
         return None
+    if end <= began:
+        raise UserError(
+            "the job's end has passed",
+            where=" or ".join(name for name in VARIABLES if name in environment),
+            fix="start a new job, or unset the variable, or set time_limit=null",
+        )
     return end - min(max(CLOSING_SHARE * (end - began), CLOSING_S[0]), CLOSING_S[1])
 
 

@@ -162,7 +162,7 @@ class Session:
                     run.read(self._say)
                     run.look(at_once=True)
             self._check_for_a_bug()
-            if self._tallies and self._tallies[-1].out_of_time:
+            if failure is None and self._tallies[-1].out_of_time:
                 break
             further = self._settled() > before
             attempts += failure is None or not further

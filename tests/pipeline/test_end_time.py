@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from ace_ray.errors import UserError
 from ace_ray.pipeline.end_time import Durations, rows_end_at
 
 RUNS, SLOTS, LIMIT_S = 200, 32, 6 * 3600.0
@@ -28,6 +29,11 @@ def test_a_run_ends_before_its_limit_and_before_the_end_of_its_job(
     limit: str | None, environment: dict[str, str], end: float | None
 ) -> None:
     assert rows_end_at(limit, 1000.0, environment) == end
+
+
+def test_a_job_that_has_ended_is_named() -> None:
+    with pytest.raises(UserError, match=r"^SLURM_JOB_END_TIME: the job's end has passed"):
+        rows_end_at("auto", 1000.0, {"SLURM_JOB_END_TIME": "900"})
 
 
 def test_a_row_is_expected_to_take_as_long_as_most_rows_of_its_category() -> None:

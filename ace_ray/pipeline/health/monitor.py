@@ -121,7 +121,8 @@ class HealthMonitor:
 
     def _stop_if_asked(self, tally: Tally) -> None:
         now, grace = time.monotonic(), self._config.grace_s
-        if self._rows_end_at is not None and time.time() > self._rows_end_at:
+        at_limit = self._rows_end_at is not None and time.time() > self._rows_end_at
+        if at_limit:
             # Rows that still run take longer than expected, and are handed back.
             self._interrupts.asked, grace = True, 0.0
         if not self._interrupts.asked:
@@ -132,7 +133,7 @@ class HealthMonitor:
             self._drain_until = now + grace + END_S
             self._coordinator.drain.remote(grace)
             line = f"finishing rows in flight ({grace:g} s); Ctrl-C again to stop now"
-            self._say(log.warning(line if grace else "the time limit is reached: the run stops"))
+            self._say(log.warning("the time limit is reached: the run stops" if at_limit else line))
         elif now > self._drain_until:
             self._interrupts.abort(KeyboardInterrupt())
 
