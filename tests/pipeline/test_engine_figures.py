@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from ace_ray.benchmarks.results import ResultRow
+from ace_ray.models.fake import FakeEngine
 from ace_ray.pipeline.summary import summarize
 from ace_ray.reports.printed_summary import engine_line
 from ace_ray.storage.rows import ENGINE, episode_columns
-from ace_ray.types import Completion, EndpointFacts, EngineFigures, Episode
+from ace_ray.types import Completion, EndpointFacts, EngineFigures, Episode, Sampling
 
 
 def columns(*completions: Completion) -> list[Any]:
@@ -50,3 +52,15 @@ def test_a_summary_has_shares_and_quantiles_of_the_rows_that_have_them() -> None
     }
     assert engine_line(engine).startswith("60.0% of the prompt tokens came from the engine's cache")
     assert "engine" not in summarize(manifest, {}, lambda: rows[2:], {})
+
+
+def test_the_fake_engine_keeps_the_prompts_seen_last() -> None:
+    engine = FakeEngine({"cache_tokens": 64})
+
+    def cached(text: str) -> int:
+        answer = asyncio.run(engine.chat([{"role": "user", "content": text}], Sampling()))
+        assert answer.engine is not None
+        return answer.engine.cached_tokens
+
+    first, other = ("a " * 32, "b " * 64)
+    assert [cached(first), cached(first + "c " * 8), cached(other), cached(first)] == [0, 32, 0, 0]
