@@ -182,7 +182,7 @@ def rows_by_id(raw: bytes, path: str | Path) -> Rows:
 def check_joined(
     questions: Rows, question_file: str | Path, answers: Rows, answer_file: str | Path
 ) -> None:
-    """Raise `UserError` naming the line unless questions and answers have the same ids."""
+    """Raise `UserError` for an id that only the questions or only the answers have."""
     for rows, others, other_file in (
         (questions, answers, answer_file),
         (answers, questions, question_file),

@@ -147,7 +147,7 @@ class ElasticWorkers:
             ray.kill(actor)
 
     def _ended(self, task: Task) -> None:
-        """Queue again the rows of ``task`` that its worker gave back, if the worker is leaving."""
+        """If the worker of ``task`` is leaving, queue the rows again that it gave back."""
         if task.is_whole or task.actor not in self._leaving:
             return
         for block in task.blocks():

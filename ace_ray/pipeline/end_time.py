@@ -51,7 +51,7 @@ def rows_end_at(
         return None
     if end <= began:
         raise UserError(
-            "the job's end has passed",
+            "this end time has passed",
             where=" or ".join(name for name in VARIABLES if name in environment),
             fix="start a new job, or unset the variable, or set time_limit=null",
         )

@@ -163,7 +163,7 @@ def _matrix(benchmark: BenchmarkContent) -> Table:
 
 
 def _which(result: CategoryResult) -> str:
-    """Return the language, with the measure if it is not the accuracy."""
+    """Return the language. A measure other than the accuracy is added to it."""
     plain = result.measure == "accuracy"
     return result.language if plain else f"{result.language}, {result.measure}"
 

@@ -86,11 +86,9 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
     if mixed := versions_line(summary.get("mixed_versions", {})):
         yield mixed
     if summary["cut_by_length"]:
-        yield (
-            f"{summary['cut_by_length']} answers were cut off by max_tokens or the context length"
-        )
+        yield f"answers cut off by max_tokens or the context length: {summary['cut_by_length']}"
     if summary["reasoning_truncated"]:
-        yield f"{summary['reasoning_truncated']} answers ended inside their reasoning"
+        yield f"answers that ended inside their reasoning: {summary['reasoning_truncated']}"
     yield from endpoint_notes(summary.get("endpoint"))
     if summary["backend"] == "fake":
         yield "backend: fake - this tests the pipeline and is not an evaluation"

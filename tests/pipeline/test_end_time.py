@@ -32,7 +32,7 @@ def test_a_run_ends_before_its_limit_and_before_the_end_of_its_job(
 
 
 def test_a_job_that_has_ended_is_named() -> None:
-    with pytest.raises(UserError, match=r"^SLURM_JOB_END_TIME: the job's end has passed"):
+    with pytest.raises(UserError, match=r"^SLURM_JOB_END_TIME: this end time has passed"):
         rows_end_at("auto", 1000.0, {"SLURM_JOB_END_TIME": "900"})
 
 

@@ -127,7 +127,7 @@ class Options(Section):
 
 
 def wording(options: Options, folder: Path) -> Literal["official", "own"]:
-    """Return who wrote the prompts. Shortened variants always contain text of ace_ray."""
+    """Return who wrote the standard prompts: "official" (upstream) or "own" (ace_ray)."""
     if options.prompts != "auto":
         return options.prompts
     return "official" if (folder / OFFICIAL_FILE).is_file() else "own"

@@ -49,10 +49,10 @@ class WrongAnswers:
 
 
 def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAnswers:
-    """Choose at most ``per_category`` wrong rows per run, language and category, ``most`` in all.
+    """Choose at most ``per_category`` wrong rows of each category (per run and language).
 
-    If ``most`` limits the number, each category of each run gets its first row before any category
-    gets a second row.
+    The total is at most ``most``. If that is too few, each category of each run gets its first row
+    before any category gets a second row.
     """
     cells: dict[tuple[str, str, str, str], list[ResultRow]] = {}
     for run in runs:

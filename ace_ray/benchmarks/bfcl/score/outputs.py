@@ -225,11 +225,13 @@ def _model_folder(file: Path) -> Path:
 def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     """Return the format of the calls in the answers of a model.
 
-    Without ``FC`` in the model's name, it is "text" if no answer is a list, or if more strings than
-    lists contain calls. With ``FC``, it is "tagged" if more strings have tags than lists have
-    calls. Otherwise it is "calls" if half of the lists or more have JSON strings as arguments, else
-    "objects". Raises `UserError` for an ``FC`` model without lists whose strings contain calls that
-    only upstream's handler of the model can read."""
+    "text": the model's name lacks ``FC``, and most answers with calls are strings.
+    "tagged": the name has ``FC``, and most answers with calls are strings with tags.
+    "calls": the calls are lists, and at least half of them have JSON strings as arguments.
+    "objects": the calls are lists with other arguments.
+
+    Raises `UserError` for an ``FC`` model without lists whose strings contain calls that only
+    upstream's handler of the model can read."""
     listed = spelled = prompted = tagged = 0
     lists = own_form = False
     for path in paths:
