@@ -14,7 +14,6 @@ from rich.console import Console
 
 from ace_ray.pipeline.monitoring import counts
 from ace_ray.pipeline.monitoring.counts import Tally
-from ace_ray.pipeline.submit import make_submission
 from ace_ray.util import log
 
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz"
@@ -131,14 +130,3 @@ def test_progress_is_a_line_with_numbers(capsys: pytest.CaptureFixture[str]) -> 
     assert line["message"].startswith("2/4 rows")
     numbers = ("event", "done", "planned", "not_scored", "engine_deaths")
     assert [line[name] for name in numbers] == ["progress", 2, 4, 1, 1]
-
-
-def test_jobs_log_in_the_same_way(config_file: Write, tmp_path: Path) -> None:
-    config, checkout = str(config_file(output="s3://b/p")), tmp_path / "checkout"
-    (checkout / "jobs").mkdir(parents=True)
-    (checkout / "jobs" / "evaluate.py").touch()
-    log.configure("debug", "json")
-    submission = make_submission("evaluate", config, checkout=checkout)
-    told = {"ACE_RAY_LOG_LEVEL": "debug", "ACE_RAY_LOG_FORMAT": "json"}
-    assert submission.runtime_env["env_vars"] == told
-    assert '"ACE_RAY_LOG_LEVEL": "debug"' in submission.command(None)
