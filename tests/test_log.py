@@ -14,8 +14,10 @@ from rich.console import Console
 
 from ace_ray.pipeline.monitoring import counts
 from ace_ray.pipeline.monitoring.counts import Tally
-from ace_ray.pipeline.submit import make_submission
+from ace_ray.pipeline.rescore import rescore
+from ace_ray.reports.printed_summary import tell_results
 from ace_ray.util import log
+from tests.pipeline.made_run import sound_run
 
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz"
 Write = Callable[..., Path]
@@ -133,12 +135,12 @@ def test_progress_is_a_line_with_numbers(capsys: pytest.CaptureFixture[str]) -> 
     assert [line[name] for name in numbers] == ["progress", 2, 4, 1, 1]
 
 
-def test_jobs_log_in_the_same_way(config_file: Write, tmp_path: Path) -> None:
-    config, checkout = str(config_file(output="s3://b/p")), tmp_path / "checkout"
-    (checkout / "jobs").mkdir(parents=True)
-    (checkout / "jobs" / "evaluate.py").touch()
-    log.configure("debug", "json")
-    submission = make_submission("evaluate", config, checkout=checkout)
-    told = {"ACE_RAY_LOG_LEVEL": "debug", "ACE_RAY_LOG_FORMAT": "json"}
-    assert submission.runtime_env["env_vars"] == told
-    assert '"ACE_RAY_LOG_LEVEL": "debug"' in submission.command(None)
+def test_the_result_of_a_run_is_a_json_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, summary = rescore(str(sound_run(tmp_path / "run")), lambda line: None)
+    log.configure(form="json")
+    tell_results(summary, 0)
+    (line,) = lines(capsys.readouterr().out)
+    assert (line["event"], line["exit_code"], line["scored"]) == ("results", 0, 8)
+    assert line["scores"]["acebench"]["official"][-1]["value"] == 1.0

@@ -31,14 +31,6 @@ def test_wilson_intervals_are_the_published_ones(
     assert interval[0] <= successes / n <= interval[1]
 
 
-def test_no_successes_and_no_entries_are_allowed() -> None:
-    assert wilson(0, 0) is None
-    assert wilson(0, 5)[0] == 0.0  # type: ignore[index]
-    assert wilson(5, 5)[1] == 1.0  # type: ignore[index]
-    with pytest.raises(ValueError, match="6 successes of 5"):
-        wilson(6, 5)
-
-
 def test_a_weighted_interval_adds_squared_distances() -> None:
     assert weighted_interval([(1.0, 0.9, (0.8, 0.95))]) == pytest.approx((0.8, 0.95))
     low, high = weighted_interval([(0.5, 1.0, (0.84, 1.0)), (0.5, 1.0, (0.84, 1.0))])

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 import ace_ray.benchmarks
-from ace_ray.benchmarks.outputs import Entries, Output, each_once, read_json_lines, read_rows
+from ace_ray.benchmarks.outputs import Entries, Output, each_once, read_json_lines
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.config.schema import config_text
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
 
@@ -99,14 +98,3 @@ def test_a_byte_order_mark_changes_no_entry(tmp_path: Path) -> None:
         path.write_bytes(codecs.BOM_UTF16_LE + path.read_text("utf-8-sig").encode("utf-16-le"))
     with pytest.raises(UserError, match=r"is UTF-16 text.*; save it as UTF-8$"):
         make_benchmark("acebench", copy).identity()
-
-
-def test_outputs_and_configs_of_another_encoding_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    for mark, encoding in ((codecs.BOM_UTF16_BE, "UTF-16"), (codecs.BOM_UTF32_LE, "UTF-32")):
-        path.write_bytes(mark + '{"id": 1}\n'.encode(encoding))
-        said = f"is {encoding} text, according to its byte order mark; save it as UTF-8$"
-        with pytest.raises(UserError, match=said):
-            list(read_rows(path))
-        with pytest.raises(UserError, match=said):
-            config_text(str(path))

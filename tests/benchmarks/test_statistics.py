@@ -22,7 +22,6 @@ from ace_ray.benchmarks.tally import Tally, accuracies
 from ace_ray.types import SCORE, Entry, Episode, Verdict
 from ace_ray.util.stats import wilson
 from tests.benchmarks.scored_row import scored_row
-from tests.benchmarks.test_base import Mine
 
 ENTRIES = ([1, 0, 0, 1], [1, 1, 1, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1, 1, 1])
 
@@ -68,23 +67,6 @@ def test_graded_scores_and_single_samples_have_no_k() -> None:
     # A dialogue of graded turns is right or wrong.
     found = stats([1, 0.5], multi_turn=True)["samples"]
     assert (found["pass_at_k"], found["pass_hat_k"]) == ({"1": 0.5, "2": 1}, {"1": 0.5, "2": 0})
-
-
-def test_the_table_of_samples() -> None:
-    entries = {"a": [[1, 1, 0, 1], [0, 0, 0, 0]], "one": [[1]], "b": [[1, 0]]}
-    categories = {name: {"correct": stats(*scores)} for name, scores in entries.items()}
-    (table,) = sample_tables(categories, ("correct",))
-    assert table["header"] == ["category", "rules", "n", "k", "pass@k", "pass^k"]
-    assert table["lines"] == [
-        ["a", "correct", "2", "1", "37.5 % [5.6, 85.8]", "37.5 % [5.6, 85.8]"],
-        ["a", "correct", "2", "2", "50.0 % [9.5, 90.5]", "25.0 % [2.7, 80.2]"],
-        ["a", "correct", "2", "4", "50.0 % [9.5, 90.5]", "0.0 % [0.0, 65.8]"],
-        ["b", "correct", "1", "1", "50.0 % [5.5, 94.5]", "50.0 % [5.5, 94.5]"],
-        ["b", "correct", "1", "2", "100.0 % [20.7, 100.0]", "0.0 % [0.0, 79.3]"],
-    ]
-    assert "further_tables" not in Mine().summarize(rows([1], [0]), 0.0)
-    (table,) = Mine().summarize(rows([1, 1], [0, 1]), 0.0)["further_tables"]
-    assert [line[:4] for line in table["lines"]] == [["c", "correct", "2", k] for k in "12"]
 
 
 FENCED = '```json\n{"name": "f", "arguments": {"a": 1}}\n```'

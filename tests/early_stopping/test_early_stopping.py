@@ -11,7 +11,6 @@ import pytest
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.results import Estimate, Score
-from ace_ray.config.schema import EarlyConfig
 from ace_ray.early_stopping.betting import (
     Decision,
     Draws,
@@ -19,10 +18,8 @@ from ace_ray.early_stopping.betting import (
     Rule,
     confidence_sequence,
     decide,
-    log_capital,
     rejected_at,
 )
-from ace_ray.early_stopping.draw import WINDOWS, draw
 from ace_ray.early_stopping.units import drawn_order, order_of, value_of
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode, Verdict
@@ -66,21 +63,6 @@ def test_all_units_tell_the_difference_exactly() -> None:
     exact = pytest.approx((truth, truth), abs=1e-12)
     assert confidence_sequence(draws(values, weights), 0.05) == exact
     assert np.isfinite(rejected_at(draws(values, weights), truth - 1e-6, 1e-9))
-
-
-def test_nulls_at_the_ends_of_the_range() -> None:
-    right = draws(np.ones(10))
-    assert rejected_at(right, -1.0, 0.05) == 1.0
-    assert np.isinf(rejected_at(right, 1.0, 0.05))
-    assert rejected_at(right, 0.999, 1e-12) == 10.0
-    wrong = draws(-np.ones(10))
-    assert np.isinf(rejected_at(wrong, -1.0, 0.5))
-    assert np.all(np.isfinite(log_capital(wrong, -1.0)))
-    mixed = draws(np.array([1.0] * 9 + [-1.0]))
-    # After nine of ten, the difference is at least 0.8 whatever comes.
-    assert rejected_at(mixed, 0.79, 1e-12) == 9.0
-    assert np.isinf(rejected_at(mixed, 0.8, 1e-12))
-    assert np.isinf(rejected_at(draws(np.zeros(0)), -1.0, 0.5))
 
 
 @pytest.mark.parametrize(
@@ -209,29 +191,3 @@ def test_all_units_together_are_the_headline() -> None:
         draws = drawn.draws([(one, one) for one in worth])
         whole = value_of(type(benchmark), iter(rows), "correct")
         assert draws.estimate == pytest.approx(whole)
-
-
-def test_windows_keep_the_order_of_units() -> None:
-    benchmark = Simple()
-    entries = benchmark.dataset()
-    config = EarlyConfig(min_rows=10)
-    drawn = draw(config, {"simple": benchmark}, entries, 2)
-    sizes = np.bincount(drawn.windows) * 2
-    assert len(sizes) <= WINDOWS
-    assert sizes.sum() == 100
-    assert all(6 <= size <= 14 for size in sizes[:-1])
-    units = drawn.orders["simple"].units
-    windows = [{int(drawn.windows[at]) for x in unit.items for at in x.entries} for unit in units]
-    assert [[*window] for window in windows] == [[n] for n in sorted(min(w) for w in windows)]
-    facts = drawn.as_json()
-    assert facts["orders"]["simple"]["units"] == 45
-    again = draw(config, {"simple": Simple()}, entries, 1).as_json()
-    assert again["orders"] == facts["orders"]
-
-
-def test_entries_without_weight_come_last() -> None:
-    one = order(headlined(lambda one: by_category(one)["a"]))
-    weighed = [unit.weight > 0 for unit in one.units]
-    assert weighed == sorted(weighed, reverse=True)
-    assert sum(one.rows(2, weighed=True)) == 2 * 10
-    assert sum(one.rows(2)) == 2 * 50

@@ -75,19 +75,6 @@ def test_a_curve_has_the_shared_config_and_leaves_damaged_runs_out(tmp_path: Pat
         of(sweep / "run-step_200")
 
 
-def test_partial_and_missing_headlines_are_named(tmp_path: Path) -> None:
-    rows = [row for row in whole(2) if row["category"] != "special_incomplete"]
-    partial = of(complete_run(tmp_path / "partial", rows, limit=3))
-    assert "partial, without en/special_incomplete" in partial.words[f"{HEADLINE}_is"]
-    assert partial.words["limited_to"] == "3"
-    rows = [{**row, "status": "quarantined"} if not i else row for i, row in enumerate(whole(5))]
-    none = of(complete_run(tmp_path / "none", rows))
-    metrics = none.points[0].metrics
-    assert not [name for name in metrics if "headline" in name]
-    assert (metrics["rows/not_scored"], metrics["rows/quarantined"]) == (1, 1)
-    assert "no score, 1 of" in none.words[f"{HEADLINE}_is"]
-
-
 def test_a_foreign_sweep_names_no_folder_and_a_new_one_has_another_key(tmp_path: Path) -> None:
     sweep, keys = sweep_of(tmp_path / "sweep", {100: whole(2)}), set()
     manifest = json.loads((sweep / "sweep.json").read_text())

@@ -106,7 +106,6 @@ SPLITS = [
     ("<think>", Split("", "", True)),
     ("<think>all</think>", Split("all", "", False)),
     ("why</think>[f()]", Split("why", "[f()]", False)),
-    ("is it [f()]?\n</think>[g()]", Split("is it [f()]?", "[g()]", False)),
     ("is it [f()]?</think> \n\n[g()]", Split("is it [f()]?", "[g()]", False)),
 ]
 

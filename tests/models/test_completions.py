@@ -102,26 +102,6 @@ def test_reasoning_goes_back_in_the_form_in_which_it_came() -> None:
         assert sent([recorded])["messages"] == [plain]
 
 
-def test_a_form_is_found_by_reasoning_text_and_calls() -> None:
-    replay = Replay()
-    forms = {}
-    for text in ("of A", "of B"):
-        forms[text] = [{"type": "thinking", "thinking": "ok"}, {"type": "text", "text": text}]
-        done, reasoning = read({"content": forms[text]})
-        replay.remember(reasoning, done)
-    for text, form in forms.items():
-        recorded = {"role": "assistant", "content": text, "reasoning": "ok"}
-        assert sent([recorded], replay=replay)["messages"][0]["content"] == form
-    call = {"type": "function", "function": {"name": "f", "arguments": '{"x":  1}'}}
-    tree = {"content": None, "reasoning_details": DETAILS, "tool_calls": [call]}
-    done, reasoning = read(tree, TOOLS)
-    for arguments, found in (({"x": 1}, True), ({"x": 2}, False)):
-        asked = {**call, "function": {"name": "f", "arguments": arguments}}
-        message = {"role": "assistant", "reasoning": done.reasoning, "tool_calls": [asked]}
-        returned = back(done, reasoning, message)
-        assert (returned.get("reasoning_details") == DETAILS) is found
-
-
 def test_calls_are_read_with_their_ids() -> None:
     call = {"id": "c9", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
     other = {"function": {"name": "g", "arguments": {"y": 2}}}

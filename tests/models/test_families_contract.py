@@ -266,20 +266,3 @@ def test_gpt_oss_with_its_own_vocabulary(
     final = "<|channel|>analysis<|message|>y<|end|><|start|>assistant<|channel|>final<|message|>ok"
     reading = form.read(prompt, final, harmony.encode(final, allowed_special="all"))
     assert (reading.reasoning, reading.text) == ("y", "ok")
-
-
-def test_marks_and_model_types_name_the_tool_parsers() -> None:
-    headless = LLAMA32.replace("<|start_header_id|>", "<|im_start|>")
-    for template, model_type, found in (
-        ("[TOOL_CALLS] <|python_tag|>", "", ["mistral", "llama3_json"]),
-        ("<|start_of_role|> <|tool_call|>", "", ["granite"]),
-        ("<|tool_call>", "", ["gemma4"]),
-        ("".join(DEEPSEEK) + "```json", "", ["deepseek_v3"]),
-        ("<tool_call><arg_key>", "glm_moe_dsa", ["glm47"]),
-        ("", "gpt_oss", ["openai"]),
-        (LLAMA32 + "<tool_call>", "llama", ["hermes"]),
-        (headless, "llama", []),
-    ):
-        assert families.tool_parsers(FamilyFacts((template,), (), model_type)) == found
-    gemma = FamilyFacts(("<|tool_call>{% if enable_thinking %}<|think|>{% endif %}",))
-    assert families.reasoning_parser(gemma) == "gemma4"

@@ -17,8 +17,6 @@ from ace_ray.models.probe import (
     Logprobs,
     Probe,
     ProbeFailed,
-    distance,
-    weights_hash,
 )
 
 OLD: Logprobs = [[-1.0, -2.0], [-3.0]]
@@ -133,13 +131,3 @@ def test_the_distance_before_a_swap_bounds_the_distance_after_it(swap: Swap) -> 
             continue
         with pytest.raises(ProbeFailed, match="from the new weights' reference"):
             swap(["a", "b"], OLD, NEW, **truths)
-
-
-def test_distances_and_hashes(tmp_path: Path, swap: Swap) -> None:
-    assert distance([[-1.0], [0.0, 0.0, 0.0]], [[-3.0], [0.0, 0.0, 0.0]]) == 0.5
-    for other in ([[-1.0, -2.0]], [[-1.0], [-3.0]]):
-        with pytest.raises(ValueError):
-            distance(OLD, other)
-    a, b, c, same = (weights_hash(tmp_path / name) for name in CHECKPOINTS)
-    assert len({a, b, c}) == 3
-    assert c == same

@@ -159,14 +159,6 @@ def test_each_phase_has_its_seconds() -> None:
     assert heard == ["process", "weights", "cache", "warm-up"]
 
 
-def test_a_mark_is_found_wherever_the_text_is_cut() -> None:
-    heard, text = list[str](), b"".join(LOG)
-    phases = StartPhases(heard.append, lambda: 0.0)
-    for start in range(0, len(text), 7):
-        phases.read(text[start : start + 7])
-    assert heard == ["weights", "cache", "warm-up"]
-
-
 @pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 def test_the_installed_vllm_says_every_mark() -> None:
     folder = vllm_source.folder()

@@ -28,27 +28,16 @@ READ: list[tuple[str, str, list[Call]]] = [
         '<function=f>{"a": "</function>"}</function>',
         [Call("f", {"a": "</function>"})],
     ),
-    ("qwen3_coder", f"<tool_call>\n{XML_F}\n</tool_call>", [F]),
     ("qwen3_coder", XML_F + XML_G + "<function=e></function>", [F, G, E]),
-    (
-        "qwen3_coder",
-        "<function=f><parameter=a></tool_call></parameter></function>",
-        [Call("f", {"a": "</tool_call>"})],
-    ),
-    ("qwen3_coder", "<function=f><parameter=a>True</parameter>", [Call("f", {"a": True})]),
     ("mistral", f"[TOOL_CALLS]{BOTH}", [F, G]),
     ("mistral", f"[TOOL_CALLS]f[ARGS]{F_BODY}[TOOL_CALLS]f[CALL_ID]abc123[ARGS]{F_BODY}", [F, F]),
     ("fenced_json", f"I call it:\n\n```json\n{BOTH}\n```\nThat is all.", [F, G]),
     ("fenced_json", f"```json\n{json.dumps({'tool_calls': [OPENAI, OPENAI]})}\n```", [F, F]),
-    ("fenced_json", '```json\n[{"function": "f", "parameters": {"a": 1}}]\n```', [F]),
     ("fenced_python", "```python\n[f(a=1), g(b=('x', None), c={'d': True})]\n```", [F, G]),
     ("llama3_json", f"<|python_tag|>{F_TEXT}; {G_TEXT}<|eom_id|>", [F, G]),
-    ("llama3_json", f"First {F_TEXT}, and then\n{G_TEXT}!", [F, G]),
     ("pythonic", "[f(a=1), g(b=['x', null], c={'d': true})]", [F, G]),
-    ("pythonic", "<|python_start|>[f(a=1)]<|python_end|>", [F]),
     # Parameters stand in for arguments that are null.
     ("hermes", '<tool_call>{"name": "f", "arguments": null, "parameters": {"a": 1}}', [F]),
-    ("hermes", '<tool_call>{"function": {"name": "f"}, "arguments": {"a": 1}}', [F]),
 ]
 
 
@@ -62,13 +51,11 @@ NO_CALLS = [
     "",
     "No function fits.",
     f"<tool_call>{F_TEXT}</tool_call><tool_call>{{'name'</tool_call>",
-    '```json\n{"name": "f", "arguments": [1]}\n```',
     '```json\n{"name": "f", "arguments": {"a": NaN}}\n```',
     '{"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}',
     "[f(a=__import__('os').system('true'))]",
     # Calls whose arguments would be lost.
     '<function=f>{"a": 1</function>',
-    '<function=f>{"a": 1}</function><function=g h>{"b": 2}</function>',
     '<tool_call>{"name": "f", "args": {"a": 1}}</tool_call>',
 ]
 

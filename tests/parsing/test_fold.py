@@ -12,14 +12,10 @@ from ace_ray.parsing.syntax import NotCalls, expression
 FOLDED = {
     "'a' + 'b' 'c'": "abc",
     "'%s is %d' % ('x', 5)": "x is 5",
-    "'%(a)05.1f' % {'a': 2}": "002.0",
-    "'' * 1000000000": "",
     "1 + (0 and 1 / 0)": 1,
-    "1 + ('a' in 'ba')": 2,
     "'a' + f'{1 + 1}b'": "a2b",
     "{**{'a': 1}} | {'b': 2}": {"a": 1, "b": 2},
     "1 + ((lambda: 0) is not None)": 2,
-    "5 * 10**(-12)": 5e-12,
     "10**5000 // 10**4999": 10,
     # What is not reached is not looked at.
     "1 + (2 or print(x)) + (3 if 1 else 9 ** 9 ** 9)": 6,

@@ -13,9 +13,7 @@ from ace_ray.parsing.syntax import MAX_CHARS, MAX_CODE, MAX_DEPTH, MAX_DIGITS, N
 LITERALS = {
     '"it\'s"': "it's",
     "- 0.5": -0.5,
-    "+5": 5,
     "0x1F": 31,
-    "True": True,
     "None": None,
     "[1, [2.5, 'a'], {},]": [1, [2.5, "a"], {}],
     "{'a': {'b': [True]}, 1: None}": {"a": {"b": [True]}, 1: None},

@@ -13,7 +13,7 @@ import pytest
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.config.schema import load_config
 from ace_ray.errors import UserError
-from ace_ray.pipeline.early import EarlyLooks, Headline, decide_again, is_decided
+from ace_ray.pipeline.early import EarlyLooks, Headline, decide_again
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.planning.plan import Plan, make_manifest
 from ace_ray.pipeline.summary import as_json
@@ -216,15 +216,3 @@ def test_undecided_run_is_decided_when_its_reference_ends(pair: Pair) -> None:
     store.put("summary.json", as_json({**after, "early": {**after["early"], "stale": True}}))
     assert decide_again(pair.plan, store, print), "verdicts were made anew"
     assert pair.own.state() == after
-
-
-def test_only_a_stopped_summary_is_decided(tmp_path: Path) -> None:
-    store = LocalStore(str(tmp_path / "run"))
-    assert not is_decided(store)
-    for content, decided in (
-        (b"{}", False), (b"[", False), (b'{"early": 3}', False),
-        (b'{"early": {"stopped": false}}', False), (b'{"early": {"stopped": true}}', True),
-        (b'{"early": {"stopped": true, "stale": true}}', False),
-    ):  # fmt: skip
-        store.put("summary.json", content)
-        assert is_decided(store) is decided

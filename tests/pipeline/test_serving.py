@@ -219,3 +219,11 @@ def test_parsers_of_a_served_model_are_those_of_its_family(
     refused = r"^benchmarks\.acebench\.user\.model\.tool_parser: this role is offered .*write auto"
     with pytest.raises(UserError, match=refused):
         parsers(CALLS)
+
+
+def test_a_served_model_has_the_sampling_of_its_section(
+    tmp_path: Path, make_checkpoint: Callable[..., Path]
+) -> None:
+    folder = make_checkpoint(tmp_path / "user", 1.0)
+    found = user(folder, sampling={"temperature": 0.3, "max_tokens": 9})
+    assert (found.sampling.temperature, found.sampling.max_tokens) == (0.3, 9)

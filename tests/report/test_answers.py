@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections import Counter
-from io import StringIO
-from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ace_ray.reports.flips import LONGEST, Flips, flip_csv, flip_lines, flip_tables, flips_of
+from ace_ray.reports.flips import Flips, flip_tables, flips_of
 from ace_ray.reports.html.answers import MESSAGES, TEXT, answers, choose
 from ace_ray.reports.runs import Run, load_runs
-from tests.report.builders import Row, block, load_run, row, write_run
+from tests.report.builders import Row, load_run, row, write_run
 
 HOSTILE = "=cmd|' /C calc'!A0 \x1b[2J\x1b]0;title\x07 ```` </script> \u202egnp.exe \x00 | a_b*"
 
@@ -43,41 +39,6 @@ def test_flips_have_both_answers_and_directions(tmp_path: Path) -> None:
     assert (gained.base.output, gained.other.output) == ("base 1", "other 1")
     assert (lost.base.valid, lost.other.valid) == (True, False)
     assert flip_tables(found)[0].lines == [["normal_preference", 1, 1]]
-
-
-def test_only_rows_with_a_verdict_in_both_runs_flip(tmp_path: Path) -> None:
-    base = [*block("en", "normal_preference", 2, 2), row("zh", "normal_preference", 0)]
-    base += [row("en", "normal_similar_api", 0, sample=s) for s in (0, 1)]
-    other = [row("en", "normal_preference", 0, official=False, status="infra_error")]
-    other += [row("en", "normal_preference", 1, official=False)]
-    other += [row("en", "normal_similar_api", 0, sample=s, official=s == 0) for s in (0, 1)]
-    again = {**row("en", "normal_similar_api", 0, official=False), "repeat": 1, "row_id": "f" * 32}
-    found = between(tmp_path, base, [*other, again])
-    assert found.paired == 3
-    assert [(flip.id, flip.sample, flip.change) for flip in found.flips] == [
-        ("normal_preference_1", 0, "lost"),
-        ("normal_similar_api_0", 1, "lost"),
-    ]
-
-
-def test_outputs_of_flips_are_cut_and_harmless(tmp_path: Path) -> None:
-    outputs = [HOSTILE, "x" * (LONGEST + 7), "`" * 50, "\n# heading\n<img src=x onerror=alert(1)>"]
-    base = [{**row("en", "normal_preference", i), "output": o} for i, o in enumerate(outputs)]
-    wrong = (row("en", "normal_preference", i, official=False) for i in range(4))
-    other = [
-        {**item, "output": o, "strict_error": o} for item, o in zip(wrong, outputs, strict=True)
-    ]
-    found = between(tmp_path, base, other)
-    printed = "\n".join(flip_lines(found))
-    for text in (printed, flip_csv(found)):
-        assert not {sign for sign in text if ord(sign) < 32 and sign not in "\n\t"}
-        assert not [word for word in ("\u202e", "[2J", "title") if word in text]
-        assert "\\u202egnp.exe" in text
-    assert len(printed) < 4_000
-    (long,) = [flip for flip in found.flips if flip.id.endswith("_1")]
-    assert long.base.output == "x" * LONGEST + " [7 more characters]"
-    first, *_ = csv.DictReader(StringIO(flip_csv(found)))
-    assert first["base_output"].startswith("'=cmd|")
 
 
 def loaded(*folders: Path) -> list[Run]:
@@ -113,21 +74,6 @@ def test_rows_that_are_wrong_under_some_rule_set_are_shown(tmp_path: Path) -> No
     found = section(write_run(tmp_path / "run", rows))
     assert {view["id"][-1] for view in found["answers"]} == {"1", "2", "5"}
     assert found["wrong"] == 3
-
-
-def test_the_sample_is_bounded_per_category_and_in_all(tmp_path: Path) -> None:
-    keys = product(("en", "zh"), ("special_incomplete", "normal_atom_bool"))
-    rows = [r for language, category in keys for r in block(language, category, 0, 9)]
-    runs = loaded(*(write_run(tmp_path / name, rows, model=f"o/{name}") for name in "AB"))
-
-    def counts(per_category: int, most: int = 400) -> list[int]:
-        by_run = choose(runs, per_category, most).by_run
-        keys = [(run.label, one.language, one.category) for run, of in by_run for one in of]
-        return sorted(Counter(keys).values())
-
-    assert choose(runs, 3).wrong == 8 * 9
-    assert counts(3) == [3] * 8
-    assert counts(3, most=11) == [1] * 5 + [2] * 3, "first each gives one"
 
 
 def test_messages_are_shown_as_the_model_wrote_them(tmp_path: Path) -> None:

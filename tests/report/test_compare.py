@@ -53,15 +53,6 @@ def test_folders_that_are_not_runs_are_refused(tmp_path: Path) -> None:
         load_runs([str(folder), f"{folder}/"])
 
 
-def test_labels_are_as_short_as_they_can_be(tmp_path: Path) -> None:
-    models = {"a": "org/Same", "b": "other/Same", "c": "package:pkg/Tiny-1B.Q4.gguf"}
-    models |= dict.fromkeys(("d/x", "e/x"), "org/Twin")
-    folders = [str(write_run(tmp_path / f, FEW, model=model)) for f, model in models.items()]
-    labels = [run.label for run in load_runs(folders)]
-    twins = [f"Twin ({tmp_path}/{name}/x)" for name in ("d", "e")]
-    assert labels == ["Same (a)", "Same (b)", "Tiny-1B.Q4", *twins]
-
-
 def test_runs_that_differ_in_the_candidate_compare(tmp_path: Path) -> None:
     extra = {"engine": {"dtype": "auto"}, "chat_template_kwargs": {"enable_thinking": True}}
     models = {"a": "o/A", "b": "org/B", "c": "org/B"}

@@ -12,9 +12,9 @@ import pytest
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.results import own_task
 from ace_ray.reports.comparison_tables import sentence
-from ace_ray.reports.hypotheses import WEIGHT, repeats_of, results_of
 from ace_ray.reports.hypotheses import TestResult as Result
-from ace_ray.reports.paired import ALL, Cells, Group, PairedData, cells_of, groups_of, pairs_of
+from ace_ray.reports.hypotheses import repeats_of, results_of
+from ace_ray.reports.paired import Cells, PairedData, cells_of, groups_of, pairs_of
 from ace_ray.reports.significance import (
     CLUSTERED,
     MCNEMAR,
@@ -127,23 +127,6 @@ def test_acebench_tasks_share_a_cluster() -> None:
     assert len(set(cells_of([rows], RULE_SETS).cluster_of)) == 7
 
 
-def groups(named: dict[str, list[str]], *strata: str) -> list[Group]:
-    return groups_of([(*name.split("/"), "0") for name in strata], named)  # type: ignore[misc]
-
-
-def test_groups_come_before_categories_and_all_languages_before_each() -> None:
-    named = {"G": ["a", "b"], "Single": ["c"]}
-    found = groups(named, *(f"{lang}/{c}" for lang in ("zh", "en") for c in "cba"))
-    names = ["G", "Single", ALL, "a", "b"]
-    assert [(group.name, group.language) for group in found] == [
-        (name, language) for language in ("", "en", "zh") for name in names
-    ]
-    assert found[0].strata == {("en", "a"), ("en", "b"), ("zh", "a"), ("zh", "b")}
-    assert [group.category for group in found[:5]] == [False, True, False, True, True]
-    # A group that lacks a category is left out. Equal groups are listed once.
-    assert [group.name for group in groups(named, "en/a", "en/c")] == ["Single", ALL, "a"]
-
-
 def test_a_line_has_the_published_numbers() -> None:
     """Bentur et al. (2009): of 21 one right in both, one gained, seven lost."""
     base = [True] + [False] + [True] * 7 + [False] * 12
@@ -221,34 +204,6 @@ def test_the_noise_floor_by_hand() -> None:
     assert "identical runs differ by up to 3.1 points" in sentence(line)
     (without,) = lines(column([True] * 5), column([False] * 5))
     assert (without.noise, without.noise_floor, without.under_noise) == (None, None, False)
-
-
-def test_a_group_with_few_repeats_borrows_from_all() -> None:
-    rows = [*column([True] * 50), *column([True] * 50, category="d")]
-    again = [
-        *(made(i >= 10, str(i), repeat=1) for i in range(50)),
-        *(made(True, str(i), category="d", repeat=1) for i in range(2)),
-    ]
-    found = lines(rows, rows, repeats=[repeats_of(rows, again, RULE_SETS), None])
-    noise = {line.hypothesis.group.name: line.noise for line in found}
-    every = 10 / 52
-    assert noise["c"] is not None
-    assert noise["d"] is not None
-    assert noise["c"].variance == pytest.approx((10 + WEIGHT * every) / (50 + WEIGHT))
-    assert noise["d"].variance == pytest.approx(WEIGHT * every / (2 + WEIGHT))
-
-
-def test_sentences_say_which_run_is_better_or_what_can_be_shown() -> None:
-    none, some = column([False] * 30), column([True] * 12 + [False] * 18)
-    assert sentence(lines(none, some)[0]) == (
-        "r1 is better than r0 on c (en): +40.0 points, 95 % CI 20.9..57.7, Holm p 0.00049"
-    )
-    assert sentence(lines(some, none)[0]).startswith("r1 is worse than r0 on c (en): -40.0 points")
-    text = sentence(lines(column([True] * 100), column([False] + [True] * 99))[0])
-    assert text.startswith("no difference shown between r1 and r0 on c (en): -1.0 points, 95 % CI ")
-    assert text.endswith("Holm p 1; this n can show a difference of at least 7.8 points")
-    (single,) = lines(column([True]), column([False]))
-    assert sentence(single).endswith("this n (1) cannot show any difference")
 
 
 def moves(gained: int, lost: int, still: int = 0) -> np.ndarray:

@@ -39,9 +39,7 @@ PLANTED = {
     "prompt": (episode(0, content="another question"), "prompt", 1),
     "tokens": (episode(ids=[[5, 6, 7], [8, 1]]), "tokens", 2),
     "text": (episode(4, ids=None, content="bye!", text="bye!"), "tokens", 4),
-    "not JSON": ({**episode(4, content="bye!", text="bye!"), "output_token_ids": "["}, "tokens", 4),
     "odd ids": (episode(4, ids=[5, {}], content="bye!", text="bye!"), "tokens", 4),
-    "huge ids": (episode(4, ids=[[1 << 80]], content="bye!", text="bye!"), "tokens", 4),
     "reading": (episode(1, tool_calls=[]), "reading", 0),
     "tools": (episode(2, content="2"), "tools", 1),
     "simulator": (episode(3, content="no thanks"), "simulator", 1),
@@ -58,7 +56,7 @@ def test_the_first_cause_is_found(name: str, tmp_path: Path) -> None:
     [one] = found.differences
     assert (one.cause, one.position) == (cause, position)
     assert bool(one.flips) == (name == "checker")
-    assert found.with_ids == (name not in ("text", "not JSON", "odd ids", "huge ids"))
+    assert found.with_ids == (name not in ("text", "odd ids"))
 
 
 def test_equal_runs_have_no_differences(tmp_path: Path) -> None:

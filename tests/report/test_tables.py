@@ -1,21 +1,15 @@
-"""Numbers of reports: the paper's tables, figures, and the summary in a terminal."""
+"""Numbers of reports: the tables and figures of the paper."""
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.options import AGENT
-from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.results import Curves, Estimate, Paper, Table
-from ace_ray.benchmarks.sizes import parameters_named, without_size
-from ace_ray.pipeline.summary import summarize
-from ace_ray.reports.printed_summary import WIDTH, print_summary
 from ace_ray.reports.runs import load_runs
 from tests.report.builders import block, everything, row, write_run
 
@@ -144,34 +138,3 @@ def test_scaling_uses_sizes_of_the_manifest_or_the_name(tmp_path: Path) -> None:
     assert "sizes from the model's name: Toy-7B-Chat 7B, Toy-0.5B-Chat 0.5B" in notes
     assert "sizes unknown, not drawn: unsized" in notes
     assert "sizes of checkpoints, not drawn: step_9" in notes
-
-
-@pytest.mark.parametrize(
-    ("model", "millions", "family"),
-    [
-        ("Qwen2.5-Coder-1.5B-Instruct.Q4_1", 1500, "Qwen2.5-Coder-Instruct.Q4_1"),
-        ("Mixtral-8x7B-v0.1", 56_000, "Mixtral-v0.1"),
-        ("Qwen3-30B-A3B", 30_000, "Qwen3-A3B"),
-        ("model-0B", None, "model"),
-    ],
-)
-def test_sizes_are_read_from_names(model: str, millions: int | None, family: str) -> None:
-    assert parameters_named(model) == (millions and millions * 1_000_000)
-    assert without_size(model) == family
-
-
-def printed(summary: dict[str, Any], *, full: bool = False) -> list[str]:
-    out = io.StringIO()
-    print_summary(summary, Console(file=out, width=WIDTH), full=full)
-    return out.getvalue().splitlines()
-
-
-def summary_of(folder: Path, valid: dict[str, int], missing: int = 0) -> dict[str, Any]:
-    """Summarize English rows of ACEBench, four of each category, ``valid`` of them right."""
-    rows = [row for category, n in valid.items() for row in block("en", category, n, 4)]
-    (run,) = load_runs([str(write_run(folder, rows))])
-    config = {"backend": "vllm", "limit": None, "max_unscored": 0.0}
-    manifest: dict[str, Any] = {"run_id": "r", "model": {"source": "m"}, "config": config}
-    manifest["declared"] = len(rows) + missing
-    benchmarks: Any = {"acebench": make_benchmark("acebench", {})}
-    return {**summarize(manifest, benchmarks, lambda: iter(run.rows), {}), "uri": "/runs/r"}

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
-from ace_ray.errors import UserError
 from ace_ray.pipeline.summary import summarize
 from ace_ray.storage.object_store import open_store
 from ace_ray.storage.parts import read_ledger, write_parts
@@ -77,17 +75,3 @@ def test_tokens_without_usage_are_unknown_and_so_are_their_sums() -> None:
     assert summary["endpoint"]["models"] == {"m-1": 1, "m-2": 1}
     without = summarize(MANIFEST, {}, lambda: list(result_rows([table(Episode())])), {})
     assert "endpoint" not in without
-
-
-def test_an_endpoint_column_of_another_shape_is_refused() -> None:
-    rest = '"models": {}, "fingerprints": {}'
-    for text in (
-        "[]",
-        f'{{"calls_without_usage": -1, {rest}}}',
-        '{"calls_without_usage": 0, "models": ["m"], "fingerprints": {}}',
-        '{"calls_without_usage": 0, "models": {"m": "x"}, "fingerprints": {}}',
-        f'{{"calls_without_usage": 0, {rest}, "attempts": "x"}}',
-        f'{{"calls_without_usage": 0, {rest}, "other": [1]}}',
-    ):
-        with pytest.raises(UserError, match="the column endpoint"):
-            list(result_rows([table(Episode(), endpoint=text)]))

@@ -239,20 +239,6 @@ def test_checkpoints_that_come_with_the_stop_file_may_settle(watched: Watched) -
     assert not watched.watching.failed
 
 
-def test_a_watch_ends_although_its_folder_cannot_be_read(watched: Watched) -> None:
-    (watched.root / "final").mkdir(parents=True)
-    (watched.root / "final" / "config.json").touch()
-    waits = []
-    for look in range(4):
-        with pytest.raises(UserError, match="contains no step number"):
-            watched.look()
-        waits.append(watched.watching.wait_s > 0)
-        watched.now += watched.watching.wait_s if look else 0
-        watched.stop_file.touch()
-    assert waits == [True, True, True, False]
-    assert watched.watching.failed
-
-
 def test_an_outage_at_the_end_does_not_lose_the_last_checkpoint(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:

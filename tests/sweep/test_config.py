@@ -80,7 +80,6 @@ ENDPOINT = {"model": {"endpoint": {"url": "http://h/v1", "api_key_env": None}}}
         ({"model": {"source": "x"}}, "'model.source' has no effect, since every model"),
         ({"models": [{"adapter": "a"}]}, "'models.0.source' is missing"),
         ({"workers": {"max": 8}}, "elastic workers are not supported in sweeps"),
-        ({**ENDPOINT, "checkpoints": "ckpt"}, "checkpoints need an engine"),
     ],
 )
 def test_a_mistake_is_one_line_with_a_fix(

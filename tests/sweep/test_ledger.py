@@ -43,16 +43,8 @@ def store(tmp_path: Path) -> LocalStore:
             {},
             3.6,
             {
-                "label": "step 5",
-                "step": 5,
-                "source": "/c/step_5",
-                "run_id": "r1",
                 "state": "complete",
                 "note": "",
-                "engine": "fresh",
-                "device": "gpu",
-                "devices": 2,
-                "parameters": 7,
                 "seconds": SECONDS,
                 "entries": 500,
                 "tokens": {"prompt": 1000, "completion": 50},
@@ -85,22 +77,6 @@ def test_the_line_of_a_run_comes_from_its_summary(
     store.put("r1/summary.json", json.dumps({**summary, "timing": TIMING, **changes}).encode())
     line = asdict(cost_record(RUN, store, price))
     assert {key: line[key] for key in expected} == expected
-
-
-@pytest.mark.parametrize(
-    ("run", "state", "note"),
-    [
-        (RUN, "pending", ""),
-        (SweepRun("step 5", 5, "/c/step_5", refused="torn"), "refused", "torn"),
-        (SweepRun("step 5", 5, "/c/step_5", awaited="being written"), "pending", "being written"),
-    ],
-)
-def test_a_run_without_a_summary_is_pending(
-    store: LocalStore, run: SweepRun, state: str, note: str
-) -> None:
-    line = cost_record(run, store, 1.0)
-    assert (line.state, line.note, line.run_id) == (state, note, run.run_id)
-    assert (line.engine, line.cost, line.seconds) == ("", None, {})
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff", b'{"a": 1}'])

@@ -13,11 +13,10 @@ from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import INDEX
 from ace_ray.pipeline import roles
 from ace_ray.pipeline.planning.plan import make_manifest
-from ace_ray.pipeline.summary import as_json
-from ace_ray.storage.object_store import LocalStore, Unreachable
+from ace_ray.storage.object_store import Unreachable
 from ace_ray.sweep.checkpoints import Checkpoint
 from ace_ray.sweep.config import SweepConfig, SweepModel, SweepOptions
-from ace_ray.sweep.runs import SweepRun, is_finished, run_of_checkpoint, run_of_model
+from ace_ray.sweep.runs import SweepRun, run_of_checkpoint, run_of_model
 
 
 def sweep_of(**changes: Any) -> SweepConfig:
@@ -118,27 +117,6 @@ def test_checkpoints_of_one_architecture_share_a_swap_group(
     for content in ("{", "[]", "[" * 100_000):
         (one / "config.json").write_text(content)
         assert of(one).swap_group == "", "an invalid config"
-
-
-def test_a_run_is_finished_with_a_success_file_and_its_own_manifest(
-    one: Path, tmp_path: Path
-) -> None:
-    run = of(one)
-    assert run.plan is not None
-    store = LocalStore(str(tmp_path / "sweep"))
-    manifest = make_manifest(run.plan, {})
-    for content in (None, b"", b"{", b"[]", b'{"identity": 3}', b"\xff", as_json(manifest)):
-        assert not is_finished(store, run.plan)
-        if content is not None:
-            store.put(f"{run.run_id}/run.json", content)
-            store.put(f"{run.run_id}/_SUCCESS", b"")
-    assert is_finished(store, run.plan)
-    other = {**manifest, "identity": {**manifest["identity"], "model": "another"}}
-    store.put(f"{run.run_id}/run.json", as_json(other))
-    assert not is_finished(store, run.plan)
-    store.put(f"{run.run_id}/run.json", as_json(manifest))
-    store.delete(f"{run.run_id}/_SUCCESS")
-    assert not is_finished(store, run.plan)
 
 
 @pytest.fixture

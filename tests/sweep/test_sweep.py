@@ -578,14 +578,6 @@ class TestWatching:
             with pytest.raises(UserError, match="not these") if found else nullcontext():
                 setup.sweep(settle_s=60)
 
-    def test_a_preview_plans_checkpoints_that_are_there(self, setup: Setup) -> None:
-        setup.save(1, 2)
-        (setup.checkpoints / "step_2" / "tokenizer.json").unlink()
-        sweep = Sweep(setup.config(settle_s=60), setup.said.append, preview=True)
-        assert [run.label for run in sweep.runs if run.plan] == ["step 1"]
-        waits = "waiting for the checkpoint to be complete: the tokenizer is missing"
-        assert sweep.runs[-1].awaited == waits
-
     def test_a_copy_of_a_listed_model_is_refused_while_others_go_on(self, setup: Setup) -> None:
         setup.save(1)
         model = {"source": str(setup.checkpoints / "step_1")}

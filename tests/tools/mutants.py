@@ -1,111 +1,88 @@
 """Measure what the tests catch: break one line of the package, run the tests of that line, repeat.
 
-    python tests/tools/mutants.py sample              # choose 100 mutants -> mutants.jsonl
-    python tests/tools/mutants.py record -n 2         # pytest: which test runs which line
-    python tests/tools/mutants.py run RESULTS.jsonl   # each mutant in a copy of the tree
-
-`record` needs pytest-cov. `run` tries the tests of `make test`, then nightly ones, until the first
-failure. Mutants keep the text of their line, so the same sample runs after an edit.
+python tests/tools/mutants.py sample              # choose 100 mutants -> mutants.jsonl
+python tests/tools/mutants.py record -n 2         # pytest with pytest-cov: lines of each test
+python tests/tools/mutants.py run RESULTS.jsonl   # until a test of a mutant's line fails
 """
 
-from __future__ import annotations
-
 import ast
-import copy
 import json
+import os
 import random
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = Path(__file__).with_name("mutants.jsonl")
-COVERAGE = ROOT / "build" / "mutants"
-COUNT, SEED, LIMIT_S, PROCESSES = 100, 1, 120, 2
+COUNT, SEED, LIMIT_S = 100, 1, 120
 SWAPS: dict[Any, Any] = {ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.Eq: ast.NotEq, ast.And: ast.Or}
 SWAPS |= {ast.In: ast.NotIn, ast.Is: ast.IsNot}
 SWAPS |= {new: old for old, new in SWAPS.items()}
 KINDS = ("comparison", "constant", "boolean", "deleted", "arguments")
 TRIVIAL = ("isinstance", "issubclass", "getattr", "hasattr", "setattr", "zip")
 COMMANDS = {"make test": "not nightly", "make test-all": "nightly and not cluster"}
-IGNORED = shutil.ignore_patterns(".git", ".venv", "build", "runs", "__pycache__")
-RUNS = ["tests/e2e", "tests/faults"]
-"""Tests of lines that run in processes of their own, where coverage sees nothing."""
+IGNORED = shutil.ignore_patterns(".git", ".venv", ".coverage", "build", "runs", "__pycache__")
+RUNS = ["tests/e2e", "tests/faults"]  # for lines of child processes, which coverage does not see
 
 
-def changes(tree: ast.AST) -> Iterator[tuple[Any, str, ast.AST]]:
-    """Yield each node that can be changed, the kind of change, and what takes the node's place."""
-    for node in ast.walk(tree):
-        new: Any = copy.deepcopy(node)
-        match node:
-            case ast.Compare(ops=[op, *_]) if type(op) in SWAPS:
-                new.ops[0] = SWAPS[type(op)]()
-                yield node, "comparison", new
-            case ast.BoolOp():
-                new.op = SWAPS[type(node.op)]()
-                yield node, "boolean", new
-            case ast.UnaryOp(op=ast.Not()):
-                yield node, "boolean", ast.Call(ast.Name("bool"), [node.operand], [])
-            case ast.Constant(value=bool()):
-                yield node, "boolean", ast.Constant(not node.value)
-            case ast.Constant(value=int() | float() as value):
-                yield node, "constant", ast.Constant(value + 1)
-            case ast.AugAssign() | ast.Expr(value=ast.Call() | ast.Await()):
-                yield node, "deleted", ast.Pass()
-            case ast.Call(args=[one, two, *_]) if ast.unparse(node.func) not in TRIVIAL:
-                new.args[:2] = two, one
-                yield node, "arguments", new
+def change(node: Any):
+    """Return the kind of change that fits a node, "" if none does, and what takes its place."""
+    match node:
+        case ast.Compare(ops=[op, *_]) if type(op) in SWAPS:
+            node.ops[0] = SWAPS[type(op)]()
+            return "comparison", node
+        case ast.BoolOp():
+            node.op = SWAPS[type(node.op)]()
+            return "boolean", node
+        case ast.UnaryOp(op=ast.Not()):
+            return "boolean", ast.Call(ast.Name("bool"), [node.operand], [])
+        case ast.Constant(value=bool()):
+            return "boolean", ast.Constant(not node.value)
+        case ast.Constant(value=int() | float() as value):
+            return "constant", ast.Constant(value + 1)
+        case ast.AugAssign() | ast.Expr(value=ast.Call() | ast.Await()):
+            return "deleted", ast.Pass()
+        case ast.Call(args=[one, two, *_]) if ast.unparse(node.func) not in TRIVIAL:
+            node.args[:2] = two, one
+            return "arguments", node
+    return "", node
 
 
-def candidates(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the mutants of a file whose node stands on one line."""
-    lines = path.read_text().splitlines()
-    for node, kind, new in changes(ast.parse(path.read_text())):
-        old = lines[node.lineno - 1]
-        head, tail = old.encode()[: node.col_offset], old.encode()[node.end_col_offset :]
-        line = head.decode() + ast.unparse(new) + tail.decode()
-        # A frozen class and `zip(strict=True)` change nothing in a sound program.
-        if node.lineno == node.end_lineno and not {"frozen=", "strict="} & set(
-            re.findall(r"\w+=", old)
-        ):
-            place = {"file": str(path.relative_to(ROOT)), "line": node.lineno, "kind": kind}
-            yield {**place, "old": old, "new": line}
-
-
-def sample() -> None:
+def sample():
     """Choose mutants: draw a file by its share of the package's lines, then a line of it."""
     files = sorted((ROOT / "ace_ray").rglob("*.py"))
     weights = [len(path.read_text().splitlines()) for path in files]
-    draw, kept = random.Random(SEED), list[dict[str, Any]]()
+    draw, kept = random.Random(SEED), list[str]()
     while len(kept) < COUNT:
         [path] = draw.choices(files, weights)
-        kind = KINDS[len(kept) % len(KINDS)]
-        if found := [one for one in candidates(path) if one["kind"] == kind]:
-            kept.append({"id": len(kept), **draw.choice(found)})
-    SAMPLE.write_text("".join(json.dumps(mutant) + "\n" for mutant in kept))
+        lines, found = path.read_text().splitlines(), []
+        for node in list[Any](ast.walk(ast.parse(path.read_text()))):
+            kind, new = change(node)
+            if kind == KINDS[len(kept) % len(KINDS)] and node.lineno == node.end_lineno:
+                old = lines[node.lineno - 1]
+                head, tail = old.encode()[: node.col_offset], old.encode()[node.end_col_offset :]
+                text = {"old": old, "new": head.decode() + ast.unparse(new) + tail.decode()}
+                place = {"file": str(path.relative_to(ROOT)), "line": node.lineno, "kind": kind}
+                # A frozen class and `zip(strict=True)` change nothing in a sound program.
+                if not re.search(r"\b(frozen|strict)=", old):
+                    found.append({"id": len(kept)} | place | text)
+        kept += [json.dumps(draw.choice(found))] if found else []
+    SAMPLE.write_text("\n".join(kept) + "\n")
 
 
-def load(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def record(*options):
+    """Run pytest and record which test runs which line and branch of the package."""
+    cover = ["--cov=ace_ray", "--cov-branch", "--cov-context=test", "--cov-append", "--cov-report="]
+    subprocess.run([sys.executable, "-m", "pytest", *cover, *options], cwd=ROOT)
 
 
-def record(options: list[str]) -> None:
-    """Run pytest and record which test runs which line of the package."""
-    COVERAGE.mkdir(parents=True, exist_ok=True)
-    settings = COVERAGE / "coveragerc"
-    settings.write_text(f"[run]\ndata_file = {COVERAGE / 'data'}\nsource = ace_ray\n")
-    cover = ["--cov", "--cov-config", str(settings), "--cov-context=test", "--cov-append"]
-    subprocess.run([sys.executable, "-m", "pytest", *cover, "--cov-report=", *options], cwd=ROOT)
-
-
-def find_line(mutant: dict[str, Any]) -> tuple[str, int]:
+def find_line(mutant):
     """Return file and number of the mutant's line in the tree of today; ("", 0) without it."""
     for path in (ROOT / mutant["file"], *sorted((ROOT / "ace_ray").rglob("*.py"))):
         lines = enumerate(path.read_text().splitlines() if path.exists() else [], 1)
@@ -114,64 +91,60 @@ def find_line(mutant: dict[str, Any]) -> tuple[str, int]:
     return "", 0
 
 
-def tests_of(file: str, line: int) -> list[str]:
+def tests_of(file, line):
     """Return the tests that run the line, else those that run its file, the nearest first."""
     from coverage import CoverageData  # type: ignore[import-not-found, unused-ignore]
 
-    data = CoverageData(str(COVERAGE / "data"))
+    data = CoverageData(str(ROOT / ".coverage"))
     data.read()
-    tests = {n: {c.split("|")[0] for c in names if c} for n, names in data.contexts_by_lineno(
-        str(ROOT / file)).items()}  # fmt: skip
-    found = tests.get(line) or set().union(*tests.values())
+    contexts = data.contexts_by_lineno(str(ROOT / file))
+    names = contexts.get(line) or [name for names in contexts.values() for name in names]
+    found = {re.split(r"[\[|]", name)[0] for name in names if name}
     words = set(Path(file).with_suffix("").parts)
-    return sorted(found, key=lambda t: (-len(words & set(Path(t.split("::")[0]).parts)), t)) or RUNS
+    return sorted(found, key=lambda t: (-len(words & set(t.split("::")[0].split("/"))), t)) or RUNS
 
 
-def try_mutant(mutant: dict[str, Any]) -> dict[str, Any]:
-    """Break the line in a copy of the tree and run its tests."""
+def first_failure(tree, file, lines, marker, tests):
+    """Run tests on a file with these lines. Return the first test that fails, "" if none does."""
+    (Path(tree) / file).write_text("".join(lines))
+    command = [sys.executable, "-m", "pytest", "-xq", "--timeout=60", "-m", marker, *tests]
+    env = os.environ | {"PYTHONPATH": f"{tree}:{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(command, cwd=tree, env=env, capture_output=True, timeout=LIMIT_S)
+    failed = re.findall(r"(?m)^(?:FAILED|ERROR) (tests/[^\s\[]+)", done.stdout.decode())
+    return "" if done.returncode in (0, 5) else (failed or tests)[0]
+
+
+def try_mutant(mutant):
+    """Break the line in a copy of the tree and run its tests, but not those that fail anyway."""
     file, line = find_line(mutant)
     if not line:
-        return {**mutant, "outcome": "line is gone"}
-    began, outcome, by, tests = time.monotonic(), "survived", "", tests_of(file, line)
-    with tempfile.TemporaryDirectory() as folder:
-        tree = Path(shutil.copytree(ROOT, folder, ignore=IGNORED, dirs_exist_ok=True))
-        lines = (tree / file).read_text().splitlines()
-        lines[line - 1] = mutant["new"]
-        (tree / file).write_text("\n".join(lines) + "\n")
-        (tree / "tests.txt").write_text("\n".join(tests))
+        return mutant | {"outcome": "line is gone"}
+    tests = tests_of(file, line)
+    with tempfile.TemporaryDirectory() as tree:
+        shutil.copytree(ROOT, tree, ignore=IGNORED, dirs_exist_ok=True)
+        whole = (ROOT / file).read_text().splitlines(keepends=True)
+        broken = [*whole[: line - 1], mutant["new"] + "\n", *whole[line:]]
         for name, marker in COMMANDS.items():
-            command = [sys.executable, "-m", "pytest", "-xq", "--timeout", "60", "-m", marker]
-            left = max(20, LIMIT_S - (time.monotonic() - began))
             try:
-                done = subprocess.run(
-                    [*command, "@tests.txt"], cwd=tree, capture_output=True, text=True, timeout=left
-                )
+                while by := first_failure(tree, file, broken, marker, tests):
+                    if not first_failure(tree, file, whole, marker, [by]):
+                        return mutant | {"outcome": name, "by": by}
+                    tests = [*tests, f"--deselect={by}"]
             except subprocess.TimeoutExpired:
-                outcome = "time is up"
-                continue
-            if done.returncode not in (0, 5):
-                failed = [x for x in done.stdout.splitlines() if x.startswith(("FAILED", "ERROR"))]
-                outcome, by = name, (failed or [done.stdout[-200:]])[0][:200]
-                break
-    return {**mutant, "outcome": outcome, "by": by, "tests": len(tests)}
+                return mutant | {"outcome": "time is up"}
+    return mutant | {"outcome": "survived"}
 
 
-def run(results: Path) -> None:
+def run(results):
     """Run the mutants of the sample that have no result yet, two at a time."""
-    done = {mutant["id"] for mutant in load(results)}
-    with ThreadPoolExecutor(PROCESSES) as pool, results.open("a") as file:
-        for result in pool.map(try_mutant, [m for m in load(SAMPLE) if m["id"] not in done]):
+    with ThreadPoolExecutor(2) as pool, Path(results).open("a+") as file:
+        file.seek(0)
+        done = {json.loads(line)["id"] for line in file}
+        mutants = map(json.loads, SAMPLE.read_text().splitlines())
+        for result in pool.map(try_mutant, [m for m in mutants if m["id"] not in done]):
             print(json.dumps(result), file=file, flush=True)
-            print(result["id"], result["file"], result["outcome"], result.get("by", ""), flush=True)
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["sample"]:
-            sample()
-        case ["record", *options]:
-            record(options)
-        case ["run", results]:
-            run(Path(results))
-        case _:
-            print(__doc__)
+    commands: dict[str, Any] = {"sample": sample, "record": record, "run": run}
+    commands[sys.argv[1]](*sys.argv[2:])

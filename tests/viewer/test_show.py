@@ -18,8 +18,7 @@ from ace_ray.storage.object_store import LocalStore, open_store
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS
 from ace_ray.types import Entry, Episode
-from ace_ray.util.safe_loading import SHOWN_CHARS, SHOWN_VALUES, shortened
-from ace_ray.viewer.episode import changes
+from ace_ray.util.safe_loading import SHOWN_CHARS
 from ace_ray.viewer.select import Filter, StoredRun, select
 from ace_ray.viewer.server import render, row_view
 from ace_ray.viewer.table import RunTable, tables_of
@@ -129,19 +128,6 @@ def test_filters_that_match_no_row_are_refused(run: Any, here: Any) -> None:
         assert said in ended.stderr
 
 
-def test_differences_of_states() -> None:
-    before = {"a": {"x": 1, "gone": True}, "list": [1, 2], "same": "s", "flag": 1}
-    after = {"a": {"x": 2, "new": None}, "list": [1, 3, 4], "same": "s", "flag": True}
-    assert [(one.path, one.kind, one.before, one.after) for one in changes(before, after)] == [
-        ("a.x", "changed", 1, 2),
-        ("a.gone", "removed", True, None),
-        ("a.new", "added", None, None),
-        ("list[1]", "changed", 2, 3),
-        ("list[2]", "added", None, 4),
-        ("flag", "changed", 1, True),
-    ]
-
-
 ROWS_OF_RUN = [
     {
         **one,
@@ -238,10 +224,3 @@ def test_a_large_row_is_shown_in_part(name: str, tmp_path: Path, here: Any) -> N
     assert log.stat().st_size < SHOWN_CHARS
     with zipfile.ZipFile(log) as files:  # of which a viewer holds this list
         assert files.getinfo("summaries.json").file_size < 100_000
-
-
-def test_long_values_are_cut() -> None:
-    assert shortened({"a": [1, "x" * 10]}, chars=8) == {"a": [1, "xxxxxxx [3 more characters]"]}
-    assert shortened([[1, 2], [3, 4]], values=4) == [[1, 2], "[1 more values]"]
-    assert shortened({"a": 1, "b": 2}, values=2) == {"a": 1, "...": "[1 more values]"}
-    assert len(shortened([0] * MANY)) == SHOWN_VALUES

@@ -43,6 +43,11 @@ def test_differences_to_the_leaderboard_are_named() -> None:
     assert "the mini set is ace_ray's own" in compares(languages=["en"])
 
 
+def test_a_user_model_is_asked_as_upstream_asks_it() -> None:
+    asked = ACEBench.from_options({"data": "mini"}).role_sampling("user")
+    assert (asked.temperature, asked.max_tokens) == (0.0, 1000)
+
+
 @pytest.mark.nightly
 def test_official_data_and_prompts_compare(shared_data: Path) -> None:
     for languages in (["zh"], ["zh", "en"]):

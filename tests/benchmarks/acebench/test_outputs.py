@@ -146,19 +146,3 @@ def test_a_bad_line_is_refused_and_changes_nothing(tmp_path: Path) -> None:
         assert str(caught.value).startswith(f"{tmp_path / 'g.jsonl'}:2: ")
         assert message in str(caught.value)
     assert {path: path.read_bytes() for path in before} == before
-
-
-def test_sources_without_outputs_are_refused(tmp_path: Path) -> None:
-    def refused(path: Path, message: str) -> None:
-        with pytest.raises(UserError) as caught:
-            score(tmp_path, path)
-        assert message in str(caught.value)
-        assert str(path) in str(caught.value)
-        assert not (tmp_path / "out").exists()
-
-    refused(tmp_path / "none.jsonl", "no such file")
-    refused(tmp_path, "contains no data_<category>_result.json")
-    folder = tmp_path / "model"
-    refused(write(folder / "data_normal_foo_result.json", []).parent, "unknown category")
-    (folder / "data_normal_foo_result.json").rename(folder / f"data_{PREFERENCE}_result.json")
-    refused(folder, "no part of this path names the language")

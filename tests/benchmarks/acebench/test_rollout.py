@@ -16,7 +16,6 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Entry, Episode, Sampling, ToolAnswer
-from tests.benchmarks.scored_row import scored_row
 from tests.scripted_model import Request, ScriptedModel, hang, say
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["official", "fixed"])
@@ -195,19 +194,6 @@ def test_failures_of_others_are_no_wrong_answer() -> None:
         seconds = 0.2 if message == SLOW else None
         with pytest.raises(error, match=message):
             play(benchmark, entry(benchmark, category), *models, seconds=seconds)
-
-
-def test_endings_reach_the_summary() -> None:
-    benchmark = bench(max_messages=4)
-    item = entry(benchmark, "multi_step")
-    rows = []
-    for line in (WIFI, "finish conversation"):
-        verdicts = benchmark.check(item, play(benchmark, item, ScriptedModel(line)))
-        rows.append(scored_row(item.category, line, verdicts))
-    summary = benchmark.summarize(rows, 0.0)
-    endings = {"finished": 1, "max_messages": 1, "context": 0, "deadline": 0}
-    assert summary["endings"] == {"agent_multi_step": endings}
-    assert summary["further_tables"][0]["lines"] == [["agent_multi_step", "1", "1", "0", "0"]]
 
 
 def test_native_agents_see_a_chat_with_calls_and_results() -> None:

@@ -20,7 +20,7 @@ from ace_ray.benchmarks.bfcl.functions import documented, with_hints
 from ace_ray.benchmarks.bfcl.prompts import Prompts, official, own
 from ace_ray.benchmarks.bfcl.texts import OWN
 from ace_ray.errors import UserError
-from tests.benchmarks.bfcl.synthetic_bfcl import COPY
+from tests.benchmarks.bfcl.synthetic_bfcl import COPY, bfcl, entry_of
 
 ENTRIES = {entry.id: entry for entry in load(COPY, SINGLE_TURN)}
 
@@ -97,3 +97,10 @@ def test_each_of_the_26_forms_asks_for_its_own_format() -> None:
         assert documented(with_hints(functions, "python"), form.documented) in text
         assert ("# What to do\n" in text) == (form.layout == "markdown")
         assert not re.search(r"\{(persona|functions|format|output_format|param_types)\}", text)
+
+
+def test_only_agentic_entries_are_told_the_format_of_answers() -> None:
+    for category in ("multi_turn_base", "memory_kv"):
+        benchmark = bfcl(category)
+        shown = benchmark.prompt(entry_of(benchmark, category))[0]["content"]
+        assert (OWN.agentic in shown) == (category == "memory_kv")

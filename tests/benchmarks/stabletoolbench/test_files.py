@@ -95,20 +95,6 @@ def test_read_answers_have_the_verdicts_of_their_run(tmp_path: Path) -> None:
         assert read["G2_category"] == {}
 
 
-def test_a_search_shows_one_way_from_its_root_to_a_leaf() -> None:
-    answered = [BREADS, SHOPS, BREADS, "Now I know.", "Finish"]
-    shown = {
-        "answered": answered,
-        "hopeless": ["Still looking.", BREADS] * 4,
-        "gave_up": ["Finish"],
-    }
-    for script, names in shown.items():
-        answer = converted(QUERY, TOOLS, run(SCRIPTS[script], "DFS_woFilter_w2"))["answer"]
-        nodes = [(one["role"], one["message"]) for one in chain(answer)][2:]
-        assert [told["name"] if role == "tool" else told for role, told in nodes] == names
-        assert answer["total_steps"] == len(names) + 2
-
-
 def answer_of(*nodes: Any, final: str = "") -> dict[str, Any]:
     answer = {"method": "CoT@1", "total_steps": 3, "final_answer": final}
     return {"query": QUERY, "answer": answer | {"answer_details": linked(nodes)}}

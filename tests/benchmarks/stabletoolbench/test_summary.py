@@ -170,15 +170,9 @@ def test_the_average_is_the_plain_mean_of_six_groups() -> None:
     official = summary["rules"]["official"]
     assert (official["answered_only"]["value"], official["spread"]) == (pytest.approx(mean), 0)
     assert (summary["averages"]["fac"]["value"], summary["averages"]["win"]["value"]) == (1, None)
-    # Printed.
-    lines = shown(table(summary))
-    assert lines["G1_category"]["SoPR"].startswith("50.0 % [")
-    assert lines["average"]["SoPR strict"].startswith("40.8 % [")
-    judged, free, sources = (shown(layout) for layout in further_tables(summary))
-    assert judged["G1_category"]["SoPR answered only"] == "50.0 % ± 0.0"
+    assert shown(table(summary))["G1_category"]["SoPR"].startswith("50.0 % [")
+    judged, *_ = (shown(layout) for layout in further_tables(summary))
     assert judged["average"]["FAC"].startswith("100.0 %")
-    assert free["G1_tool"]["calls per query"] == "3.00"
-    assert sources["all"]["cache"] == "100.0 %"
     # Scores of a report.
     scores = StableToolBench.scores(summary, "official")
     assert titles(scores) == [
@@ -208,18 +202,3 @@ def test_a_missing_group_makes_the_mean_partial() -> None:
     stats = summarize([rows[0], lost])["categories"]["G1_category"]["official"]
     assert stats["sopr"] == share(0.5, 1)
     assert stats["samples"]["pass_hat_k"] == {"1": 0.5, "2": 0.0}
-
-
-def test_sources_and_failures_of_calls_are_counted() -> None:
-    played = call(failure="simulator", source="simulator")
-    cached = [call(failure="simulator", origin="simulator"), call(origin="recorded")]
-    made = [played, *cached, call(failure="no_backend", source="none"), UNKNOWN]
-    answered = state(SCRIPTS["answered"]) | {"calls": made}
-    row = scored_row("G1_tool", "1", verdicts=verdicts(ENTRY, answered))
-    summary = summarize([row, row, *rows("G3_instruction", [S])])
-    assert summary["sources"]["failures"] == {"no_backend": 2, "simulator": 4}
-    assert summary["categories"]["G3_instruction"]["sources"]["failures"] == {}
-    assert summary["sources"]["cached"] == {"recorded": 2, "simulator": 2, "real": 0}
-    said = notes(summary)
-    assert "6 API calls got no answer from an API: no_backend 2, simulator 4" in said
-    assert any("recorded 2, simulator 2" in note for note in said)

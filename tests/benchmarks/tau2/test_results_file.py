@@ -144,21 +144,6 @@ def test_an_odd_simulation_is_named_and_the_others_are_read(
         assert re.search(why, odd.reason)
 
 
-def test_ends_of_later_versions(benchmark: Tau2, tmp_path: Path) -> None:
-    ends = ["infrastructure_error", "unexpected_error", "timeout", "context_window_exceeded"]
-    simulations = [simulation_of(trial=n, termination_reason=end) for n, end in enumerate(ends)]
-    simulations[2]["messages"] = None
-    found = read_all(benchmark, results_of(tmp_path, "mock", *simulations))
-    for one, end in zip(found, ends, strict=True):
-        assert isinstance(one, Unscored) == (end in ends[:2])
-        if isinstance(one, Unscored):
-            assert one.entry is not None
-            assert end in one.reason
-        else:
-            for verdict in benchmark.verdicts(one.entry, one.episode).values():
-                assert (verdict.valid, verdict.error_type) == (False, end)
-
-
 def test_the_folder_form_is_read(benchmark: Tau2, tmp_path: Path) -> None:
     path = results_of(tmp_path, "mock")
     head = json.loads(path.read_text()) | {"simulation_index": [{"id": "a"}, {"id": "gone"}, 3]}

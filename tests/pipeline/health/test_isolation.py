@@ -164,16 +164,6 @@ def test_row_that_was_set_aside_is_released_or_has_a_last_trial() -> None:
     assert isolation.rows["b"].end == "quarantined"
 
 
-def test_last_message_of_a_process_says_which_rows_were_at_work() -> None:
-    isolation = Isolation()
-    for at_work, blamed in ((["a", "b", "c"], ["b"]), (["a", "b"], [])):
-        isolation.enter("e", at_work)
-        isolation.died("e", blamed)
-        assert {row: state.deaths for row, state in isolation.rows.items()} == {"b": 1}
-    isolation.died("e")
-    assert isolation.rows["b"].deaths == 1
-
-
 def test_isolated_rows_are_kept_by_the_next_pass() -> None:
     first = Isolation()
     die(first, ["a", "b", "released"])

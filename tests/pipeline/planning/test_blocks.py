@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ace_ray.cluster.resources import Resources
-from ace_ray.pipeline.graph import PAUSE_S, Shape, Work, blocks, pause, shape
+from ace_ray.pipeline.graph import Shape, Work, blocks, shape
 from ace_ray.types import Entry
 from tests.pipeline.planning.toy_benchmark import Toy, planned
 
@@ -60,13 +60,11 @@ def shaped(rows: int, *, workers: int = 1, limit: int = 0, **config: Any) -> Sha
     ("rows", "how", "expected"),
     [
         (2_040, {"seats": 256}, Shape(most=512, size=64, calls=40, spare=1)),
-        (1_000_000, {"workers": 16, "seats": 256}, Shape(most=512, size=512, calls=10, spare=1)),
         # Episodes have calls of their own, which single calls use later.
         (2_040, {"interactive": 100, "workers": 4}, Shape(most=64, size=8, calls=36, spare=1)),
         # Elastic workers that may come find rows.
         (2_040, {"workers": 2, "limit": 64, "seats": 256}, Shape(510, 2, 319, 1)),
         # The config decides.
-        (700, {"concurrency": 1}, Shape(most=1, size=2, calls=1, spare=5)),
         (
             700,
             {"interactive": 40, "concurrency": 60, "rows_per_block": 30},
@@ -76,8 +74,3 @@ def shaped(rows: int, *, workers: int = 1, limit: int = 0, **config: Any) -> Sha
 )
 def test_blocks_of_a_worker(rows: int, how: dict[str, Any], expected: Shape) -> None:
     assert shaped(rows, **how) == expected
-
-
-def test_pause_of_the_executor_is_a_millisecond_a_row() -> None:
-    assert [pause(left, stopping=False) for left in (24, 2_040, -8)] == [0.024, PAUSE_S, 0.0]
-    assert pause(2_040, stopping=True) == 0.0

@@ -22,7 +22,7 @@ PROPERTIES: dict[str, Any] = {
     "counts": {"type": "array", "items": {"type": "integer"}},
 }
 OK, FORMAT, CRASH, UNSAFE = "", "wrong_output_format", "official_crash", "official_unsafe"
-TYPE, VALUE = "type_error", "value_error"
+VALUE = "value_error"
 NOT_A_LIST = "output_format"
 ROME = {"plan": {"city": "Rome"}}
 
@@ -45,15 +45,11 @@ def test_outputs_are_decoded() -> None:
     outputs = {
         '\n [ plan(\n  city = "Rome",\n) ] \n': (OK, OK),
         "Sure: [plan(1, city='Oslo', city='Rome')] or [plan()]": (OK, NOT_A_LIST),
-        "[plan(city='Rome', city='Rome')]": (OK, NOT_A_LIST),
         "# [1]\n[plan(city='Rome')]": (FORMAT, NOT_A_LIST),
-        "([plan(city='Rome')])": (OK, NOT_A_LIST),
         "[plan(city='[Rome')]": (FORMAT, "param_value"),
         "[plan('Rome')]": ("wrong_param", NOT_A_LIST),
         None: (FORMAT, NOT_A_LIST),
-        "[]": ("wrong functions number", "function_name"),
         "[Plan(city='Rome')]": ("function_mismatch", "function_name"),
-        "[plan()]": ("wrong_param", "param_num"),
         "[plan(city='Rome', days=1)]": ("addition_args", "param_num"),
     }
     without_whitespace = {
@@ -80,23 +76,14 @@ def test_outputs_are_decoded() -> None:
 HEX = f"0x{'f' * 4000}"
 VALUES: list[tuple[str, Any, str, str, str]] = [
     ("city", "New York", "'in new-york, ny'", OK, "param_value"),
-    ("city", "true", "'true'", TYPE, OK),
     ("days", 5, "5.0", OK, OK),
-    ("days", 5, "1e999", TYPE, "param_type"),
-    ("price", 2**53 + 1, f"{2**53}.0", TYPE, "param_value"),
     ("ratio", 2.5, HEX, CRASH, "param_value"),
     ("open", True, "'false'", OK, "param_type"),
-    ("odd", "a", "'a'", CRASH, OK),
     ("tags", ["Ab", "c d"], "['ab', 'cd']", OK, "param_value"),
-    ("tags", ["Ab", "c d"], "['cd', 'ab']", "value_error:list/tuple", "param_value"),
     ("pair", ["Ab"], "('Ab',)", OK, "param_type"),
-    ("tags", [], "[]", TYPE, OK),
     ("counts", [1, 2], "[1.5, 2]", "value_error:list/tuple", "param_type"),
-    ("stops", [{"n": 2}], "[{'n': 2.5}]", OK, "param_type"),
-    ("stops", [{"n": 1}], "[{'n': 1}, {'n': 2}]", "value_error:list_dict_count", "param_value"),
     ("rows", [{"a": 1}], "[{'a': 1}]", CRASH, OK),
     ("box", {"lat": 1.0, "n": 2}, "{'n': 2.0, 'lat': 1}", VALUE, OK),
-    ("box", {"n": 5, "m": 1}, "{'n': 5}", VALUE, "param_value"),
     ("options", {"a": 5, "b": {"c": True}}, "{'b': {'c': 'true'}, 'a': '15 kg'}", OK, "param_type"),
 ]
 
@@ -105,34 +92,6 @@ def test_types_and_values() -> None:
     for param, gold, value, *expected in VALUES:
         found = verdicts(f"[plan({param}={value})]", {"plan": {param: gold}})
         assert found == tuple(expected), (param, gold, value[:30])
-
-
-def test_official_parameters_and_names() -> None:
-    def official(output: str, gold: Any, *functions: Any) -> str:
-        return verdicts(output, gold, *functions)[0]
-
-    both, needs_city = {"plan": {"city": "Rome", "days": 5}}, function("plan", "city")
-    assert official("[plan(city='Rome')]", both, needs_city) == OK
-    assert official("[plan(city='x')]", {"plan": {}}, needs_city) == "wrong_param"
-    assert official("[plan()]", {"plan": {}}, {"name": "plan", "parameters": {}}) == OK
-    assert official("[plan(city='x')]", {"plan": PROPERTIES}) == OK
-    assert official("[plan(city='x')]", both, {"name": "plan", "arguments": {}}) == CRASH
-    # One call can satisfy two gold calls; the rest of the output is then not looked at.
-    twice = {"plan_1": {"city": "Rome"}, "plan_2": {"city": "Rome"}}
-    assert official("[plan(city='Rome'), plan(nonsense=1)]", twice) == OK
-    # Schemas are found by substring, and numbers are cut from the names.
-    mixed, functions = {**ROME, "plan_all": {"days": 1}}, (function("plan"), function("plan_all"))
-    found = official("[plan(city='Rome'), plan_all(days=1)]", mixed, *functions)
-    assert found == "wrong_function_name"
-    found = official("[plan(city='Oslo'), plan_all(days=1)]", mixed, *functions)
-    assert found == "simple_function_checker:unclear"
-    own = {"level_2": {"city": "Rome"}}
-    levels = function("level_1"), function("level_2")
-    assert verdicts("[level_2(city='Rome')]", own, *levels) == ("function_mismatch", OK)
-    assert verdicts("[level(city='Rome')]", own, function("level")) == (OK, OK)
-    # Any alternative counts, and the first names the error.
-    assert verdicts("[plan(city='Rome')]", [{"plan": {"city": "Oslo"}}, ROME]) == (OK, OK)
-    assert verdicts("[plan(city=5)]", [ROME, {"trip": {}}]) == (TYPE, "param_type")
 
 
 def test_parallel_calls_need_a_call_each_in_any_order() -> None:
@@ -158,7 +117,6 @@ def test_parallel_calls_need_a_call_each_in_any_order() -> None:
 
 
 BOOK = "Missing necessary parameters (day, room) for the api (book)"
-PAY = "Missing necessary parameters (card) for the api (pay)"
 REFUSAL = "Due to the limitations of the function, I cannot solve this problem."
 MISSED, MORE = "detection_failed", "correction_failed"
 NAMES, NOTHING = "error_correction", "error_detection"
@@ -170,28 +128,25 @@ def wrong(value: str, param: str) -> str:
 
 
 ONE, TWO = {"book": ["day", "room"]}, {"book": ["day", "room"], "pay": ["card"]}
-DAY, BOTH = {"day": ["x1"]}, {"day": ["x1"], "room": ["q7"]}
+BOTH = {"day": ["x1"], "room": ["q7"]}
 
 
 def test_special_rows_have_the_sentence_exactly_and_no_call() -> None:
     special: dict[str, list[tuple[Any, str | None, str, str]]] = {
         "incomplete": [
             (ONE, f"Sorry. {BOOK}. Which day would you like? I need it (a hotel service).", OK, OK),
-            (ONE, f"<think>{PAY}, so [pay(card='1')]?</think>{BOOK}", OK, OK),
             (TWO, "Missing necessary parameters: book pay day room card", OK, MISSED),
             (ONE, None, CRASH, MISSED),
             (ONE, BOOK.lower(), NOTHING, MISSED),
             (ONE, f"{BOOK} book()", OK, MISSED),
             (ONE, BOOK.replace("day", "day, x"), OK, MORE),
             (ONE, BOOK.replace("book", "pay"), NAMES, MORE),
-            (ONE, f"{BOOK} {wrong('x', 'day')}", OK, MORE),
         ],
         "error_param": [
             ({"place": ["4.A,-1.3 (b)"]}, wrong("4.A,-1.3 (b)", "place"), OK, OK),
             ({"day": ["x1", "x2"]}, wrong("x2, x1", "day"), OK, OK),
             (BOTH, wrong("q7", "room") + wrong("'x1'", "`day`"), OK, OK),
             (BOTH, wrong("x1", "day, room"), NAMES, MORE),
-            (DAY, "(x1) is an incorrect value for day.", NOTHING, MISSED),
         ],
         "irrelevant": [
             (REFUSAL, f'Sorry: ["{REFUSAL}"]', OK, OK),

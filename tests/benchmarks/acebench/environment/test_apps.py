@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import pytest
-
 from tests.benchmarks.acebench.environment.mini_environments import Sandbox, initial, mini
 
 OFF = {"BaseApi": {"wifi": True, "logged_in": False}}
@@ -141,25 +139,6 @@ def test_an_order_is_refused_whole() -> None:
     odd = {"username": "Nora", "merchant_name": "Green Ladle", "items": ["Beet Wrap"]}
     assert app.failed(ADD, **odd) == "'str' object has no attribute 'get'"
     assert app.state == before
-
-
-@pytest.mark.parametrize(("language", "works"), [("en", True), ("zh", False)])
-def test_the_last_coin_and_product_names_work_in_english_only(language: str, works: bool) -> None:
-    merchant, record = next(iter(initial(F, "merchant_list", language).items()))
-    users, beet = initial(F, "users", language), record["menu"][0]["product"]
-    user = next(iter(users))
-    users[user]["balance"] = 42.0
-    app = Sandbox(F, language=language, users=users)
-    app("login_food_platform", username=user, password="pear11")
-    call: dict[str, Any] = {"username": user, "merchant_name": merchant}
-    app(ADD, **call, items=[{"product": beet}])
-    if works:
-        assert len(app("search_orders", keyword=beet)["orders"]) == 1
-    else:
-        error = "'dict' object has no attribute 'lower'"
-        assert app.failed("search_orders", keyword=beet) == error
-    assert app(ADD, **call, items=[{"product": beet, "quantity": 2}])["status"] is works
-    assert app.state["users"][user]["balance"] == (0.0 if works else 28.0)
 
 
 MONEY_TOOLS = ("deposit_money", "withdraw_money", "transfer_money", "apply_loan", "repay_loan")

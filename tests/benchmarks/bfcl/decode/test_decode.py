@@ -1,6 +1,5 @@
 import importlib
 import json
-import sys
 
 import pytest
 
@@ -129,13 +128,6 @@ def no_grammar_yet():
     importlib.reload(source_trees)
     yield
     importlib.reload(source_trees)
-
-
-def test_without_tree_sitter_the_user_is_told(monkeypatch, no_grammar_yet):
-    monkeypatch.setitem(sys.modules, "tree_sitter", None)
-    wanted = "pip install --no-deps tree-sitter==0.24.0 tree-sitter-java==0"
-    with pytest.raises(UserError, match=wanted):
-        decode("[f(a=1)]", language="java")
 
 
 @pytest.mark.parametrize("other", ["tree-sitter", "tree-sitter-java"])

@@ -159,20 +159,6 @@ def test_tagged_calls_are_read_of_models_with_function_calling(judge: Judge) -> 
     assert judge(given[0], model="Some_Qwen") == [NOT_DECODED], "a prompted model"
 
 
-def test_texts_with_calls_of_models_with_function_calling(judge: Judge) -> None:
-    call = '{"name": "f", "parameters": {}}'
-    for model, text in (
-        ("gpt-x-FC", "None fits."),
-        ("gpt-x-FC", call),
-        ("gpt-x-FC", "[f(a=1)]"),
-        ("Some_Llama", call),
-        ("Some_Llama-FC", "I cannot."),
-    ):
-        assert judge((FIRST, text), (REFUSAL, text), model=model) == [NOT_DECODED, ""]
-    with pytest.raises(UserError, match="only bfcl-eval's handler of the model"):
-        judge((FIRST, call), model="Some_Llama-FC")
-
-
 def test_answers_of_odd_shapes_do_not_decode(judge: Judge) -> None:
     right = (SECOND, listed(calls_of(SECOND)))
     for result, kind, strict in (
