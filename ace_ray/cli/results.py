@@ -229,7 +229,8 @@ def gate(
 
     decision = decide(policy, run, against, opens)
     if junit:
-        Path(junit).write_text(decision.as_junit(), encoding="utf-8")
+        file = Path(junit).absolute()
+        opens(str(file.parent)).put(file.name, decision.as_junit().encode())
     if as_json:
         click.echo(json.dumps(decision.as_json()))
     else:
