@@ -236,9 +236,7 @@ def gate(
     else:
         for check in decision.checks:
             echo_result(f"{check.answer:<12} {check.name}: {check.reason}")
-        echo_result(
-            f"incomplete: {decision.incomplete}" if decision.incomplete else decision.answer
-        )
+        echo_result("incomplete" if decision.incomplete else decision.answer)
     sys.exit(decision.exit_code)
 
 

@@ -78,6 +78,7 @@ class Reread:
     answers: int = 0
     unread: int = 0
     with_ids: bool = True
+    with_tools: bool = False
     moved: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
     bounds: dict[str, tuple[Score, Score, Score, Score]] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
@@ -233,10 +234,7 @@ def _manifest(
         "run_id": name if name.startswith("reread-") else f"reread-{name}",
         "identity": identity,
         "format": {**(tree.get("format") or {}), **found.parsers},
-        "reread": {
-            **{"of": store.root, "run_id": manifest.run_id, "reader": found.reader},
-            **found.versions,
-        },
+        "reread": {"of": store.root, "run_id": manifest.run_id, "reader": found.reader},
     }
 
 
@@ -300,6 +298,7 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
     answers: list[tuple[Mapping[str, Any], StoredAnswer]] = []
     for number, message in enumerate(said, 1):
         tools = _offered(row["tools"], number) if "text" in message else None
+        found.with_tools |= tools is not None
         text = message.get("raw") or message.get("text", message.get("content")) or ""
         if len(message.get("raw", "")) == RAW_CHARS:  # the stored text lacks its beginning
             found.unread += 1

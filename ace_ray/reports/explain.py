@@ -298,6 +298,8 @@ def print_reread(found: Reread, opens: Callable[[str], Store], console: Console)
     say(f"{found.answers:,} answers of {found.rows:,} rows read with {found.reader}", console)
     if not found.with_ids:
         say("the rows have no token ids: their stored text was read", console)
+    if found.parsers.get("tool_parser") and not found.with_tools:
+        say("no tools were offered natively, so the tool parser was not used", console)
     if found.unread:
         say(f"{found.unread:,} answers were not read: their complete text is not stored", console)
     for name, scores in found.bounds.items():

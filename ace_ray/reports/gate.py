@@ -115,7 +115,8 @@ def gate(
     asked = validated(Policy, tree if isinstance(tree, dict) else {}, where=policy)
     runs = load_runs([uri] if against is None else [against, uri], opens)
     if incomplete := [f"{run.label}: {run.incomplete}" for run in runs if not run.finished]:
-        return Decision("INCONCLUSIVE", [], incomplete[0])
+        lacking = Check("complete runs", "INCONCLUSIVE", incomplete[0])
+        return Decision("INCONCLUSIVE", [lacking], incomplete[0])
     checks = [
         *_unscored(asked, runs[-1]),
         *_equal(asked, runs, policy),
