@@ -224,8 +224,8 @@ def _first_cause(
         return "tokens", call, _first_difference(*answers), ""
     if before["output"] != after["output"]:
         return "reading", call, 0, "other output"
-    states = [_untimed(state_of(row)) for row in (before, after)]
-    return None if states[0] == states[1] else _state_cause(*states, call)
+    old, new = (_untimed(state_of(row)) for row in (before, after))
+    return None if old == new else _state_cause(old, new, call)
 
 
 def _prompts_differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
