@@ -61,7 +61,7 @@ def test_a_parser_with_a_fault_gains_loses_and_diverges(tmp_path: Path, here: An
     assert "3 episodes diverged" in (tmp_path / "report/report.html").read_text()
     explained = here("compare", run, out, "--explain")
     assert explained.code == 0, explained.stderr
-    assert re.search(r"same tokens read differently\W+4\W+4\b", explained.stdout)
+    assert re.search(r"same tokens read differently\W+7\W+4\b", explained.stdout)
 
 
 MISTAKES = [
