@@ -229,15 +229,14 @@ def gate(
 
     decision = decide(policy, run, against, opens)
     if junit:
-        Path(junit).write_text(decision.as_junit(), encoding="utf-8")
+        file = Path(junit).absolute()
+        opens(str(file.parent)).put(file.name, decision.as_junit().encode())
     if as_json:
         click.echo(json.dumps(decision.as_json()))
     else:
         for check in decision.checks:
             echo_result(f"{check.answer:<12} {check.name}: {check.reason}")
-        echo_result(
-            f"incomplete: {decision.incomplete}" if decision.incomplete else decision.answer
-        )
+        echo_result("incomplete" if decision.incomplete else decision.answer)
     sys.exit(decision.exit_code)
 
 

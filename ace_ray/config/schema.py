@@ -592,10 +592,7 @@ def _file_tree(path: str) -> dict[str, Any]:
     shipped = shipped_configs()
     fix = f"name an existing YAML file, or one of {', '.join(shipped)}"
     is_shipped = path in shipped and not Path(path).exists()
-    try:
-        tree = yaml_tree(config_text(str(SHIPPED / f"{path}.yaml") if is_shipped else path, fix))
-    except Unbounded as error:
-        raise UserError(str(error), where=path, fix="correct the file") from error
+    tree = yaml_file(str(SHIPPED / f"{path}.yaml") if is_shipped else path, fix)
     if isinstance(tree, dict) and {"schema_version", "config"} <= tree.keys():
         tree = tree["config"]
     if not isinstance(tree, dict):
@@ -625,6 +622,14 @@ def refuse_secrets(tree: Any, why: str) -> None:
             where=key,
             fix="leave it to the environment or the credential chain (docs/clusters.md)",
         )
+
+
+def yaml_file(path: str, fix: str = "name an existing file") -> Any:
+    """Return the content of a YAML file. Raises `UserError`."""
+    try:
+        return yaml_tree(config_text(path, fix))
+    except Unbounded as error:
+        raise UserError(str(error), where=path, fix="correct the file") from error
 
 
 def config_text(path: str, fix: str = "name an existing file") -> str:

@@ -1,8 +1,8 @@
 """Parse stored answers again with vLLM's parsers, in a separate process.
 
 ``PYTHON -m ace_ray.models.reading`` reads JSON lines: first the settings, then batches of answers.
-It writes one line for each line that it reads: the versions of vLLM and Python for the settings, a
-list of readings for a batch. PYTHON may belong to an environment with another version of vLLM."""
+It writes one line for each line that it reads: the version of vLLM and the parsers for the
+settings, a list of readings for a batch. PYTHON may belong to an environment with another vLLM."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+import ace_ray
 from ace_ray.errors import UserError
-from ace_ray.models.answers import Reading
+from ace_ray.models.answers import Reading, reading_facts
 from ace_ray.models.families import FormatChoice
 from ace_ray.types import ToolAnswer, ToolCall
 from ace_ray.util.subprocesses import module_command, module_environment
@@ -39,11 +39,11 @@ _FIX = "name a Python with vLLM, such as /path/to/venv/bin/python"
 @dataclass(frozen=True)
 class StoredAnswer:
     """An answer that a row stores: its complete text and, if known, its tokens and the offered
-    tools."""
+    tools (a JSON list)."""
 
     text: str
     token_ids: Sequence[int] | None = None
-    tools: Sequence[Mapping[str, Any]] | None = None
+    tools: str | None = None
 
 
 class AnswerParser:
@@ -64,6 +64,12 @@ class AnswerParser:
         command[0] = python or command[0]
         environment = {**module_environment(), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
         self._where = command[0]
+        # A folder with only this package. This environment's vLLM must not hide the other one's.
+        self._path = tempfile.TemporaryDirectory()
+        if python:
+            Path(self._path.name, "ace_ray").symlink_to(Path(ace_ray.__file__).resolve().parent)
+            named = [self._path.name, *filter(None, [os.environ.get("PYTHONPATH")])]
+            environment["PYTHONPATH"] = os.pathsep.join(named)
         # A file, since vLLM writes more than a pipe holds.
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the child
         try:
@@ -79,26 +85,19 @@ class AnswerParser:
             raise UserError(
                 f"cannot be run: {error.strerror}", where=self._where, fix=_FIX
             ) from error
-        self._settings = {
-            "folder": str(folder),
-            "choice": asdict(choice),
-            "earlier": asdict(earlier),
-        }
+        choices = {"choice": asdict(choice), "earlier": asdict(earlier)}
+        self._settings = {"folder": str(folder), **choices}
         self.versions: dict[str, Any] = {}
 
     def __enter__(self) -> AnswerParser:
         self.versions = self._ask(self._settings)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._child.kill()
         self._child.wait()
         self._log.close()
+        self._path.cleanup()
 
     def read(self, answers: Sequence[StoredAnswer]) -> list[Reading]:
         """Return the reading of each answer. Never raises on any text."""
@@ -125,9 +124,11 @@ class AnswerParser:
             timer.cancel()
         self._log.seek(0)
         lines = self._log.read().strip().splitlines() or ["the process ended without a message"]
+        fix = _FIX
         if self._child.wait() == -signal.SIGKILL:
             lines = [f"a batch of answers took over {TIMEOUT_S:g} s, or the process was killed"]
-        raise UserError(f"cannot read answers: {lines[-1][:300]}", where=self._where, fix=_FIX)
+            fix = "run it again on a machine with enough memory and without other load"
+        raise UserError(f"cannot read answers: {lines[-1][:300]}", where=self._where, fix=fix)
 
 
 def reading_of(tree: Mapping[str, Any]) -> Reading:
@@ -152,15 +153,14 @@ class ChildParser:
         renderer = renderer_from_config(config)
 
         def form(choice: Mapping[str, Any]) -> Format:
-            plugins = tuple(map(tuple, choice["plugins"]))
-            return Format(
-                config.model_config, renderer, FormatChoice(**{**choice, "plugins": plugins})
-            )
+            made = FormatChoice(**{**choice, "plugins": tuple(map(tuple, choice["plugins"]))})
+            return Format(config.model_config, renderer, made)
 
         self._format = form(settings["choice"])
+        self.choice = self._format.choice
         self._shows_marks: dict[bool, tuple[bool, bool | None]] = {}
         self._bases: dict[bool, Any] = {}
-        for offered in (False, True) if self._format.choice.tool_parser else (False,):
+        for offered in (False, True) if self.choice.tool_parser else (False,):
             tools = [_TOOL] if offered else None
             base = asyncio.run(self._format.render(_CHAT, tools))
             self._bases[offered] = base
@@ -170,15 +170,14 @@ class ChildParser:
                 self._shows_marks[offered] = _shows_marks(base), _shows_marks(earlier)
         self._prompt = lru_cache(1024)(self._prompt_of)
 
-    def read(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        tools = answer["tools"] if self._format.choice.tool_parser else None
-        prompt = self._prompt(None if tools is None else json.dumps(tools))
+    def read(self, answer: Mapping[str, Any]) -> Reading:
+        prompt = self._prompt(answer["tools"] if self.choice.tool_parser else None)
         ids = answer["token_ids"] or []
-        now, before = self._shows_marks[bool(tools)]
+        now, before = self._shows_marks[bool(prompt.tools)]
         text = answer["text"]
         if ids and before is not None and now != before:
             text = self._decoded(ids, skip_special_tokens=not now)
-        return asdict(self._format.read(prompt, text, ids))
+        return self._format.read(prompt, text, ids)
 
     def _decoded(self, ids: list[int], *, skip_special_tokens: bool) -> str:
         tokenizer = self._format.tokenizer
@@ -220,12 +219,6 @@ def _shows_marks(prompt: Any) -> bool:
     return prompt.request.skip_special_tokens is False
 
 
-def _versions() -> dict[str, Any]:
-    import vllm
-
-    return {"vllm": vllm.__version__, "python": sys.version.split()[0]}
-
-
 def main() -> None:
     """Answer the requests of one `AnswerParser`, on stdin and stdout."""
     parser: ChildParser | None = None
@@ -234,13 +227,20 @@ def main() -> None:
         try:
             if parser is None:
                 parser = ChildParser(message)
-                result: Any = _versions()
+                facts = reading_facts(parser.choice.tool_parser, parser.choice.named_reasoning)
+                own = ("vllm", "tool_parser", "reasoning_parser")
+                result: Any = {name: facts[name] for name in own}
             else:
                 result = [parser.read(answer) for answer in message]
             answer = {"result": result}
         except UserError as error:
             answer = {"error": {"what": error.what, "where": error.where, "fix": error.fix}}
-        print(READY + json.dumps(answer), flush=True)
+        print(READY + json.dumps(answer, default=_fields), flush=True)
+
+
+def _fields(one: Any) -> dict[str, Any]:
+    # Faster than `asdict`, which copies every value.
+    return {name: getattr(one, name) for name in one.__slots__}
 
 
 if __name__ == "__main__":

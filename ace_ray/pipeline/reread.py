@@ -12,15 +12,16 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.context import EpisodeContext, Message, RoleModel
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.headline import DIVERGED, headline_score
 from ace_ray.benchmarks.results import Score
 from ace_ray.config.schema import RunConfig, validated
@@ -40,7 +41,6 @@ from ace_ray.storage.rows import (
     AT_ONCE,
     episode_columns,
     messages_of,
-    rows_of,
     token_ids_of,
     verdict_columns,
 )
@@ -57,6 +57,7 @@ from ace_ray.types import (
     digest,
 )
 from ace_ray.util.safe_loading import json_of_row
+from ace_ray.util.sanitizing import one_line
 
 Say = Callable[[str], None]
 # Maximum number of rows that the result shows as examples.
@@ -77,6 +78,7 @@ class Reread:
     answers: int = 0
     unread: int = 0
     with_ids: bool = True
+    with_tools: bool = False
     moved: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
     bounds: dict[str, tuple[Score, Score, Score, Score]] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
@@ -89,6 +91,10 @@ class Reread:
         """The vLLM version and the parsers that parsed the answers."""
         named = [f"{key} {value}" for key, value in self.parsers.items() if value]
         return ", ".join([f"vLLM {self.versions.get('vllm')}", *named])
+
+    def read_now(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the facts of a session or an engine, with the parsers that `reread` used."""
+        return {**facts, "reading": {**facts.get("reading", {}), **self.versions}}
 
     def total(self, what: str) -> int:
         return sum(counts[what] for counts in self.moved.values())
@@ -104,12 +110,7 @@ class _Replay:
     def __init__(self, answer: Completion) -> None:
         self._answers = [answer]
 
-    async def chat(
-        self,
-        messages: Sequence[Message],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion:
+    async def chat(self, messages: Any, sampling: Any, tools: Any = None) -> Completion:
         if not self._answers:
             raise _Other
         answer = self._answers.pop()
@@ -156,7 +157,7 @@ def reread(
         reasoning_parser=reasoning_parser or earlier.reasoning_parser,
         plugins=(*earlier.plugins, *read_plugins(list(plugins))),
     )
-    folder = Path(tokenizer) if tokenizer else _tokenizer(config, store)
+    folder = _tokenizer(config, store, tokenizer)
     key = digest(manifest.run_id, choice.identity, choice.tool_parser, python)[:8]
     target = opens(output) if output else opens(f"{store.root.rpartition('/')[0]}/reread-{key}")
     if part_names(target):
@@ -179,15 +180,18 @@ def reread(
         for made in benchmarks.values():
             made.ready(named=False)
         for table in ledger.tables(ledger.schema.names):
-            rows = [
-                row
-                for batch in _batches(table)
-                for row in _read_batch(batch, parser, benchmarks, entries, found)
-            ]
-            write_parts(target, session, pa.Table.from_pylist(rows, schema=ledger.schema))
+            rows = []
+            for start in range(0, len(table), AT_ONCE):
+                batch = table.slice(start, AT_ONCE).to_pylist()
+                rows += _read_batch(batch, parser, benchmarks, entries, found)
+            kept = table.filter(pa.array([row is None for row in rows], pa.bool_()))
+            new_rows = pa.Table.from_pylist([row for row in rows if row], schema=table.schema)
+            write_parts(target, session, pa.concat_tables([kept, new_rows]))
     new = read_manifest(target)
     after = stored_rows(target, new, say)
-    _, found.summary = finish(target, new, benchmarks, after, earlier_timing(store))
+    timing = earlier_timing(store)
+    engines = [found.read_now(one) for one in timing.get("engines") or ()]
+    _, found.summary = finish(target, new, benchmarks, after, {**timing, "engines": engines})
     found.bounds = {n: _bounds(b, ledger, after) for n, b in benchmarks.items()}
     return found
 
@@ -203,14 +207,17 @@ def _choice(manifest: Manifest) -> FormatChoice:
     )
 
 
-def _tokenizer(config: RunConfig, store: Store) -> Path:
+def _tokenizer(config: RunConfig, store: Store, named: str | None) -> Path:
+    fix = "name a folder with the model's config and tokenizer with --tokenizer"
+    if named:
+        if not any(Path(named, name).is_file() for name in ("config.json", "params.json")):
+            raise UserError("has no config.json", where=named, fix=fix)
+        return Path(named)
     try:
         return tokenizer_folder(resolve_model(config))
     except UserError as error:
         raise UserError(
-            f"the run's tokenizer is not available: {error.what}",
-            where=store.root,
-            fix="name a folder with the model's config and tokenizer with --tokenizer",
+            f"the run's tokenizer is not available: {error.what}", where=store.root, fix=fix
         ) from error
 
 
@@ -220,23 +227,15 @@ def _manifest(
     tree = dict(manifest.tree)
     name = found.uri.rpartition("/")[2]
     identity = {**tree["identity"], **choice.identity, **found.parsers}
+    sessions = [found.read_now(one) for one in tree.get("sessions") or ()]
     return {
         **tree,
+        "sessions": sessions,
         "run_id": name if name.startswith("reread-") else f"reread-{name}",
         "identity": identity,
         "format": {**(tree.get("format") or {}), **found.parsers},
-        "reread": {"of": store.root, "run_id": manifest.run_id, **found.versions, **found.parsers},
+        "reread": {"of": store.root, "run_id": manifest.run_id, "reader": found.reader},
     }
-
-
-def _batches(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
-    batch: list[dict[str, Any]] = []
-    for row in rows_of(table):
-        batch.append(row)
-        if len(batch) == AT_ONCE:
-            yield batch
-            batch = []
-    yield batch
 
 
 def _read_batch(
@@ -245,11 +244,12 @@ def _read_batch(
     benchmarks: Mapping[str, Benchmark],
     entries: Mapping[tuple[str, str, str, str], Entry],
     found: Reread,
-) -> list[dict[str, Any]]:
-    """Parse the answers of ``rows``, and return the new rows. Add the counts to ``found``."""
+) -> list[dict[str, Any] | None]:
+    """Parse the answers of ``rows``. Return the new rows, and None for each row whose answers are
+    parsed as before. Add the counts to ``found``."""
     stored = [_answers(row, found) for row in rows]
     readings = iter(parser.read([answer for answers in stored for _, answer in answers]))
-    new = []
+    new: list[dict[str, Any] | None] = []
     for row, answers in zip(rows, stored, strict=True):
         found.rows += 1
         found.answers += len(answers)
@@ -260,7 +260,7 @@ def _read_batch(
             if _content(assistant_message(completion)) != _content(message)
         ]
         if not different:
-            new.append(row)
+            new.append(None)
             continue
         key = (row["benchmark"], row["category"], row["language"], row["id"])
         counts = found.moved.setdefault(key[:2], Counter())
@@ -277,8 +277,9 @@ def _read_batch(
             counts["gained"] += bool(one[valid]) and not row[valid]
             counts["lost"] += bool(row[valid]) and not one[valid]
         if len(found.examples) < EXAMPLES:
-            message, answer = answers[different[0] - 1]
-            found.examples.append(_example(row, message, answer, read[different[0] - 1]))
+            said = (answers[different[0] - 1][0], assistant_message(read[different[0] - 1]))
+            before, after = (shown(message, 160) for message in said)
+            found.examples.append(f"{row['id']}: {before} -> {after}")
         new.append(one)
     return new
 
@@ -294,16 +295,10 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
     if len(said) != row["model_calls"]:
         found.unread += row["model_calls"]
         return []
-    offered = None if row["tools"] is None else json_of_row(row["tools"])
     answers: list[tuple[Mapping[str, Any], StoredAnswer]] = []
     for number, message in enumerate(said, 1):
-        tools = None
-        if "text" in message and offered is not None:
-            tools = [
-                {key: value for key, value in tool.items() if key != "since_answer"}
-                for tool in offered
-                if tool.get("since_answer", 1) <= number
-            ]
+        tools = _offered(row["tools"], number) if "text" in message else None
+        found.with_tools |= tools is not None
         text = message.get("raw") or message.get("text", message.get("content")) or ""
         if len(message.get("raw", "")) == RAW_CHARS:  # the stored text lacks its beginning
             found.unread += 1
@@ -314,12 +309,49 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
     return answers
 
 
+def _offered(tools: str | None, answer: int) -> str | None:
+    """Return the tools, a JSON list, that were offered for answer number ``answer``."""
+    if tools is None or '"since_answer"' not in tools:
+        return tools
+    return json.dumps(
+        [
+            {key: value for key, value in tool.items() if key != "since_answer"}
+            for tool in json_of_row(tools)
+            if tool.get("since_answer", 1) <= answer
+        ]
+    )
+
+
 def _content(message: Mapping[str, Any]) -> Any:
-    """Return the content of a message for comparison: text, reasoning, calls without their ids, and
-    whether the tool parser failed."""
-    calls = [call["function"] for call in message.get("tool_calls", ())]
-    keys = ("content", "reasoning")
-    return [message.get(key) or "" for key in keys], calls, bool(message.get("tool_parser_error"))
+    """Return the content of a message for comparison: text, reasoning, calls, and whether the tool
+    parser failed."""
+    said = [message.get(key) or "" for key in ("content", "reasoning")]
+    return said, calls_of(message), bool(message.get("tool_parser_error"))
+
+
+def calls_of(message: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the calls of a stored message for comparison: names and arguments, without ids, which
+    servers draw at random, and without the spelling of the JSON."""
+    calls = message.get("tool_calls") or []
+    try:
+        functions = [call["function"] for call in calls]
+        return [(one["name"], _spelled(one["arguments"])) for one in functions]
+    except (KeyError, TypeError):
+        return [("damaged", str(calls))]
+
+
+def shown(message: Mapping[str, Any], most: int) -> str:
+    """Return the calls of a message, or else its text, in a line of at most ``most`` characters."""
+    calls = "; ".join(f"{name}({arguments})" for name, arguments in calls_of(message))
+    return one_line(calls or json.dumps(message.get("content"), ensure_ascii=False), most)
+
+
+@lru_cache(64)  # two readings of an answer mostly have the same arguments
+def _spelled(arguments: str) -> str:
+    try:
+        return json.dumps(json.loads(arguments), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return arguments
 
 
 def _completion(message: Mapping[str, Any], answer: StoredAnswer, reading: Reading) -> Completion:
@@ -364,16 +396,6 @@ def _diverged(
     why = f"answer {first} of {answers} reads differently, so the conversation would have changed"
     none = verdict_columns({}, benchmark.rule_sets)
     return {**row, **none, "status": "skipped", "error_class": DIVERGED, "error": why}
-
-
-def _example(
-    row: Mapping[str, Any], message: Mapping[str, Any], answer: StoredAnswer, new: Completion
-) -> str:
-    before, after = (
-        json.dumps(_content(one)[1] or one.get("content"), ensure_ascii=False)[:160]
-        for one in (message, assistant_message(new))
-    )
-    return f"{row['id']}: {before} -> {after}"
 
 
 def _bounds(

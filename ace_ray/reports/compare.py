@@ -12,6 +12,7 @@ from rich.console import Console
 
 import ace_ray
 from ace_ray.benchmarks.results import Table
+from ace_ray.errors import UserError
 from ace_ray.reports.comparison import Comparison, ReportedComparison, compare_runs
 from ace_ray.reports.comparison_tables import sentence, tables_of
 from ace_ray.reports.content import comparison_table
@@ -57,10 +58,12 @@ def compare(
         groups=groups,
         allow_different=allow_different,
     )
+    causes = [explain(*_pair(runs, pair)) for pair in comparison.pairs] if with_causes else []
+    if causes and not any(found.paired for found in causes):
+        raise UserError("the runs share no rows", where="--explain", fix="name other runs")
     tables = [*_headlines(comparison), *tables_of(comparison)]
     flips = comparison.flips() if with_flips else []
     _print(comparison, tables, flips, console)
-    causes = [explain(*_pair(runs, pair)) for pair in comparison.pairs] if with_causes else []
     for found in causes:
         print_table(found.table(), console, intervals=False)
     if target is not None:

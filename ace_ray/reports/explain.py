@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 from rich.console import Console
 
+from ace_ray.benchmarks.headline import DIVERGED
 from ace_ray.benchmarks.results import Score, Table
-from ace_ray.pipeline.reread import Reread
+from ace_ray.pipeline.reread import Reread, calls_of, shown
 from ace_ray.reports.comparison import compare_runs
 from ace_ray.reports.comparison_tables import interval_text, signed
 from ace_ray.reports.paired import ALL
@@ -24,7 +25,6 @@ from ace_ray.reports.table import cell, csv_lines, print_table, say
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.rows import messages_of, state_of, token_ids_of
 from ace_ray.types import digest
-from ace_ray.util.sanitizing import one_line
 
 Cause = Literal["prompt", "tokens", "reading", "tools", "simulator", "checker", "not scored"]
 CAUSES: dict[Cause, str] = {
@@ -39,11 +39,12 @@ CAUSES: dict[Cause, str] = {
 _COLUMNS = (
     *("benchmark", "language", "category", "id", "sample", "repeat", "status", "messages"),
     *("tools", "state", "output_token_ids", "prompt_tokens", "model_calls", "output"),
+    *("error_class", "error"),
 )
 # Maximum rows of each run that are compared at a time, to bound memory.
 _BATCH = 512
 # Keys of a message that depend on how the answer was parsed.
-_READ = ("content", "tool_calls", "reasoning", "tool_parser_error", "text", "raw")
+_READ = ("content", "reasoning", "tool_parser_error", "text", "raw")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,18 @@ class Difference:
 
 @dataclass
 class Explanation:
-    """The causes of all rows that differ between two runs. ``base``, ``other``: their labels."""
+    """The causes of all rows that differ between two runs. ``base``, ``other``: their labels.
+
+    ``template``: whether their templates differ. ``parsed``: whether the texts of a run lack the
+    calls, because its server parsed them. ``simulated``: benchmarks in which models play roles."""
 
     base: str
     other: str
     paired: int = 0
     with_ids: bool = True
+    template: bool = False
+    parsed: bool = False
+    simulated: frozenset[str] = frozenset()
     differences: list[Difference] = field(default_factory=list)
 
     def table(self) -> Table:
@@ -80,7 +87,8 @@ class Explanation:
             name="explained",
             title=f"{self.other} against {self.base}: first cause of each differing row",
             header=["Cause", "Rows", "Verdict differs"],
-            lines=[[CAUSES[c], str(rows[c]), str(flips[c])] for c in CAUSES if rows[c]],
+            lines=[[CAUSES[c], str(rows[c]), str(flips[c])] for c in CAUSES if rows[c]]
+            or [["none", "0", "0"]],
             notes=list(self.notes()),
         )
 
@@ -120,6 +128,8 @@ def explain(base: Run, other: Run) -> Explanation:
     Raises `UserError`: a run cannot be read."""
     runs = (base, other)
     found = Explanation(base.label, other.label)
+    roles = (item for run in runs for item in run.manifest.identity.roles.items())
+    found.simulated = frozenset(name for name, played in roles if played)
     rows = [{_key_of(row): row for row in run.rows if not row.repeat} for run in runs]
     shared = sorted(rows[0].keys() & rows[1].keys())
     found.paired = len(shared)
@@ -128,7 +138,8 @@ def explain(base: Run, other: Run) -> Explanation:
     ]
     flips = {key: _flips(rows[0][key], rows[1][key]) for key in shared}
     differing = [k for k in shared if flips[k] or contents[0][k] != contents[1][k]]
-    template = _format(base) != _format(other)
+    found.template = _format(base) != _format(other)
+    found.parsed = any(run.manifest.config.backend != "vllm" for run in runs)
     for start in range(0, len(differing), _BATCH):
         keys = differing[start : start + _BATCH]
         before, after = (
@@ -137,7 +148,7 @@ def explain(base: Run, other: Run) -> Explanation:
         )
         for key in keys:
             if key in before and key in after:
-                cause = _first_cause(before[key], after[key], found, template=template)
+                cause = _first_cause(before[key], after[key], found)
                 if cause is not None or flips[key]:
                     place = cause or ("checker", 0, 0, "")
                     found.differences.append(Difference(key, *place, flips=flips[key]))
@@ -176,9 +187,12 @@ _Place = tuple[Cause, int, int, str]
 
 
 def _first_cause(
-    before: Mapping[str, Any], after: Mapping[str, Any], found: Explanation, *, template: bool
+    before: Mapping[str, Any], after: Mapping[str, Any], found: Explanation
 ) -> _Place | None:
     """Return the first difference between two rows, or None if they have the same content."""
+    for row in (before, after):
+        if row["error_class"] == DIVERGED:
+            return "reading", 0, 0, row["error"] or ""
     if before["status"] != after["status"]:
         return "not scored", 0, 0, f"{before['status']} -> {after['status']}"
     ids = [token_ids_of(row) for row in (before, after)]
@@ -192,24 +206,26 @@ def _first_cause(
             return ("reading" if call else "prompt"), call, 0, f"message {number + 1}: other role"
         if one.get("role") == "assistant":
             call += 1
-            if place := _answer_differs(one, two, ids, call):
+            if place := _answer_differs(one, two, ids, call, parsed=found.parsed):
                 # Another chat template turns the same messages into another prompt.
-                if place[0] == "tokens" and (template or _prompts_differ(before, after)):
+                if place[0] == "tokens" and (found.template or _prompts_differ(before, after)):
                     return "prompt", call, 0, "other chat template or variables"
                 return place
-        elif one != two:
+        elif _without_ids(one) != _without_ids(two):
             at = _first_difference(str(one.get("content")), str(two.get("content")))
-            kind: Cause = "tools" if one.get("role") == "tool" else "simulator"
+            by_model = one.get("role") != "tool" and before["benchmark"] in found.simulated
+            kind: Cause = "simulator" if by_model else "tools"
             return (kind if call else "prompt"), call, at, f"message {number + 1}"
     if len(chats[0]) != len(chats[1]):
         return ("simulator" if call else "prompt"), call, 0, "one conversation goes on"
     if ids[0] is not None and ids[1] is not None and ids[0] != ids[1]:
-        return "tokens", *_tokens_differ(ids[0], ids[1]), ""
+        call = _first_difference(ids[0], ids[1])
+        answers = [[] if call > len(of) else of[call - 1] for of in (ids[0], ids[1])]
+        return "tokens", call, _first_difference(*answers), ""
     if before["output"] != after["output"]:
         return "reading", call, 0, "other output"
-    if before["state"] != after["state"]:
-        return _state_cause(state_of(before), state_of(after), call)
-    return None
+    old, new = (_untimed(state_of(row)) for row in (before, after))
+    return None if old == new else _state_cause(old, new, call)
 
 
 def _prompts_differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -218,7 +234,7 @@ def _prompts_differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool
 
 
 def _answer_differs(
-    one: Mapping[str, Any], two: Mapping[str, Any], ids: Sequence[Any], call: int
+    one: Mapping[str, Any], two: Mapping[str, Any], ids: Sequence[Any], call: int, *, parsed: bool
 ) -> _Place | None:
     """Return the first difference of two answers, in their tokens or in their parsing, or None."""
     known = all(of is not None and len(of) >= call for of in ids)
@@ -226,16 +242,20 @@ def _answer_differs(
         first, second = (of[call - 1] for of in ids)
         if first != second:
             return "tokens", call, _first_difference(first, second), ""
-    elif (texts := [_text(one), _text(two)])[0] != texts[1]:
+    elif (texts := [_text(m, parsed=parsed) for m in (one, two)])[0] != texts[1]:
         return "tokens", call, _first_difference(*texts), ""
-    if any(one.get(name) != two.get(name) for name in _READ):
-        shown = [one_line(str(m.get("tool_calls") or m.get("content")), 60) for m in (one, two)]
-        return "reading", call, 0, " -> ".join(shown)
+    if any(one.get(name) != two.get(name) for name in _READ) or calls_of(one) != calls_of(two):
+        return "reading", call, 0, " -> ".join(shown(m, 60) for m in (one, two))
     return None
 
 
-def _text(message: Mapping[str, Any]) -> str:
-    return str(message.get("raw") or message.get("text", message.get("content")) or "")
+def _text(message: Mapping[str, Any], *, parsed: bool) -> str:
+    text = str(message.get("raw") or message.get("text", message.get("content")) or "")
+    return f"{message.get('reasoning', '')}{text}{calls_of(message)}" if parsed else text
+
+
+def _without_ids(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {**message, "tool_calls": calls_of(message), "tool_call_id": None}
 
 
 def _first_difference(one: Sequence[Any], two: Sequence[Any]) -> int:
@@ -244,11 +264,11 @@ def _first_difference(one: Sequence[Any], two: Sequence[Any]) -> int:
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(two)) + 1)
 
 
-def _tokens_differ(one: Sequence[Any], two: Sequence[Any]) -> tuple[int, int]:
-    call = _first_difference(one, two)
-    if call > min(len(one), len(two)):
-        return call, 0
-    return call, _first_difference(one[call - 1], two[call - 1])
+def _untimed(state: Any) -> Any:
+    """Return a state without the seconds that its parts took, which differ between all runs."""
+    if isinstance(state, dict):
+        return {k: _untimed(v) for k, v in state.items() if k not in ("seconds", "judged_s")}
+    return list(map(_untimed, state)) if isinstance(state, list) else state
 
 
 # Parts of an episode's state that another model wrote.
@@ -278,6 +298,8 @@ def print_reread(found: Reread, opens: Callable[[str], Store], console: Console)
     say(f"{found.answers:,} answers of {found.rows:,} rows read with {found.reader}", console)
     if not found.with_ids:
         say("the rows have no token ids: their stored text was read", console)
+    if found.parsers.get("tool_parser") and not found.with_tools:
+        say("no tools were offered natively, so the tool parser was not used", console)
     if found.unread:
         say(f"{found.unread:,} answers were not read: their complete text is not stored", console)
     for name, scores in found.bounds.items():

@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from pydantic import Field
 
-from ace_ray.config.schema import Section, config_text, validated
+from ace_ray.config.schema import Section, validated, yaml_file
 from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import INCOMPLETE, UserError
 from ace_ray.reports.compared_runs import condition_differences
@@ -27,7 +27,6 @@ from ace_ray.reports.paired import ALL, Cells, Group, PairedData, Pairs, Stratum
 from ace_ray.reports.runs import Run, load_runs
 from ace_ray.reports.significance import clustered_interval, share_interval
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.util.safe_loading import yaml_tree
 from ace_ray.util.stats import Interval
 
 Answer = Literal["GO", "NO-GO", "INCONCLUSIVE"]
@@ -112,11 +111,12 @@ def gate(
 
     Raises `UserError`: a wrong policy, an unknown metric or setting, or runs without shared rows.
     """
-    tree = yaml_tree(config_text(policy))
-    asked = validated(Policy, tree if tree is not None else {}, where=policy)
+    tree = yaml_file(policy)
+    asked = validated(Policy, tree if isinstance(tree, dict) else {}, where=policy)
     runs = load_runs([uri] if against is None else [against, uri], opens)
     if incomplete := [f"{run.label}: {run.incomplete}" for run in runs if not run.finished]:
-        return Decision("INCONCLUSIVE", [], incomplete[0])
+        lacking = Check("complete runs", "INCONCLUSIVE", incomplete[0])
+        return Decision("INCONCLUSIVE", [lacking], incomplete[0])
     checks = [
         *_unscored(asked, runs[-1]),
         *_equal(asked, runs, policy),
@@ -183,7 +183,7 @@ def _limits(metric: Metric, runs: Sequence[Run], where: str) -> Iterator[Check]:
     last = len(runs) - 1
     if metric.at_least is not None:
         pairs = pairs_of(data.cells, metric.metric, rules, last, last)
-        value, interval, n = _share(data.cells, pairs, within, metric.confidence, where)
+        value, interval, n = _share(data.cells, pairs, within, metric.confidence, name)
         title = f"{name} at least {points(metric.at_least)} %"
         yield limit_check(title, value, interval, metric.at_least, n, "", points)
     if metric.drop_at_most is not None:
@@ -205,6 +205,7 @@ def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData
     named = metric.benchmark or (shared[0] if len(shared) == 1 else "")
     if named not in shared:
         what = f"no shared benchmark {named!r}" if named else "several benchmarks"
+        what = what if shared or named else "no shared benchmark"
         fix = f"benchmark: {' or '.join(shared)}" if shared else "compare runs of one benchmark"
         raise UserError(f"the runs have {what}", where=f"{where}: metrics", fix=fix)
     data = paired_data(named, runs)
@@ -222,10 +223,12 @@ def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData
         every = frozenset[Stratum]().union(*(group.strata for group in groups))
         found = [group for group in groups if group.strata == every]
     if not found:
+        key, value = ("group", metric.group) if groups else ("language", metric.language)
+        known = [g.name for g in groups] or sorted({g.language for g in data.groups} - {""})
         raise UserError(
-            f"{named} has no group {metric.group!r} in these runs",
+            f"{named} has no {key} {value!r} in these runs",
             where=f"{where}: metrics",
-            fix=did_you_mean(metric.group, [group.name for group in groups]),
+            fix=did_you_mean(value, known),
         )
     return data, found[0], rules
 
@@ -237,7 +240,7 @@ def _share(
     used = within & (pairs.samples > 0)
     values = pairs.other[used]
     if not len(values):
-        raise UserError("the run has no judged rows", where=where, fix="evaluate it")
+        raise UserError("the run has no row with this metric", where=where, fix="name another")
     _, cluster_of = np.unique(cells.cluster_of[used], return_inverse=True)
     sizes = np.bincount(cluster_of)
     alpha = 2 * (1 - confidence)

@@ -297,6 +297,8 @@ def _facts(run: Run, benchmark: str) -> Iterator[str]:
         unknown = ", ".join((run.manifest.model.model_extra or {}).get("unknown") or UNKNOWN)
         yield f"behind an endpoint; unknown for its model: {unknown}"
         yield from endpoint_notes(run.totals.get("endpoint"))
+    if again := run.manifest.reread:
+        yield f"answers of {again.get('run_id')}, read again with {again.get('reader')}"
     if mixed := versions_line(run.manifest.mixed_versions):
         yield mixed
     if words := run.manifest.restriction(benchmark).words:

@@ -201,7 +201,9 @@ def token_ids_of(row: Mapping[str, Any]) -> list[list[int]] | None:
     except ValueError:
         return None
     sound = isinstance(answers, list) and all(
-        isinstance(ids, list) and all(type(one) is int and 0 <= one < _MOST_IDS for one in ids)
+        isinstance(ids, list)
+        and set(map(type, ids)) <= {int}
+        and (not ids or (min(ids) >= 0 and max(ids) < _MOST_IDS))
         for ids in answers
     )
     return answers if sound else None

@@ -137,6 +137,7 @@ class Manifest(Stored):
     identity: _Identity
     config: _Config
     outputs: _Outputs = Field(default_factory=_Outputs)
+    reread: dict[str, Any] = Field(default_factory=dict)
     sessions: Annotated[list[SessionRecord], Field(max_length=1000)] = Field(default_factory=list)
     _tree: dict[str, Any] = PrivateAttr(default_factory=dict)
 

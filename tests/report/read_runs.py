@@ -17,7 +17,7 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.answers import Reading
 from ace_ray.models.families import FormatChoice
-from ace_ray.models.reading import ChildParser, StoredAnswer, reading_of
+from ace_ray.models.reading import ChildParser, StoredAnswer
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.actors.judging import judged
 from ace_ray.pipeline.planning.plan import make_manifest, make_plan
@@ -171,4 +171,4 @@ class InProcess:
         pass
 
     def read(self, answers: Sequence[StoredAnswer]) -> list[Reading]:
-        return [reading_of(self._parser.read(asdict(answer))) for answer in answers]
+        return [self._parser.read(vars(answer)) for answer in answers]

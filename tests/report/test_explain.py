@@ -51,7 +51,11 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_first_cause_is_found(name: str, tmp_path: Path) -> None:
     other, cause, position = PLANTED[name]
-    folders = [write_run(tmp_path / "a", [episode()]), write_run(tmp_path / "b", [other])]
+    roles = {"roles": {"acebench": {"user": {"kind": "same"}}}}
+    folders = [
+        write_run(tmp_path / name, [row], extra_identity=roles)
+        for name, row in (("a", episode()), ("b", other))
+    ]
     found = explain(*load_runs(list(map(str, folders))))
     [one] = found.differences
     assert (one.cause, one.position) == (cause, position)
@@ -60,10 +64,26 @@ def test_the_first_cause_is_found(name: str, tmp_path: Path) -> None:
 
 
 def test_equal_runs_have_no_differences(tmp_path: Path) -> None:
-    folders = [write_run(tmp_path / name, [episode()], run_id=name) for name in "ab"]
+    rows = (episode() | {"state": json.dumps({"steps": [{"seconds": n}]})} for n in (1, 2))
+    folders = [write_run(tmp_path / f"{n}", [row]) for n, row in enumerate(rows)]
     found = explain(*load_runs(list(map(str, folders))))
     assert found.differences == []
     assert next(found.notes()) == "0 of 1 paired rows differ; verdicts of 0 (0.0 %) differ"
+
+
+def test_an_endpoint_has_other_ids_of_calls_and_no_text_of_calls(tmp_path: Path) -> None:
+    function = {"name": "f", "arguments": '{"a": 1}'}
+    one, same, other = (
+        episode(1, ids=None, text="", tool_calls=[{"id": n, "function": {**function, **changed}}])
+        for n, changed in enumerate(({}, {"arguments": '{"a":1}'}, {"arguments": "{}"}))
+    )
+    folders = [
+        write_run(tmp_path / str(n), [row], backend="endpoint")
+        for n, row in enumerate((one, same, other))
+    ]
+    runs = load_runs(list(map(str, folders)))
+    assert explain(*runs[:2]).differences == []
+    assert [one.cause for one in explain(*runs[1:]).differences] == ["tokens"]
 
 
 def test_the_command_prints_counts_and_writes_rows(tmp_path: Path, here: Any) -> None:

@@ -61,10 +61,15 @@ def test_incomplete_run_exits_with_75(tmp_path: Path, here: Any) -> None:
     run = write_run(
         tmp_path / "run", block("en", "normal_atom_bool", 5, 5), missing=1, finished=False
     )
-    assert here("gate", policy(tmp_path, metrics=[{"at_least": 0.1}]), run).code == 75
+    junit = tmp_path / "gate.xml"
+    ended = here("gate", policy(tmp_path, metrics=[{"at_least": 0.1}]), run, "--junit", junit)
+    assert ended.code == 75
+    assert 'errors="1"' in junit.read_text()
 
 
 MISTAKES = [
+    ({"metrics": [{"language": "fr", "at_least": 0.5}]}, "has no language 'fr'"),
+    ({"metrics": [{"metric": "process", "at_least": 0.5}]}, "no row with this metric"),
     ({"metrics": [{"group": "nope", "at_least": 0.5}]}, "has no group 'nope'"),
     ({"metrics": [{"rules": "nope", "at_least": 0.5}]}, "has no rule set 'nope'"),
     ({"metrics": [{"benchmark": "nope", "at_least": 0.5}]}, "no shared benchmark 'nope'"),
@@ -91,6 +96,7 @@ def test_runs_without_shared_rows_are_refused(tmp_path: Path, here: Any) -> None
         for name, category in (("a", "normal_atom_bool"), ("b", "normal_atom_enum"))
     )
     asked = policy(tmp_path, metrics=[{"drop_at_most": 0.1}])
+    assert here("compare", one, other, "--explain", "--allow-different").code == 2
     ended = here("gate", asked, one, "--against", other)
     assert ended.code == 2
     assert "share no" in ended.stderr

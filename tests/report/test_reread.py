@@ -61,15 +61,28 @@ def test_a_parser_with_a_fault_gains_loses_and_diverges(tmp_path: Path, here: An
     assert "3 episodes diverged" in (tmp_path / "report/report.html").read_text()
     explained = here("compare", run, out, "--explain")
     assert explained.code == 0, explained.stderr
-    assert re.search(r"same tokens read differently\W+4\W+4\b", explained.stdout)
+    assert re.search(r"same tokens read differently\W+7\W+4\b", explained.stdout)
 
 
 MISTAKES = [
     ("fake", (), "does not contain the text of the model"),
     ("endpoint", (), "an endpoint returns calls that its server has"),
     ("vllm", (), "the run's tokenizer is not available"),
-    ("vllm", ("--tokenizer", "/nowhere", "--python", "/no/python"), "/no/python: cannot be run"),
+    ("vllm", ("--tokenizer", "/nowhere"), "/nowhere: has no config.json"),
 ]
+
+
+def test_another_python_gets_only_this_package(tmp_path: Path, here: Any) -> None:
+    run = write_run(tmp_path / "run", block("en", "normal_atom_bool", 1, 2), backend="vllm")
+    (python := tmp_path / "python").write_text('#!/bin/sh\nls "${PYTHONPATH%%:*}" >&2\n')
+    python.chmod(0o755)
+    (tmp_path / "config.json").touch()
+    ended = here("reread", run, "--tokenizer", tmp_path, "--python", python)
+    assert ended.code == 2
+    assert f"{python}: cannot read answers: ace_ray; name a Python" in ended.stderr
+    python.unlink()
+    ended = here("reread", run, "--tokenizer", tmp_path, "--python", python)
+    assert (ended.code, f"{python}: cannot be run" in ended.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(("backend", "options", "said"), MISTAKES)
