@@ -19,6 +19,7 @@ from ace_ray.early_stopping.betting import (
     Rule,
     confidence_sequence,
     decide,
+    draws_to_decide,
     log_capital,
     rejected_at,
 )
@@ -235,3 +236,13 @@ def test_entries_without_weight_come_last() -> None:
     assert weighed == sorted(weighed, reverse=True)
     assert sum(one.rows(2, weighed=True)) == 2 * 10
     assert sum(one.rows(2)) == 2 * 50
+
+
+@pytest.mark.parametrize(
+    ("draws_so_far", "needed", "expected"),
+    [(100, 0.2, 100), (100, 0.1, 308), (100, 0.0, 1000), (999, 0.01, 1000)],
+)
+def test_the_draws_to_decide_follow_from_the_width(
+    draws_so_far: int, needed: float, expected: int
+) -> None:
+    assert draws_to_decide(draws_so_far, 1000, 0.2, needed) == expected
