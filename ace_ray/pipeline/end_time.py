@@ -23,6 +23,8 @@ CLOSING_SHARE, CLOSING_S = 0.04, (20.0, 60.0)
 RECENT = 48
 # Quantile of their times.
 QUANTILE = 0.8
+# Minimum time of a run, in durations of a row.
+ROW_ROOM = 1.25
 
 
 def ends_at(
@@ -62,9 +64,9 @@ def share_end(now: float, end: float, later: int, row_s: float) -> float:
     """Return the time at which a run must end that begins ``now``, if it and ``later`` further runs
     get equal shares of the time until ``end``. What a run leaves goes to the runs after it.
 
-    A share is at least ``row_s``, the seconds of the longest kind of row: shorter shares would be
-    of no use to any run."""
-    return min(end, now + max((end - now) / (later + 1), row_s))
+    A share is longer than ``row_s``, the seconds of the longest kind of row: shorter shares would
+    be of no use to any run."""
+    return min(end, now + max((end - now) / (later + 1), ROW_ROOM * row_s))
 
 
 def about(seconds: float) -> str:

@@ -77,7 +77,7 @@ def test_simulated_runs_waste_little_time_before_the_limit(real_outputs: Path) -
 
 
 @pytest.mark.parametrize(
-    ("later", "row_s", "end"), [(0, 0.0, 400), (3, 0.0, 175), (3, 99.0, 199), (3, 900.0, 400)]
+    ("later", "row_s", "end"), [(0, 0.0, 400), (3, 0.0, 175), (3, 80.0, 200), (3, 900.0, 400)]
 )
 def test_runs_share_the_time_that_is_left(later: int, row_s: float, end: float) -> None:
     assert share_end(100.0, 400.0, later, row_s) == end
