@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from importlib.resources import files
@@ -115,6 +116,7 @@ def _evaluate(
     resume: bool,
     full: bool,
 ) -> int:
+    began = time.time()  # before imports, which take seconds
     from ace_ray.config.schema import load_config
     from ace_ray.errors import RunFailed
     from ace_ray.pipeline.evaluate import evaluate
@@ -122,7 +124,7 @@ def _evaluate(
 
     try:
         loaded = load_config(config, overrides, values)
-        code, summary = evaluate(loaded, fresh=not resume, console=Console())
+        code, summary = evaluate(loaded, fresh=not resume, console=Console(), began=began)
     except RunFailed as error:
         again = ["the same command continues this run"] if error.resumable else []
         log.fail(f"failed: {error}", *again)
@@ -132,12 +134,8 @@ def _evaluate(
         return INCOMPLETE
     tell_results(summary, code, full=full)
     if code == INCOMPLETE:
-        words = [Path(sys.argv[0]).name, *(word for word in sys.argv[1:] if word != "--fresh")]
         unscored = f"{summary['declared'] - summary['scored']} of {summary['declared']} rows"
-        log.fail(
-            f"incomplete: {unscored} are not scored{_time_left(summary)}; "
-            f"continue with: {shlex.join(words)}"
-        )
+        _tell_incomplete(f"{unscored} are not scored{_time_left(summary)}")
     if code == COMPLETE and summary["complete"]:  # and not stopped early
         from ace_ray.integrations.publish import publish_run
 
@@ -145,13 +143,21 @@ def _evaluate(
     return code
 
 
+def _tell_incomplete(left: str) -> None:
+    """Say what is ``left``, and the command that continues."""
+    words = [Path(sys.argv[0]).name, *(word for word in sys.argv[1:] if word != "--fresh")]
+    log.fail(f"incomplete: {left}; continue with: {shlex.join(words)}")
+
+
 def _time_left(summary: Mapping[str, Any]) -> str:
     """Return how long the missing rows would take at the speed of this command; "" if unknown."""
+    from ace_ray.pipeline.end_time import about
+
     rows = summary["timing"].get("rows_evaluated")
     if not rows or not summary["missing"]:
         return ""
     seconds = summary["missing"] * summary["timing"]["generation_wall_s"] / rows
-    return f" (about {max(1, round(seconds / 60))} minutes at this speed)"
+    return f" ({about(seconds)} at this speed)"
 
 
 @cli.command()
@@ -185,7 +191,7 @@ def run_sweep(
     from ace_ray.integrations.publish import run_published
     from ace_ray.reports.report import make_report
     from ace_ray.sweep.config import load_sweep
-    from ace_ray.sweep.show import print_plan, tell_ledger
+    from ace_ray.sweep.show import left_line, print_plan, tell_ledger
     from ace_ray.sweep.sweep import Sweep
 
     console = Console()
@@ -205,6 +211,8 @@ def run_sweep(
             )
         except UserError as error:
             say(log.warning(f"report not written: {error}"))  # the runs are complete without it
+    if code == INCOMPLETE:
+        _tell_incomplete(left_line(sweep))
     return code
 
 

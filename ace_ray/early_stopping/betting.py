@@ -22,6 +22,7 @@ rejected form an interval.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -113,6 +114,13 @@ def lower_bound(draws: Draws, alpha: float, precision: float = 1e-4) -> float:
 def confidence_sequence(draws: Draws, alpha: float) -> tuple[float, float]:
     """Compute the lower and the upper confidence bound, each with half of ``alpha``."""
     return lower_bound(draws, alpha / 2), -lower_bound(draws.mirrored(), alpha / 2)
+
+
+def draws_to_decide(draws: int, of: int, half_width: float, needed: float) -> int:
+    """Estimate after how many of ``of`` draws a confidence sequence is ``needed`` wide to each
+    side, if it is ``half_width`` after ``draws``. Its square shrinks like 1 / draws - 1 / of."""
+    shrinks = (needed / half_width) ** 2
+    return math.ceil(1 / (1 / of + shrinks * (1 / draws - 1 / of)))
 
 
 class Outcome(StrEnum):

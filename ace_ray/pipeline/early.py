@@ -17,7 +17,14 @@ import numpy as np
 
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.config.schema import EarlyConfig
-from ace_ray.early_stopping.betting import Decision, Draws, Rule, confidence_sequence, decide
+from ace_ray.early_stopping.betting import (
+    Decision,
+    Draws,
+    Rule,
+    confidence_sequence,
+    decide,
+    draws_to_decide,
+)
 from ace_ray.early_stopping.draw import Drawn
 from ace_ray.early_stopping.units import Bounds, Item, Unit, value_of
 from ace_ray.errors import UserError
@@ -217,9 +224,16 @@ class Comparison:
         difference, low, high = self._estimate(one, one.differences)
         own = self._estimate(one, [(2 * low - 1, 2 * high - 1) for low, high in one.own])
         names = ("estimate", "low", "high")
+        rows, more = order.rows(self._samples), 0
+        if one.decision is None and 0 < units < len(order.units):
+            needed = max(abs(difference), self._config.margin / 100 - abs(difference))
+            more = draws_to_decide(units, len(order.units), (high - low) / 2, needed)
+            more = max(more, self._rule(one).min_units, units + 1)
+            more = 0 if one.most is not None and more > one.most else more
         return {
             "units": units,
-            "rows": int(order.rows(self._samples)[:units].sum()),
+            "rows": int(rows[:units].sum()),
+            "rows_to_decide": int(rows[units:more].sum()),
             "difference": difference,
             "low": low,
             "high": high,

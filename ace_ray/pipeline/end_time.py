@@ -23,6 +23,8 @@ CLOSING_SHARE, CLOSING_S = 0.04, (20.0, 60.0)
 RECENT = 48
 # Quantile of their times.
 QUANTILE = 0.8
+# Minimum time of a run, in durations of a row.
+ROW_ROOM = 1.25
 
 
 def ends_at(
@@ -58,6 +60,23 @@ def rows_end_at(
     return end - min(max(CLOSING_SHARE * (end - began), CLOSING_S[0]), CLOSING_S[1])
 
 
+def share_end(now: float, end: float, later: int, row_s: float) -> float:
+    """Return the time at which a run must end that begins ``now``, if it and ``later`` further runs
+    get equal shares of the time until ``end``. What a run leaves goes to the runs after it.
+
+    A share is longer than ``row_s``, the seconds of the longest kind of row: shorter shares would
+    be of no use to any run."""
+    return min(end, now + max((end - now) / (later + 1), ROW_ROOM * row_s))
+
+
+def about(seconds: float) -> str:
+    """Return a duration for a message, such as "about 12 minutes"."""
+    for unit, size in (("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 1.5 * size:
+            return f"about {seconds / size:.{int(seconds < 10 * size and unit == 'hours')}f} {unit}"
+    return f"about {max(1.0, seconds):.0f} s"
+
+
 class Durations:
     """Estimates how long the next row of a category takes, from the rows that have ended."""
 
@@ -73,3 +92,8 @@ class Durations:
         known = self._recent.get(category) or [s for some in self._recent.values() for s in some]
         ordered = sorted(known)
         return ordered[math.ceil(QUANTILE * len(ordered)) - 1] if ordered else 0.0
+
+    @property
+    def longest(self) -> float:
+        """Expected seconds of a row of the slowest category; 0 before any row has ended."""
+        return max(map(self.expected, self._recent), default=0.0)

@@ -50,18 +50,21 @@ def check_config(config: RunConfig) -> None:
     make_plan(trial, ModelRef("any", "fake", "any", "any"), make_benchmarks(config))
 
 
-def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, dict[str, Any]]:
+def evaluate(
+    config: RunConfig, *, fresh: bool, console: Console, began: float | None = None
+) -> tuple[int, dict[str, Any]]:
     """Evaluate the run of ``config``. Return (exit code, summary).
 
     By default a stored run is continued: rows with a verdict are not evaluated again. In the main
     thread, the first SIGINT or SIGTERM lets rows in flight end; a second one stops the run at once.
+    ``began``: Unix time at which the command began (default: now).
 
     Raises:
         UserError: the run cannot be started with this config; nothing was written.
         RunFailed: the cluster or the engines failed; stored rows stay.
         KeyboardInterrupt: the run was stopped at once.
     """
-    began = time.time()
+    began = began or time.time()
     with Interrupts() as interrupts:
         check_lasting(config.output)
         plan = plan_run(config)

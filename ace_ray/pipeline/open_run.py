@@ -64,6 +64,8 @@ class OpenRun:
     ledger: Ledger = field(init=False)
     broken: str = ""
     """Why the weights of the run cannot be evaluated; "" if they can."""
+    out_of_time: bool = False
+    """Whether the run has used up its time."""
     _warned: bool = False
     _in_manifest: bool = False
     """Whether the manifest lists this session."""
@@ -101,7 +103,8 @@ class OpenRun:
     @property
     def open(self) -> bool:
         """Return whether rows of the run may still be evaluated in this session."""
-        return not self.broken and self.ended is None and not self.stops
+        done = self.broken or self.out_of_time or self.ended is not None
+        return not done and not self.stops
 
     @property
     def stops(self) -> bool:

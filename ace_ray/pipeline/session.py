@@ -155,6 +155,8 @@ class Session:
             before = self._settled()
             try:
                 self._pass(pending)
+                for index, counts in self._tallies[-1].runs.items():
+                    self._runs[index].out_of_time |= counts.out_of_time > 0
             except RunFailed as error:
                 failure = error
             for run in self._runs:
@@ -162,8 +164,6 @@ class Session:
                     run.read(self._say)
                     run.look(at_once=True)
             self._check_for_a_bug()
-            if failure is None and self._tallies[-1].out_of_time:
-                break
             further = self._settled() > before
             attempts += failure is None or not further
             pending, waiting = self._pending(again=True), self._set_aside()
@@ -320,6 +320,7 @@ class Session:
                     replay=plan.replay,
                     first=min(pending),
                     rows_end_at=self._rows_end_at,
+                    pending=tuple(sorted(pending)),
                     examine=self._examine and config.backend != ENDPOINT,
                 )
                 work = [

@@ -87,7 +87,7 @@ def decisions_table(runs: Sequence[EarlyRun]) -> Table:
 
 
 def _outcome(one: EarlyHeadline, early: Early) -> str:
-    said = one.outcome or "undecided"
+    said = one.outcome or f"undecided; needs {one.needs}"
     if one.outcome == "within":
         said = f"within {early.margin:g} point{'s' if early.margin != 1 else ''}"
     return f"{said}, based on older verdicts" if early.stale else said

@@ -11,7 +11,7 @@ from rich.console import Console
 from ace_ray.benchmarks.headline import partial_notes, titles
 from ace_ray.benchmarks.results import Score, Table
 from ace_ray.reports.table import cell, print_table, say
-from ace_ray.storage.stored import Restriction, versions_line
+from ace_ray.storage.stored import EarlyHeadline, Restriction, versions_line
 from ace_ray.types import STATUSES
 from ace_ray.util import log
 from ace_ray.util.sanitizing import one_line
@@ -129,7 +129,7 @@ def failure_lines(failures: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 def early_lines(early: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield a line for each early decision, from the summary of a run."""
     for name, one in (early or {}).get("headlines", {}).items():
-        outcome = one["outcome"] or "undecided"
+        outcome = one["outcome"] or f"undecided, needs {EarlyHeadline(**one).needs}"
         if outcome == "within":
             outcome = f"within {early['margin']:g} points" if early else outcome
         low, middle, high = (f"{100 * one[key]:+.1f}" for key in ("low", "difference", "high"))

@@ -65,7 +65,7 @@ class Sweep:
     runs: Sequence[Run]
     left_out: Sequence[LeftOut]
     early: Sequence[EarlyRun] = ()
-    """Early decisions on runs that are complete or were stopped."""
+    """Early decisions on runs that have begun."""
 
 
 def load_sweep(store: Store) -> Sweep | None:
@@ -86,7 +86,7 @@ def load_sweep(store: Store) -> Sweep | None:
     known = {line.run_id: label for line, label in zip(lines, labels, strict=True) if line.run_id}
     for line, label in zip(lines, labels, strict=True):
         why = line.note or _WHY.get(line.state, "the ledger gives no reason")
-        if line.state in ("complete", "decided") and line.run_id:
+        if line.state in ("complete", "decided", "incomplete") and line.run_id:
             early += _compared(label, store.child(line.run_id), known)
         if line.state == "complete" and line.run_id:
             try:

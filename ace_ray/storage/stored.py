@@ -227,7 +227,17 @@ class EarlyHeadline(Stored):
     high: float = 1.0
     outcome: Line | None = None
     decided_at_units: Count | None = None
+    rows_to_decide: Count = 0
+    """Estimated number of further rows that decide it; 0 if it is decided or they cannot."""
     value: Sequenced = Field(default_factory=Sequenced)
+
+    @property
+    def needs(self) -> str:
+        """What would decide an undecided headline."""
+        if self.rows_to_decide or not self.units:
+            return f"about {self.rows_to_decide} more rows" if self.units else "its first rows"
+        compared = self.units == self.of_units
+        return "nothing, all entries are compared" if compared else "more rows of its reference"
 
 
 class Early(Stored):

@@ -123,7 +123,7 @@ _HOW = ("settle_s", "price_per_hour", "swap")
 _RUN_HOW = (
     "workers", "worker_cpus", "concurrency", "rows_per_block",
     "rows_per_part", "max_attempts", "stall_s", "start_timeout_s", "store_patience_s", "grace_s",
-    "store", "output", "publish",
+    "time_limit", "store", "output", "publish",
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ SPEC is a JSON file:
 - ``runs``: ``run_id`` and resolved ``config`` of each run;
 - ``events``: the file to which the lane writes JSON lines about its runs;
 - ``parent``: a process id; the lane is killed when this process ends;
+- ``rows_end_at``: Unix time at which all rows must have ended, or null for no limit;
 - ``shared``: true for a cluster. If it is too small, this may be temporary (see `_passes`);
 - ``gpus``: GPU counts of this lane and the running lanes. The GPUs of a count must be on one node.
 """
@@ -15,6 +16,7 @@ SPEC is a JSON file:
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -34,7 +36,6 @@ from ace_ray.cluster import connection
 from ace_ray.cluster.resources import TooSmall, grow
 from ace_ray.config.schema import run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, RunFailed, UserError
-from ace_ray.pipeline.end_time import rows_end_at
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.health.signals import Interrupts, die_with
 from ace_ray.pipeline.open_run import OpenRun, opened
@@ -50,7 +51,7 @@ def main() -> int:
     die_with(spec["parent"])
     events = Path(spec["events"])
     try:
-        return run_lane(spec["runs"], events, spec.get("gpus", []))
+        return run_lane(spec["runs"], events, spec.get("gpus", []), spec.get("rows_end_at"))
     except (RunFailed, UserError) as error:
         log.fail(str(error))
         later = _passes(error, shared=spec.get("shared", False))
@@ -60,6 +61,9 @@ def main() -> int:
             _tell(events, run["run_id"], **{"later" if later else "failed": str(error)})
         return INCOMPLETE if later else FAILED
     except KeyboardInterrupt:
+        if time.time() > (spec.get("rows_end_at") or math.inf):  # the engines have not started
+            for run in spec["runs"]:
+                _tell(events, run["run_id"], code=INCOMPLETE, rows=0, out_of_time=True)
         return INCOMPLETE
 
 
@@ -70,13 +74,19 @@ def _passes(error: Exception, *, shared: bool) -> bool:
     return isinstance(error, passing) or isinstance(error.__cause__, passing)
 
 
-def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()) -> int:
+def run_lane(
+    specs: list[dict[str, Any]],
+    events: Path,
+    gpus: Sequence[int] = (),
+    rows_end_at: float | None = None,
+) -> int:
     """Evaluate the runs of ``specs`` on one set of engines and return the exit code.
 
-    When a run ends, add a JSON line with its ``run_id`` and exit ``code`` to ``events``. For a run
-    whose weights cannot be loaded, the line has the reason, ``broken``. If an error ends the lane,
-    `main` adds a line with the error for each run: as ``later`` if the error may be temporary, else
-    as ``failed``. Raises the errors of `Session.run`.
+    When a run ends, add a JSON line to ``events``: its ``run_id``, its exit ``code``, the number of
+    ``rows`` that were evaluated, and whether it is ``out_of_time``. For a run whose weights cannot
+    be loaded, the line has the reason, ``broken``. If an error ends the lane, `main` adds a line
+    with the error for each run: as ``later`` if the error may be temporary, else as ``failed``.
+    Raises the errors of `Session.run`.
     """
 
     def concluded(run: OpenRun) -> None:
@@ -84,7 +94,9 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
         code, summary = run.ended
         line = f"{run.plan.run_id}: {summary['scored']} of {summary['declared']} rows scored"
         say(log.Line(line, event="end", run_id=run.plan.run_id, code=code))
-        _tell(events, run.plan.run_id, code=code)
+        late = run.out_of_time or (rows_end_at is not None and time.time() > rows_end_at)
+        rows = summary["timing"].get("rows_evaluated", 0)
+        _tell(events, run.plan.run_id, code=code, rows=rows, out_of_time=late)
         run.lease.release()
 
     say = log.say_on(Console())
@@ -113,7 +125,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
             grow(gpus, plans[0].config.start_timeout_s, say)
         of_one = {"run_id": runs[0].plan.run_id} if len(runs) == 1 else {}
         with log.known(**of_one):
-            end = rows_end_at(plans[0].config.time_limit, began)
+            end = rows_end_at
             Session(runs, interrupts, say, examine=True, rows_end_at=end, concluded=concluded).run()
         for run in runs:
             if run.broken:

@@ -41,6 +41,10 @@ class CostRecord:
     run_id: RunId
     state: State = "pending"
     note: str = ""
+    rows_left: Count = 0
+    """Rows that are not scored, unless the run is complete or decided."""
+    undecided: dict[str, str] = field(default_factory=dict)
+    """What would decide each undecided headline of the run's comparison."""
     engine: str = ""
     """How the engine loaded the weights: fresh, swapped or restarted."""
     device: str = "cpu"
@@ -69,12 +73,16 @@ def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> Co
         line.state = "refused" if run.refused else "pending"
         line.note = run.refused or run.awaited
         return line
-    summary = _summary(store.child(run.run_id))
+    summary, line.rows_left = _summary(store.child(run.run_id)), len(run.plan.rows)
     if summary is None:
         return line
     line.state = "complete" if summary.complete else "incomplete"
     if summary.early is not None and summary.early.stopped:
         line.state = "decided"
+    line.rows_left = line.rows_left - summary.scored if line.state == "incomplete" else 0
+    if summary.early is not None and summary.early.against is not None:
+        headlines = summary.early.headlines.items()
+        line.undecided = {name: one.needs for name, one in headlines if one.outcome is None}
     line.note = summary.why
     timing = summary.timing
     line.engine = timing.loads[-1].how if timing.loads else ""

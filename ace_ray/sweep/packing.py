@@ -185,6 +185,20 @@ def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lan
     return sorted(packed, key=lambda lane: -lane.seconds)
 
 
+def time_share(lane: Lane, others: Sequence[Lane], machine: Machine) -> float:
+    """Return the share of the remaining time that ``lane`` gets if all runs get equal times.
+
+    ``others`` are the lanes that run or wait. They are dealt out to the places for lanes; the place
+    with the most runs needs all of the time."""
+    places = machine.gpus // lane.gpus if lane.gpus else machine.slots
+    if machine.gpus:  # GPUs and endpoints are used side by side
+        others = [o for o in others if (o.gpus and lane.gpus) or o.lock_keys & lane.lock_keys]
+    most = [0] * (1 if lane.lock_keys else max(1, places))
+    for runs in sorted((len(one.runs) for one in (lane, *others)), reverse=True):
+        most[most.index(min(most))] += runs
+    return len(lane.runs) / max(most)
+
+
 def resolved(run: SweepRun, lane: Lane, machine: Machine) -> dict[str, Any]:
     """Return the config of ``run`` for the lane's process.
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ace_ray.pipeline.end_time import about
 from ace_ray.sweep.packing import GUESS
 from ace_ray.sweep.sweep import Sweep
 from ace_ray.util import log
@@ -86,7 +87,20 @@ def print_ledger(sweep: Sweep, console: Console) -> None:
     for line in sweep.cost_records:
         if line.note:
             print_line(console, f"{line.label}: {line.note}")
+        for name, needs in line.undecided.items():
+            print_line(console, f"{line.label}: undecided in {name}: needs {needs}")
     print_line(console, f"results: {sweep.uri}/")
+
+
+def left_line(sweep: Sweep) -> str:
+    """Return how many rows an incomplete sweep has left, and how long they would take."""
+    counts = [one.rows_left for one in sweep.cost_records if one.state in ("pending", "incomplete")]
+    rows, each = sum(counts), sweep.seconds_per_row
+    if not rows:
+        return "not all checkpoints are evaluated"
+    most, many = "at most " if sweep.any_run.early else "", "s" * (len(counts) > 1)
+    speed = f" ({about(rows * each)} at this speed)" if each else ""
+    return f"{most}{rows} rows of {len(counts)} model{many} are not scored{speed}"
 
 
 def _shortened(labels: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import math
 import signal
 import time
 from collections import Counter
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ace_ray.cluster.resources import largest
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.integrations.trackers import check_publishers
-from ace_ray.pipeline.end_time import CLOSING_S, VARIABLES, ends_at, rows_end_at
+from ace_ray.pipeline.end_time import ends_at, rows_end_at
 from ace_ray.pipeline.evaluate import check_config, check_lasting
 from ace_ray.pipeline.planning.preflight import check_chat
 from ace_ray.storage.lease import Lease, LeaseLost
@@ -24,7 +24,15 @@ from ace_ray.sweep.comparisons import Comparisons
 from ace_ray.sweep.config import SweepConfig, claim, sweep_id_of
 from ace_ray.sweep.lane import LaneProcess, signals_to
 from ace_ray.sweep.ledger import CostRecord, cost_record, read_ledger, with_earlier, write_ledger
-from ace_ray.sweep.packing import Lane, Machine, check_sizes, find_machine, lanes, resolved
+from ace_ray.sweep.packing import (
+    Lane,
+    Machine,
+    check_sizes,
+    find_machine,
+    lanes,
+    resolved,
+    time_share,
+)
 from ace_ray.sweep.runs import (
     SweepRun,
     check_distinct,
@@ -46,6 +54,8 @@ AGAIN_S = 10.0
 LATER_S = 60.0
 # Maximum attempts at a run that does not become complete.
 LANE_ATTEMPTS = 3
+# Time that must be left for another lane of runs that were out of time.
+ANOTHER_LANE_S = 60.0
 
 T = TypeVar("T")
 
@@ -69,6 +79,7 @@ class Sweep:
 
         ``complete``: labels of runs to evaluate without early stopping; "all" selects every run.
         ``preview``: plan the checkpoints of a watched folder even if they have not settled."""
+        self._began = time.time()
         check_lasting(config.output)
         self._config, self._options, self._say = config, config.options, say
         # The config of one run, to read keys that all runs share.
@@ -100,8 +111,15 @@ class Sweep:
         # Time of the last search for checkpoints.
         self._looked_at = 0.0
         self._stop = False
-        # Unix time at which the rows of all runs must have ended; None for no limit.
+        # Unix times at which the rows of all runs, and the lanes, must have ended.
         self._rows_end_at: float | None = None
+        self._lanes_end_at = math.inf
+        # Ids of runs that have used up their share of the time.
+        self._out_of_time: set[str] = set()
+        # Factor by which shares are longer than equal ones, since no row ended in an equal share.
+        self._longer = 1.0
+        # Number of rows that this execution has evaluated.
+        self._rows = 0
         # Time at which lanes are killed after a stop signal.
         self._stop_by = 0.0
         # Lines of the ledger that was written last.
@@ -127,6 +145,11 @@ class Sweep:
         return self._lanes([run for run in self.runs if self._is_pending(run)])
 
     @property
+    def seconds_per_row(self) -> float | None:
+        """Return the time of this execution by evaluated row; None if it has evaluated no row."""
+        return (time.time() - self._began) / self._rows if self._rows else None
+
+    @property
     def has_results(self) -> bool:
         """Return whether any run is complete or decided."""
         return any(line.state in ("complete", "decided") for line in self.cost_records)
@@ -137,10 +160,11 @@ class Sweep:
 
         Raises `UserError`: the folder has another sweep, or another process runs this sweep."""
         self._noted = noted
-        began = time.time()
-        self._rows_end_at = rows_end_at(self.any_run.time_limit, began)
-        if (end := ends_at(self.any_run.time_limit, began)) is not None:
-            os.environ[VARIABLES[-1]] = str(int(end))  # the same end for every lane
+        limit = self.any_run.time_limit
+        end, rows_end = ends_at(limit, self._began), rows_end_at(limit, self._began)
+        if end is not None and rows_end is not None:
+            # The lanes, and then the ledger and the report, get equal times to end.
+            self._rows_end_at, self._lanes_end_at = rows_end - (end - rows_end), rows_end
         self.store.check_writable()
         self._lease = Lease.acquire(self.store, self._say)
         try:
@@ -350,11 +374,15 @@ class Sweep:
 
     def _stop_in_time(self) -> None:
         """Start no further lanes at the time limit. Running lanes end by themselves."""
-        if self._rows_end_at is not None and time.time() > self._rows_end_at and not self._stop:
+        if self._time_left() < 0 and not self._stop:
             self._say(
                 log.warning("the time limit is reached; the same command continues the sweep")
             )
-            self._stop, self._stop_by = True, time.monotonic() + END_S + CLOSING_S[1]
+            self._stop = True
+            self._stop_by = time.monotonic() + self._lanes_end_at - time.time()
+
+    def _time_left(self) -> float:
+        return math.inf if self._rows_end_at is None else self._rows_end_at - time.time()
 
     def _has_come(self) -> bool:
         """Call `_take_new` if ``poll_s`` has passed. Return whether there are runs to evaluate."""
@@ -419,7 +447,7 @@ class Sweep:
                 for run in lane.runs
             ]
             shown = devices if lane.gpus and not self.machine.shared else None
-            process = LaneProcess(lane, parts, shown, say=say, room=self._room(lane))
+            process = LaneProcess(lane, parts, shown, say=say, room=self._room(lane, waiting))
             self._running.append(process)
             if self._stop and not process.stopping:
                 process.signal(signal.SIGTERM)  # the sweep was stopped while the lane started
@@ -451,17 +479,21 @@ class Sweep:
         tried = any(run.run_id in self._later for run in lane.runs)
         return tried and time.monotonic() < self._not_before
 
-    def _room(self, lane: Lane) -> dict[str, Any]:
-        """Return the keys ``shared`` and ``gpus`` of the lane's spec. ``gpus`` are the GPUs that
-        the cluster needs for ``lane`` and the running lanes together."""
-        lanes_now = [*(process.lane for process in self._running), lane]
+    def _room(self, lane: Lane, waiting: Sequence[Lane]) -> dict[str, Any]:
+        """Return the keys ``shared``, ``gpus`` and ``rows_end_at`` of the lane's spec. ``gpus`` are
+        the GPUs that the cluster needs for ``lane`` and the running lanes together."""
+        running = [process.lane for process in self._running]
+        end = self._rows_end_at
+        if end is not None:
+            share = self._longer * time_share(lane, [*running, *waiting], self.machine)
+            end = time.time() + min(1.0, share) * (end - time.time())
         gpus: list[int] = []
         if not self.machine.shared:  # a lane sees only its own GPUs
-            return {"shared": False, "gpus": gpus}
+            return {"shared": False, "gpus": gpus, "rows_end_at": end}
         most = largest(self.machine.nodes)
-        for count in (n for one in lanes_now for n in one.on_nodes):
+        for count in (n for one in (*running, lane) for n in one.on_nodes):
             gpus += [count] if count <= most else [1] * count  # an engine on several nodes
-        return {"shared": True, "gpus": gpus}
+        return {"shared": True, "gpus": gpus, "rows_end_at": end}
 
     def _wait(self) -> None:
         """Wait at most `LOOK_S` for a lane to end. Kill lanes that did not stop in time."""
@@ -490,6 +522,10 @@ class Sweep:
         runs = process.lane.runs
         # A lane evaluates one run after another, so it was evaluating the first without an event.
         last = next((run for run in runs if run.run_id not in done), None)
+        rows = sum(event.get("rows", 0) for event in done.values())
+        self._rows += rows
+        if not rows and any(event.get("out_of_time") for event in done.values()):
+            self._longer *= 2
         for run in runs:
             if run is last or run.run_id in done:
                 self._settle(run, done.get(run.run_id, {}), alone=len(runs) == 1)
@@ -501,6 +537,9 @@ class Sweep:
         if self._stop or event.get("code") == COMPLETE:
             return
         if not self._patiently(lambda: self._is_pending(run)):
+            return
+        if event.get("out_of_time"):
+            self._out_of_time.add(run.run_id)
             return
         if "later" in event:
             tries = self._later.setdefault(run.run_id, [])
@@ -525,8 +564,11 @@ class Sweep:
         self._say(log.error(f"{run.label}: {self._failed[run.run_id]}", event="run_failed"))
 
     def _again(self, waiting: list[Lane]) -> list[Lane]:
-        """Return ``waiting``, and new lanes of the pending runs that are in no lane."""
-        taken = {run.run_id for lane in waiting for run in lane.runs}
+        """Return ``waiting``, and new lanes of the pending runs that are in no lane. Runs that were
+        out of time share the rest of the time after all other runs have had their shares."""
+        if not waiting and self._time_left() > ANOTHER_LANE_S:
+            self._out_of_time.clear()
+        taken = self._out_of_time | {run.run_id for lane in waiting for run in lane.runs}
         taken |= {run.run_id for process in self._running for run in process.lane.runs}
         most = LANE_ATTEMPTS
         taken |= {run_id for run_id, tries in self._later.items() if len(tries) >= most}

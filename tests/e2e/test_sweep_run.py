@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,20 @@ def test_a_killed_lane_is_started_again(
     assert sweeps.said.count("evaluating") > 1
     assert [row["started_at"] for row in sweeps.rows(1)] == before
     sweeps.check_outputs(1, 2, 3)
+
+
+def test_no_checkpoint_uses_up_the_time_of_the_others(
+    tmp_path: Path, make_checkpoint: Callable[..., Path]
+) -> None:
+    sweeps = Sweeps(tmp_path, make_checkpoint)
+    for step in (1, 2, 3):
+        sweeps.save(step, delay_s=15.0)
+    began = time.monotonic()
+    with sweeps.start("--set", "concurrency=1", "--set", "time_limit=170s") as sweep:
+        pass
+    assert sweep.returncode == 75, sweeps.said
+    assert time.monotonic() - began < 180
+    assert all(len(sweeps.rows(step)) for step in (1, 2, 3))
+    assert sweeps.column("state")[1] == "incomplete"
+    assert "not scored (about" in sweeps.said
+    assert sweeps.run() == 0, sweeps.said

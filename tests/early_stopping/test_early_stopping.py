@@ -18,6 +18,7 @@ from ace_ray.early_stopping.betting import (
     Rule,
     confidence_sequence,
     decide,
+    draws_to_decide,
     rejected_at,
 )
 from ace_ray.early_stopping.units import drawn_order, order_of, value_of
@@ -191,3 +192,13 @@ def test_all_units_together_are_the_headline() -> None:
         draws = drawn.draws([(one, one) for one in worth])
         whole = value_of(type(benchmark), iter(rows), "correct")
         assert draws.estimate == pytest.approx(whole)
+
+
+@pytest.mark.parametrize(
+    ("draws_so_far", "needed", "expected"),
+    [(100, 0.2, 100), (100, 0.1, 308), (100, 0.0, 1000), (999, 0.01, 1000)],
+)
+def test_the_draws_to_decide_follow_from_the_width(
+    draws_so_far: int, needed: float, expected: int
+) -> None:
+    assert draws_to_decide(draws_so_far, 1000, 0.2, needed) == expected

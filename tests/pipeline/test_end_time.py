@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import heapq
+import json
 import random
+from pathlib import Path
 
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.pipeline.end_time import Durations, rows_end_at
+from ace_ray.pipeline.end_time import Durations, about, rows_end_at, share_end
 
 RUNS, SLOTS, LIMIT_S = 200, 32, 6 * 3600.0
-# Median seconds of a row and spread (sigma of the logarithm) by category.
-CATEGORIES = {"single": (6.0, 0.5), "multi_turn": (60.0, 0.7), "agent": (240.0, 0.6)}
+# Number of answers of a row by category, and seconds per character of an answer.
+ANSWERS, CHARACTER_S = {"single": 1, "multi_turn": 8, "agent": 30}, 0.03
 
 
 @pytest.mark.parametrize(
@@ -46,11 +48,11 @@ def test_a_row_is_expected_to_take_as_long_as_most_rows_of_its_category() -> Non
     assert (durations.expected("agent"), durations.expected("single")) == (300.0, 8.0)
 
 
-def wasted(seed: int) -> float:
+def wasted(seed: int, lengths: list[int]) -> float:
     """Return the share of a run's slot time before the limit that made no row: idle slots, and rows
     that were handed back at the limit. The engine becomes half as fast in the middle."""
     draw, durations = random.Random(seed), Durations()
-    names = draw.choice((["agent"], ["multi_turn", "agent"], list(CATEGORIES)))
+    names = draw.choice((["agent"], ["multi_turn", "agent"], list(ANSWERS)))
     free = [(0.0, slot, "", 0.0) for slot in range(SLOTS)]
     lost = 0.0
     while free:
@@ -58,8 +60,8 @@ def wasted(seed: int) -> float:
         if ended:
             durations.add(ended, took)
         name = draw.choice(names)
-        median, sigma = CATEGORIES[name]
-        took = median * draw.lognormvariate(0.0, sigma) * (2.0 if now > LIMIT_S / 2 else 1.0)
+        took = CHARACTER_S * sum(draw.choices(lengths, k=ANSWERS[name]))
+        took *= 2.0 if now > LIMIT_S / 2 else 1.0
         if now + durations.expected(name) > LIMIT_S or now + took > LIMIT_S:
             lost += LIMIT_S - now
         else:
@@ -68,5 +70,21 @@ def wasted(seed: int) -> float:
 
 
 @pytest.mark.nightly
-def test_simulated_runs_waste_little_time_before_the_limit() -> None:
-    assert max(map(wasted, range(RUNS))) < 0.05
+def test_simulated_runs_waste_little_time_before_the_limit(real_outputs: Path) -> None:
+    lines = [line for path in real_outputs.glob("*.jsonl") for line in path.open()]
+    lengths = [len(json.dumps(json.loads(line)["result"])) for line in lines]
+    assert max(wasted(seed, lengths) for seed in range(RUNS)) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("later", "row_s", "end"), [(0, 0.0, 400), (3, 0.0, 175), (3, 80.0, 200), (3, 900.0, 400)]
+)
+def test_runs_share_the_time_that_is_left(later: int, row_s: float, end: float) -> None:
+    assert share_end(100.0, 400.0, later, row_s) == end
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.1, "1 s"), (89, "89 s"), (600, "10 minutes"), (9000, "2.5 hours")]
+)
+def test_a_duration_is_said_in_a_fitting_unit(seconds: float, text: str) -> None:
+    assert about(seconds) == f"about {text}"

@@ -269,7 +269,8 @@ def test_a_stopped_run_has_estimates_and_a_complete_one_exact_numbers() -> None:
     assert exact[-1] == "0.00"
     assert line(difference=-1e-9, low=-1e-9, high=1e-9)[4] == "+0.0 [+0.0, +0.0]"
     assert line(outcome="within")[3] == "within 1 point"
-    assert line(outcome=None)[3] == "undecided"
+    assert line(outcome=None)[3] == "undecided; needs more rows of its reference"
+    assert line(outcome=None, rows_to_decide=9)[3] == "undecided; needs about 9 more rows"
     assert line(stale=True)[3] == "better, based on older verdicts"
 
 

@@ -27,7 +27,7 @@ TIMING = {"device": "gpu", "devices": 2, "loads": [{"how": "fresh"}], "device_s"
 LOADS = [{"how": "fresh"}, {"how": "restarted"}]
 DEATHS = ["h:1: an earlier one", "h:2: the swap to r1 failed: the weights are others"]
 NOTHING_DONE = {"state": "complete", "engine": "", "cost": 0.0, "seconds": dict.fromkeys(STATES, 0)}
-PLANNED: Any = SimpleNamespace(run_id="r1")
+PLANNED: Any = SimpleNamespace(run_id="r1", rows=range(500))
 RUN = SweepRun("step 5", 5, "/c/step_5", PLANNED, parameters=7)
 
 
@@ -53,12 +53,12 @@ def store(tmp_path: Path) -> LocalStore:
             },
         ),
         ({}, None, {"cost": None, "per_1000": {"device_s": 1800.0, "cost": None}}),
-        ({}, 0.0, {"cost": 0.0}),
+        ({}, 0.0, {"cost": 0.0, "rows_left": 0}),
         ({"timing": {**TIMING, "device": "endpoint"}}, 3.6, {"cost": None}),
         (
             {"complete": False, "why": "3 of 500 rows have no verdict", "scored": 497},
             None,
-            {"state": "incomplete", "note": "3 of 500 rows have no verdict", "entries": 497},
+            {"state": "incomplete", "note": "3 of 500 rows have no verdict", "rows_left": 3},
         ),
         ({"complete": False, "scored": 0}, 1.0, {"per_1000": {}, "cost": 0.25}),
         ({"timing": {"loads": None, "device_s": None}}, 1.0, NOTHING_DONE),

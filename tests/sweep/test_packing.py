@@ -12,7 +12,7 @@ import pytest
 
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.sweep.packing import Machine, check_sizes, lanes
+from ace_ray.sweep.packing import Lane, Machine, check_sizes, lanes, time_share
 from ace_ray.sweep.runs import SweepRun
 
 CPU = Machine(0)
@@ -101,6 +101,23 @@ def test_lanes_divide_the_gpus(asked: list[SweepRun], gpus: list[int], engines: 
     found = lanes(asked, EIGHT, swap=True)
     assert [lane.gpus for lane in found] == gpus
     assert [lane.engines for lane in found] == engines
+
+
+@pytest.mark.parametrize(
+    ("machine", "sizes", "share"),
+    [
+        (Machine(0), [2, 3], 2 / 5),
+        (Machine(0, slots=2), [1, 1, 1], 1 / 2),
+        (EIGHT, [1] * 8, 1),
+        (EIGHT, [2, *[3] * 10], 1 / 3),
+    ],
+)
+def test_a_lane_gets_the_time_of_its_runs(machine: Machine, sizes: list[int], share: float) -> None:
+    first, *others = (Lane(tuple(checkpoints(n)), min(1, machine.gpus)) for n in sizes)
+    endpoint = Lane((run("x", gpus=0, endpoint="host"),), 0)
+    assert (
+        time_share(first, [*others, endpoint][: len(others) + bool(machine.gpus)], machine) == share
+    )
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from ace_ray.sweep.config import SweepConfig, load_sweep
 from ace_ray.sweep.ledger import write_ledger
 from ace_ray.sweep.packing import Lane, Machine
 from ace_ray.sweep.runs import SweepRun, is_finished
+from ace_ray.sweep.show import left_line
 from ace_ray.sweep.sweep import Sweep
 
 Script = Callable[["FakeLane"], None]
@@ -529,6 +530,47 @@ class TestStopping:
         setup.save(1)
         assert setup.run() == 75
         assert setup.started[0].signals[:2] == [signal.SIGTERM, signal.SIGKILL]
+
+    @pytest.mark.parametrize(
+        ("rows", "shares"), [(5, [1 / 3, 1 / 2, 1, 1, 1, 1]), (0, [1 / 3, 1, 1, 1, 1, 1])]
+    )
+    def test_runs_get_equal_times_and_then_the_rest(
+        self, setup: Setup, rows: int, shares: list[float]
+    ) -> None:
+        def script(lane: FakeLane) -> None:
+            if lane.labels != ["step 1"] or len(setup.started) == 6:
+                return complete_all(lane)
+            lane.tell(lane.lane.runs[0], code=75, rows=rows, out_of_time=True)
+
+        setup.script = script
+        setup.save(1, 2, 3)
+        ends = time.time() + 36000 - 2 * 60
+        assert setup.run(swap=False, time_limit="10h") == 0
+        assert setup.lanes == [["step 1"], ["step 2"], ["step 3"], *[["step 1"]] * 3]
+        left = [(lane.room["rows_end_at"] - ends) / (36000 - 120) + 1 for lane in setup.started]
+        assert left == pytest.approx(shares, abs=0.01)
+
+    def test_a_sweep_that_is_out_of_time_says_what_is_left(self, setup: Setup) -> None:
+        headlines = {
+            "a": {"outcome": None, "units": 5, "of_units": 9, "rows_to_decide": 2},
+            "b": {"outcome": None, "units": 5, "of_units": 9},
+            "c": {"outcome": "better"},
+        }
+
+        def script(lane: FakeLane) -> None:
+            early = {"against": "x", "stopped": False, "headlines": headlines}
+            setup.put(lane.lane.runs[0], complete=False, scored=2, early=early)
+            lane.tell(lane.lane.runs[0], code=75, rows=2, out_of_time=True)
+
+        setup.script = script
+        setup.save(1, 2)
+        sweep = setup.sweep(swap=False, time_limit="90s", limit=3, early={"against": "previous"})
+        assert sweep.run() == 75
+        needs = {"a": "about 2 more rows", "b": "more rows of its reference"}
+        assert [record.undecided for record in sweep.cost_records] == [needs] * 2
+        rows = sum(len(run.plan.rows) - 2 for run in sweep.runs if run.plan)
+        expected = rf"at most {rows} rows of 2 models are not scored \(about \d+ .+ at this speed\)"
+        assert re.fullmatch(expected, left_line(sweep))
 
     @pytest.mark.timeout(60)
     def test_a_watch_stops_at_once(self, setup: Setup) -> None:

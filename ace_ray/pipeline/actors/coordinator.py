@@ -354,9 +354,11 @@ class Coordinator:
         """Start no further rows of ``run``."""
         self._stopped.add(run)
 
-    def out_of_time(self, rows: int) -> None:
-        """Note that a worker did not start ``rows`` rows, which would not end in time."""
-        self._tally.out_of_time += rows
+    def out_of_time(self, run: int, ids: list[str]) -> None:
+        """Note that a worker has not started ``ids``, or has cancelled them, for lack of time."""
+        self._tally.of(run).out_of_time += len(ids)
+        for row_id in ids:
+            self._underway.pop(row_id, None)
 
     def give_back(self, ids: list[str]) -> None:
         """Note that a worker gives back ``ids``, rows that another worker must evaluate."""

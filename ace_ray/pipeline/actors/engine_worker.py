@@ -26,7 +26,7 @@ from ace_ray.pipeline.actors.coordinator import Start, fetch_shared
 from ace_ray.pipeline.actors.job import Job, report, start
 from ace_ray.pipeline.actors.judging import log_traceback, report_bug
 from ace_ray.pipeline.actors.service import RunningService
-from ace_ray.pipeline.end_time import Durations
+from ace_ray.pipeline.end_time import Durations, share_end
 from ace_ray.pipeline.health.causes import CrashFile, outside_cause
 from ace_ray.pipeline.health.isolation import (
     OPEN,
@@ -137,6 +137,8 @@ class EngineWorker:
         # Ended rows that are not yet reported to the coordinator.
         self._ended: list[str] = []
         self._durations = Durations()
+        # Run -> Unix time at which its rows must have ended.
+        self._run_ends: dict[int, float] = {}
         # Runs that were stopped early. Their rows are not evaluated and stay pending.
         self._decided: set[int] = set()
         self._stopping = False
@@ -248,9 +250,9 @@ class EngineWorker:
             if self._stopping:  # the check may have taken long
                 return []
             starting = [row for row in rows if self._can_end(row)]
-            if len(starting) < len(rows):
-                self._coordinator.out_of_time.remote(len(rows) - len(starting))
+            late = [row["row_id"] for row in rows if row not in starting]
             if not starting:
+                self._coordinator.out_of_time.remote(run, late)
                 return []
             # Rows with a preparation enter when the preparation is done.
             alone = [row["row_id"] for row in starting if row["shares"] < 0]
@@ -267,13 +269,44 @@ class EngineWorker:
                 tasks.append(task)
             await asyncio.wait(tasks)
             self._leave((run, self._clock.read()))
+            if not self._stopping:
+                paired = zip(starting, tasks, strict=True)
+                late += [row["row_id"] for row, task in paired if task.cancelled()]
+            if late:
+                self._coordinator.out_of_time.remote(run, late)
         return [task.result() for task in tasks if not task.cancelled()]
 
     def _can_end(self, row: Mapping[str, Any]) -> bool:
-        """Return whether ``row`` can probably end before the time limit."""
-        if (end := self._job.rows_end_at) is None:
+        """Return whether ``row`` can probably end before its run must end."""
+        if self._job.rows_end_at is None:
             return True
+        end = self._run_end(row["run"], self._job.rows_end_at)
         return time.time() + self._durations.expected(self._kind_of(row)) <= end
+
+    def _run_end(self, run: int, end: float) -> float:
+        """Return the Unix time at which the rows of ``run`` must have ended. Its weights are
+        loaded. If other runs come later, cancel the rows in flight at that time."""
+        if run not in self._run_ends:
+            later = sum(other > run for other in self._job.pending)
+            now = time.time()
+            self._run_ends[run] = share_end(now, end, later, self._durations.longest)
+            if later:
+                self._end_run(run, max(0.0, self._run_ends[run] - now))
+        return self._run_ends[run]
+
+    def _end_run(self, run: int, seconds: float) -> None:
+        """Cancel the rows of ``run`` that are in flight after ``seconds``. Wait as long again if no
+        row has ended in this engine: the share may be shorter than a row."""
+
+        def cancel() -> None:
+            if self._candidate.run != run:
+                return
+            if self._admission.passed:
+                self._give_up()  # all rows in flight are rows of this run
+            else:
+                self._end_run(run, max(1.0, seconds))
+
+        asyncio.get_running_loop().call_later(seconds, cancel)
 
     def _kind_of(self, row: Mapping[str, Any]) -> str:
         entry = self._entries[row["entry"]]

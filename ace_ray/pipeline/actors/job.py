@@ -64,6 +64,8 @@ class Job:
     """Index of the run whose weights an engine loads at its start."""
     rows_end_at: float | None = None
     """Unix time at which rows must have ended (`ace_ray.pipeline.end_time`); None for no limit."""
+    pending: tuple[int, ...] = (0,)
+    """Indexes of the runs with pending rows. They share the time until ``rows_end_at``."""
     examine: bool = False
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
 

@@ -33,6 +33,8 @@ class RunCounts:
     first_row_at: float | None = None
     last_row_at: float | None = None
     last_stored_at: float | None = None
+    out_of_time: int = 0
+    """Number of rows for which the time did not suffice."""
     loads: list[dict[str, Any]] = field(default_factory=list)
     """Facts about each load of the weights into an engine (`ace_ray.pipeline.actors.candidate`)."""
     spent: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -75,8 +77,6 @@ class Tally:
         self.begun_at: float | None = None
         self.failure = ""
         self.store_failed = False
-        # Number of rows that were not started, since they would not end before the time limit.
-        self.out_of_time = 0
         # Whether processes restart repeatedly while no row makes progress.
         self.no_progress = False
         # Bugs by benchmark and place.
