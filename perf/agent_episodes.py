@@ -2,10 +2,9 @@
 
     python perf/agent_episodes.py SPEC
 
-is that process, as a client of vLLM would make the calls. SPEC is a JSON file ``{model, engine,
-chains: [[{messages, max_tokens}, ...], ...]}``: the calls of a chain are made one after another,
-the chains all at once. Greedy. The last line printed is JSON: ``seconds`` from the first call to
-the last answer, ``prompt_tokens`` and ``completion_tokens``.
+is that process. SPEC is a JSON file ``{model, engine, chains: [[{messages, max_tokens}, ...],
+...]}``: the calls of a chain are made one after another, the chains all at once. The last line
+printed is JSON: ``seconds``, ``prompt_tokens`` and ``completion_tokens``.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ BRIEF_AGENTS = {
     "categories": ["agent"],
     "max_messages": MAX_MESSAGES,
 }
-"""The section of a config. A tiny model calls no tool and ends nothing, so every episode goes on to
-its limit of messages."""
+"""The section of a config. With a tiny model, episodes go on to their limit of messages."""
 
 
 def install_brief_user(plugins: Path) -> None:

@@ -40,7 +40,9 @@ for line in sys.stdin:
     outputs = llm.chat(messages, params, use_tqdm=False)
     seconds = time.perf_counter() - start
     tokens = sum(len(o.prompt_token_ids) + len(o.outputs[0].token_ids) for o in outputs)
-    say(seconds=seconds, tokens=tokens)
+    prompt = sum(len(o.prompt_token_ids) for o in outputs)
+    cached = sum(o.num_cached_tokens or 0 for o in outputs)
+    say(seconds=seconds, tokens=tokens, computed=1 - cached / prompt)
 """
 
 
@@ -77,7 +79,8 @@ class BareEngine:
         self.process.communicate(timeout=60)
 
     def ask(self, rows: int) -> dict[str, float]:
-        """Answer the first ``rows`` prompts. Returns ``seconds``, and ``tokens`` with prompts."""
+        """Answer the first ``rows`` prompts. Returns ``seconds``, ``tokens`` with prompts, and the
+        share ``computed`` of the prompts."""
         return self._ask(rows, first=False)
 
     def first_of(self, rows: int) -> float:

@@ -5,22 +5,17 @@
 One config runs undisturbed, then again and again, each time into a new folder, until the minutes
 and the faults are reached. The faults are drawn from a deck that the seed shuffles:
 
-- SIGKILL of an engine worker, checker, writer, sandbox, coordinator, raylet or gcs, and of vLLM's
-  engine core;
+- SIGKILL of any process of a run, also of vLLM's engine core; SIGTERM or SIGINT of the driver;
 - SIGSTOP of an engine worker;
-- SIGKILL, SIGTERM or SIGINT of the driver;
 - a store that refuses for 5 to 20 s (S3: 503 to every request; local: a file in place of a folder);
-- with the fake engine, a second node that joins, which takes a third engine worker, and goes again:
-  by SIGTERM, which drains it, or by SIGKILL.
+- with the fake engine, a second node that joins, which takes a third engine worker, and goes again.
 
 A driver that ends with anything but 0 is started again, as a job submitter would. The next fault
-comes some seconds after rows are stored again. Only processes below a driver of this command are
-touched. Sandboxes exist only while agent rows are pending, so their turn comes early in a round.
+comes some seconds after rows are stored again. Sandboxes exist only while agent rows are pending,
+so their turn comes early in a round. Kills of engines keep apart, so that no row is quarantined.
 
-At the end every row is compared (`same_rows.py`): with the fake engine its status, answer, final
-sandbox state and verdicts; with vLLM, whose greedy text differs between batch shapes, its id and
-status. Exit code 1 on any difference. A row is quarantined after it crashed
-several engines alone; kills of engines keep apart, so that this does not happen.
+At the end every row is compared (`same_rows.py`): with vLLM, whose greedy text differs between
+batch shapes, only its id and status. Exit code 1 on any difference.
 """
 
 from __future__ import annotations

@@ -135,11 +135,8 @@ def _make_tokenizer(folder: Path, context: int) -> None:
 
 
 def write_weights(folder: Path, shape: Shape, seed: int, shard_bytes: int = SHARD_BYTES) -> None:
-    """Random weights of ``shape`` into ``folder``, in shards of ``shard_bytes`` or one tensor.
-
-    Each tensor is cut from one pool of random numbers, at a place of its own: what costs time is
-    the disk, not the drawing.
-    """
+    """Random weights of ``shape`` into ``folder``, in shards of ``shard_bytes`` or one tensor. All
+    tensors are cut from one pool of random numbers, which saves time."""
     import torch
     from safetensors.torch import save_file
 

@@ -4,9 +4,8 @@
 
 All sides load the same folder (SmolLM2-135M) with the same engine arguments. The pipeline is done
 with its first scored row. Bare vLLM is asked one prompt, and then the pipeline's prompts all at
-once, since the first of many that share the engine takes longer than one alone: what the pipeline
-takes longer than bare vLLM with the same prompts is its own. Phases of the engine are read from
-what vLLM prints (`ace_ray.models.start_phases`); a start of Python is part of ``imports``.
+once, since the first of many takes longer than one alone. Phases of the engine are read from what
+vLLM prints (`ace_ray.models.start_phases`); a start of Python is part of ``imports``.
 ``--tree`` adds the pipeline of another checkout.
 """
 
@@ -23,7 +22,6 @@ from pathlib import Path
 
 import yaml
 from bare_engine import BareEngine
-from processes import Stolen
 from runs import ENGINE, ROOT, ace_ray, model_folder, planned_messages, summary_of
 
 from ace_ray.models.start_phases import PHASES
@@ -71,12 +69,11 @@ def compare(args: argparse.Namespace, scratch: Path) -> None:
     trees = {"pipeline": ROOT, **({"other": Path(args.tree)} if args.tree else {})}
     sides: dict[str, list[Side]] = {name: [] for name in ("bare", *trees)}
     for number in range(args.rounds):
-        with Stolen() as stolen:
-            sides["bare"].append(bare(scratch, len(messages)))
-            for name, tree in trees.items():
-                sides[name].append(pipeline(scratch, tree))
+        sides["bare"].append(bare(scratch, len(messages)))
+        for name, tree in trees.items():
+            sides[name].append(pipeline(scratch, tree))
         totals = ", ".join(f"{name} {total(found[-1]):.1f} s" for name, found in sides.items())
-        print(f"round {number + 1}: {totals}; stolen {stolen.share:.1%} of the cores", flush=True)
+        print(f"round {number + 1}: {totals}", flush=True)
     show(sides)
 
 

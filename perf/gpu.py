@@ -7,17 +7,17 @@ Needs no network, no model and no data: weights are made up, the tokenizer is ma
 checkout's own texts, prompts are ACEBench's mini set. In the order of their value, as long as there
 is time (``--minutes``; what no longer fits is named in the table):
 
-- overhead: the same single-call prompts on bare ``vllm.LLM`` and through ``ace-ray evaluate``, in
-  turns, from the engine's readiness until the last row is stored; first text and first scored row,
-  from the command on. Prefix caching is off, since entries are asked several times. With time left,
-  two more rounds; medians count.
-- swap: ``ace-ray sweep`` over two checkpoints of random weights, which takes twice the model's size
-  of ``--scratch``: how the second came into the engine of the first, against a start.
+- overhead: the same single-call prompts on bare ``vllm.LLM`` and through ``ace-ray evaluate``, from
+  the engine's readiness until the last row is stored; first text and first scored row, from the
+  command on. Prefix caching is off. With time left, two more rounds; medians count.
+- prefixes: the same prompts with a small prefix cache, in the pipeline's order and in the order of
+  tools that ask sample by sample: which share of the prompt tokens is computed.
+- swap: ``ace-ray sweep`` over two checkpoints of random weights (on the disk, twice the model): how
+  the second came into the engine of the first, against a start.
 - episodes: 64 agent episodes at once, and their model calls on an AsyncLLM alone in its process.
 - LoRA: ``ace-ray sweep`` over three adapters of rank 16: the second and third swap.
 
-Exit code 1 when a part failed; its log's end is printed. Where the first part fails, no other is
-tried. Ray is one of its own.
+Exit code 1 when a part failed; where the first part fails, no other is tried.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from agent_episodes import BRIEF_AGENTS, MAX_TOKENS, bare_calls, chains_of, inst
 from bare_engine import BareEngine
 from dummy_models import SHAPES, TOKENS, Shape, make_adapter, make_model, write_weights
 from runs import ENGINE as CPU_ENGINE
-from runs import ace_ray, planned_messages, stored_columns, summary_of
+from runs import ace_ray, computed, planned_messages, stored_columns, summary_of
 
 GPU_ENGINE = {
     "dtype": "bfloat16",
@@ -58,6 +58,8 @@ GPU_ENGINE = {
     "max_num_batched_tokens": 8192,
 }
 TINY_ENGINE = {**CPU_ENGINE, "kv_cache_memory_bytes": 1 << 29}
+CACHE_TOKENS, BLOCK = 20_000, 32
+"""Of the prefix experiment: less than the prompts have."""
 EPISODES = 64
 AGENT_ENTRIES = 8
 """English ones of the mini set."""
@@ -171,13 +173,7 @@ class Measurements:
             folder, engine, model={"source": str(self.model)}, samples=self._samples
         )
         messages = planned_messages(config)
-        spec = {
-            "model": str(self.model),
-            "engine": engine,
-            "max_tokens": MAX_TOKENS,
-            "messages": messages,
-        }
-        (folder / "spec.json").write_text(json.dumps(spec))
+        self._spec(folder, engine, messages)
         if self._on_gpu and not self._rounds:
             # vLLM compiles the model for this machine, once: neither side is to wait for that.
             self._compile_s = self._bare(folder, 1)[0]
@@ -195,6 +191,26 @@ class Measurements:
             }
         )
         return overhead_lines(self._rounds, len(messages), self._compile_s)
+
+    def prefixes(self) -> list[Line]:
+        """Measure what the order of rows gains. The other side asks sample by sample."""
+        folder, samples = self._folder("prefixes"), self._samples
+        blocks = {"block_size": BLOCK, "num_gpu_blocks_override": CACHE_TOKENS // BLOCK}
+        engine = {**self._dummy, **blocks}
+        config = self._config(folder, engine, model={"source": str(self.model)}, samples=samples)
+        ordered = planned_messages(config)
+        self._spec(folder, engine, [one for at in range(samples) for one in ordered[at::samples]])
+        bare = self._bare(folder, len(ordered))[1]
+        seconds = self._evaluate(folder, config)["timing"]["until_stored_s"]
+        (run,) = (folder / "runs").iterdir()
+        shares = f"computed {computed(run):.3f}, other {bare['computed']:.3f}"
+        note = f"share of the prompt tokens of {len(ordered)} rows"
+        what = f"prefixes, with a cache of {CACHE_TOKENS} tokens"
+        return [Line(what, shares, seconds, bare["seconds"], note)]
+
+    def _spec(self, folder: Path, engine: Mapping[str, Any], messages: Sequence[Any]) -> None:
+        spec = {"model": str(self.model), "engine": engine, "max_tokens": MAX_TOKENS}
+        (folder / "spec.json").write_text(json.dumps({**spec, "messages": messages}))
 
     def _bare(self, folder: Path, rows: int) -> tuple[float, dict[str, float]]:
         """Seconds from the command to bare vLLM's first text, and what ``rows`` prompts took."""
@@ -277,7 +293,8 @@ class Measurements:
                 seconds,
                 bare["seconds"],
                 f"{calls} model calls; {1000 * seconds / calls:.1f} ms a call, "
-                f"bare {1000 * bare['seconds'] / calls:.1f}",
+                f"bare {1000 * bare['seconds'] / calls:.1f}; "
+                f"computed {computed(run):.3f} of the prompts",
             )
         ]
 
@@ -450,6 +467,7 @@ def parts_of(measured: Measurements, rounds: int) -> list[Part]:
     """All parts, in the order of their value."""
     return [
         Part("overhead and first row", 3.5, measured.overhead),
+        Part("prefixes", 2.5, measured.prefixes),
         Part("swap of weights", 2.0, measured.swap),
         Part(f"{EPISODES} episodes at once", 1.8, measured.episodes),
         Part("swap of LoRA adapters", 1.8, measured.lora),

@@ -3,16 +3,15 @@
     python perf/large_run.py --rows 20000 100000 [--workers 16] [--store s3]
     python perf/large_run.py --rows 8000 --workers 4 --delay 2 --rounds 3 --tree OTHER_CHECKOUT
 
-The mini set, as often as it takes, goes through the whole graph: an engine without weights that
-answers after ``--delay`` seconds on each of ``--workers`` workers with fractional CPUs, checker,
-writer, store. Every second the memory and the CPU time of the driver and of every kind of process
+The mini set, as often as it takes, goes through the whole graph, with engines without weights that
+answer after ``--delay`` seconds. Every second the memory and the CPU time of every kind of process
 are read from outside. Memory is private, without the pages of the object store, whose footprint is
-what /dev/shm holds more than before (freed objects leave their pages there). CPU time is that
-between the first and the last 5 % of the rows; what processes take while they wait is in it.
+what /dev/shm holds more than before. CPU time is that between the first and the last 5 % of the
+rows; what processes take while they wait is in it.
 
-The share of time outside the engine is 1 - sum(generation_s) / (workers x IN_FLIGHT x wall), from
-the first engine's start to the last stored part. With engines that could answer more rows a second
-(``bound``) than this machine can carry, it says how much larger the machine should be.
+The share of time outside the engine is 1 - sum(generation_s) / (workers x IN_FLIGHT x wall). With
+engines that could answer more rows a second (``bound``) than this machine can carry, it says how
+much larger the machine should be.
 
 ``--tree`` runs the same config with the code of another checkout, in turns with this one's, and
 compares the CPU time of a row.

@@ -2,17 +2,12 @@
 
     python perf/many_workers.py --rows 24000 [--workers 64] [--raylets 2]
 
-Rows of 40 distinct sizes go through the whole graph on a Ray cluster of several raylets. Each
-worker holds an engine without weights, whose answers take as long as real ones: exponential with a
-mean of ``--delay`` seconds, three in a hundred at a limit of 17 times that. The engines' own bound,
-workers x slots / mean delay, has to lie below what the machine carries in all: some 400 rows/s on
-two cores with 4 workers, and less with 64, whose processes take a percent of a core each while they
-idle. The defaults bound it at 49 rows/s. A worker tells the coordinator of groups of an eighth of
-its slots.
-
-On two cores 64 workers load one after another, for more than a minute, and on nodes of their own
-all at once: here engines are ready when all have loaded. The first 5 % of the rows are to fill all
-slots: rows are 20 times all slots, or more.
+Rows of 40 distinct sizes go through the whole graph on a Ray cluster of several raylets. Engines
+have no weights. Their answers take an exponential time with a mean of ``--delay`` seconds, three in
+a hundred 17 times that. Workers x slots / mean delay must be below what the machine carries: some
+400 rows/s on two cores with 4 workers, less with 64, whose processes take a percent of a core each
+while they idle. The defaults bound it at 49 rows/s. Engines are ready when all have loaded, since
+64 take more than a minute on two cores. The first 5 % of the rows are to fill all slots.
 
 It prints, between the first and the last 5 % of the rows:
 
@@ -23,8 +18,9 @@ It prints, between the first and the last 5 % of the rows:
 and the seconds from the last row to ``_SUCCESS``. Exit code 1 if the workers were less than 95 %
 busy or the end took more than 60 s.
 
-A million rows: --rows 1000000 --workers 16 --slots 96 --delay 2.5 (bound 415 rows/s, more than two
-cores carry; about an hour and a quarter).
+With ``--bfcl DATA`` the rows are BFCL's single-turn entries instead, the engines have prefix caches
+of 400,000 words, and the share of the prompts that they computed is printed. ``--tree`` names
+another checkout to measure.
 """
 
 from __future__ import annotations
@@ -43,7 +39,7 @@ from pathlib import Path
 import numpy as np
 from fake_runs import EDGE, RUN_ID, Ran, fake_config, watched
 from processes import Watch
-from runs import ROOT, of_tree
+from runs import ROOT, computed, of_tree
 
 SLOW = {"share": 0.03, "times": 17.0}
 SIZES = 40
@@ -87,6 +83,10 @@ def run(options: argparse.Namespace, scratch: Path) -> bool:
         # So many processes that start at once on few cores are slow, and not dead.
         "stall_s": 3600,
     }
+    if options.bfcl:
+        section = {"name": "bfcl", "data": options.bfcl, "categories": ["single_turn"]}
+        engine = {"default": "[]", "delay_s": options.delay, "cache_tokens": 400_000}
+        config |= {"benchmarks": [section], "engine": engine, "samples": 1}
     gate = scratch / "loaded"
     config["engine"] |= {"exponential": True, "slow": SLOW, "ready_file": str(gate)}
 
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace, scratch: Path) -> bool:
             config,
             str(scratch),
             scratch,
-            {**of_tree(ROOT), "RAY_ADDRESS": address},
+            {**of_tree(options.tree), "RAY_ADDRESS": address},
             every_s=5.0,
             with_siblings=True,
             each_sample=open_gate,
@@ -138,6 +138,8 @@ def report(options: argparse.Namespace, folder: Path, watch: Watch) -> bool:
         f"checker(s); plan {timing['plan_s']:.1f} s, engines up in {timing['engine_start_s']:.0f} s"
     )
     print(*watch.table(ran.first, ran.last, ran.count), sep="\n", flush=True)
+    if options.bfcl:
+        print(f"computed {computed(folder):.3f} of the prompts")
     return bool(busy.mean() >= BUSY and end_s <= END_S)
 
 
@@ -148,6 +150,8 @@ def main() -> int:
     parser.add_argument("--raylets", type=int, default=2)
     parser.add_argument("--slots", type=int, default=16, help="rows at work on a worker")
     parser.add_argument("--delay", type=float, default=14.0, help="mean seconds of an answer")
+    parser.add_argument("--bfcl", help="BFCL's data: a folder, or imported")
+    parser.add_argument("--tree", default=ROOT, help="another checkout")
     options = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="ace-ray-many-"))
     try:

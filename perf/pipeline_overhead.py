@@ -6,9 +6,9 @@
                                                          # at least 0.97
     python perf/pipeline_overhead.py --data DIR --tree OTHER_CHECKOUT --sides pipeline other
 
-``--layers`` sets the dummy's speed, which is to be about 20,000 tokens/s on the machine at hand.
-Sides alternate and their medians are compared, since noise on a small machine is about 8 %. Each
-starts an engine of its own, whose start is left out.
+``--cache-tokens`` limits the prefix cache, and prints the share of the prompts that was computed.
+``--layers`` sets the dummy's speed, which is to be about 20,000 tokens/s. Sides alternate and their
+medians are compared, since noise is about 8 %. The starts of their engines are left out.
 
 - ``bare``: the engine's first ``LLM.chat`` over all prompts; ``again``: its second, for which its
   allocator has the memory already.
@@ -16,8 +16,6 @@ starts an engine of its own, whose start is left out.
   (`ace_ray.models.cpu_environment`).
 - ``pipeline``: from the moment the engine is ready until the last part is stored.
 - ``other``: the pipeline of another checkout, in this environment.
-
-``stolen`` is the share of the cores that the host of a virtual machine took away.
 """
 
 from __future__ import annotations
@@ -35,8 +33,16 @@ from typing import Any
 import yaml
 from bare_engine import BareEngine
 from dummy_models import tiny_llama
-from processes import Stolen
-from runs import ENGINE, ROOT, SMOLLM2, ace_ray, model_folder, planned_messages, summary_of
+from runs import (
+    ENGINE,
+    ROOT,
+    SMOLLM2,
+    ace_ray,
+    computed,
+    model_folder,
+    planned_messages,
+    summary_of,
+)
 
 from ace_ray.models.cpu_environment import cpu_environment
 
@@ -54,6 +60,7 @@ def main() -> int:
     parser.add_argument("--layers", type=int, default=16, help="of the dummy: more are slower")
     parser.add_argument("--dtype", default="bfloat16", help="float32 on a CPU without AVX-512")
     parser.add_argument("--tree", help="another checkout: the side 'other'")
+    parser.add_argument("--cache-tokens", type=int, help="size of the prefix cache")
     parser.add_argument("--sides", nargs="+", choices=SIDES)
     args = parser.parse_args()
     if args.sides is None:
@@ -78,15 +85,14 @@ def compare(args: argparse.Namespace, scratch: Path) -> int:
     seconds: dict[str, list[float]] = {}
     for number in range(args.rounds):
         for name in args.sides:
-            with Stolen() as stolen:
-                found = sides[name]()
+            found = sides[name]()
             for side, value in found.items():
                 seconds.setdefault(side, []).append(value)
-                print(
-                    f"round {number + 1}: {side} {value:.2f} s; stolen {stolen.share:.1%} of the "
-                    "cores",
-                    flush=True,
-                )
+                share = ""
+                if args.cache_tokens and name in ("pipeline", "other"):
+                    (run,) = (scratch / "runs").iterdir()
+                    share = f"; computed {computed(run):.3f} of the prompts"
+                print(f"round {number + 1}: {side} {value:.2f} s{share}", flush=True)
     median = {name: statistics.median(values) for name, values in seconds.items()}
     print(f"{rows} prompts, medians of {args.rounds} rounds:")
     for name, value in median.items():
@@ -105,6 +111,8 @@ def prepare(args: argparse.Namespace, scratch: Path) -> int:
     """Write the run's config and the bare engine's spec. Returns the number of prompts."""
     folder, rows = model_folder(args.model), args.rows or (512 if args.dummy else 24)
     engine: dict[str, Any] = {**ENGINE, "dtype": args.dtype}
+    if args.cache_tokens:
+        engine |= {"block_size": 32, "num_gpu_blocks_override": args.cache_tokens // 32}
     if args.dummy:
         folder = tiny_llama(folder, scratch / "tiny", args.layers)
         engine["load_format"] = "dummy"

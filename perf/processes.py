@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from time import time
 
 import numpy as np
@@ -141,21 +140,3 @@ class Watch:
                 f"| {self.largest(name, ended - quarter, ended):.0f} "
                 f"| {self.largest(name, 0.0, math.inf):.0f} |"
             )
-
-
-class Stolen:
-    """Context; the share of all cores that the host took away while it was open."""
-
-    def __enter__(self) -> Stolen:
-        self._before = _ticks()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        stolen, all_of_them = (b - a for a, b in zip(self._before, _ticks(), strict=True))
-        self.share = stolen / max(1, all_of_them)
-
-
-def _ticks() -> tuple[int, int]:
-    """Stolen, and all (proc(5), /proc/stat; guest time is part of user time)."""
-    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
-    return fields[7], sum(fields)

@@ -88,3 +88,12 @@ def stored_columns(uri: str, columns: list[str] | None = None) -> pa.Table:
     store = open_store(uri)
     parts = [store.get(part.path) or b"" for part in store.list("rows/")]
     return pa.concat_tables(pq.read_table(io.BytesIO(part), columns=columns) for part in parts)
+
+
+def computed(run: Path) -> float:
+    """The share of the prompt tokens that the engines of ``run`` computed; NaN: not stored."""
+    rows = stored_columns(str(run))
+    if "cached_prompt_tokens" not in rows.column_names:
+        return float("nan")  # an earlier commit
+    prompt, cached = (sum(rows[f"{kind}prompt_tokens"].to_pylist()) for kind in ("", "cached_"))
+    return float(1 - cached / prompt)

@@ -3,11 +3,9 @@
     python perf/sweep_cost.py                   # SmolLM2-135M and 4 perturbed copies, 16 rows each
 
 Both sides evaluate the same checkpoints on the same rows, one request at a time, so that greedy
-answers can be compared row by row (in batches they depend on the batch). Overhead of a checkpoint:
-the wall time that it adds, less the time that its rows took. In the sweep the wall time is from the
-last row of the checkpoint before to its own last row; of a command, from its start to its end.
-Target: after the first checkpoint at least 10 times smaller with the sweep, all answers equal; exit
-code 1 when it is missed.
+answers are equal. Overhead of a checkpoint: the wall time that it adds, less the time that its rows
+took. In the sweep it begins with the last row of the checkpoint before. Exit code 1 if it is not 10
+times smaller with the sweep, or answers differ.
 """
 
 from __future__ import annotations

@@ -156,7 +156,8 @@ class FakeEngine:
         self._given = dict(script)
         self._take(folder)
         self.max_model_len = self._script.max_model_len
-        self._cache = PrefixCache(self._script.cache_tokens)
+        self.cache_tokens = self._script.cache_tokens
+        self._cache = PrefixCache(self.cache_tokens)
         while self._script.ready_file and not Path(self._script.ready_file).exists():
             time.sleep(0.1)
         self._works = asyncio.Event()

@@ -109,6 +109,11 @@ class VLLMEngine:
         # Numbers of all adapters of this engine, by name.
         self._numbers: dict[str, int] = {}
         self.max_model_len: int = self._engine.model_config.max_model_len
+        cache = self._engine.vllm_config.cache_config
+        # Size of the prefix cache; 0 without one.
+        self.cache_tokens = (
+            (cache.num_gpu_blocks or 0) * cache.block_size if cache.enable_prefix_caching else 0
+        )
         self.version: str = __version__
         structured = self._engine.vllm_config.structured_outputs_config
         self.reading = {

@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from ace_ray.pipeline.actors.cache_room import CacheRoom
 from ace_ray.pipeline.health.isolation import OPEN
 
 # From this many starts without progress, rows that are not isolated go before isolated rows.
 ISOLATED_LAST = 4
 # From this many starts without progress, the isolated row with the most `deaths_alone` goes first.
 MOST_TRIED_FIRST = 7
+# Time after which episodes ask again for room in the engine's cache.
+ASK_AGAIN_S = 1.0
 
 # (run, isolation group). All rows of a run that are not isolated form one group, `OPEN`.
 Partition = tuple[int, int]
@@ -34,6 +37,7 @@ class AdmissionControl:
         starts_since_progress: earlier starts of this worker since a row last made progress.
         arriving: whether Ray will send the blocks of this worker's previous process again, in any
             order. Rows of other runs wait for these blocks.
+        room: tells whether episodes fit into the engine's cache.
     """
 
     def __init__(
@@ -43,8 +47,12 @@ class AdmissionControl:
         run: int | None = None,
         starts_since_progress: int = 0,
         arriving: bool = False,
+        room: CacheRoom | None = None,
     ) -> None:
         self._most = most
+        self._room = room or CacheRoom(0)
+        self._episodes = 0
+        self._asks_again: asyncio.TimerHandle | None = None
         self._run = run
         self._isolated_last = ISOLATED_LAST <= starts_since_progress < MOST_TRIED_FIRST
         self._most_tried_first = starts_since_progress >= MOST_TRIED_FIRST
@@ -60,12 +68,12 @@ class AdmissionControl:
 
     @asynccontextmanager
     async def entered(
-        self, partition: Partition, rows: int, *, tried: int = 0
+        self, partition: Partition, rows: int, *, tried: int = 0, episodes: bool = False
     ) -> AsyncIterator[Group]:
         """Wait until ``rows`` rows of ``partition`` are admitted; keep their places until the
         context ends. ``tried``: for an isolated row, the number of engines that died while the row
-        ran alone."""
-        group = Group(asyncio.get_running_loop().create_future(), rows)
+        ran alone. ``episodes``: whether the rows make several calls each."""
+        group = Group(asyncio.get_running_loop().create_future(), rows, episodes)
         if self._closed:
             group.rows = 0
             group.admitted.set_result(None)
@@ -94,8 +102,7 @@ class AdmissionControl:
         other partition is admitted."""
         self.passed = True
         if group.rows > 1:
-            group.rows -= 1
-            self._inside -= 1
+            self._count(group, -1)
             self._admit()
 
     def arrived(self) -> None:
@@ -113,8 +120,7 @@ class AdmissionControl:
                 group.admitted.set_result(None)
 
     def _leave(self, group: Group) -> None:
-        self._inside -= group.rows
-        group.rows = 0
+        self._count(group, -group.rows)
         self._admit()
 
     def _forget(self, partition: Partition, group: Group) -> None:
@@ -125,6 +131,12 @@ class AdmissionControl:
                 del self._waiting[partition]
             self._admit()
 
+    def _count(self, group: Group, change: int) -> None:
+        """Change the places of an admitted group."""
+        group.rows += change
+        self._inside += change
+        self._episodes += change if group.episodes else 0
+
     def _admit(self) -> None:
         while self._waiting:
             partition = min(self._waiting, key=self._rank)
@@ -133,16 +145,31 @@ class AdmissionControl:
             groups = self._waiting[partition]
             if self._inside and partition != self._partition:
                 return
-            while groups:
-                if self._inside and self._inside + groups[0].rows > self._most:
+            full = False
+            for group in list(groups):
+                if self._inside and self._inside + group.rows > self._most:
                     return
-                group = groups.popleft()
+                if group.episodes and self._episodes and not full:
+                    full = not self._room.fits(self._episodes + group.rows)
+                if group.episodes and full:
+                    continue
+                groups.remove(group)
                 if not group.admitted.cancelled():
                     # Count the rows now, before the group's own coroutine runs.
                     self._partition, self._run = partition, partition[0]
-                    self._inside += group.rows
+                    rows, group.rows = group.rows, 0
+                    self._count(group, rows)
                     group.admitted.set_result(None)
+            if groups:
+                loop = asyncio.get_running_loop()
+                self._asks_again = self._asks_again or loop.call_later(ASK_AGAIN_S, self._ask_again)
+                return
             del self._waiting[partition]
+
+    def _ask_again(self) -> None:
+        self._asks_again = None
+        self._room.look()
+        self._admit()
 
     def _is_early(self, partition: Partition) -> bool:
         """Return whether ``partition`` must wait for blocks that arrive later and may go first."""
@@ -168,3 +195,5 @@ class Group:
     admitted: asyncio.Future[None]
     rows: int
     """Number of places that the group has, or waits for."""
+    episodes: bool = False
+    """Whether the rows make several calls each."""

@@ -346,6 +346,8 @@ class MonitoredEngine:
         self.version: str = engine.version
         self.device: str = engine.device
         self.reading: dict[str, Any] = getattr(engine, "reading", {})
+        # Size of the prefix cache; 0 if it is unknown.
+        self.cache_tokens: int = getattr(engine, "cache_tokens", 0)
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         with self._owing():
@@ -353,6 +355,10 @@ class MonitoredEngine:
         tokens = answer.prompt_tokens, answer.completion_tokens
         self._calls = EngineLoad(0, *map(add, self._calls[1:], (1, *tokens)))
         return answer
+
+    def requests(self) -> int:
+        """Return the number of requests in the engine."""
+        return self._pending
 
     def load(self, rows: int) -> EngineLoad:
         """Return the engine's load with ``rows`` rows in flight. Called from another thread."""

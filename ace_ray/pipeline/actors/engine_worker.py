@@ -21,6 +21,7 @@ from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.roles import candidate_identity
 from ace_ray.pipeline.actors.admission import AdmissionControl, Group, Partition
+from ace_ray.pipeline.actors.cache_room import CacheContext, CacheRoom
 from ace_ray.pipeline.actors.candidate import Broken, Candidate
 from ace_ray.pipeline.actors.coordinator import Start, fetch_shared
 from ace_ray.pipeline.actors.job import Job, report, start
@@ -124,11 +125,13 @@ class EngineWorker:
         self._waiting: set[str] = set()
         # Preparations in flight.
         self._preparing: Shared = {}
+        self._room = CacheRoom(self._engine.cache_tokens, self._engine.requests)
         self._admission = AdmissionControl(
             most,
             run=self._candidate.run,
             starts_since_progress=begun.starts_since_progress,
             arriving=begun.replaces,
+            room=self._room,
         )
         self._asks_isolated = (
             begun.replaces or begun.isolated or job.config.worker_range is not None
@@ -237,7 +240,11 @@ class EngineWorker:
         run, isolation_group = partition
         if run in self._decided:
             return []
-        async with self._admission.entered(partition, len(rows), tried=tried) as group:
+        entry = self._entries[rows[0]["entry"]]
+        if episodes := self._benchmarks[entry.benchmark].interactive(entry):
+            self._room.expect(len(str(self._entries.opening(rows[0]["entry"]))))
+        admitted = self._admission.entered(partition, len(rows), tried=tried, episodes=episodes)
+        async with admitted as group:
             # The run may have been stopped while the rows waited.
             if self._stopping or run in self._decided:
                 return []
@@ -359,9 +366,10 @@ class EngineWorker:
         clock = time.perf_counter()
         record = self._blank(row, attempt)
         benchmark = self._benchmarks[entry.benchmark]
+        cached = self._room.open() if benchmark.interactive(entry) else CacheContext()
         try:
             with self._clock.busy("row"):
-                episode = await self._episode(benchmark, entry, row, shared)
+                episode = await self._episode(benchmark, entry, row, shared, cached)
             record |= episode_columns(episode)
             if not self._job.config.token_ids:
                 record["output_token_ids"] = None
@@ -384,6 +392,7 @@ class EngineWorker:
             log_traceback()
             report_bug(self._coordinator, entry.benchmark)
         finally:
+            self._room.close(cached)
             self._tasks.pop(row["row_id"], None)
             self._waiting.discard(row["row_id"])
         record["duration_s"] = time.perf_counter() - clock
@@ -413,14 +422,24 @@ class EngineWorker:
         return self._blank(row, attempts) | ended_columns(isolated_row, "engine", shared=shared)
 
     async def _episode(
-        self, benchmark: Benchmark, entry: Entry, row: Mapping[str, Any], shared: Shared
+        self,
+        benchmark: Benchmark,
+        entry: Entry,
+        row: Mapping[str, Any],
+        shared: Shared,
+        cached: CacheContext,
     ) -> Episode:
         sampling, identity = self._sampling, self._identities[row["run"]]
         sample, path = row["sample"], entry.path
         limit = self._job.config.episode_timeout_s
+        candidate = RoleModel(self._engine, sampling.for_row(sample, *path), identity)
+        models = {"": candidate, **self._roles.of(benchmark, sample, path)}
+        for name, model in models.items():
+            if model.model is self._engine:
+                models[name] = replace(model, on_answer=partial(cached.add, name))
         context = EpisodeContext(
-            candidate=RoleModel(self._engine, sampling.for_row(sample, *path), identity),
-            roles=self._roles.of(benchmark, sample, path),
+            candidate=models.pop(""),
+            roles=models,
             open_sandbox=lambda: self._sandboxes.open(row["entry"]),
             deadline=asyncio.get_running_loop().time() + limit,
             works=self._engine.answers,

@@ -15,6 +15,9 @@ import numpy as np
 # Estimated work of the answer to a row, in characters of a prompt.
 ANSWER_CHARS = 250
 
+# Share of the blocks that are halved, so that workers end at about the same time.
+TAIL = 0.15
+
 
 def ranks(texts: Sequence[str]) -> np.ndarray:
     """Return for each text its place in sorted order, where texts with a common prefix are
@@ -56,7 +59,8 @@ def cuts(common: np.ndarray, fewest: int, most: int) -> list[tuple[int, int]]:
 def largest_first(
     blocks: Sequence[tuple[int, int]], sizes: np.ndarray, common: np.ndarray
 ) -> list[tuple[int, int]]:
-    """Sort ``blocks`` by their estimated work, so that no large block is left for the end.
+    """Sort ``blocks`` by their estimated work, so that no large block is left for the end, and
+    halve the last of them.
 
     The work of a block is the characters of its prompts, without prefixes that a row shares with
     the row before it in the block, and `ANSWER_CHARS` for each row.
@@ -68,4 +72,18 @@ def largest_first(
         start, end = block
         return int(totals[end] - totals[start] + common[start])
 
-    return sorted(blocks, key=work, reverse=True)
+    found = sorted(blocks, key=work, reverse=True)
+    for _ in range(2):  # the last of all are quarters
+        whole = len(found) - int(TAIL * len(found))
+        halves = [half for block in found[whole:] for half in _halves(block, sizes, common)]
+        found[whole:] = halves
+    return found
+
+
+def _halves(block: tuple[int, int], sizes: np.ndarray, common: np.ndarray) -> list[tuple[int, int]]:
+    """Cut a block near its middle, where neighbours share least. Samples stay together."""
+    start, end = block
+    edge = max(1, 2 * (end - start) // 5)
+    places = [at for at in range(start + edge, end - edge + 1) if common[at] < sizes[at]]
+    at = min(places, key=lambda at: (common[at], abs(2 * at - start - end)), default=end)
+    return [(start, at), (at, end)] if start < at < end else [block]

@@ -16,7 +16,9 @@ from ace_ray.pipeline.actors.admission import (
     AdmissionControl,
     Group,
 )
+from ace_ray.pipeline.actors.cache_room import CacheRoom
 from ace_ray.pipeline.health.isolation import OPEN
+from ace_ray.types import Completion, EngineFigures
 
 
 class Visitors:
@@ -33,8 +35,8 @@ class Visitors:
         self._ends[name] = asyncio.Event()
         self._tasks[name] = asyncio.create_task(self._visit(name, group, rows, **how))
 
-    async def _visit(self, name: str, group: int, rows: int, run: int = 0, tried: int = 0) -> None:
-        async with self.admission.entered((run, group), rows, tried=tried) as admitted:
+    async def _visit(self, name: str, group: int, rows: int, run: int = 0, **how: Any) -> None:
+        async with self.admission.entered((run, group), rows, **how) as admitted:
             self._groups[name] = admitted
             self.inside.append(name)
             try:
@@ -158,6 +160,41 @@ def test_admission(case: str) -> None:
                 options = arguments.pop() if isinstance(last, dict) else {}
                 await getattr(visitors, method)(*arguments, **options)
                 await settle()
+        await visitors.end()
+
+    asyncio.run(play())
+
+
+def test_episodes_wait_until_their_contexts_fit_or_the_engine_is_starved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ace_ray.pipeline.actors.admission.ASK_AGAIN_S", 0.0)
+    requests = 9
+    room = CacheRoom(10_000, lambda: requests)
+    room.expect(8_000)  # 2,000 tokens: an episode needs 0.75 * (2,000 + 4,000)
+
+    async def play() -> None:
+        nonlocal requests
+        visitors = Visitors(room=room)
+        for name in ("a", "b", "c", "d"):
+            await visitors.come(name, episodes=True)
+        await visitors.come("one call")
+        await settle()
+        assert visitors.inside == ["a", "b", "one call"]
+        # Most of the first prompts is shared, so that contexts are shorter.
+        contexts = [room.open(), room.open()]
+        for context in contexts:
+            figures = EngineFigures(1_400, 0.1, 0.1)
+            context.add("", Completion("", prompt_tokens=2_000, engine=figures))
+        await settle()
+        assert visitors.inside == ["a", "b", "one call", "c"]
+        contexts[0].add("", Completion("", prompt_tokens=9_000))
+        await visitors.come("e", episodes=True)
+        await settle()
+        assert "e" not in visitors.inside
+        requests = 1
+        await settle()
+        assert "d" in visitors.inside
         await visitors.end()
 
     asyncio.run(play())
