@@ -266,7 +266,7 @@ class EngineWorker:
                 self._tasks[row["row_id"]] = task
                 tasks.append(task)
             await asyncio.wait(tasks)
-            self._leave((run, self._clock.read()))
+            self._leave((run, self._clock.read(), self._clock.output_tokens))
         return [task.result() for task in tasks if not task.cancelled()]
 
     def _can_end(self, row: Mapping[str, Any]) -> bool:
@@ -315,7 +315,7 @@ class EngineWorker:
         if len(self._ended) == 1:
             asyncio.get_running_loop().call_later(LEAVE_S, self._leave)
 
-    def _leave(self, spent: tuple[int, dict[str, float]] | None = None) -> None:
+    def _leave(self, spent: tuple[int, dict[str, float], int] | None = None) -> None:
         """Report rows that have ended, so that a later crash does not isolate them."""
         if self._ended or spent:
             self._coordinator.leave.remote(self._process, self._ended, spent)
