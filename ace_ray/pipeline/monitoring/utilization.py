@@ -63,10 +63,10 @@ class Series:
 class Utilization:
     """Rows in flight over time, and the engine seconds that were waits, by cause.
 
-    ``start``: an engine loads or warms up, or waits for its first row. ``no_rows``: rows are planned, but
-    none arrives. ``tail``: no row is left to hand out, while other engines have rows. ``checker``:
-    answers wait for checkers. ``store``: rows wait for the writer. Each call of `look` counts the
-    time since the last one. Times in which rows wait for tools or other models are in
+    ``start``: an engine loads or warms up, or waits for its first row. ``no_rows``: rows are
+    planned, but none arrives. ``tail``: no row is left to hand out, while other engines have rows.
+    ``checker``: answers wait for checkers. ``store``: rows wait for the writer. Each call of `look`
+    counts the time since the last one. Times in which rows wait for tools or other models are in
     `ace_ray.pipeline.monitoring.timing.Clock`."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
