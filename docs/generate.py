@@ -44,8 +44,8 @@ INTRODUCTION = """# Configuration
 
 A run is a YAML file. `--set a.b=c` overrides one key; its value is YAML, and list items have
 numbers: `--set benchmarks.0.data=...`. All unknown keys are reported at once, each with the
-section where it belongs or the nearest known name. A value of the wrong type is reported too. The
-`config` of a stored `run.json` runs again unchanged.
+section where it belongs or the nearest known name. The `config` of a stored `run.json` runs again
+unchanged.
 
 This page is generated from the config models (`make docs`).
 """
@@ -74,9 +74,8 @@ other servers may refuse them.
 it; for other variables see `model.chat_template_kwargs`.
 
 Each row has its own seed, derived from `seed`, the sample and the entry's key. With one seed for
-all rows an engine draws the same noise for each row. In two runs of a 0.5B model with one seed
-each, 181 of 600 answers of the first run began with the same word, but only 3 of the second. A
-comparison showed differences between the two runs that do not exist."""
+all rows an engine draws the same noise for each row, and comparisons of runs show differences that
+do not exist."""
 
 SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ("A run", "Keys of `ace-ray evaluate CONFIG`.", RunConfig),

@@ -158,12 +158,13 @@ class CategoryResult:
 @dataclass(frozen=True, slots=True)
 class Curves:
     """A figure. ``panels`` maps the title of a panel to its curves, and the name of a curve to its
-    (x, share) points, sorted by x. x is billions of parameters, or a training step (``axis``)."""
+    (x, share) points, sorted by x. x is billions of parameters, a training step, or the cost of an
+    entry (``axis``)."""
 
     name: str
     title: str
     panels: Mapping[str, Mapping[str, Sequence[tuple[float, Estimate]]]]
-    axis: Literal["parameters", "step"] = "parameters"
+    axis: Literal["parameters", "step", "cost"] = "parameters"
 
 
 @dataclass(frozen=True, slots=True)

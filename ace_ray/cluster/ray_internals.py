@@ -176,6 +176,15 @@ def wait_for_any(executor: Any, *, at_most_s: float, at_most_tasks: int) -> None
         ray.wait(waitables, num_returns=1, timeout=at_most_s, fetch_local=False)
 
 
+def waiting_blocks(executor: Any, name: str) -> tuple[int, int]:
+    """Return two numbers of blocks for the actors of the class ``name`` in the graph: blocks for
+    which no actor has room, and these together with the blocks in actors."""
+    found = ((op, s) for op, s in executor._topology.items() if name in op.name)
+    op, state = next(found)
+    queued = int(state.total_enqueued_input_blocks())
+    return queued, queued + int(op.num_active_tasks())
+
+
 @dataclass
 class Task:
     """A task of Ray Data: input blocks on which an actor works."""

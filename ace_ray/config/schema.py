@@ -438,6 +438,11 @@ class RunConfig(Section):
         description="time after which the run must have ended, such as 3h40m; auto: only the end "
         "of the job in `SLURM_JOB_END_TIME` or `ACE_RAY_END_TIME` (Unix time); null: no limit",
     )
+    price_per_hour: float | None = Field(
+        None,
+        ge=0,
+        description="price of one GPU (without GPUs: of one CPU) per hour",
+    )
     token_ids: bool = Field(
         True,
         description="store the token ids of every answer (column `output_token_ids`), which "

@@ -22,6 +22,7 @@ from ace_ray.cluster.ray_internals import (
     arguments_as_values,
     map_blocks,
     wait_for_any,
+    waiting_blocks,
 )
 from ace_ray.cluster.resources import CHECKER_CPUS, WRITER_CPUS, Resources
 from ace_ray.pipeline.actors.checker import Checker
@@ -30,6 +31,7 @@ from ace_ray.pipeline.actors.job import Job
 from ace_ray.pipeline.actors.writer import Writer
 from ace_ray.pipeline.elastic import ElasticWorkers
 from ace_ray.pipeline.health.processes import give_back_memory
+from ace_ray.pipeline.monitoring.utilization import Backlog
 from ace_ray.pipeline.planning import prefixes
 from ace_ray.pipeline.planning.plan import PlannedRows
 from ace_ray.storage.object_store import LocalStore, Store
@@ -207,6 +209,8 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
     """Returns the seconds until the next step."""
     stopping: Callable[[], bool] = staticmethod(lambda: False)
     """Returns whether the graph must end."""
+    backlog: Callable[[Backlog], None] = staticmethod(lambda backlog: None)
+    """Receives the waiting blocks after each step."""
     workers: ElasticWorkers | None = None
 
     def before_execution_starts(self, executor: Any) -> None:
@@ -216,6 +220,9 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
     def on_execution_step(self, executor: Any) -> None:
         if (workers := type(self).workers) is not None:
             workers.look()
+        planned, _ = waiting_blocks(executor, "EngineWorker")
+        waiting = [n for name in ("Checker", "Writer") for n in waiting_blocks(executor, name)]
+        type(self).backlog(Backlog(planned, *waiting))
         time.sleep(type(self).pause())
         if not type(self).stopping():
             wait_for_any(executor, at_most_s=NOTHING_S, at_most_tasks=MANY_TASKS)
@@ -237,6 +244,7 @@ def run_graph(
     *,
     places: Callable[[], dict[str, Any]] | None = None,
     workers: ElasticWorkers | None = None,
+    backlog: Callable[[Backlog], None] = lambda backlog: None,
 ) -> None:
     """Evaluate the rows of ``work``, run after run, and store them. Return when the last part is
     stored. Exceptions of Ray Data are not caught.
@@ -246,10 +254,12 @@ def run_graph(
         stopping: returns whether the graph must end.
         places: returns the Ray options that place one engine worker (`placement.reserved`).
         workers: elastic engine workers, if the number of workers is a range.
+        backlog: called often with the numbers of blocks that wait.
     """
     left = sum(len(one.rows) for one in work)
     ThrottledExecutor.pause = staticmethod(lambda: pause(left, stopping=stopping()))
     ThrottledExecutor.stopping = staticmethod(stopping)
+    ThrottledExecutor.backlog = staticmethod(backlog)
     ThrottledExecutor.workers = workers
     _quiet()
     # Runs are evaluated one after another, so the largest run decides the layout.

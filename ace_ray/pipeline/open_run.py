@@ -200,12 +200,15 @@ class OpenRun:
         more: dict[str, Any] = {"uri": self.plan.uri}
         if self.looks is not None and self.plan.config.early and self.plan.config.early.against:
             more["early"] = self.looks.summary(stopped=stopped)
+        timing = timing or earlier_timing(self.store)
+        if timing and (price := self.plan.config.price_per_hour) is not None:
+            timing = {**timing, "price_per_hour": price}
         self.ended = finish(
             self.store,
             read_manifest(self.store),
             self.plan.benchmarks,
             self.ledger,
-            timing or earlier_timing(self.store),
+            timing,
             why=f"stopped early: its comparison is decided without {left} rows" if stopped else "",
             **more,
         )

@@ -36,6 +36,7 @@ from ace_ray.pipeline.monitoring.counts import Tally
 from ace_ray.pipeline.monitoring.facts import machine_facts
 from ace_ray.pipeline.monitoring.metrics import Metrics
 from ace_ray.pipeline.monitoring.timing import timing
+from ace_ray.pipeline.monitoring.utilization import Utilization
 from ace_ray.pipeline.open_run import OpenRun
 from ace_ray.pipeline.planning.plan import PlannedRows
 from ace_ray.pipeline.planning.preflight import is_native
@@ -82,6 +83,7 @@ class Session:
         # Wall-clock times at which the first pass had connected to Ray and had started its actors.
         self._reached: dict[str, float] = {}
         self._resources: Resources | None = None
+        self._utilization = Utilization()
         # With --fresh the folder still contains the previous run, whose timing does not count.
         self._earlier = [earlier_timing(run.store) if run.declared else {} for run in runs]
 
@@ -122,6 +124,7 @@ class Session:
                 reached=self._reached,
                 resources=self._resources,
                 earlier=self._earlier[index],
+                use=self._utilization.take(),
             )
         )
         self._concluded(run)
@@ -287,6 +290,7 @@ class Session:
                 rows=_count(pending),
                 had_success=had_success,
                 rows_end_at=self._rows_end_at,
+                utilization=self._utilization,
             )
             with (
                 monitor,
@@ -328,6 +332,7 @@ class Session:
                     for index, rows in pending.items()
                 ]
                 monitor.engines_start()
+                self._utilization.begin(self._resources.workers)
                 self._reached.setdefault("actors", time.time())
                 with lean_data() if connection.is_own() else nullcontext():
                     run_graph(
@@ -347,6 +352,7 @@ class Session:
                         )
                         if self._resources.elastic
                         else None,
+                        backlog=self._utilization.note,
                     )
                 self._interrupts.settle()
         except (RunFailed, UserError):

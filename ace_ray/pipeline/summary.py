@@ -131,7 +131,9 @@ def summarize(
         else f"{unscored} of {declared} rows have no verdict (max_unscored is {allowed:g})",
         "error_classes": dict(totals.causes.most_common()),
         "failures": totals.failures(),
+        "solved": totals.solved,
         "tokens": {"prompt": totals.prompt_tokens, "completion": totals.completion_tokens},
+        "cost": costs(cost_of(timing), statuses["scored"], totals.solved),
         **({"endpoint": totals.endpoint} if totals.endpoint is not None else {}),
         **({"engine": engine} if (engine := totals.engine.figures()) else {}),
         "model_calls": totals.model_calls,
@@ -140,6 +142,23 @@ def summarize(
         "timing": dict(timing),
         "benchmarks": blocks,
     }
+
+
+def cost_of(timing: Mapping[str, Any]) -> float | None:
+    """Return the device hours of all sessions times the price; None without a price, without
+    device seconds, or with an endpoint, whose price depends on tokens."""
+    price, seconds = timing.get("price_per_hour"), sum((timing.get("device_s") or {}).values())
+    if price is None or not seconds or timing.get("device") == "endpoint":
+        return None
+    return float(price * seconds / 3600)
+
+
+def costs(total: float | None, scored: int, solved: int) -> dict[str, float | None] | None:
+    """Return the cost of a run, of a scored row and of a solved row; None if it is unknown."""
+    if total is None:
+        return None
+    each = {"total": 1, "per_entry": scored, "per_solved_entry": solved}
+    return {name: float(f"{total / n:.6g}") if n else None for name, n in each.items()}
 
 
 class _EngineTotals:
@@ -196,6 +215,8 @@ class _Totals:
         self.endpoint: dict[str, Any] | None = None
         self.engine = _EngineTotals()
         self.model_calls = 0
+        # Rows that are valid under all rule sets.
+        self.solved = 0
         self.reasoning_truncated = self.cut_by_length = 0
 
     def counted(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
@@ -215,6 +236,8 @@ class _Totals:
                 self.endpoint = added(self.endpoint, row.endpoint)
             self.engine.add(row)
             self.model_calls += row.model_calls
+            valid = [verdict.valid for verdict in row.verdicts.values()]
+            self.solved += row.status == "scored" and bool(valid) and all(valid)
             self.reasoning_truncated += row.reasoning_truncated
             self.cut_by_length += row.finish_reason == "length"
             yield row

@@ -20,6 +20,7 @@ from ace_ray.benchmarks.results import (
 from ace_ray.benchmarks.sizes import size_of, without_size
 from ace_ray.errors import UserError
 from ace_ray.reports.early import EarlyRun, decisions_table
+from ace_ray.reports.printed_summary import WAITS
 from ace_ray.reports.runs import BenchmarkRuns, Run, by_benchmark, facts, said_once
 from ace_ray.reports.sweeps import Sweep, ledger_table
 
@@ -33,8 +34,8 @@ class BenchmarkContent:
     holders: BenchmarkRuns
     rule_sets: Sequence[str]
     comparisons: Mapping[str, Table]
-    picture: Curves | None
-    """Scores over training steps or model sizes, the first figure of a report."""
+    pictures: Sequence[Curves]
+    """Scores over training steps or model sizes, and over cost: the first figures of a report."""
     papers: Mapping[str, Paper]
     categories: Sequence[tuple[str, Sequence[CategoryResult]]]
     """For each run, its label and its results by category."""
@@ -77,43 +78,80 @@ class Content:
             tables += [category_table(one), error_table(one.holders)]
         if self.early:
             tables.append(decisions_table(self.early))
-        engine = engine_table(self.runs)
-        tables += [engine] if engine.lines else []
+        tables += engine_tables(self.runs)
         return [*tables, *([ledger_table(self.sweep)] if self.sweep else [])]
 
 
-def engine_table(runs: Sequence[Run]) -> Table:
-    """Return what the engines report on each run: prompt tokens, times of tokens, device seconds
-    per entry. Runs without such figures have no line."""
-    lines: list[list[Value]] = []
-    for run in runs:
-        engine = run.totals.get("engine") or {}
-        if not engine:
-            continue
-        tokens = engine.get("prompt_tokens") or {}
-        times = [
-            f"{engine[key][share]:.3g}" if key in engine else None
-            for key in ("first_token_s", "token_s")
-            for share in ("p50", "p95")
-        ]
-        rows = [row for row in run.rows if row.status == "scored"]
-        solved = sum(all(verdict.valid for verdict in row.verdicts.values()) for row in rows)
-        each = [
-            f"{run.device_s / n:.3g}" if n and run.device_s else None for n in (len(rows), solved)
-        ]
-        lines.append([run.label, tokens.get("computed"), tokens.get("cached"), *times, *each])
-    return Table(
+def engine_tables(runs: Sequence[Run]) -> list[Table]:
+    """Return tables of what engines report, and of the time in which they waited. Runs and columns
+    without figures are left out."""
+    figures = Table(
         name="engine",
-        title="Engines",
+        title="Speed of engines",
         header=[
             "Run",
-            *("Prompt tokens computed", "from the cache"),
+            *("Output tokens/s per engine", "Prompt tokens computed", "from the cache"),
             *("First token, s (median)", "95 %"),
             *("Further token, s (median)", "95 %"),
-            *("Device s per row", "per row valid under all rules"),
+            *("Device s per row", "per solved row"),
         ],
-        lines=lines,
-        notes=["First token: mean over the calls of a row, with the time in the engine's queue."],
+        lines=[[run.label, *_engine(run)] for run in runs],
+        notes=[
+            "Output tokens/s: completion tokens over the time in which an engine had requests, in "
+            "the last session.",
+            "First token: mean over the calls of a row, with the time in the engine's queue.",
+            "Solved rows are valid under all rule sets.",
+        ],
+    )
+    waits = [run.totals["timing"].get("waits") or {} for run in runs]
+    waited = Table(
+        name="waits",
+        title="Share of the last session in which engines waited (%)",
+        header=["Run", "All", *(name.capitalize() for name in WAITS.values())],
+        lines=[
+            [run.label, *(_percent(shares.get(cause)) for cause in ("all", *WAITS))]
+            for run, shares in zip(runs, waits, strict=True)
+        ],
+        notes=[
+            "Start: until an engine's first row. No rows: rows were left, but none arrived. Tail: "
+            "only other engines had rows. Behind: rows waited for checkers or the store. Tools: "
+            "rows waited for tools or other models.",
+        ],
+    )
+    tables = [_with_figures(table) for table in (figures, waited)]
+    return [table for table in tables if table.lines]
+
+
+def _engine(run: Run) -> list[Value]:
+    """Return the cells of a run in the table of engines."""
+    engine = run.totals.get("engine") or {}
+    tokens = engine.get("prompt_tokens") or {}
+    times = [
+        f"{engine[key][share]:.3g}" if key in engine else None
+        for key in ("first_token_s", "token_s")
+        for share in ("p50", "p95")
+    ]
+    each = [
+        f"{run.device_s / rows:.3g}" if rows and run.device_s else None
+        for rows in (run.totals["scored"], run.totals["solved"])
+    ]
+    rate = run.totals["timing"].get("output_tokens_per_s")
+    speed = None if rate is None else f"{rate:.1f}"
+    return [speed, tokens.get("computed"), tokens.get("cached"), *times, *each]
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f}"
+
+
+def _with_figures(table: Table) -> Table:
+    """Return ``table`` without the lines and columns that have no figures."""
+    lines = [line for line in table.lines if any(value is not None for value in line[1:])]
+    kept = [i for i in range(len(table.header)) if any(line[i] is not None for line in lines)]
+    return replace(
+        table,
+        header=[table.header[i] for i in kept],
+        lines=[[line[i] for i in kept] for line in lines],
     )
 
 
@@ -140,7 +178,7 @@ def _benchmark_content(holders: BenchmarkRuns, rules: str | None) -> BenchmarkCo
         holders,
         ordered,
         {r: comparison_table(holders, r) for r in ordered},
-        _picture(holders, ordered[0]),
+        [p for p in (_picture(holders, ordered[0]), _by_cost(holders, ordered[0])) if p],
         {r: _present(holders.reporting.paper(holders.reported, r)) for r in ordered},
         [(run.label, holders.reporting.categories(run)) for run in holders.reported],
     )
@@ -199,10 +237,18 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
         if len(run.benchmarks) == 1:
             declared = run.totals["declared"] - len(run.repeats_of(holders.benchmark))
         lines.append([label, f"{scored}/{declared}", *numbers[rules]])
+    priced: list[str] = []
+    if with_facts and any(run.totals["cost"] for run in holders.runs):
+        priced = ["Cost per entry", "Cost per solved entry"]
+        for line, run in zip(lines, holders.runs, strict=True):
+            cost = run.totals["cost"] or {}
+            each = (cost.get(key) for key in ("per_entry", "per_solved_entry"))
+            line += [None if value is None else f"{value:.3g}" for value in each]
+        notes.append("Cost: device hours of the whole run times price_per_hour, over its rows.")
     return Table(
         name=f"comparison-{holders.benchmark}",
         title=f"{holders.benchmark}, {rules} rules (%)",
-        header=["Model", "Scored rows", *headline.titles],
+        header=["Model", "Scored rows", *headline.titles, *priced],
         lines=lines,
         notes=notes,
     )
@@ -236,6 +282,21 @@ def _picture(holders: BenchmarkRuns, rules: str) -> Curves | None:
         panels,
         axis="step" if by_step else "parameters",
     )
+
+
+def _by_cost(holders: BenchmarkRuns, rules: str) -> Curves | None:
+    """Return the headline over the cost of an entry; None if fewer than two costs are known."""
+    headline = headline_of(holders)
+    labels, _ = marked(holders.reported)
+    points: dict[str, list[tuple[float, Estimate]]] = {}
+    for run, label, numbers in zip(holders.runs, labels, headline.numbers, strict=True):
+        cost, share = (run.totals["cost"] or {}).get("per_entry"), numbers[rules][0]
+        if cost and share is not None:
+            points[label] = [(cost, share)]
+    if len(points) < 2:
+        return None
+    title = f"{holders.benchmark}, {rules} rules, by cost of an entry"
+    return Curves(f"cost-{holders.benchmark}", title, {headline.titles[0]: points}, axis="cost")
 
 
 def _series(holders: BenchmarkRuns) -> list[str]:

@@ -5,7 +5,7 @@ Each section has a template and a view, which is the data that the template rend
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,14 +18,14 @@ from ace_ray.reports.content import (
     BenchmarkContent,
     Content,
     category_table,
-    engine_table,
+    engine_tables,
     error_table,
 )
 from ace_ray.reports.early import decisions_table
 from ace_ray.reports.folder import PAGE
 from ace_ray.reports.html.answers import answers, choose
 from ace_ray.reports.html.comparison import comparison, flips
-from ace_ray.reports.html.page import Page, Section, render
+from ace_ray.reports.html.page import Lines, Page, Section, render
 from ace_ray.reports.runs import Run
 from ace_ray.reports.sweeps import ledger_table
 from ace_ray.reports.table import csv_text
@@ -33,6 +33,8 @@ from ace_ray.reports.text import shown
 
 _MOVES_SCORES = ("identity", "model", "entries", "chat_template_sha256", "engine_args", "versions")
 _LINES = 400
+# Units of time, with their seconds.
+_UNITS = {"hours": 3600, "minutes": 60, "seconds": 1}
 # Maximum characters of one value. The script of a fake engine can be very long.
 _CHARACTERS = 300
 
@@ -103,7 +105,7 @@ def _page_facts(content: Content, made_at: str) -> list[str]:
 
 def _picture(content: Content) -> Section | None:
     """Build the section with the scores as curves, under the first rule set."""
-    drawn = [one.picture for one in content.benchmarks if one.picture is not None]
+    drawn = [picture for one in content.benchmarks for picture in one.pictures]
     return Section("picture", "Overview", "curves.html.j2", drawn) if drawn else None
 
 
@@ -195,9 +197,23 @@ def _curves(content: Content) -> Section | None:
 
 def _engine(content: Content) -> Section | None:
     """Build the section with the engines' figures; None if no run has them."""
-    table = engine_table(content.runs)
-    view = {"table": table, "notes": []}
-    return Section("engine", "Engines", "ledger.html.j2", view) if table.lines else None
+    stored = {run.label: run.totals["timing"].get("rows_in_flight") or {} for run in content.runs}
+    points = {
+        label: [(at * one.get("every_s", 1.0), rows) for at, rows in enumerate(one["rows"])]
+        for label, one in stored.items()
+        if len(one.get("rows") or ()) > 1
+    }
+    figure = _in_flight(points) if points else None
+    tables = engine_tables(content.runs)
+    view = {"figure": figure, "tables": tables}
+    return Section("engine", "Engines", "engine.html.j2", view) if tables or points else None
+
+
+def _in_flight(series: Mapping[str, Sequence[tuple[float, float]]]) -> Lines:
+    last = max(points[-1][0] for points in series.values())
+    unit, seconds = next((u, s) for u, s in _UNITS.items() if last >= 2 * s or s == 1)
+    lines = {name: [(at / seconds, rows) for at, rows in one] for name, one in series.items()}
+    return Lines("Rows in flight in the last session", lines, unit)
 
 
 def _provenance(content: Content) -> Section:

@@ -18,11 +18,21 @@ from ace_ray.util.sanitizing import one_line
 
 # Maximum columns of the summary, for narrow terminals.
 WIDTH = 72
-
+# Share of the engines' time up to which waits are not printed.
+FEW_WAITS = 0.1
+# Causes of waits in words.
+WAITS = {
+    "start": "start",
+    "no_rows": "no rows",
+    "tail": "tail",
+    "checker": "checkers behind",
+    "store": "store behind",
+    "tools": "tools",
+}
 
 _NUMBERS = (
     "run_id", "uri", "declared", *STATUSES, "missing", "complete", "headline", "why", "tokens",
-    "limit", "restricted", "mixed_versions", "failures", "notes", "incomplete",
+    "cost", "limit", "restricted", "mixed_versions", "failures", "notes", "incomplete",
 )  # fmt: skip
 
 
@@ -81,8 +91,8 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
             f"engine ready after {timing.get('engine_start_s') or 0:.0f} s, "
             f"{timing.get('wall_s') or 0:.0f} s in all"
         )
-    if engine := engine_line(summary.get("engine") or {}):
-        yield engine
+    lines = engine_line(summary.get("engine") or {}, timing), waits_line(timing), cost_line(summary)
+    yield from filter(None, lines)
     if mixed := versions_line(summary.get("mixed_versions", {})):
         yield mixed
     if summary["cut_by_length"]:
@@ -94,9 +104,11 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
         yield "backend: fake - this tests the pipeline and is not an evaluation"
 
 
-def engine_line(engine: Mapping[str, Any]) -> str:
-    """Return a line about the engine's cache and token times; "" if no engine reported them."""
+def engine_line(engine: Mapping[str, Any], timing: Mapping[str, Any]) -> str:
+    """Return a line about the engines' speed, cache and token times; "" if they are unknown."""
     parts = []
+    if rate := timing.get("output_tokens_per_s"):
+        parts.append(f"{rate:.0f} output tokens/s per engine")
     if tokens := engine.get("prompt_tokens"):
         share = tokens["cached"] / (tokens["cached"] + tokens["computed"])
         parts.append(f"{share:.1%} of the prompt tokens came from the engine's cache")
@@ -104,6 +116,27 @@ def engine_line(engine: Mapping[str, Any]) -> str:
         if times := engine.get(key):
             parts.append(f"{name} {times['p50']:.3g} s (95 % within {times['p95']:.3g} s)")
     return "; ".join(parts)
+
+
+def waits_line(timing: Mapping[str, Any]) -> str:
+    """Return a line about the time in which engines waited, with the causes above 1 %; "" if they
+    waited for at most `FEW_WAITS` of it."""
+    causes = dict(timing.get("waits") or {})
+    every = causes.pop("all", 0.0)
+    if every <= FEW_WAITS:
+        return ""
+    ordered = sorted(causes.items(), key=lambda one: -one[1])
+    named = [f"{WAITS[cause]} {share:.0%}" for cause, share in ordered if share >= 0.01]
+    return f"engines waited {every:.0%} of the time: {', '.join(named)}"
+
+
+def cost_line(summary: Mapping[str, Any]) -> str:
+    """Return a line about the cost of a run; "" if it is unknown."""
+    if not (cost := summary.get("cost")):
+        return ""
+    each = {"entry": cost["per_entry"], "solved entry": cost["per_solved_entry"]}
+    parts = [f"{value:.3g} per {name}" for name, value in each.items() if value is not None]
+    return f"cost {cost['total']:.4g}" + (f": {', '.join(parts)}" if parts else "")
 
 
 def _wrapped(line: str, console: Console, indent: str = "  ") -> None:

@@ -228,7 +228,9 @@ def read_run(store: Store) -> Run:
         manifest=manifest,
         rows=rows,
         ledger=ledger,
-        totals=summarize(manifest.tree, {}, lambda: rows, {}),
+        totals=summarize(
+            manifest.tree, {}, lambda: rows, summary.timing.model_dump(exclude_unset=True)
+        ),
         finished=store.get(SUCCESS) is not None,
         comparable={n: b.comparable for n, b in summary.benchmarks.items() if b.comparable},
         engines=summary.timing.engines or [],

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from ace_ray.benchmarks.results import Table, Value
 from ace_ray.config.schema import validated
 from ace_ray.errors import UserError
+from ace_ray.pipeline.summary import costs
 from ace_ray.reports.early import EarlyRun, early_run
 from ace_ray.reports.runs import Run, read_run
 from ace_ray.storage.object_store import Store
@@ -96,6 +97,9 @@ def load_sweep(store: Store) -> Sweep | None:
             else:
                 run.label = one_line(label)
                 run.step = line.step
+                # The price may have changed after the run.
+                scored, solved = run.totals["scored"], run.totals["solved"]
+                run.totals["cost"] = costs(line.cost, scored, solved)
                 run.training = "" if line.step is None else one_line(_training(line.source))
                 # The manifest of a run may lack the size of its model.
                 run.manifest.model.parameters = run.manifest.model.parameters or line.parameters

@@ -187,12 +187,23 @@ class Load(Stored):
     how: Line = ""
 
 
+class RowsInFlight(Stored):
+    """Means of the rows in flight over equal intervals."""
+
+    every_s: Annotated[float, Field(gt=0, le=1e9)] = 1.0
+    rows: Annotated[list[Annotated[float, Field(ge=0, le=1e9)]], Field(max_length=1000)] = []
+
+
 class Timing(Stored):
     """Times of a run's sessions. A number that was never measured is None."""
 
     wall_s: Amount | None = None
     engine_start_s: Amount | None = None
     tokens_per_s: Amount | None = None
+    output_tokens_per_s: Amount | None = None
+    waits: Annotated[dict[Line, Amount], Field(max_length=20)] | None = None
+    rows_in_flight: RowsInFlight | None = None
+    price_per_hour: Amount | None = None
     loads: list[Load] | None = None
     engine_deaths: list[str] | None = None
     engines: list[dict[str, Any]] | None = None

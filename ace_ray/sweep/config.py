@@ -103,9 +103,6 @@ class SweepOptions(Section):
         "complete",
     )
     stop_file: str | None = Field(None, description="file that ends the watch when it exists")
-    price_per_hour: float | None = Field(
-        None, ge=0, description="price of one GPU (or CPU) per hour"
-    )
     sweep_id: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
@@ -117,13 +114,13 @@ SWEEP = "sweep.json"
 
 _WHICH = ("every", "from", "to", "watch", "stop_file")
 # Options that may change between two calls of a sweep, like those in `_WHICH`.
-_HOW = ("settle_s", "price_per_hour", "swap")
+_HOW = ("settle_s", "swap")
 
 # Keys of its runs that may also change.
 _RUN_HOW = (
     "workers", "worker_cpus", "concurrency", "rows_per_block",
     "rows_per_part", "max_attempts", "stall_s", "start_timeout_s", "store_patience_s", "grace_s",
-    "time_limit", "store", "output", "publish",
+    "time_limit", "store", "output", "publish", "price_per_hour",
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from ace_ray.config.schema import validated
 from ace_ray.errors import UserError
 from ace_ray.pipeline.early import is_decided
 from ace_ray.pipeline.monitoring.timing import STATES
-from ace_ray.pipeline.summary import SUCCESS, as_json
+from ace_ray.pipeline.summary import SUCCESS, as_json, cost_of
 from ace_ray.storage.object_store import Store, Unreachable
 from ace_ray.storage.stored import Summary, read_summary
 from ace_ray.sweep.runs import SweepRun
@@ -92,8 +92,9 @@ def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> Co
     line.seconds = {state: (timing.device_s or {}).get(state, 0.0) for state in STATES}
     line.entries, line.tokens = summary.scored, summary.tokens.model_dump()
     total = sum(line.seconds.values())
-    if price_per_hour is not None and line.device != "endpoint":
-        line.cost = round(total / 3600 * price_per_hour, 4)
+    known = timing.model_dump() | {"price_per_hour": price_per_hour}
+    if (cost := cost_of(known)) is not None:
+        line.cost = round(cost, 4)
     if line.entries:
         by = 1000 / line.entries
         cost = None if line.cost is None else round(by * line.cost, 4)

@@ -138,7 +138,7 @@ class Sweep:
 
     @property
     def price_per_hour(self) -> float | None:
-        return self._options.price_per_hour
+        return self.any_run.price_per_hour
 
     def lanes(self) -> list[Lane]:
         """Return the lanes of the pending runs."""
@@ -601,7 +601,7 @@ class Sweep:
         self._lease.check()
         lines: list[CostRecord] = []
         for run in [*self.runs, *self._invalid()]:
-            line = cost_record(run, self.store, self._options.price_per_hour)
+            line = cost_record(run, self.store, self.price_per_hour)
             if line.state == "decided" and self.comparisons.is_whole(run):
                 line.state, line.note = (
                     "incomplete",

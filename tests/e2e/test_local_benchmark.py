@@ -27,6 +27,8 @@ def test_outputs_made_elsewhere_become_a_run(here: Any, tmp_path: Path) -> None:
     assert verdicts[1]["correct"]["error"] == "the answer does not end in 8"
     summary = json.loads((run / "summary.json").read_text())
     assert (summary["declared"], summary["scored"], summary["skipped"]) == (4, 4, 0)
+    assert summary["tokens"] == {"prompt": None, "completion": None}
+    assert (summary["solved"], summary["cost"], "engine" in summary) == (3, None, False)
     assert summary["rules"]["correct"]["n"] == 4
     ended = here("report", run)
     assert "external outputs" in (run / "report" / "report.html").read_text()

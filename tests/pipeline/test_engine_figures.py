@@ -8,7 +8,7 @@ from typing import Any
 from ace_ray.benchmarks.results import ResultRow
 from ace_ray.models.fake import FakeEngine
 from ace_ray.pipeline.summary import summarize
-from ace_ray.reports.printed_summary import engine_line
+from ace_ray.reports.printed_summary import engine_line, waits_line
 from ace_ray.storage.rows import ENGINE, episode_columns
 from ace_ray.types import Completion, EndpointFacts, EngineFigures, Episode, Sampling
 
@@ -50,7 +50,11 @@ def test_a_summary_has_shares_and_quantiles_of_the_rows_that_have_them() -> None
         "first_token_s": {"p50": 0.5, "p95": 1.5},
         "token_s": {"p50": 0.1, "p95": 0.3},
     }
-    assert engine_line(engine).startswith("60.0% of the prompt tokens came from the engine's cache")
+    line = "7 output tokens/s per engine; 60.0% of the prompt tokens came from the engine's cache"
+    assert engine_line(engine, {"output_tokens_per_s": 7.1}).startswith(line)
+    waits = {"waits": {"all": 0.34, "start": 0.09, "checker": 0.0, "tail": 0.25}}
+    assert waits_line(waits) == "engines waited 34% of the time: tail 25%, start 9%"
+    assert waits_line({"waits": {"all": 0.1, "tail": 0.1}}) == waits_line({}) == ""
     assert "engine" not in summarize(manifest, {}, lambda: rows[2:], {})
 
 

@@ -90,6 +90,32 @@ def test_the_page_of_one_run(run: Path, tmp_path: Path) -> None:
         assert part in found
 
 
+def test_runs_with_a_price_have_costs_and_a_figure(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, ROWS, model=f"o/{name}") for name in ("small", "large")]
+    for number, one in enumerate(runs, 1):
+        timing = {"device": "gpu", "device_s": {"generation": 3400.0 * number}, "waits": None}
+        timing |= {"price_per_hour": 3.6, "output_tokens_per_s": 25.0 * number}
+        if number == 1:
+            timing["rows_in_flight"] = {"every_s": 60.0, "rows": [8, 64.5, 0]}
+            timing["waits"] = {"all": 0.34, "tail": 0.22, "start": 0.09, "of_later": 0.1}
+        (one / "summary.json").write_text(json.dumps({"timing": timing}))
+    content = report_page(*runs, out=tmp_path / "out")
+    is_sound(Page(content))
+    for title in ("official rules, by cost of an entry", "Rows in flight in the last session"):
+        assert f'aria-label="{title}' in content.decode() or title in content.decode()
+    rows = list(csv.reader(StringIO((tmp_path / "out/comparison-acebench.csv").read_text())))
+    assert rows[0][-2:] == ["Cost per entry", "Cost per solved entry"]
+    solved = 3.4 / sum(row["official_valid"] and row["strict_valid"] for row in ROWS)
+    assert [line[-2:] for line in rows[1:]] == [
+        [f"{n * 0.01:.3g}", f"{n * solved:.3g}"] for n in (1, 2)
+    ]
+    assert (tmp_path / "out/waits.csv").read_text().splitlines() == [
+        "Run,All,Start,Tail",
+        "small,34.0,9.0,22.0",
+    ]
+    assert "25.0" in (tmp_path / "out/engine.csv").read_text()
+
+
 def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path) -> None:
     rows = block("en", "special_incomplete", 3, 4)
     other = write_run(tmp_path / "other", rows, model="o/Other", benchmark="toy")

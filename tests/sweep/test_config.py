@@ -32,7 +32,7 @@ def write(tmp_path: Path) -> Write:
 
 def test_every_option_of_a_sweep_is_read(write: Write) -> None:
     asked: dict[str, Any] = {"checkpoints": "s3://bucket/run", "pattern": "step_*", "every": 2}
-    asked |= {"from": 100, "to": 900, "swap": False, "price_per_hour": 2.5, "sweep_id": "mine"}
+    asked |= {"from": 100, "to": 900, "swap": False, "sweep_id": "mine"}
     asked |= {"watch": True, "settle_s": 5, "stop_file": "stop"}
     options = load_sweep(write(**asked)).options
     assert options.model_dump(by_alias=True, exclude={"models"}) == asked
@@ -44,11 +44,12 @@ def test_keys_of_a_model_override_keys_of_the_sweep(write: Write) -> None:
         engine={"dtype": "bfloat16", "max_model_len": 4096},
         model={"tool_parser": "hermes", "chat_template_kwargs": {"a": 1}},
         sampling={"max_tokens": 7},
+        price_per_hour=2.5,
         limit=3,
         checkpoints="ckpt",
     )
     sweep = load_sweep(path, ("every=4", "sampling.seed=9"), {"limit": 2, "output": "there"})
-    assert (sweep.options.every, sweep.output) == (4, "there")
+    assert (sweep.options.every, sweep.output, sweep.any_run.price_per_hour) == (4, "there", 2.5)
     own: dict[str, Any] = {"source": "org/b", "revision": "v2", "label": "the big one"}
     own |= {"engine": {"max_model_len": 128, "tensor_parallel_size": 2}}
     own |= {"reasoning_parser": "none", "chat_template_kwargs": {"b": 2}}

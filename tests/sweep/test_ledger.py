@@ -26,7 +26,7 @@ SECONDS = {"load": 60.0, "warm_up": 4.0, "generation": 800.0, "tool": 30.0, "idl
 TIMING = {"device": "gpu", "devices": 2, "loads": [{"how": "fresh"}], "device_s": SECONDS}
 LOADS = [{"how": "fresh"}, {"how": "restarted"}]
 DEATHS = ["h:1: an earlier one", "h:2: the swap to r1 failed: the weights are others"]
-NOTHING_DONE = {"state": "complete", "engine": "", "cost": 0.0, "seconds": dict.fromkeys(STATES, 0)}
+NOTHING_DONE = {"state": "complete", "engine": "", "seconds": dict.fromkeys(STATES, 0)}
 PLANNED: Any = SimpleNamespace(run_id="r1", rows=range(500))
 RUN = SweepRun("step 5", 5, "/c/step_5", PLANNED, parameters=7)
 
@@ -61,7 +61,7 @@ def store(tmp_path: Path) -> LocalStore:
             {"state": "incomplete", "note": "3 of 500 rows have no verdict", "rows_left": 3},
         ),
         ({"complete": False, "scored": 0}, 1.0, {"per_1000": {}, "cost": 0.25}),
-        ({"timing": {"loads": None, "device_s": None}}, 1.0, NOTHING_DONE),
+        ({"timing": {"loads": None, "device_s": None}}, 1.0, {**NOTHING_DONE, "cost": None}),
         (
             {"timing": {**TIMING, "loads": LOADS, "engine_deaths": DEATHS}},
             None,

@@ -182,7 +182,8 @@ class Candidate:
             folder = await asyncio.to_thread(self._folder, run)
         except _PASSING as error:
             await self._end(str(error), None, for_all=False)
-        self._coordinator.spent.remote(self.run, self._process.name, self._clock.read())
+        spent = self._clock.read(), self._clock.output_tokens
+        self._coordinator.spent.remote(self.run, self._process.name, *spent)
         self._clock.restart()
         self._clock.preparing("load")
         if self.run in self._broken and not self._adapters:
@@ -354,6 +355,7 @@ class MonitoredEngine:
             answer: Completion = await self._engine.chat(messages, sampling, tools)
         tokens = answer.prompt_tokens, answer.completion_tokens
         self._calls = EngineLoad(0, *map(add, self._calls[1:], (1, *tokens)))
+        self._clock.output_tokens += answer.completion_tokens
         return answer
 
     def requests(self) -> int:

@@ -16,7 +16,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.pipeline.entries import Entries
 from ace_ray.pipeline.health.isolation import OPEN, IsolatedRow, Isolation
 from ace_ray.pipeline.health.processes import KINDS, NAMES, EngineLoad, Kind, ProcessInfo
-from ace_ray.pipeline.monitoring.counts import Bug, Tally
+from ace_ray.pipeline.monitoring.counts import Bug, EngineCounts, Tally
 from ace_ray.pipeline.monitoring.metrics import Metrics
 
 # Number of consecutive failed starts of one actor after which the run fails.
@@ -57,6 +57,8 @@ class _ProcessState:
     drain_at: float | None = None
     """Time at which the process must end its work, since its node leaves (`time.monotonic`)."""
     load: EngineLoad | None = None
+    begun: bool = False
+    """Whether rows have entered an engine with its current weights."""
 
 
 class Coordinator:
@@ -131,6 +133,8 @@ class Coordinator:
     def loading(self, process: ProcessInfo, run: int) -> None:
         """Note that the engine of ``process``, or its successor, loads the weights of ``run``."""
         self._run = self._runs[process.actor] = run
+        if (state := self._processes.get(process.actor)) is not None:
+            state.begun = False
 
     def loaded(self, run: int, facts: dict[str, Any]) -> None:
         """Note that an engine has loaded the weights of ``run``."""
@@ -150,9 +154,11 @@ class Coordinator:
             self._unswappable.setdefault(run, why)
         return self._unswappable.get(None) or self._unswappable.get(run, "")
 
-    def spent(self, run: int, worker: str, seconds: dict[str, float]) -> None:
-        """Note how many seconds the engine worker ``worker`` has spent on ``run``, by state."""
-        self._tally.of(run).spent[worker] = seconds
+    def spent(self, run: int, worker: str, seconds: dict[str, float], tokens: int = 0) -> None:
+        """Note how many seconds the engine worker ``worker`` has spent on ``run``, by state, and
+        how many completion ``tokens`` its engine has made."""
+        counts = self._tally.of(run)
+        counts.spent[worker], counts.output_tokens[worker] = seconds, tokens
 
     def bug(self, benchmark: str, place: str, traceback: str) -> None:
         """Count a row that failed with an exception in the benchmark's code."""
@@ -258,21 +264,24 @@ class Coordinator:
         if run in self._stopped:
             return False
         self._isolation[process.kind].enter(process.actor, ids)
+        if (state := self._processes.get(process.actor)) is not None:
+            state.begun = True
         return True
 
     def leave(
         self,
         process: ProcessInfo,
         ids: Sequence[str],
-        spent: tuple[int, dict[str, float]] | None = None,
+        spent: tuple[int, dict[str, float], int] | None = None,
     ) -> None:
-        """Note that ``process`` has ended its work on ``ids``. ``spent``: a run, and how
-        many seconds the engine worker has spent on this run, by state."""
+        """Note that ``process`` has ended its work on ``ids``. ``spent``: a run, and what the
+        engine worker has spent on it, as for `spent`."""
         self._isolation[process.kind].leave(process.actor, ids)
         if process.kind == "engine":
             self._underway.update(dict.fromkeys(ids, process.actor))
         if spent is not None:
-            self.spent(spent[0], process.name, spent[1])
+            run, seconds, tokens = spent
+            self.spent(run, process.name, seconds, tokens)
 
     def prepared(self, process: ProcessInfo, shared: str) -> None:
         """Note that the preparation ``shared`` (`isolation.shared_id`) is done."""
@@ -386,9 +395,20 @@ class Coordinator:
         )
         loads = [state.load for state in self._processes.values() if state.load]
         self._tally.load = EngineLoad(*map(sum, zip(*loads, strict=True)))
+        self._tally.engines = self._engines()
+        self._tally.in_flight = self._isolation["engine"].at_work
         if self._metrics:
-            self._metrics.show(self._tally, in_flight=self._isolation["engine"].at_work)
+            self._metrics.show(self._tally, in_flight=self._tally.in_flight)
         return self._tally
+
+    def _engines(self) -> EngineCounts:
+        counts: Counter[str] = Counter()
+        for actor, state in self._processes.items():
+            if state.process.kind == "engine":
+                at_work = self._isolation["engine"].at_work_in(actor)
+                begun = "at_work" if at_work else "idle" if state.begun else "unused"
+                counts[begun if state.ready else "starting"] += 1
+        return EngineCounts(**counts)
 
 
 def start_coordinator(

@@ -275,7 +275,7 @@ class EngineWorker:
                 self._tasks[row["row_id"]] = task
                 tasks.append(task)
             await asyncio.wait(tasks)
-            self._leave((run, self._clock.read()))
+            self._leave((run, self._clock.read(), self._clock.output_tokens))
             if not self._stopping:
                 paired = zip(starting, tasks, strict=True)
                 late += [row["row_id"] for row, task in paired if task.cancelled()]
@@ -355,7 +355,7 @@ class EngineWorker:
         if len(self._ended) == 1:
             asyncio.get_running_loop().call_later(LEAVE_S, self._leave)
 
-    def _leave(self, spent: tuple[int, dict[str, float]] | None = None) -> None:
+    def _leave(self, spent: tuple[int, dict[str, float], int] | None = None) -> None:
         """Report rows that have ended, so that a later crash does not isolate them."""
         if self._ended or spent:
             self._coordinator.leave.remote(self._process, self._ended, spent)

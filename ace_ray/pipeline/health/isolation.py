@@ -178,6 +178,10 @@ class Isolation:
         """Number of rows in flight in all processes."""
         return sum(len(rows) for rows in self._at_work.values())
 
+    def at_work_in(self, process: str) -> int:
+        """Return the number of rows in flight in the actor ``process``."""
+        return len(self._at_work.get(process, ()))
+
     def among(self, ids: Iterable[str]) -> dict[str, IsolatedRow]:
         """Return the states of the rows in ``ids`` that are or were isolated."""
         if not self.rows:

@@ -15,6 +15,7 @@ from ace_ray.errors import RunFailed
 from ace_ray.pipeline.health.processes import NAMES, ProcessInfo
 from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.pipeline.monitoring.counts import Progress, Tally
+from ace_ray.pipeline.monitoring.utilization import Utilization
 from ace_ray.storage.lease import LeaseLost
 from ace_ray.util import log
 
@@ -53,11 +54,13 @@ class HealthMonitor:
         rows: int,
         had_success: bool,
         rows_end_at: float | None = None,
+        utilization: Utilization | None = None,
     ) -> None:
         self._coordinator, self._config = coordinator, config
         self._interrupts, self._lost, self._say = interrupts, lost, say
         self._rows, self._had_success = rows, had_success
         self._rows_end_at = rows_end_at
+        self._utilization = utilization or Utilization()
         self._latest = Tally()
         self._progress: Progress | None = None
         self._began: float | None = None
@@ -100,6 +103,8 @@ class HealthMonitor:
         """Return the coordinator's final tally, and print the engine crashes that were not printed
         yet. On a busy machine, the last tally that `_loop` has read may be old."""
         tally = self.refresh()
+        self._utilization.look(tally)
+        self._utilization.end()
         self._tell_deaths(tally)
         return tally
 
@@ -109,6 +114,7 @@ class HealthMonitor:
                 tally = self.refresh()
                 if self._over.is_set():
                     return
+                self._utilization.look(tally)
                 self._interrupts.remind()
                 self._tell_deaths(tally)
                 if self._progress is not None:

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ace_ray.models.start_phases import PHASES
 from ace_ray.pipeline.health.isolation import IsolatedRow
@@ -18,6 +18,16 @@ from ace_ray.pipeline.health.processes import KINDS, EngineLoad, Kind, ProcessIn
 from ace_ray.util import log
 
 LOG_EVERY_S = 10.0
+
+
+class EngineCounts(NamedTuple):
+    """Number of engine workers by state. ``unused``: ready, but without a row so far. ``idle``: has
+    had rows, and has none in flight now."""
+
+    starting: int = 0
+    unused: int = 0
+    idle: int = 0
+    at_work: int = 0
 
 
 @dataclass
@@ -39,6 +49,8 @@ class RunCounts:
     """Facts about each load of the weights into an engine (`ace_ray.pipeline.actors.candidate`)."""
     spent: dict[str, dict[str, float]] = field(default_factory=dict)
     """Worker -> state -> seconds (`ace_ray.pipeline.monitoring.timing`)."""
+    output_tokens: dict[str, int] = field(default_factory=dict)
+    """Worker -> completion tokens of its engine, in all roles."""
     broken: str = ""
     """Why the weights of the run cannot be evaluated; "" if they can."""
 
@@ -95,6 +107,9 @@ class Tally:
         self.phases: Counter[str] = Counter()
         # Sum of the loads of all engine workers.
         self.load = EngineLoad()
+        self.engines = EngineCounts()
+        # Rows in flight in all engine workers, as they have reported them.
+        self.in_flight = 0
 
     def of(self, run: int) -> RunCounts:
         return self.runs.setdefault(run, RunCounts())

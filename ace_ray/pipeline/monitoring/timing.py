@@ -27,6 +27,8 @@ class Clock:
         self._preparing: State | None = None
         self._at_work = {"row": 0, "call": 0}
         self._spent: dict[State, float] = dict.fromkeys(STATES, 0.0)
+        # Completion tokens of the engine since the last `restart`.
+        self.output_tokens = 0
 
     def preparing(self, state: State | None) -> None:
         """Enter the state ``load`` or ``warm_up``. None ends this state."""
@@ -50,9 +52,9 @@ class Clock:
         return {state: round(seconds, 3) for state, seconds in self._spent.items()}
 
     def restart(self) -> None:
-        """Set all seconds to 0, for another run."""
+        """Set all seconds and tokens to 0, for another run."""
         self._count()
-        self._spent = dict.fromkeys(STATES, 0.0)
+        self._spent, self.output_tokens = dict.fromkeys(STATES, 0.0), 0
 
     def _count(self) -> None:
         now = self._now()
@@ -76,14 +78,15 @@ def timing(
     reached: Mapping[str, float],
     resources: Resources | None,
     earlier: Mapping[str, Any],
+    use: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the timing of a run, in seconds; {} if no pass evaluated it.
 
     ``run`` is its index in the job. ``tallies`` has one tally for each pass. ``earlier`` is the
-    timing of the run's earlier sessions. In the result, ``device_s`` and ``engines`` cover all
-    sessions; other keys cover only this session. ``device_s``, the cost of the run, has device
-    seconds by state, including devices of served models. ``engines`` lists each different engine
-    once (`facts.engine_facts`)."""
+    timing of the run's earlier sessions. ``use``: figures of `utilization.Utilization`. In the
+    result, ``device_s`` and ``engines`` cover all sessions; other keys cover only this session.
+    ``device_s``, the cost of the run, has device seconds by state, including devices of served
+    models. ``engines`` lists each different engine once (`facts.engine_facts`)."""
     counts = [tally.runs[run] for tally in tallies if run in tally.runs]
     if not counts or resources is None:
         return {}
@@ -99,6 +102,12 @@ def timing(
     each = _each(resources)
     before = earlier.get("device_s") or {}
     workers = [worker for tally in tallies for worker in tally.workers]
+    made = {name: n for one in counts for name, n in one.output_tokens.items()}
+    by_worker = {name: times for one in counts for name, times in one.spent.items()}
+    spent = {s: sum(times[s] for one in counts for times in one.spent.values()) for s in STATES}
+    use = use or {}
+    # Workers report only when rows end, so the time after their last row is missing.
+    spent["idle"] += max(0.0, use.get("engine_s", 0.0) - sum(spent.values()))
     engines = [*(earlier.get("engines") or []), *(worker["engine"] for worker in workers)]
     return {
         "wall_s": round(time.time() - began, 2),
@@ -117,9 +126,19 @@ def timing(
         "until_stored_s": round(stored, 2) if stored else None,
         "rows_evaluated": rows,
         "tokens_per_s": round(tokens / seconds, 1) if seconds and tokens else None,
+        "output_tokens_per_s": _rate(sum(made.values()), spent["generation"]),
+        "waits": _waits(use, spent["tool"]),
+        "rows_in_flight": use.get("rows_in_flight"),
         "passes": len(tallies),
         "workers": [
-            {key: fact for key, fact in worker.items() if key != "engine"} for worker in workers
+            {
+                **{key: fact for key, fact in worker.items() if key != "engine"},
+                "output_tokens_per_s": _rate(
+                    made.get(worker["worker"], 0),
+                    by_worker.get(worker["worker"], {}).get("generation", 0.0),
+                ),
+            }
+            for worker in workers
         ],
         "engines": [facts for at, facts in enumerate(engines) if facts not in engines[:at]],
         "engine_deaths": [death for tally in tallies for death in tally.deaths],
@@ -127,14 +146,24 @@ def timing(
         "device": "endpoint" if resources.endpoint else "gpu" if resources.worker_gpus else "cpu",
         "devices": round(each * resources.workers, 3),
         "device_s": {
-            state: round(
-                float(before.get(state, 0.0))
-                + each * sum(spent[state] for one in counts for spent in one.spent.values()),
-                3,
-            )
-            for state in STATES
+            state: round(float(before.get(state, 0.0)) + each * spent[state], 3) for state in STATES
         },
+        "price_per_hour": earlier.get("price_per_hour"),
     }
+
+
+def _rate(tokens: int, seconds: float) -> float | None:
+    return round(tokens / seconds, 1) if tokens and seconds else None
+
+
+def _waits(use: Mapping[str, Any], tool_s: float) -> dict[str, float] | None:
+    """Return the shares of the engines' time that were waits, ``all`` and by cause; None if the
+    time is unknown. Waits for sandboxes and other models are ``tools``."""
+    if not use.get("engine_s"):
+        return None
+    found = {**use["waited_s"], "tools": tool_s}
+    found = {"all": sum(found.values()), **found}
+    return {cause: round(min(1.0, s / use["engine_s"]), 4) for cause, s in found.items()}
 
 
 def _phases(began: float, **ends: float | None) -> dict[str, float]:

@@ -11,7 +11,7 @@ import base64
 import hashlib
 import html
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -89,7 +89,7 @@ def environment(package: str = "ace_ray.reports", folder: str = "html") -> Envir
         "thousands": lambda number: f"{number:,}",
         "kinds": _kinds,
         "whole": escape,
-        "figure": lambda figure: Markup(inline_svg(figure)),
+        "figure": lambda it: Markup((lines_svg if isinstance(it, Lines) else inline_svg)(it)),
     }
     environment.filters |= filters
     return environment
@@ -161,6 +161,40 @@ def inline_svg(figure: Curves) -> str:
         parts += _grid(figure, across, up, places)
         for name, one in series.items():
             parts += _curve(one, name, names.index(name), across, up)
+            if figure.axis == "cost":
+                ((x, share),) = one
+                side, anchor = (8, "start") if across(x) < left + _WIDTH / 2 else (-8, "end")
+                y = up(100 * share.value) + 4
+                parts.append(_text(across(x) + side, y, _short(name, 24), anchor=anchor))
+    return _svg(figure.title, parts, names, columns, below)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A figure with lines: names mapped to (x, y) points, from 0. ``across`` is the unit of x."""
+
+    title: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+    across: str
+
+
+def lines_svg(figure: Lines) -> str:
+    """Return ``figure`` as one ``<svg>`` element, like `inline_svg`."""
+    every = [point for points in figure.lines.values() for point in points]
+    width, below = 2 * _WIDTH, _LINE + _HEIGHT
+    last, most = (max(*values, 1e-6) for values in zip(*every, strict=True))
+    across = _Scale(0.0, last, _LEFT, width - _RIGHT)
+    up = _Scale(0.0, most, below - _BOTTOM, _LINE + _TOP)
+    parts = [_text(width / 2, 14, _short(figure.title, 100), size=12)]
+    parts += _frame(across, up, _round_ticks(last), _round_ticks(most), figure.across)
+    for number, points in enumerate(figure.lines.values()):
+        parts.append(_polyline([(across(x), up(y)) for x, y in points], number))
+    return _svg(figure.title, parts, list(figure.lines), 2, below)
+
+
+def _svg(title: str, parts: Sequence[str], names: Sequence[str], columns: int, below: float) -> str:
+    """Return a figure with ``columns`` panels across, and the legend of ``names`` at ``below``."""
+    width, parts = columns * _WIDTH, list(parts)
     for number, name in enumerate(names):
         x = 10 + number % columns * width / columns
         y = below + 12 + number // columns * _LINE
@@ -170,13 +204,22 @@ def inline_svg(figure: Curves) -> str:
     height = below + _LINE * -(-len(names) // columns) + 8
     return (
         f'<svg viewBox="0 0 {width} {height}" role="img" fill="currentColor" '
-        f'aria-label="{html.escape(_short(figure.title, 300))}">{"".join(parts)}</svg>'
+        f'aria-label="{html.escape(_short(title, 300))}">{"".join(parts)}</svg>'
     )
+
+
+def _round_ticks(high: float) -> list[tuple[float, str]]:
+    """Return round values from 0 to ``high`` with their labels."""
+    power = 10.0 ** math.floor(math.log10(high / _MOST_TICKS))
+    step = next(n * power for n in (1, 2, 5, 10) if n * power * _MOST_TICKS >= high)
+    return [(step * n, f"{step * n:,.6g}") for n in range(int(high / step) + 1)]
 
 
 def _across(figure: Curves, places: Sequence[float], left: float) -> _Scale:
     start, end = left + _LEFT, left + _WIDTH - _RIGHT
     first, last = places[0], places[-1]
+    if figure.axis == "cost":
+        return _Scale(0.0, 1.1 * last, start, end)
     if figure.axis == "parameters":
         return _Scale(first / 1.4, last * 1.4, start, end, log=True)
     margin = (last - first) / 20 or 1.0
@@ -184,24 +227,34 @@ def _across(figure: Curves, places: Sequence[float], left: float) -> _Scale:
 
 
 def _grid(figure: Curves, across: _Scale, up: _Scale, places: Sequence[float]) -> list[str]:
+    levels = [(float(level), str(level)) for level in range(0, 101, 20)]
+    by = {"step": "training step", "cost": "cost of an entry"}.get(figure.axis, figure.axis)
+    return _frame(across, up, _ticks(figure, places), levels, f"accuracy (%) by {by}")
+
+
+_Ticks = Sequence[tuple[float, str]]
+
+
+def _frame(across: _Scale, up: _Scale, x_ticks: _Ticks, y_ticks: _Ticks, label: str) -> list[str]:
     parts = []
-    for level in range(0, 101, 20):
+    for level, text in y_ticks:
         y = up(level)
         parts.append(_line(across.start, y, across.end, y, opacity=0.2))
-        parts.append(_text(across.start - 5, y + 4, str(level), anchor="end"))
-    parts.append(_line(across.start, up.start, across.end, up.start))
-    parts.append(_line(across.start, up.start, across.start, up.end))
-    for place, label in _ticks(figure, places):
+        parts.append(_text(across.start - 5, y + 4, text, anchor="end"))
+    low = up.start
+    parts.append(_line(across.start, low, across.end, low))
+    parts.append(_line(across.start, low, across.start, up.end))
+    for place, text in x_ticks:
         x = across(place)
-        parts.append(_line(x, up.start, x, up.start + 4))
-        parts.append(_text(x, up.start + 16, label))
-    by = "training step" if figure.axis == "step" else "parameters"
-    middle = (across.start + across.end) / 2
-    parts.append(_text(middle, up.start + 31, f"accuracy (%) by {by}"))
+        parts.append(_line(x, low, x, low + 4))
+        parts.append(_text(x, low + 16, text))
+    parts.append(_text((across.start + across.end) / 2, low + 31, label))
     return parts
 
 
 def _ticks(figure: Curves, places: Sequence[float]) -> list[tuple[float, str]]:
+    if figure.axis == "cost":
+        return _round_ticks(places[-1])
     if figure.axis == "parameters":
         # Ticks are at the model sizes, not at powers of ten. Each needs a tenth of the width.
         apart = (1.96 * places[-1] / places[0]) ** 0.1
@@ -220,11 +273,7 @@ def _curve(
 ) -> list[str]:
     """Draw points with their intervals, joined by lines. Partial estimates have hollow points."""
     colour = _COLOURS[number % len(_COLOURS)]
-    dash = _DASHES[min(number // len(_COLOURS), len(_DASHES) - 1)]
-    joined = " ".join(f"{across(x):.1f},{up(100 * one.value):.1f}" for x, one in points)
-    parts = [
-        f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-dasharray="{dash}"/>'
-    ]
+    parts = [_polyline([(across(x), up(100 * one.value)) for x, one in points], number)]
     for x, one in points:
         at, y = across(x), up(100 * one.value)
         low, high = one.interval
@@ -236,6 +285,13 @@ def _curve(
             f"<title>{html.escape(_short(told, 80))}</title></circle>"
         )
     return parts
+
+
+def _polyline(points: Sequence[tuple[float, float]], number: int) -> str:
+    colour = _COLOURS[number % len(_COLOURS)]
+    dash = _DASHES[min(number // len(_COLOURS), len(_DASHES) - 1)]
+    joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-dasharray="{dash}"/>'
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "middle", size: int = 11) -> str:

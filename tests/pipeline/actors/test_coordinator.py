@@ -51,6 +51,21 @@ def row(status: str = "scored", official: Any = True, strict: Any = False) -> tu
     return (0, "toy", "en", status, scores, 3, 5)
 
 
+def test_engines_are_counted_by_what_they_have_to_do() -> None:
+    coordinator, one = Coordinator([]), process()
+    coordinator.starting(process(2, "another"))
+    up(coordinator, one)
+    assert coordinator.read().engines == (1, 1, 0, 0)
+    coordinator.enter(one, ["a", "b"])
+    coordinator.leave(one, ["a"])
+    assert (coordinator.read().engines, coordinator.read().in_flight) == ((1, 0, 0, 1), 1)
+    coordinator.leave(one, ["b"], (0, {"generation": 2.0}, 7))
+    assert coordinator.read().engines == (1, 0, 1, 0)
+    assert coordinator.read().of(0).output_tokens == {one.name: 7}
+    coordinator.loading(one, 1)  # other weights
+    assert coordinator.read().engines == (1, 1, 0, 0)
+
+
 def test_rows_are_counted_by_run_and_status() -> None:
     coordinator = Coordinator([])
     coordinator.rows([row(), row(strict=True), row(official=False)])

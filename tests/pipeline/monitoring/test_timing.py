@@ -10,6 +10,7 @@ import pytest
 from ace_ray.cluster.resources import Resources
 from ace_ray.pipeline.monitoring.counts import Tally
 from ace_ray.pipeline.monitoring.timing import STATES, Clock, timing
+from ace_ray.pipeline.summary import cost_of, costs
 
 
 def test_every_second_has_one_state() -> None:
@@ -64,6 +65,27 @@ def test_device_seconds_cover_engines_served_models_and_earlier_sessions(
     assert found["device_s"]["load"] == pytest.approx(generation / 5)
     more = timing([tally], 0, earlier=found, **asked)
     assert more["device_s"]["generation"] == pytest.approx(2 * generation)
+    assert (found["waits"], found["output_tokens_per_s"]) == (None, None)
+
+
+def test_workers_have_a_speed_and_the_time_after_their_last_row_counts() -> None:
+    tally, resources = Tally(), Resources(2, 1.0, 1, 1)
+    spent: dict[str, float] = {**dict.fromkeys(STATES, 0.0), "generation": 10.0, "tool": 5.0}
+    tally.of(0).spent = {"a": spent, "b": {**spent, "generation": 20.0}}
+    tally.of(0).output_tokens = {"a": 400, "b": 200}
+    tally.workers = [{"worker": name, "engine": {}} for name in "abc"]
+    use = {"engine_s": 100.0, "waited_s": {"start": 40.0, "tail": 20.0}, "rows_in_flight": {}}
+    more = {"began": 0.0, "planned": 0.0, "reached": {}, "earlier": {"price_per_hour": 2.0}}
+    found = timing([tally], 0, resources=resources, use=use, **more)
+    assert found["output_tokens_per_s"] == 20
+    assert [worker["output_tokens_per_s"] for worker in found["workers"]] == [40, 10, None]
+    assert found["waits"] == {"all": 0.7, "start": 0.4, "tail": 0.2, "tools": 0.1}
+    assert (sum(found["device_s"].values()), found["device_s"]["idle"]) == (100, 60)
+    assert cost_of(found) == pytest.approx(100 * 2 / 3600)
+    assert costs(8.0, 4, 0) == {"total": 8, "per_entry": 2, "per_solved_entry": None}
+    unknown: list[dict[str, Any]] = [{"price_per_hour": None}, {"device_s": {}}]
+    for change in (*unknown, {"device": "endpoint"}):
+        assert cost_of({**found, **change}) is None
 
 
 def test_time_until_the_first_row_by_phase() -> None:
@@ -86,7 +108,7 @@ def test_time_until_the_first_row_by_phase() -> None:
     assert [found[name] for name in names] == [28, 10, 12]
     assert (found["tokens_per_s"], found["rows_evaluated"], found["passes"]) == (4, 7, 1)
     assert (found["engines"], found["engine_deaths"]) == ([engine], ["host:1"])
-    assert found["workers"] == [{"worker": "a"}, {"worker": "b"}]
+    assert [worker["worker"] for worker in found["workers"]] == ["a", "b"]
     # Ray started beside the plan of another run of the lane.
     early = timing([tally], 0, reached={**reached, "ray": 11.0}, **asked)
     assert early["until_first_row_s"] == {}

@@ -1,0 +1,52 @@
+"""The causes of waits in runs where they are planted, and the cost of the runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Evaluate
+
+BENCHMARK = """
+import asyncio, time
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.types import Entry, Verdict
+
+class Slow(Benchmark):
+    name = "slow"
+
+    def entries(self):
+        return [Entry(id=str(i), prompt=f"{i}?", gold=i) for i in range(24)]
+
+    async def run(self, entry, context):
+        await context.answer(self.prompt(entry))
+        await asyncio.sleep(LAST_S * (entry.id == "0"))
+        return context.episode
+
+    def check(self, entry, episode):
+        time.sleep(CHECK_S)
+        return Verdict(int(entry.id) < 12)
+"""
+
+
+@pytest.mark.ray
+@pytest.mark.nightly
+@pytest.mark.parametrize(("cause", "check_s", "last_s"), [("checker", 0.4, 0), ("tail", 0, 10)])
+def test_a_summary_says_why_engines_waited(
+    evaluate: Evaluate, tmp_path: Path, cause: str, check_s: float, last_s: float
+) -> None:
+    text = BENCHMARK.replace("CHECK_S", str(check_s)).replace("LAST_S", str(last_s))
+    (tmp_path / "slow.py").write_text(text)
+    benchmark = {"name": f"{tmp_path}/slow.py:Slow"}
+    done = evaluate(
+        benchmarks=[benchmark], workers=2, worker_cpus=0.2, price_per_hour=3600, max_unscored=1
+    )
+    waits, timing = done.summary["timing"]["waits"], done.summary["timing"]
+    others = {name: share for name, share in waits.items() if name not in ("all", "start", cause)}
+    assert waits[cause] > max(share for name, share in others.items() if name != "tools"), waits
+    assert "engines waited" in done.stdout
+    assert max(timing["rows_in_flight"]["rows"]) >= 1
+    cost = done.summary["cost"]
+    assert cost["total"] == pytest.approx(sum(timing["device_s"].values()), rel=1e-4)
+    assert cost["per_solved_entry"] == pytest.approx(2 * cost["per_entry"], rel=1e-4)

@@ -1,0 +1,53 @@
+"""Waits of engines by cause, and rows in flight over time."""
+
+from __future__ import annotations
+
+import pytest
+
+from ace_ray.pipeline.monitoring.counts import EngineCounts, Tally
+from ace_ray.pipeline.monitoring.utilization import MOST_POINTS, Backlog, Series, Utilization
+
+
+@pytest.mark.parametrize(
+    ("engines", "backlog", "waited"),
+    [
+        # One of four workers is not known yet.
+        (EngineCounts(starting=1, unused=1, at_work=1), Backlog(planned=3), {"start": 30}),
+        (EngineCounts(unused=3, at_work=1), Backlog(), {"tail": 30}),
+        (EngineCounts(idle=1, at_work=3), Backlog(planned=3), {"no_rows": 10}),
+        (EngineCounts(idle=1, at_work=3), Backlog(checkers=1), {"tail": 10}),
+        (EngineCounts(idle=4), Backlog(3, checker_queue=2, checkers=5), {"checker": 40}),
+        (EngineCounts(idle=4), Backlog(checkers=5, writer=1), {"checker": 40}),
+        (EngineCounts(idle=4), Backlog(3, writer_queue=1, writer=9), {"store": 40}),
+        (EngineCounts(idle=4), Backlog(writer=1), {"store": 40}),
+    ],
+)
+def test_each_second_of_an_engine_without_rows_has_one_cause(
+    engines: EngineCounts, backlog: Backlog, waited: dict[str, float]
+) -> None:
+    now = [100.0]
+    use, tally = Utilization(lambda: now[0]), Tally()
+    use.look(tally)  # no graph runs yet
+    use.begin(4)
+    use.note(backlog)
+    tally.engines, tally.in_flight = engines, 6
+    now[0] += 10
+    use.look(tally)
+    found = use.take()
+    assert {cause: s for cause, s in found["waited_s"].items() if s} == waited
+    assert (found["engine_s"], set(found["rows_in_flight"]["rows"])) == (40, {6})
+    use.end()
+    now[0] += 10
+    use.look(tally)
+    assert (use.take()["engine_s"], use.take()["rows_in_flight"]["rows"]) == (0, [])
+
+
+def test_a_series_stays_short_and_keeps_its_means() -> None:
+    series = Series()
+    for second in range(1000):
+        series.add(0.4, second)
+        series.add(0.6, second + 1)
+    found = series.figures()
+    assert (found["every_s"], len(found["rows"])) == (16, 63)
+    assert len(found["rows"]) <= MOST_POINTS
+    assert found["rows"][:2] == [pytest.approx(8.1), pytest.approx(24.1)]
