@@ -177,8 +177,8 @@ def wait_for_any(executor: Any, *, at_most_s: float, at_most_tasks: int) -> None
 
 
 def waiting_blocks(executor: Any, name: str) -> tuple[int, int]:
-    """Return two numbers of blocks for the actors of the class ``name`` in the graph: blocks for
-    which no actor has room, and these together with the blocks in actors."""
+    """Count the blocks for the actors of the class ``name`` in the graph. Return the number of
+    queued blocks, which no actor has yet, and the number of queued blocks and blocks in actors."""
     found = ((op, s) for op, s in executor._topology.items() if name in op.name)
     op, state = next(found)
     queued = int(state.total_enqueued_input_blocks())

@@ -117,8 +117,10 @@ def confidence_sequence(draws: Draws, alpha: float) -> tuple[float, float]:
 
 
 def draws_to_decide(draws: int, of: int, half_width: float, needed: float) -> int:
-    """Estimate after how many of ``of`` draws a confidence sequence is ``needed`` wide to each
-    side, if it is ``half_width`` after ``draws``. Its square shrinks like 1 / draws - 1 / of."""
+    """Estimate after how many draws the half-width of a confidence sequence is ``needed``.
+
+    It is ``half_width`` now, after ``draws`` of all ``of`` draws. After n draws, its square is
+    proportional to 1 / n - 1 / of."""
     shrinks = (needed / half_width) ** 2
     return math.ceil(1 / (1 / of + shrinks * (1 / draws - 1 / of)))
 

@@ -79,7 +79,7 @@ def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
         raise UserError(
             "'enable_lora' is off, but model.adapter names an adapter",
             where="engine",
-            fix="remove it: ace_ray sets it",
+            fix="remove 'enable_lora': ace_ray sets it",
         )
     most = engine.get("max_lora_rank")
     if isinstance(most, int) and model.adapter.rank > most:

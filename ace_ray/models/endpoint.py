@@ -102,8 +102,8 @@ class EndpointModel(Client):
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         """Request an answer. Raises `EndpointDown`, `EndpointRefused` and `PromptTooLong`.
 
-        If the endpoint rejects a request with a schema, retry the request without schema. If it
-        rejects the schema itself (`SchemaRefused`), send all later requests without schema."""
+        If the endpoint rejects a request with a schema, send it again without the schema. If the
+        error was about the schema (`SchemaRefused`), later requests have no schema either."""
         if not sampling.schema:
             return await self._answer(messages, sampling, tools)
         free = sampling.following(None)

@@ -274,7 +274,7 @@ def _name(node: ast.Name, budget: Budget) -> _Known:
 def _attribute(node: ast.Attribute, budget: Budget) -> Any:
     value = _value(node.value, budget)
     if isinstance(value, _Known) or node.attr in dir(type(value)):
-        raise Refused("an operation on an attribute")
+        raise Refused("an operation that reads an attribute")
     raise NotCalls("AttributeError in arithmetic")
 
 

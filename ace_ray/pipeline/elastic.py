@@ -147,7 +147,7 @@ class ElasticWorkers:
             ray.kill(actor)
 
     def _ended(self, task: Task) -> None:
-        """If the worker of ``task`` is leaving, queue the rows again that it gave back."""
+        """Queue again the rows that the worker of ``task`` gave back, if this worker is leaving."""
         if task.is_whole or task.actor not in self._leaving:
             return
         for block in task.blocks():

@@ -61,11 +61,11 @@ def rows_end_at(
 
 
 def share_end(now: float, end: float, later: int, row_s: float) -> float:
-    """Return the time at which a run must end that begins ``now``, if it and ``later`` further runs
-    get equal shares of the time until ``end``. What a run leaves goes to the runs after it.
+    """Return the time at which a run that begins at ``now`` must end, at the latest ``end``.
 
-    A share is longer than ``row_s``, the seconds of the longest kind of row: shorter shares would
-    be of no use to any run."""
+    The run and ``later`` further runs get equal shares of the time until ``end``. Time that a run
+    does not use goes to the runs after it. A share is longer than ``row_s``, the seconds of the
+    longest kind of row: shorter shares would be of no use to any run."""
     return min(end, now + max((end - now) / (later + 1), ROW_ROOM * row_s))
 
 

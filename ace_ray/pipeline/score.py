@@ -69,7 +69,7 @@ def score_outputs(
         made.ready(named=True)
     if store.get(MANIFEST) is not None and read_manifest(store).config.backend != EXTERNAL:
         raise UserError(
-            "contains a run that was evaluated, not scored",
+            "contains a run that ace_ray evaluated, not a run made from external outputs",
             where=store.root,
             fix="name another --output",
         )

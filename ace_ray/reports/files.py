@@ -165,7 +165,7 @@ def _matrix(benchmark: BenchmarkContent) -> Table:
 
 
 def _which(result: CategoryResult) -> str:
-    """Return the language. A measure other than the accuracy is added to it."""
+    """Return the language, followed by the measure unless this is the accuracy."""
     plain = result.measure == "accuracy"
     return result.language if plain else f"{result.language}, {result.measure}"
 

@@ -119,8 +119,8 @@ def engine_line(engine: Mapping[str, Any], timing: Mapping[str, Any]) -> str:
 
 
 def waits_line(timing: Mapping[str, Any]) -> str:
-    """Return a line about the time in which engines waited, with the causes above 1 %; "" if they
-    waited for at most `FEW_WAITS` of it."""
+    """Return a line with the share of time in which engines waited, and the causes of at least 1 %.
+    Return "" if the share is at most `FEW_WAITS`."""
     causes = dict(timing.get("waits") or {})
     every = causes.pop("all", 0.0)
     if every <= FEW_WAITS:

@@ -188,8 +188,9 @@ def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lan
 def time_share(lane: Lane, others: Sequence[Lane], machine: Machine) -> float:
     """Return the share of the remaining time that ``lane`` gets if all runs get equal times.
 
-    ``others`` are the lanes that run or wait. They are dealt out to the places for lanes; the place
-    with the most runs needs all of the time."""
+    ``others``: the other running and waiting lanes. ``lane`` and the lanes that compete with it are
+    distributed over the places for lanes. The time of a run is the remaining time divided by the
+    number of runs in the fullest place."""
     places = machine.gpus // lane.gpus if lane.gpus else machine.slots
     if machine.gpus:  # GPUs and endpoints are used side by side
         others = [o for o in others if (o.gpus and lane.gpus) or o.lock_keys & lane.lock_keys]

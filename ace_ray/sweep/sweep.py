@@ -146,7 +146,7 @@ class Sweep:
 
     @property
     def seconds_per_row(self) -> float | None:
-        """Return the time of this execution by evaluated row; None if it has evaluated no row."""
+        """Return the seconds of this execution per evaluated row; None if no row was evaluated."""
         return (time.time() - self._began) / self._rows if self._rows else None
 
     @property
@@ -565,7 +565,7 @@ class Sweep:
 
     def _again(self, waiting: list[Lane]) -> list[Lane]:
         """Return ``waiting``, and new lanes of the pending runs that are in no lane. Runs that were
-        out of time share the rest of the time after all other runs have had their shares."""
+        out of time get new lanes only if ``waiting`` is empty and enough time is left."""
         if not waiting and self._time_left() > ANOTHER_LANE_S:
             self._out_of_time.clear()
         taken = self._out_of_time | {run.run_id for lane in waiting for run in lane.runs}

@@ -27,9 +27,9 @@ class AdmissionControl:
 
     Between runs the engine swaps its weights. So rows of the run whose weights are loaded come
     first, then rows of the earliest run. Within a run isolated rows come first; otherwise they
-    would wait until the run ends. If an engine died while an isolated row ran alone, this row
-    comes last instead, until any row has ended in the current engine. After `ISOLATED_LAST` starts
-    without progress, this applies to all isolated rows.
+    would wait until the run ends. But until any row has ended in the current engine, an isolated
+    row comes last if an engine died while it ran alone. From `ISOLATED_LAST` starts without
+    progress, this is so for all isolated rows; from `MOST_TRIED_FIRST`, for none.
 
     Args:
         most: maximum rows in the engine. A group with more rows is admitted alone.
@@ -132,7 +132,7 @@ class AdmissionControl:
             self._admit()
 
     def _count(self, group: Group, change: int) -> None:
-        """Change the places of an admitted group."""
+        """Add ``change`` to the number of places of an admitted group, and to the totals."""
         group.rows += change
         self._inside += change
         self._episodes += change if group.episodes else 0

@@ -37,7 +37,7 @@ class CacheContext:
         return sum(self._tokens.values())
 
     def add(self, role: str, answer: Completion) -> None:
-        """Count an answer to ``role``."""
+        """Count an answer that the engine gave as ``role`` ("" for the candidate)."""
         cached = answer.engine.cached_tokens if answer.engine else 0
         self.first = self.first or (answer.prompt_tokens, cached)
         tokens = answer.prompt_tokens + answer.completion_tokens
@@ -73,13 +73,13 @@ class CacheRoom:
         self._open.discard(context)
 
     def look(self) -> None:
-        """Note the number of requests, once all open episodes have had an answer."""
+        """Note the number of requests, unless an open episode still awaits its first answer."""
         if all(context.first for context in self._open):
             self._looks.append(self._requests())
 
     def fits(self, episodes: int) -> bool:
-        """Return whether ``episodes`` episodes fit, which include the open ones. If the engine is
-        starved, one more fits."""
+        """Return whether ``episodes`` episodes fit, the open ones included. If the engine is
+        starved, return True in any case, but then not again before `LOOKS` further looks."""
         if not self._size or self._needed(episodes) <= self._size:
             return True
         if len(self._looks) < LOOKS or sum(self._looks) >= FEWEST_REQUESTS * LOOKS:

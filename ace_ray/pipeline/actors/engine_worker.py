@@ -291,8 +291,8 @@ class EngineWorker:
         return time.time() + self._durations.expected(self._kind_of(row)) <= end
 
     def _run_end(self, run: int, end: float) -> float:
-        """Return the Unix time at which the rows of ``run`` must have ended. Its weights are
-        loaded. If other runs come later, cancel the rows in flight at that time."""
+        """Return the Unix time at which the rows of ``run`` must have ended. The first call for a
+        run, after its weights were loaded, sets the time and calls `_end_run` if runs follow."""
         if run not in self._run_ends:
             later = sum(other > run for other in self._job.pending)
             now = time.time()
@@ -302,8 +302,8 @@ class EngineWorker:
         return self._run_ends[run]
 
     def _end_run(self, run: int, seconds: float) -> None:
-        """Cancel the rows of ``run`` that are in flight after ``seconds``. Wait as long again if no
-        row has ended in this engine: the share may be shorter than a row."""
+        """Cancel, ``seconds`` from now, the rows of ``run`` in flight. If no row has ended in this
+        engine by then, wait as long again: the run's share of time may be shorter than a row."""
 
         def cancel() -> None:
             if self._candidate.run != run:

@@ -4,8 +4,8 @@ Every node of a cluster serves the metrics of its processes. Ray puts ``ray_`` b
 ``_total`` after the name of a counter, so `ROWS` is scraped as ``ray_ace_ray_rows_total``. A local
 Ray exports nothing (`connection.connect`).
 
-Each pass over the pending rows has its own coordinator, so counters start again at 0. Ray exports
-each value of a gauge only once. So the gauges of a run disappear when its driver has ended.
+Each pass over the pending rows has its own coordinator, so counters start again at 0. Ray soon
+drops a gauge that is not set again, so the gauges of a run disappear after its driver has ended.
 """
 
 from __future__ import annotations

@@ -157,8 +157,8 @@ def _rate(tokens: int, seconds: float) -> float | None:
 
 
 def _waits(use: Mapping[str, Any], tool_s: float) -> dict[str, float] | None:
-    """Return the shares of the engines' time that were waits, ``all`` and by cause; None if the
-    time is unknown. Waits for sandboxes and other models are ``tools``."""
+    """Return the shares of the engines' time that were spent waiting, by cause and in total
+    (``all``); None if the time is unknown. ``tools``: waits for sandboxes and other models."""
     if not use.get("engine_s"):
         return None
     found = {**use["waited_s"], "tools": tool_s}

@@ -59,11 +59,11 @@ def cuts(common: np.ndarray, fewest: int, most: int) -> list[tuple[int, int]]:
 def largest_first(
     blocks: Sequence[tuple[int, int]], sizes: np.ndarray, common: np.ndarray
 ) -> list[tuple[int, int]]:
-    """Sort ``blocks`` by their estimated work, so that no large block is left for the end, and
-    halve the last of them.
+    """Sort ``blocks`` by estimated work, largest first, so that no large block is left for the
+    end. Then halve the last `TAIL` of the blocks, twice.
 
-    The work of a block is the characters of its prompts, without prefixes that a row shares with
-    the row before it in the block, and `ANSWER_CHARS` for each row.
+    The work of a block is the characters of its prompts, plus `ANSWER_CHARS` for each row. A prefix
+    that a row shares with the row before it in the block does not count.
     """
     new = sizes - common + ANSWER_CHARS
     totals = np.concatenate([[0], np.cumsum(new)])

@@ -80,7 +80,7 @@ class App:
     """A class of upstream's sandbox, such as BaseApi or Travel.
 
     Attributes:
-        texts: names for each method's answer texts, in the order of the app specifications.
+        texts: names of the texts that each method answers with, in the specifications' order.
         optional: methods that the specifications may lack; then they are not tools.
         saved: attributes of the recorded state.
     """

@@ -230,8 +230,8 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     "calls": the calls are lists, and at least half of them have JSON strings as arguments.
     "objects": the calls are lists with other arguments.
 
-    Raises `UserError` for an ``FC`` model without lists whose strings contain calls that only
-    upstream's handler of the model can read."""
+    Raises `UserError` if the name has ``FC``, no answer is a list or has tags, and a string has
+    calls in a format that only upstream's handler of this model can read."""
     listed = spelled = prompted = tagged = 0
     lists = own_form = False
     for path in paths:

@@ -263,8 +263,8 @@ class Simulator:
     async def answer(
         self, api: Api, arguments: Any, examples: Sequence[tuple[str, str]] = ()
     ) -> Answered:
-        """Return the model's answer, or a failure: no attempt gave a usable answer, the prompt was
-        refused, or MirrorAPI's form got arguments that are not an object."""
+        """Return the model's answer. Return a failure if no attempt gave a usable answer, if the
+        model refused the prompt, or if the form is MirrorAPI's and ``arguments`` not a mapping."""
         if self._form != "own" and not isinstance(arguments, Mapping):
             return Answered(BAD_ARGUMENTS, "", "none", failure="arguments")
         failure, refused = "simulator", ""

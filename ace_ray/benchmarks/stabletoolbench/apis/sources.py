@@ -74,7 +74,7 @@ class ApiSources:
             raise UserError(
                 "no service for real APIs is named",
                 where=f"{_WHERE}.apis",
-                fix=f"name one in {_WHERE}.real, or leave real out",
+                fix=f"name one in {_WHERE}.real, or remove 'real' from {_WHERE}.apis",
             )
         self._cache_folder = (
             path_of(options.cache_folder, f"{_WHERE}.cache_folder").absolute()
