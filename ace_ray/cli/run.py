@@ -188,6 +188,7 @@ def run_sweep(
     **options: Any,
 ) -> int:
     """Run ``ace-ray sweep`` and return the exit code."""
+    began = time.time()  # before imports, which take seconds
     from ace_ray.integrations.publish import run_published
     from ace_ray.reports.report import make_report
     from ace_ray.sweep.config import load_sweep
@@ -196,13 +197,16 @@ def run_sweep(
 
     console = Console()
     say = log.say_on(console)
-    sweep = Sweep(load_sweep(config, overrides, _values(options)), say, complete, preview=only_plan)
+    loaded = load_sweep(config, overrides, _values(options))
+    sweep = Sweep(loaded, say, complete, preview=only_plan, began=began)
     if only_plan:
         print_plan(sweep, console)
         return 0
     code = run_published(sweep, say)
     tell_ledger(sweep, code)
-    if sweep.has_results:
+    if not sweep.has_time:
+        say(log.warning(f"no time is left for a report; make it with: ace-ray report {sweep.uri}"))
+    elif sweep.has_results:
         try:
             # Tables are text, so they are not part of JSON output.
             shown = Console(quiet=True) if log.is_json() else console

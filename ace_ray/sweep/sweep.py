@@ -74,12 +74,14 @@ class Sweep:
         complete: Sequence[str] = (),
         *,
         preview: bool = False,
+        began: float | None = None,
     ) -> None:
         """Plan the runs of the listed models and of the checkpoints that exist now.
 
         ``complete``: labels of runs to evaluate without early stopping; "all" selects every run.
-        ``preview``: plan the checkpoints of a watched folder even if they have not settled."""
-        self._began = time.time()
+        ``preview``: plan the checkpoints of a watched folder even if they have not settled.
+        ``began``: Unix time at which the command began (default: now)."""
+        self._began = began or time.time()
         check_lasting(config.output)
         self._config, self._options, self._say = config, config.options, say
         # The config of one run, to read keys that all runs share.
@@ -143,6 +145,11 @@ class Sweep:
     def lanes(self) -> list[Lane]:
         """Return the lanes of the pending runs."""
         return self._lanes([run for run in self.runs if self._is_pending(run)])
+
+    @property
+    def has_time(self) -> bool:
+        """Return whether there is time for a report before the time limit."""
+        return time.time() < self._lanes_end_at
 
     @property
     def seconds_per_row(self) -> float | None:

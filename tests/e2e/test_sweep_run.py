@@ -153,11 +153,11 @@ def test_no_checkpoint_uses_up_the_time_of_the_others(
     sweeps = Sweeps(tmp_path, make_checkpoint)
     for step in (1, 2, 3):
         sweeps.save(step, delay_s=15.0)
-    began = time.monotonic()
+    began = time.time()
     with sweeps.start("--set", "concurrency=1", "--set", "time_limit=170s") as sweep:
         pass
     assert sweep.returncode == 75, sweeps.said
-    assert time.monotonic() - began < 180
+    assert (tmp_path / "out/sweep/ledger.json").stat().st_mtime < began + 170
     assert all(len(sweeps.rows(step)) for step in (1, 2, 3))
     assert sweeps.column("state")[1] == "incomplete"
     assert "not scored (about" in sweeps.said
