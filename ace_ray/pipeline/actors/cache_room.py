@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from ace_ray.types import Completion
 
-# Characters of a token, and length of a last context in first prompts. Both are rough estimates.
-CHARS_PER_TOKEN, GROWTH = 4.0, 2.0
+# Tokens of a first prompt before any answer, and length of a last context in first prompts.
+FIRST_TOKENS, GROWTH = 4000, 2.0
 # Number of ended episodes that count as much as `GROWTH`, and maximum number that count.
 WEIGHT, RECENT = 16, 64
 # Tokens that an episode needs, as a share of its first and its last context together. Their mean,
@@ -52,14 +52,9 @@ class CacheRoom:
 
     def __init__(self, tokens: int, requests: Callable[[], int] = lambda: 0) -> None:
         self._size, self._requests = tokens, requests
-        self._guess = 0.0
         self._open: set[CacheContext] = set()
         self._looks: deque[int] = deque(maxlen=LOOKS)
         self._ended: deque[CacheContext] = deque(maxlen=RECENT)
-
-    def expect(self, chars: int) -> None:
-        """Note the characters of the first prompt of an episode."""
-        self._guess = max(self._guess, chars / CHARS_PER_TOKEN)
 
     def open(self) -> CacheContext:
         context = CacheContext()
@@ -89,7 +84,7 @@ class CacheRoom:
 
     def _needed(self, episodes: int) -> float:
         firsts = [one.first for one in (*self._open, *self._ended) if one.first is not None]
-        first, shared = self._guess, 0.0
+        first, shared = float(FIRST_TOKENS), 0.0
         if firsts:
             first, shared = (sum(column) / len(firsts) for column in zip(*firsts, strict=True))
         last = WEIGHT * max(0.0, GROWTH * first - shared) + sum(one.tokens for one in self._ended)

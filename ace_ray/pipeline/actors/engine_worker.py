@@ -241,8 +241,7 @@ class EngineWorker:
         if run in self._decided:
             return []
         entry = self._entries[rows[0]["entry"]]
-        if episodes := self._benchmarks[entry.benchmark].interactive(entry):
-            self._room.expect(len(str(self._entries.opening(rows[0]["entry"]))))
+        episodes = self._benchmarks[entry.benchmark].interactive(entry)
         admitted = self._admission.entered(partition, len(rows), tried=tried, episodes=episodes)
         async with admitted as group:
             # The run may have been stopped while the rows waited.

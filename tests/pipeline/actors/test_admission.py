@@ -170,8 +170,7 @@ def test_episodes_wait_until_their_contexts_fit_or_the_engine_is_starved(
 ) -> None:
     monkeypatch.setattr("ace_ray.pipeline.actors.admission.ASK_AGAIN_S", 0.0)
     requests = 9
-    room = CacheRoom(10_000, lambda: requests)
-    room.expect(8_000)  # 2,000 tokens: an episode needs 0.75 * (2,000 + 4,000)
+    room = CacheRoom(20_000, lambda: requests)  # an episode needs 0.75 * (4,000 + 8,000) at first
 
     async def play() -> None:
         nonlocal requests
@@ -184,8 +183,8 @@ def test_episodes_wait_until_their_contexts_fit_or_the_engine_is_starved(
         # Most of the first prompts is shared, so that contexts are shorter.
         contexts = [room.open(), room.open()]
         for context in contexts:
-            figures = EngineFigures(1_400, 0.1, 0.1)
-            context.add("", Completion("", prompt_tokens=2_000, engine=figures))
+            figures = EngineFigures(2_000, 0.1, 0.1)
+            context.add("", Completion("", prompt_tokens=4_000, engine=figures))
         await settle()
         assert visitors.inside == ["a", "b", "one call", "c"]
         contexts[0].add("", Completion("", prompt_tokens=9_000))
