@@ -93,7 +93,8 @@ def test_the_page_of_one_run(run: Path, tmp_path: Path) -> None:
 def test_runs_with_a_price_have_costs_and_a_figure(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, ROWS, model=f"o/{name}") for name in ("small", "large")]
     for number, one in enumerate(runs, 1):
-        timing = {"device": "gpu", "device_s": {"generation": 3400.0 * number}, "waits": None}
+        timing: dict[str, Any] = {"device": "gpu", "waits": None}
+        timing |= {"device_s": {"generation": 3400.0 * number}}
         timing |= {"price_per_hour": 3.6, "output_tokens_per_s": 25.0 * number}
         if number == 1:
             timing["rows_in_flight"] = {"every_s": 60.0, "rows": [8, 64.5, 0]}

@@ -74,9 +74,17 @@ def test_workers_have_a_speed_and_the_time_after_their_last_row_counts() -> None
     tally.of(0).spent = {"a": spent, "b": {**spent, "generation": 20.0}}
     tally.of(0).output_tokens = {"a": 400, "b": 200}
     tally.workers = [{"worker": name, "engine": {}} for name in "abc"]
-    use = {"engine_s": 100.0, "waited_s": {"start": 40.0, "tail": 20.0}, "rows_in_flight": {}}
-    more: dict[str, Any] = {"began": 0, "planned": 0, "reached": {}}
-    more["earlier"] = {"price_per_hour": 2.0}
+    use: dict[str, Any] = {
+        "engine_s": 100.0,
+        "waited_s": {"start": 40.0, "tail": 20.0},
+        "rows_in_flight": {},
+    }
+    more: dict[str, Any] = {
+        "began": 0.0,
+        "planned": 0.0,
+        "reached": {},
+        "earlier": {"price_per_hour": 2.0},
+    }
     found = timing([tally], 0, resources=resources, use=use, **more)
     assert found["output_tokens_per_s"] == 20
     assert [worker["output_tokens_per_s"] for worker in found["workers"]] == [40, 10, None]
