@@ -228,8 +228,7 @@ def main() -> None:
             if parser is None:
                 parser = ChildParser(message)
                 facts = reading_facts(parser.choice.tool_parser, parser.choice.named_reasoning)
-                own = ("vllm", "tool_parser", "reasoning_parser")
-                result: Any = {name: facts[name] for name in own}
+                result: Any = {n: facts[n] for n in ("vllm", "tool_parser", "reasoning_parser")}
             else:
                 result = [parser.read(answer) for answer in message]
             answer = {"result": result}

@@ -334,8 +334,8 @@ def calls_of(message: Mapping[str, Any]) -> list[tuple[str, str]]:
     servers draw at random, and without the spelling of the JSON."""
     calls = message.get("tool_calls") or []
     try:
-        functions = [call["function"] for call in calls]
-        return [(one["name"], _spelled(one["arguments"])) for one in functions]
+        made = (call["function"] for call in calls)
+        return [(one["name"], spelled(one["arguments"])) for one in made]
     except (KeyError, TypeError):
         return [("damaged", str(calls))]
 
@@ -347,7 +347,8 @@ def shown(message: Mapping[str, Any], most: int) -> str:
 
 
 @lru_cache(64)  # two readings of an answer mostly have the same arguments
-def _spelled(arguments: str) -> str:
+def spelled(arguments: str) -> str:
+    """Return ``arguments`` in one spelling of their JSON, or unchanged if they are not JSON."""
     try:
         return json.dumps(json.loads(arguments), ensure_ascii=False)
     except (ValueError, RecursionError):

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from ace_ray.benchmarks.headline import DIVERGED
 from ace_ray.benchmarks.results import Score, Table
-from ace_ray.pipeline.reread import Reread, calls_of, shown
+from ace_ray.pipeline.reread import Reread, calls_of, shown, spelled
 from ace_ray.reports.comparison import compare_runs
 from ace_ray.reports.comparison_tables import interval_text, signed
 from ace_ray.reports.paired import ALL
@@ -37,9 +37,8 @@ CAUSES: dict[Cause, str] = {
     "not scored": "not scored in one run",
 }
 _COLUMNS = (
-    *("benchmark", "language", "category", "id", "sample", "repeat", "status", "messages"),
-    *("tools", "state", "output_token_ids", "prompt_tokens", "model_calls", "output"),
-    *("error_class", "error"),
+    *("benchmark", "language", "category", "id", "sample", "repeat", "status", "error_class"),
+    *("tools", "state", "output_token_ids", "prompt_tokens", "model_calls", "output", "messages"),
 )
 # Maximum rows of each run that are compared at a time, to bound memory.
 _BATCH = 512
@@ -190,11 +189,10 @@ def _first_cause(
     before: Mapping[str, Any], after: Mapping[str, Any], found: Explanation
 ) -> _Place | None:
     """Return the first difference between two rows, or None if they have the same content."""
-    for row in (before, after):
-        if row["error_class"] == DIVERGED:
-            return "reading", 0, 0, row["error"] or ""
     if before["status"] != after["status"]:
-        return "not scored", 0, 0, f"{before['status']} -> {after['status']}"
+        diverged = DIVERGED in (before["error_class"], after["error_class"])
+        why = f"{before['status']} -> {DIVERGED if diverged else after['status']}"
+        return ("reading" if diverged else "not scored"), 0, 0, why
     ids = [token_ids_of(row) for row in (before, after)]
     found.with_ids &= None not in ids
     call = 0
@@ -265,7 +263,9 @@ def _first_difference(one: Sequence[Any], two: Sequence[Any]) -> int:
 
 
 def _untimed(state: Any) -> Any:
-    """Return a state without the seconds that its parts took, which differ between all runs."""
+    """Return a state without the seconds that its parts took and without the spelling of JSON."""
+    if isinstance(state, str) and state[:1] == "{":
+        return spelled(state)
     if isinstance(state, dict):
         return {k: _untimed(v) for k, v in state.items() if k not in ("seconds", "judged_s")}
     return list(map(_untimed, state)) if isinstance(state, list) else state
