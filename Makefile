@@ -27,7 +27,7 @@ $(READY): $(addprefix requirements/,torch.txt cpu.txt torch-cuda.txt) pyproject.
 	$(PIP) --no-deps --require-hashes -r requirements/cpu.txt
 	! $(BIN)/pip show torch | grep -q nvidia- || $(PIP) --no-deps --require-hashes -r requirements/torch-cuda.txt
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
+	$(BIN)/python -m compileall -q -j 0 $(VENV)/lib ace_ray >/dev/null 2>&1 || true
 	touch $(READY)
 
 # With a model that answers, or, where its parts cannot be had, with the one that is installed.
