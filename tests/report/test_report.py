@@ -103,17 +103,15 @@ def test_runs_with_a_price_have_costs_and_a_figure(tmp_path: Path) -> None:
     content = report_page(*runs, out=tmp_path / "out")
     is_sound(Page(content))
     for title in ("official rules, by cost of an entry", "Rows in flight in the last session"):
-        assert f'aria-label="{title}' in content.decode() or title in content.decode()
+        assert title in content.decode()
     rows = list(csv.reader(StringIO((tmp_path / "out/comparison-acebench.csv").read_text())))
     assert rows[0][-2:] == ["Cost per entry", "Cost per solved entry"]
     solved = 3.4 / sum(row["official_valid"] and row["strict_valid"] for row in ROWS)
     assert [line[-2:] for line in rows[1:]] == [
         [f"{n * 0.01:.3g}", f"{n * solved:.3g}"] for n in (1, 2)
     ]
-    assert (tmp_path / "out/waits.csv").read_text().splitlines() == [
-        "Run,All,Start,Tail",
-        "small,34.0,9.0,22.0",
-    ]
+    waits = (tmp_path / "out/waits.csv").read_text()
+    assert waits.split() == ["Run,All,Start,Tail", "small,34.0,9.0,22.0"]
     assert "25.0" in (tmp_path / "out/engine.csv").read_text()
 
 
