@@ -11,7 +11,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.types import Entry, Episode
-from tests.pipeline.made_run import written_run, wrong
+from tests.pipeline.made_run import written_run
 
 PAGE = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text(encoding="utf-8")
 SQL = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
@@ -27,9 +27,8 @@ def answered(number: int, entry: Entry) -> Episode:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """Return a folder with the runs RUN and OTHER."""
+    """Return a folder with the run RUN."""
     written_run(tmp_path / "RUN", answered)
-    written_run(tmp_path / "OTHER", wrong)
     return tmp_path
 
 
@@ -37,8 +36,7 @@ def asked(query: str, runs: Path) -> list[tuple[Any, ...]]:
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
     connection.sql(files("ace_ray.viewer").joinpath("rows.sql").read_text())
-    for name in ("RUN", "OTHER"):
-        query = query.replace(f"'{name}'", f"'{runs / name}'")
+    query = query.replace("'RUN'", f"'{runs / 'RUN'}'")
     rows: list[tuple[Any, ...]] = connection.sql(query).fetchall()
     return rows
 
@@ -56,6 +54,5 @@ def test_every_query_has_an_answer(runs: Path) -> None:
     def answer_of(word: str) -> list[tuple[Any, ...]]:
         return next(answer for query, answer in answers.items() if word in query)
 
-    assert len(answer_of("JOIN")) == 7
     assert [tool for _, tool, _ in answer_of("$.calls")] == ["f"] * 8
     assert answer_of("tools") == [("f", 8)]

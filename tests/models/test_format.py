@@ -85,7 +85,8 @@ class StubEngine:
         self.model_config, self.renderer = made
         self.answer, self.resets = answer, resets
         backend = SimpleNamespace(backend="auto")
-        self.vllm_config = SimpleNamespace(structured_outputs_config=backend)
+        cache = SimpleNamespace(num_gpu_blocks=4, block_size=16, enable_prefix_caching=True)
+        self.vllm_config = SimpleNamespace(structured_outputs_config=backend, cache_config=cache)
         self.asked: list[Any] = []
 
     async def generate(
