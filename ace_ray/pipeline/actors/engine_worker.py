@@ -256,7 +256,8 @@ class EngineWorker:
             if self._stopping:  # the check may have taken long
                 return []
             starting = [row for row in rows if self._can_end(row)]
-            late = [row["row_id"] for row in rows if row not in starting]
+            started = {row["row_id"] for row in starting}
+            late = [row["row_id"] for row in rows if row["row_id"] not in started]
             if not starting:
                 self._coordinator.out_of_time.remote(run, late)
                 return []
