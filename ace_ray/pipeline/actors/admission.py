@@ -168,7 +168,6 @@ class AdmissionControl:
 
     def _ask_again(self) -> None:
         self._asks_again = None
-        self._room.look()
         self._admit()
 
     def _is_early(self, partition: Partition) -> bool:

@@ -6,6 +6,7 @@ call finds its prefix evicted, and the engine computes the whole prompt again.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -17,17 +18,28 @@ FIRST_TOKENS, GROWTH = 4000, 2.0
 WEIGHT, RECENT = 16, 64
 # Tokens that an episode needs, as a share of its first and its last context together. Their mean,
 # 0.5, is too little, since contexts of episodes that start together are long together.
-NEEDED = 0.75
-# An engine that has fewer requests than this, on average of some looks, is starved.
-FEWEST_REQUESTS, LOOKS = 6, 5
+NEEDED = 0.85
+# Episodes that pause long (slow tools) are limited only if the engine would need more than this
+# share of the time of a pause and a prompt to compute all prompts again. More than 1, since the
+# time to decode answers is not counted. Simulated in tests/pipeline/actors/test_cache_room.py.
+COMPUTED_AGAIN = 1.3
+# Number of pauses from which their mean is known. A prompt with this many tokens that were not
+# cached tells how fast the engine computes prompts.
+FEWEST_PAUSES, TELLING_TOKENS = 8, 256
 
 
 class CacheContext:
     """The tokens of one episode in the cache, without prefixes that were there before it."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         # Tokens of the first prompt, and how many of them were cached.
         self.first: tuple[int, int] | None = None
+        # Number of pauses between calls, and their seconds.
+        self.pauses, self.paused_s = 0, 0.0
+        # Most prompt tokens that the engine computed in a second.
+        self.speed = 0.0
+        self._clock = clock
+        self._answered_at: float | None = None
         # Each role that the engine plays has prompts of its own.
         self._cached: dict[str, int] = {}
         self._tokens: dict[str, int] = {}
@@ -43,21 +55,25 @@ class CacheContext:
         tokens = answer.prompt_tokens + answer.completion_tokens
         tokens -= self._cached.setdefault(role, cached)
         self._tokens[role] = max(tokens, self._tokens.get(role, 0))
+        if self._answered_at is not None:
+            self.pauses += 1
+            self.paused_s += max(0.0, self._clock() - answer.seconds - self._answered_at)
+        self._answered_at = self._clock()
+        computed = answer.prompt_tokens - cached
+        if answer.engine and answer.engine.first_token_s > 0 and computed >= TELLING_TOKENS:
+            self.speed = max(self.speed, computed / answer.engine.first_token_s)
 
 
 class CacheRoom:
-    """Tells whether more episodes fit into a cache of ``tokens`` tokens (0: always).
+    """Tells whether more episodes fit into a cache of ``tokens`` tokens (0: always)."""
 
-    ``requests`` returns the number of requests in the engine."""
-
-    def __init__(self, tokens: int, requests: Callable[[], int] = lambda: 0) -> None:
-        self._size, self._requests = tokens, requests
+    def __init__(self, tokens: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._size, self._clock = tokens, clock
         self._open: set[CacheContext] = set()
-        self._looks: deque[int] = deque(maxlen=LOOKS)
         self._ended: deque[CacheContext] = deque(maxlen=RECENT)
 
     def open(self) -> CacheContext:
-        context = CacheContext()
+        context = CacheContext(self._clock)
         self._open.add(context)
         return context
 
@@ -67,27 +83,34 @@ class CacheRoom:
             self._ended.append(context)
         self._open.discard(context)
 
-    def look(self) -> None:
-        """Note the number of requests, unless an open episode still awaits its first answer."""
-        if all(context.first for context in self._open):
-            self._looks.append(self._requests())
-
     def fits(self, episodes: int) -> bool:
-        """Return whether ``episodes`` episodes fit, the open ones included. If the engine is
-        starved, return True in any case, but then not again before `LOOKS` further looks."""
-        if not self._size or self._needed(episodes) <= self._size:
+        """Return whether ``episodes`` episodes fit, the open ones included, or pause so long that
+        the engine has the time to compute all their prompts again."""
+        if not self._size:
             return True
-        if len(self._looks) < LOOKS or sum(self._looks) >= FEWEST_REQUESTS * LOOKS:
+        shared, first, last = self._lengths()
+        each = NEEDED * (first + last)
+        longer = sum(max(0.0, context.tokens - each) for context in self._open)
+        if shared + episodes * each + longer <= self._size:
+            return True
+        known = self._known()
+        pauses = sum(one.pauses for one in known)
+        speed = max((one.speed for one in known), default=0.0)
+        if pauses < FEWEST_PAUSES or not speed:
             return False
-        self._looks.clear()
-        return True
+        computing = (first + last) / 2 / speed
+        pause = sum(one.paused_s for one in known) / pauses
+        return episodes * computing <= COMPUTED_AGAIN * (computing + pause)
 
-    def _needed(self, episodes: int) -> float:
-        firsts = [one.first for one in (*self._open, *self._ended) if one.first is not None]
+    def _known(self) -> list[CacheContext]:
+        return [one for one in (*self._open, *self._ended) if one.first is not None]
+
+    def _lengths(self) -> tuple[float, float, float]:
+        """Return three means of the known episodes, in tokens: the cached part of the first prompt,
+        the rest of the first prompt, and the last context without the cached part."""
         first, shared = float(FIRST_TOKENS), 0.0
+        firsts = [one.first for one in self._known() if one.first is not None]
         if firsts:
             first, shared = (sum(column) / len(firsts) for column in zip(*firsts, strict=True))
         last = WEIGHT * max(0.0, GROWTH * first - shared) + sum(one.tokens for one in self._ended)
-        each = NEEDED * (first - shared + last / (WEIGHT + len(self._ended)))
-        longer = sum(max(0.0, context.tokens - each) for context in self._open)
-        return shared + episodes * each + longer
+        return shared, first - shared, last / (WEIGHT + len(self._ended))

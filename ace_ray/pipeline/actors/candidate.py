@@ -358,10 +358,6 @@ class MonitoredEngine:
         self._clock.output_tokens += answer.completion_tokens
         return answer
 
-    def requests(self) -> int:
-        """Return the number of requests in the engine."""
-        return self._pending
-
     def load(self, rows: int) -> EngineLoad:
         """Return the engine's load with ``rows`` rows in flight. Called from another thread."""
         return self._calls._replace(rows=rows)

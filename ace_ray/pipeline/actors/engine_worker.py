@@ -125,7 +125,7 @@ class EngineWorker:
         self._waiting: set[str] = set()
         # Preparations in flight.
         self._preparing: Shared = {}
-        self._room = CacheRoom(self._engine.cache_tokens, self._engine.requests)
+        self._room = CacheRoom(self._engine.cache_tokens)
         self._admission = AdmissionControl(
             most,
             run=self._candidate.run,
