@@ -339,6 +339,22 @@ class TestEarly:
         with pytest.raises(UserError, match="unknown how alpha was shared"):
             setup.sweep()
 
+    def test_comparisons_are_updated_at_the_end_or_named(
+        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def look(plan: Any, store: Any, say: Any) -> bool:
+            if plan.config.early.against.endswith(first):
+                return True  # the reference has more rows now
+            raise UserError("cannot be read")
+
+        setup.save(10, 20, 30)
+        first = setup.sweep(early={"against": "previous"}).runs[0].run_id
+        monkeypatch.setattr("ace_ray.sweep.comparisons.decide_again", look)
+        setup.script = decide
+        assert setup.run(early={"against": "previous"}) == 0
+        assert any("step 20: its comparison was updated" in said for said in setup.said)
+        assert any("step 30: its comparison cannot be updated" in said for said in setup.said)
+
     @pytest.mark.parametrize("slots", [1, 2])
     def test_lanes_that_await_each_other_are_evaluated(self, setup: Setup, slots: int) -> None:
         setup.machine = Machine(0, slots=slots)
