@@ -214,7 +214,7 @@ def _tokenizer(config: RunConfig, store: Store, named: str | None) -> Path:
             raise UserError("has no config.json", where=named, fix=fix)
         return Path(named)
     try:
-        return tokenizer_folder(resolve_model(config))
+        return tokenizer_folder(resolve_model(config, weights=False))
     except UserError as error:
         raise UserError(
             f"the run's tokenizer is not available: {error.what}", where=store.root, fix=fix
@@ -297,7 +297,7 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
         return []
     answers: list[tuple[Mapping[str, Any], StoredAnswer]] = []
     for number, message in enumerate(said, 1):
-        tools = _offered(row["tools"], number) if "text" in message else None
+        tools = offered_tools(row["tools"], number) if "text" in message else None
         found.with_tools |= tools is not None
         text = message.get("raw") or message.get("text", message.get("content")) or ""
         if len(message.get("raw", "")) == RAW_CHARS:  # the stored text lacks its beginning
@@ -309,7 +309,7 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
     return answers
 
 
-def _offered(tools: str | None, answer: int) -> str | None:
+def offered_tools(tools: str | None, answer: int) -> str | None:
     """Return the tools, a JSON list, that were offered for answer number ``answer``."""
     if tools is None or '"since_answer"' not in tools:
         return tools

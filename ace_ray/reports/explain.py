@@ -6,9 +6,12 @@ the cause. Answers are compared by their token ids, or by their texts if token i
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
@@ -16,7 +19,12 @@ from rich.console import Console
 
 from ace_ray.benchmarks.headline import DIVERGED
 from ace_ray.benchmarks.results import Score, Table
-from ace_ray.pipeline.reread import Reread, calls_of, shown, spelled
+from ace_ray.config.schema import RunConfig, validated
+from ace_ray.errors import PromptRefused, UserError
+from ace_ray.models.chat import Chat
+from ace_ray.models.sources import tokenizer_folder
+from ace_ray.pipeline.planning.preflight import resolve_model
+from ace_ray.pipeline.reread import Reread, calls_of, offered_tools, shown, spelled
 from ace_ray.reports.comparison import compare_runs
 from ace_ray.reports.comparison_tables import interval_text, signed
 from ace_ray.reports.paired import ALL
@@ -51,8 +59,8 @@ class Difference:
     """A row that differs between two runs, and the first cause.
 
     ``call``: number of the candidate's call. ``position``: number of the first differing token, or
-    character if token ids are not stored. Both count from 1; 0 is unknown. ``flips``: rule sets
-    under which the verdict differs."""
+    character if the tokens are unknown. Both count from 1; 0 is unknown. ``flips``: rule sets under
+    which the verdict differs."""
 
     key: tuple[str, str, str, str, int]
     cause: Cause
@@ -139,6 +147,7 @@ def explain(base: Run, other: Run) -> Explanation:
     differing = [k for k in shared if flips[k] or contents[0][k] != contents[1][k]]
     found.template = _format(base) != _format(other)
     found.parsed = any(run.manifest.config.backend != "vllm" for run in runs)
+    chats: list[Chat | None] = []
     for start in range(0, len(differing), _BATCH):
         keys = differing[start : start + _BATCH]
         before, after = (
@@ -148,6 +157,9 @@ def explain(base: Run, other: Run) -> Explanation:
         for key in keys:
             if key in before and key in after:
                 cause = _first_cause(before[key], after[key], found)
+                if cause is not None and cause[0] == "prompt":
+                    chats = chats or [_chat_of(run) for run in runs]
+                    cause = _in_tokens(cause, chats, (before[key], after[key]))
                 if cause is not None or flips[key]:
                     place = cause or ("checker", 0, 0, "")
                     found.differences.append(Difference(key, *place, flips=flips[key]))
@@ -229,6 +241,46 @@ def _first_cause(
 def _prompts_differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     single = before["model_calls"] == after["model_calls"] == 1
     return single and bool(before["prompt_tokens"] != after["prompt_tokens"])
+
+
+def _chat_of(run: Run) -> Chat | None:
+    """Return the chat template and tokenizer of a run; None if they are not at hand."""
+    tree = run.manifest.tree
+    if run.manifest.config.backend != "vllm":
+        return None
+    try:
+        config = validated(RunConfig, tree["config"], where=run.label)
+        folder = tokenizer_folder(resolve_model(config, weights=False))
+        named, stored = config.model.chat_template, tree.get("format") or {}
+        template = Path(named).read_text() if named else None
+        kwargs, date = stored.get("template_kwargs") or {}, stored.get("start_date")
+        chat = Chat.load(folder, kwargs, template=template, date=date)
+    except (UserError, OSError):
+        return None
+    hashes = (chat.template_sha256, chat.tools_template_sha256)
+    return chat if tree.get("chat_template_sha256") in hashes else None
+
+
+def _in_tokens(
+    place: _Place, chats: Sequence[Chat | None], rows: Sequence[Mapping[str, Any]]
+) -> _Place:
+    """Return ``place`` with the number of the first differing token of the first prompts, if both
+    runs' templates and tokenizers are at hand."""
+    prompts = []
+    for chat, row in zip(chats, rows, strict=True):
+        if chat is None:
+            return place
+        first = takewhile(lambda message: message.get("role") != "assistant", messages_of(row))
+        try:
+            tools = json.loads(offered_tools(row["tools"], 1) or "null")
+            prompts.append(chat.encode(chat.render(list(first), tools)))
+        except PromptRefused:
+            return place
+    cause, call, _, detail = place
+    if prompts[0] == prompts[1]:
+        return place
+    token = _first_difference(*prompts)
+    return cause, call, token, f"{detail}: token {token} of the prompt"
 
 
 def _answer_differs(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ace_ray.reports.explain import explain
 from ace_ray.reports.runs import load_runs
+from ace_ray.storage.rows import ROWS
 from tests.report.builders import row, write_run
+from tests.report.read_runs import read_run, toy_model
 
 CALL = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
 CHAT: list[dict[str, Any]] = [
@@ -61,6 +66,30 @@ def test_the_first_cause_is_found(name: str, tmp_path: Path) -> None:
     assert (one.cause, one.position) == (cause, position)
     assert bool(one.flips) == (name == "checker")
     assert found.with_ids == (name not in ("text", "odd ids"))
+
+
+def test_another_prompt_names_its_first_token(tmp_path: Path) -> None:
+    folders = []
+    for name, end in (("a", "."), ("b", "!")):
+        model = toy_model(tmp_path / f"model-{name}")
+        settings = json.loads((model / "tokenizer_config.json").read_text())
+        settings["chat_template"] += end
+        (model / "tokenizer_config.json").write_text(json.dumps(settings))
+        run = read_run(tmp_path / name, model, "hermes", categories=["simple_python"])
+        manifest = json.loads((run / "run.json").read_text())
+        template = settings["chat_template"].encode()
+        manifest["chat_template_sha256"] = hashlib.sha256(template).hexdigest()
+        (run / "run.json").write_text(json.dumps(manifest))
+        for part in (run / "rows").glob("*.parquet"):
+            rows = pq.read_table(part).to_pylist()
+            for one in rows:
+                one["output_token_ids"] = f"[[{ord(end)}]]"
+            pq.write_table(pa.Table.from_pylist(rows, schema=ROWS), part)
+        folders.append(str(run))
+    found = explain(*load_runs(folders))
+    assert {one.cause for one in found.differences} == {"prompt"}
+    assert all(one.position > 10 for one in found.differences)
+    assert found.differences[0].detail.endswith("of the prompt")
 
 
 def test_equal_runs_have_no_differences(tmp_path: Path) -> None:

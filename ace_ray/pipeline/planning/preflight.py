@@ -41,8 +41,9 @@ ENOUGH = 50
 COUNT_S = 10.0
 
 
-def resolve_model(config: RunConfig) -> ModelRef:
-    """Return the config's model with a fixed revision. Raises `UserError` if it cannot be used."""
+def resolve_model(config: RunConfig, *, weights: bool = True) -> ModelRef:
+    """Return the config's model with a fixed revision. ``weights``: whether its weights are needed.
+    Raises `UserError` if it cannot be used."""
     if config.backend == ENDPOINT:
         return endpoint_ref(config.model)
     source = config.model.source
@@ -55,7 +56,7 @@ def resolve_model(config: RunConfig) -> ModelRef:
             config.model.revision,
             endpoint_url=config.store.endpoint_url,
             region=config.store.region,
-            weights=config.engine.get("load_format") != "dummy",
+            weights=weights and config.engine.get("load_format") != "dummy",
         )
     if config.model.adapter is not None:
         model = adapters.with_adapter(
