@@ -124,7 +124,7 @@ class Session:
                 reached=self._reached,
                 resources=self._resources,
                 earlier=self._earlier[index],
-                use=self._utilization.take(),
+                use=self._utilization.take(index),
             )
         )
         self._concluded(run)
@@ -332,7 +332,7 @@ class Session:
                     for index, rows in pending.items()
                 ]
                 monitor.engines_start()
-                self._utilization.begin(self._resources.workers)
+                self._utilization.begin(self._resources.workers, pending)
                 self._reached.setdefault("actors", time.time())
                 with lean_data() if connection.is_own() else nullcontext():
                     run_graph(

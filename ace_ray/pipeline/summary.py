@@ -132,8 +132,9 @@ def summarize(
         "error_classes": dict(totals.causes.most_common()),
         "failures": totals.failures(),
         "solved": totals.solved,
+        "entries": totals.entries,
         "tokens": {"prompt": totals.prompt_tokens, "completion": totals.completion_tokens},
-        "cost": costs(cost_of(timing), statuses["scored"], totals.solved),
+        "cost": costs(cost_of(timing), totals.entries, totals.solved_share),
         **({"endpoint": totals.endpoint} if totals.endpoint is not None else {}),
         **({"engine": engine} if (engine := totals.engine.figures()) else {}),
         "model_calls": totals.model_calls,
@@ -153,11 +154,12 @@ def cost_of(timing: Mapping[str, Any]) -> float | None:
     return float(price * seconds / 3600)
 
 
-def costs(total: float | None, scored: int, solved: int) -> dict[str, float | None] | None:
-    """Return the cost of a run, of a scored row and of a solved row; None if it is unknown."""
+def costs(total: float | None, entries: int, solved_share: float) -> dict[str, float | None] | None:
+    """Return the cost of a run, of an entry with all its samples, and of a solved entry; None if it
+    is unknown. An entry of which half of the samples are solved counts as half a solved entry."""
     if total is None:
         return None
-    each = {"total": 1, "per_entry": scored, "per_solved_entry": solved}
+    each = {"total": 1, "per_entry": entries, "per_solved_entry": entries * solved_share}
     return {name: float(f"{total / n:.6g}") if n else None for name, n in each.items()}
 
 
@@ -217,6 +219,8 @@ class _Totals:
         self.model_calls = 0
         # Rows that are valid under all rule sets.
         self.solved = 0
+        # Entries whose first sample is scored.
+        self.entries = 0
         self.reasoning_truncated = self.cut_by_length = 0
 
     def counted(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
@@ -238,9 +242,15 @@ class _Totals:
             self.model_calls += row.model_calls
             valid = [verdict.valid for verdict in row.verdicts.values()]
             self.solved += row.status == "scored" and bool(valid) and all(valid)
+            self.entries += row.status == "scored" and not row.sample and not row.repeat
             self.reasoning_truncated += row.reasoning_truncated
             self.cut_by_length += row.finish_reason == "length"
             yield row
+
+    @property
+    def solved_share(self) -> float:
+        """Share of the scored rows that are solved."""
+        return self.solved / max(1, self.statuses["scored"])
 
     def failures(self) -> list[dict[str, Any]]:
         """Return at most `MOST_FAILURES` reasons why rows have no verdict, the most frequent first.

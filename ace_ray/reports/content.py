@@ -244,7 +244,7 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
             cost = run.totals["cost"] or {}
             each = (cost.get(key) for key in ("per_entry", "per_solved_entry"))
             line += [None if value is None else f"{value:.3g}" for value in each]
-        notes.append("Cost: device hours of the whole run times price_per_hour, over its rows.")
+        notes.append("Cost: device hours of the whole run times price_per_hour, over its entries.")
     return Table(
         name=f"comparison-{holders.benchmark}",
         title=f"{holders.benchmark}, {rules} rules (%)",

@@ -98,8 +98,8 @@ def load_sweep(store: Store) -> Sweep | None:
                 run.label = one_line(label)
                 run.step = line.step
                 # The price may have changed after the run.
-                scored, solved = run.totals["scored"], run.totals["solved"]
-                run.totals["cost"] = costs(line.cost, scored, solved)
+                share = run.totals["solved"] / max(1, run.totals["scored"])
+                run.totals["cost"] = costs(line.cost, run.totals["entries"], share)
                 run.training = "" if line.step is None else one_line(_training(line.source))
                 # The manifest of a run may lack the size of its model.
                 run.manifest.model.parameters = run.manifest.model.parameters or line.parameters

@@ -90,7 +90,8 @@ def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> Co
         line.note = line.note or timing.engine_deaths[-1]
     line.device, line.devices = timing.device, timing.devices
     line.seconds = {state: (timing.device_s or {}).get(state, 0.0) for state in STATES}
-    line.entries, line.tokens = summary.scored, summary.tokens.model_dump()
+    # Summaries of earlier versions lack `entries`.
+    line.entries, line.tokens = summary.entries or summary.scored, summary.tokens.model_dump()
     total = sum(line.seconds.values())
     known = timing.model_dump() | {"price_per_hour": price_per_hour}
     if (cost := cost_of(known)) is not None:

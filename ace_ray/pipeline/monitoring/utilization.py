@@ -1,10 +1,10 @@
-"""Measure how a session used its engines: rows in flight over time, and waits by cause."""
+"""Measure how each run used the engines: rows in flight over time, and waits by cause."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 from ace_ray.pipeline.monitoring.counts import Tally
@@ -60,8 +60,19 @@ class Series:
         return {"every_s": self._every_s, "rows": rows}
 
 
+class _Use:
+    """Figures of one run."""
+
+    def __init__(self) -> None:
+        self.waited: dict[Cause, float] = dict.fromkeys(CAUSES, 0.0)
+        self.engine_s, self.in_flight = 0.0, Series()
+
+
 class Utilization:
-    """Rows in flight over time, and the engine seconds that were waits, by cause.
+    """Rows in flight over time, and the engine seconds that were waits, by cause; for each run.
+
+    Engines evaluate the runs of a lane one after another. Each second counts for the run whose
+    weights an engine has loaded last, and after this run was concluded for the next one.
 
     ``start``: an engine loads or warms up, or waits for its first row. ``no_rows``: rows are
     planned, but none arrives. ``tail``: no row is left to hand out, while other engines have rows.
@@ -76,15 +87,14 @@ class Utilization:
         self._at: float | None = None
         # Workers that the graph starts with, and the largest number seen.
         self._workers = self._seen = 0
-        self._restart()
+        # Runs of the graph that are not concluded, in order.
+        self._runs: list[int] = []
+        self._uses: dict[int, _Use] = {}
 
-    def _restart(self) -> None:
-        self._waited: dict[Cause, float] = dict.fromkeys(CAUSES, 0.0)
-        self._engine_s, self._in_flight = 0.0, Series()
-
-    def begin(self, workers: int) -> None:
-        """Note that a graph starts ``workers`` engine workers."""
+    def begin(self, workers: int, runs: Iterable[int]) -> None:
+        """Note that a graph starts ``workers`` engine workers for ``runs``."""
         self._workers, self._seen, self._backlog, self._at = workers, 0, Backlog(), self._now()
+        self._runs = sorted(runs)
 
     def note(self, backlog: Backlog) -> None:
         self._backlog = backlog
@@ -96,30 +106,34 @@ class Utilization:
                 return
             now = self._now()
             seconds, self._at = now - self._at, now
+            if not self._runs:
+                return
+            loaded = [r for r in self._runs if r in tally.runs and tally.runs[r].ready_at]
+            use = self._uses.setdefault(max(loaded, default=self._runs[0]), _Use())
             engines, backlog = tally.engines, self._backlog
             self._seen = max(self._seen, sum(engines))
             starting = engines.starting + max(0, self._workers - self._seen)
-            self._engine_s += seconds * (sum(engines) - engines.starting + starting)
-            self._waited["start"] += seconds * starting
+            use.engine_s += seconds * (sum(engines) - engines.starting + starting)
+            use.waited["start"] += seconds * starting
             late = engines.at_work and not backlog.planned
-            self._waited["tail" if late else "start"] += seconds * engines.unused
-            self._waited[_cause(tally, backlog)] += seconds * engines.idle
-            self._in_flight.add(seconds, tally.in_flight)
+            use.waited["tail" if late else "start"] += seconds * engines.unused
+            use.waited[_cause(tally, backlog)] += seconds * engines.idle
+            use.in_flight.add(seconds, tally.in_flight)
 
     def end(self) -> None:
         """Note that the graph has ended."""
         self._at = None
 
-    def take(self) -> dict[str, Any]:
-        """Return the figures since the last call: ``engine_s``, all seconds of engines;
+    def take(self, run: int) -> dict[str, Any]:
+        """Return the figures of a run, which is concluded: ``engine_s``, all seconds of engines;
         ``waited_s`` by cause; ``rows_in_flight``."""
         with self._lock:
-            engine_s, waited, in_flight = self._engine_s, self._waited, self._in_flight
-            self._restart()
+            use = self._uses.pop(run, None) or _Use()
+            self._runs = [other for other in self._runs if other != run]
         return {
-            "engine_s": engine_s,
-            "waited_s": dict(waited),
-            "rows_in_flight": in_flight.figures(),
+            "engine_s": use.engine_s,
+            "waited_s": use.waited,
+            "rows_in_flight": use.in_flight.figures(),
         }
 
 

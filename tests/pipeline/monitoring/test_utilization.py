@@ -28,18 +28,41 @@ def test_each_second_of_an_engine_without_rows_has_one_cause(
     now = [100.0]
     use, tally = Utilization(lambda: now[0]), Tally()
     use.look(tally)  # no graph runs yet
-    use.begin(4)
+    use.begin(4, [0])
     use.note(backlog)
     tally.engines, tally.in_flight = engines, 6
     now[0] += 10
     use.look(tally)
-    found = use.take()
+    found = use.take(0)
     assert {cause: s for cause, s in found["waited_s"].items() if s} == waited
     assert (found["engine_s"], set(found["rows_in_flight"]["rows"])) == (40, {6})
     use.end()
     now[0] += 10
     use.look(tally)
-    assert (use.take()["engine_s"], use.take()["rows_in_flight"]["rows"]) == (0, [])
+    assert (use.take(0)["engine_s"], use.take(0)["rows_in_flight"]["rows"]) == (0, [])
+
+
+def test_each_second_counts_for_one_run_of_a_lane() -> None:
+    now = [100.0]
+    use, tally = Utilization(lambda: now[0]), Tally()
+    use.begin(1, [0, 1, 2])
+
+    def look(seconds: float) -> None:
+        now[0] += seconds
+        use.look(tally)
+
+    tally.engines = EngineCounts(starting=1)
+    look(5)
+    tally.engines = EngineCounts(at_work=1)
+    tally.of(0).ready_at = 1.0
+    look(7)
+    assert use.take(0)["engine_s"] == 12
+    look(1)  # the weights of the next run are being loaded
+    tally.of(1).ready_at = 2.0
+    look(3)
+    tally.of(2).ready_at = 3.0
+    look(9)
+    assert [use.take(run)["engine_s"] for run in (1, 2)] == [4, 9]
 
 
 def test_a_series_stays_short_and_keeps_its_means() -> None:
