@@ -30,7 +30,7 @@ class Writer:
     This is an actor, so that its process starts before the first row arrives. A call returns when
     the rows of its block are stored. Until then Ray keeps the block, and repeats the call if this
     process dies, so that no row is lost. A part is stored when it has ``rows`` rows, after
-    `FLUSH_S`, or after the last row of its run.
+    `FLUSH_S` or less near the end of the time, or after the last row of its run.
 
     Args:
         rows: number of rows of a part.
@@ -86,8 +86,11 @@ class Writer:
         return stored
 
     async def _flush_in_time(self, run: int) -> None:
+        # Near the end of the time, the rows that would complete a part may never come.
+        end = self._job.rows_end_at
+        wait_s = FLUSH_S if end is None else min(FLUSH_S, max(2.0, (end - time.time()) / 10))
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._draining.wait(), FLUSH_S)
+            await asyncio.wait_for(self._draining.wait(), wait_s)
             # A stopping run has only a few seconds, and its cancelled rows never arrive.
             await asyncio.sleep(1.0)
         await self._flush(run)
