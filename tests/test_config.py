@@ -108,6 +108,9 @@ def test_the_command_line_chooses_benchmarks_and_entries(tmp_path: Path) -> None
         ("samples='3'", "'samples' is '3'"),
         ("samples=true", "'samples' is True"),
         ("limit=0", "'limit' is 0"),
+        ("time_limit=3600", "is 3600, it should be a time with a unit .* such as 3600s;"),
+        ("time_limit=1h30", "is '1h30', it should be a time with a unit .* such as 1h30m;"),
+        ("time_limit=0s", "is '0s', it should be a time above 0, such as 3h40m"),
         (f"sampling.seed={2**31}", "'sampling.seed' is 2147483648"),
     ],
 )

@@ -129,8 +129,8 @@ def _evaluate(
         again = ["the same command continues this run"] if error.resumable else []
         log.fail(f"failed: {error}", *again)
         return INCOMPLETE if error.resumable else FAILED
-    except KeyboardInterrupt:
-        log.fail("interrupted; the same command continues this run")
+    except KeyboardInterrupt as stop:  # with a text if the time limit stopped the run
+        log.fail(f"{stop or 'interrupted'}; the same command continues this run")
         return INCOMPLETE
     tell_results(summary, code, full=full)
     if code == INCOMPLETE:

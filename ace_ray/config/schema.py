@@ -352,12 +352,22 @@ _TIME_LIMIT = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,6})h)?(?:(\d{1,8})m)?(?:(\d{1
 
 def seconds_of(limit: str) -> float:
     """Return the seconds of a limit such as ``3h40m``, ``90m`` or ``45s``. Raises `ValueError`."""
+    if total := _total_seconds(limit):
+        return float(total)
+    # The likely unit after the last number, if it has none.
+    units = "s" if limit.isdecimal() else "ms"
+    likely = [limit + unit for unit in units if _total_seconds(limit + unit)]
+    # The words follow "it should be" (`ace_ray.config.suggestions`).
+    if likely:
+        raise ValueError(f"a time with a unit after each number, such as {likely[0]}")
+    raise ValueError("a time above 0, such as 3h40m, 90m or 45s")
+
+
+def _total_seconds(limit: str) -> int:
+    """Return the seconds of ``limit``; 0 if it is not a time."""
     found = _TIME_LIMIT.fullmatch(limit)
     units = zip(found.groups(), (86_400, 3_600, 60, 1), strict=True) if found else ()
-    total = sum(int(part or 0) * seconds for part, seconds in units)
-    if not total:
-        raise ValueError("is not a time such as 3h40m, 90m or 45s")
-    return float(total)
+    return sum(int(part or 0) * seconds for part, seconds in units)
 
 
 class RunConfig(Section):
@@ -503,11 +513,11 @@ class RunConfig(Section):
             return dict(asked)
         return {"enable_thinking": effort != "none", **asked, "reasoning_effort": effort}
 
-    @field_validator("time_limit")
+    @field_validator("time_limit", mode="before")
     @classmethod
-    def _check_time_limit(cls, limit: str | None) -> str | None:
+    def _check_time_limit(cls, limit: Any) -> Any:
         if limit not in (None, "auto"):
-            seconds_of(limit)
+            seconds_of(str(limit))  # a number has no unit
         return limit
 
     @field_validator("workers", mode="before")

@@ -35,12 +35,31 @@ def ends_at(
     Args:
         limit: `RunConfig.time_limit`. The environment's times apply in addition, unless it is None.
         began: Unix time at which the command began.
-    """
+
+    Raises `UserError`: a variable is set to something that is not a Unix time."""
     if limit is None:
         return None
     ends = [began + seconds_of(limit)] if limit != AUTO else []
-    ends += [float(value) for name in VARIABLES if (value := environment.get(name, "")).isdecimal()]
-    return min(ends, default=None)
+    return min([*ends, *_job_ends(environment).values()], default=None)
+
+
+def _job_ends(environment: Mapping[str, str]) -> dict[str, float]:
+    """Return the Unix times of the `VARIABLES` that are set. Raises `UserError`: not a time."""
+    ends = {}
+    for name in VARIABLES:
+        if not (value := environment.get(name, "").strip()):
+            continue
+        try:
+            ends[name] = float(value)
+        except ValueError:
+            ends[name] = math.nan
+        if not 0 <= ends[name] < math.inf:
+            raise UserError(
+                f"{value!r:.80} is not a Unix time",
+                where=name,
+                fix="set the seconds since 1970, such as $(date -d '+8 hours' +%s), or unset it",
+            )
+    return ends
 
 
 def rows_end_at(
@@ -54,7 +73,7 @@ def rows_end_at(
     if end <= began:
         raise UserError(
             "this end time has passed",
-            where=" or ".join(name for name in VARIABLES if name in environment),
+            where=min(ends := _job_ends(environment), key=ends.__getitem__),
             fix="start a new job, or unset the variable, or set time_limit=null",
         )
     return end - min(max(CLOSING_SHARE * (end - began), CLOSING_S[0]), CLOSING_S[1])

@@ -14,7 +14,7 @@ from ace_ray.config.schema import RunConfig, SamplingConfig
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.integrations.trackers import check_publishers
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.end_time import rows_end_at
+from ace_ray.pipeline.end_time import ends_at, rows_end_at
 from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.pipeline.open_run import opened
 from ace_ray.pipeline.planning.formats import choice_line, facts_of
@@ -69,8 +69,10 @@ def evaluate(
         check_lasting(config.output)
         plan = plan_run(config)
         say = log.say_on(console)
-        # A complete run does not need Ray.
-        begins = fresh or output_store(plan).get(SUCCESS) is None
+        limit = plan.config.time_limit
+        has_time = (end := ends_at(limit, began)) is None or end > began
+        # A complete run does not need Ray, and one without time must not start it.
+        begins = has_time and (fresh or output_store(plan).get(SUCCESS) is None)
         if begins:
             prepare()
         with (
@@ -86,8 +88,8 @@ def evaluate(
             say(log.Line(line, event="begin", declared=rows, pending=pending))
             if chosen := choice_line(plan.config, plan.choice):
                 say(chosen)
-            end = rows_end_at(plan.config.time_limit, began)
-            Session([run], interrupts, say, rows_end_at=end).run()
+            rows_end = rows_end_at(limit, began) if pending else None
+            Session([run], interrupts, say, rows_end_at=rows_end).run()
             if run.ended is None:
                 raise RunFailed(run.broken)
             return run.ended

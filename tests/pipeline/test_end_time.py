@@ -8,9 +8,14 @@ import random
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from ace_ray.errors import UserError
+from ace_ray.cluster import connection
+from ace_ray.errors import COMPLETE, UserError
+from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.end_time import Durations, about, rows_end_at, share_end
+from ace_ray.pipeline.evaluate import evaluate
+from tests.pipeline.made_run import answered, planned_run, written_run
 
 RUNS, SLOTS, LIMIT_S = 200, 32, 6 * 3600.0
 # Number of answers of a row by category, and seconds per character of an answer.
@@ -24,7 +29,9 @@ ANSWERS, CHARACTER_S = {"single": 1, "multi_turn": 8, "agent": 30}, 0.03
         (None, {"SLURM_JOB_END_TIME": "5000"}, None),
         ("auto", {"SLURM_JOB_END_TIME": "5000", "ACE_RAY_END_TIME": "6000"}, 4940.0),
         ("1h", {"ACE_RAY_END_TIME": "90000"}, 1000 + 3600 - 60.0),
-        ("5m", {"SLURM_JOB_END_TIME": "soon"}, 1000 + 300 - 20.0),
+        ("5m", {"SLURM_JOB_END_TIME": ""}, 1000 + 300 - 20.0),
+        ("auto", {"ACE_RAY_END_TIME": " 5000.5"}, 4940.5),
+        ("auto", {"ACE_RAY_END_TIME": "5e3"}, 4940.0),
     ],
 )
 def test_a_run_ends_before_its_limit_and_before_the_end_of_its_job(
@@ -33,9 +40,30 @@ def test_a_run_ends_before_its_limit_and_before_the_end_of_its_job(
     assert rows_end_at(limit, 1000.0, environment) == end
 
 
-def test_a_job_that_has_ended_is_named() -> None:
-    with pytest.raises(UserError, match=r"^SLURM_JOB_END_TIME: this end time has passed"):
-        rows_end_at("auto", 1000.0, {"SLURM_JOB_END_TIME": "900"})
+@pytest.mark.parametrize("name", ["SLURM_JOB_END_TIME", "ACE_RAY_END_TIME"])
+def test_a_job_that_has_ended_is_named(name: str) -> None:
+    both = {"SLURM_JOB_END_TIME": "5000", "ACE_RAY_END_TIME": "5000", name: "900"}
+    with pytest.raises(UserError, match=rf"^{name}: this end time has passed"):
+        rows_end_at("auto", 1000.0, both)
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "nan", "inf"])
+def test_an_end_that_is_not_a_unix_time_is_refused(value: str) -> None:
+    with pytest.raises(UserError, match=rf"^ACE_RAY_END_TIME: '{value}' is not a Unix time; set "):
+        rows_end_at("1h", 1000.0, {"ACE_RAY_END_TIME": value})
+
+
+def test_a_job_that_has_ended_refuses_only_runs_with_rows_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = planned_run(tmp_path / "run", ModelRef("fake", "fake", "fake", "fake")).config
+    monkeypatch.setenv("ACE_RAY_END_TIME", "1700000000")
+    monkeypatch.setattr(connection, "connecting", lambda: pytest.fail("Ray was started"))
+    with pytest.raises(UserError, match=r"^ACE_RAY_END_TIME: this end time has passed"):
+        evaluate(config, fresh=False, console=Console(quiet=True))
+    written_run(tmp_path / "run", answered)
+    code, summary = evaluate(config, fresh=False, console=Console(quiet=True))
+    assert (code, summary["scored"]) == (COMPLETE, 8)
 
 
 def test_a_row_is_expected_to_take_as_long_as_most_rows_of_its_category() -> None:

@@ -128,7 +128,11 @@ class HealthMonitor:
     def _stop_if_asked(self, tally: Tally) -> None:
         now, grace = time.monotonic(), self._config.grace_s
         at_limit = self._rows_end_at is not None and time.time() > self._rows_end_at
-        if at_limit:
+        if at_limit and not tally.workers:
+            left = self._rows - tally.stored
+            line = f"the time limit was reached before an engine was ready: {left} rows are left"
+            self._interrupts.abort(KeyboardInterrupt(line))
+        elif at_limit:
             # Rows that still run take longer than expected, and are handed back.
             self._interrupts.asked, grace = True, 0.0
         if not self._interrupts.asked:

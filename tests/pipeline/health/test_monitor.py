@@ -42,12 +42,20 @@ class Clock:
     def monotonic(self) -> float:
         return self.now
 
+    time = monotonic
+
 
 class Monitored:
     """A monitor at work, with a coordinator and a clock of the test."""
 
     def __init__(
-        self, clock: Clock, *, lost: str = "", had_success: bool = False, **settings: Any
+        self,
+        clock: Clock,
+        *,
+        lost: str = "",
+        had_success: bool = False,
+        rows_end_at: float | None = None,
+        **settings: Any,
     ) -> None:
         self.clock, self.looks = clock, 0
         self.tally = Tally()
@@ -68,6 +76,7 @@ class Monitored:
             lambda line: self.lines.append(str(line)),
             rows=10,
             had_success=had_success,
+            rows_end_at=rows_end_at,
         )
 
     def _read(self) -> Tally:
@@ -217,3 +226,15 @@ def test_request_to_stop_drains_and_then_ends(monitored: Any) -> None:
     idle = monitored()
     idle.interrupts.asked = True
     assert isinstance(idle.later(), KeyboardInterrupt), "nothing is in flight"
+
+
+def test_time_limit_before_an_engine_is_ready_is_named(monitored: Any) -> None:
+    late = monitored(rows_end_at=Clock.now - 1)
+    error = late.later()
+    assert isinstance(error, KeyboardInterrupt)
+    line = "the time limit was reached before an engine was ready: 10 rows are left"
+    assert str(error) == line
+    one = monitored(rows_end_at=Clock.now - 1)
+    assert one.later(**UP) is None
+    assert one.drained == [0.0]
+    assert one.lines[-1] == "the time limit is reached: the run stops"
