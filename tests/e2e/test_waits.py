@@ -44,7 +44,8 @@ def test_a_summary_says_why_engines_waited(
     others = {"no_rows", "tail", "checker", "store"} - {cause}
     assert waits[cause] > max(waits[name] for name in others), waits
     assert "engines waited" in done.stdout
-    assert max(timing["rows_in_flight"]["rows"]) >= 1
+    # Rows that end at once may be in flight at no look.
+    assert not last_s or max(timing["rows_in_flight"]["rows"]) >= 1
     cost = done.summary["cost"]
     assert cost["total"] == pytest.approx(sum(timing["device_s"].values()), rel=1e-4)
     assert cost["per_solved_entry"] == pytest.approx(2 * cost["per_entry"], rel=1e-4)
