@@ -35,8 +35,9 @@ class ResultRow:
     completion_tokens: int | None = 0
     """Like ``prompt_tokens``, None if an endpoint did not report it."""
     model_calls: int = 0
-    generation_s: float = 0.0
-    duration_s: float = 0.0
+    generation_s: float | None = 0.0
+    duration_s: float | None = 0.0
+    """Like ``generation_s``, None if another program generated the output."""
     reasoning_truncated: bool = False
     finish_reason: str = ""
     endpoint: dict[str, Any] | None = None

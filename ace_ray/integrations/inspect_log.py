@@ -194,7 +194,7 @@ class _Log:
     def _sample(self, view: EpisodeView) -> dict[str, Any]:
         facts = view.facts
         began = facts["started_at"]
-        seconds = float(facts["duration_s"] or 0.0)
+        seconds = facts["duration_s"]
         output = last_answer(view.steps)
         answer = _output(self._answered, output, facts, f"{view.row_id}-output")
         sample: dict[str, Any] = {
@@ -210,9 +210,9 @@ class _Log:
             "events": [],
             "model_usage": {self._model: usage} if (usage := _usage(facts)) else {},
             "started_at": _iso(began),
-            "completed_at": _iso(began, seconds),
+            "completed_at": _iso(began, seconds or 0.0),
             "total_time": seconds,
-            "working_time": float(facts["generation_s"] or 0.0),
+            "working_time": facts["generation_s"],
             "uuid": view.row_id,
         }
         if not view.verdicts:

@@ -34,6 +34,7 @@ from ace_ray.storage.object_store import LocalStore, Store
 from ace_ray.storage.parts import FOLDER, new_session, part_names, stored_rows, write_parts
 from ace_ray.storage.rows import (
     AT_ONCE,
+    TIMES,
     TOKENS,
     entry_columns,
     episode_columns,
@@ -256,10 +257,9 @@ class _Rows:
             "status": status,
             "error": "not in the input" if status == "skipped" else error,
             "attempts": 1,
-            "duration_s": 0.0,
             **episode_columns(episode),
-            # The formats do not contain token counts.
-            **dict.fromkeys(TOKENS),
+            # The formats contain neither token counts nor times.
+            **dict.fromkeys((*TOKENS, *TIMES)),
             **verdict_columns(verdicts, self._benchmark.rule_sets),
             "second_reading": second_reading,
         }

@@ -126,10 +126,12 @@ def readable_json(value: Any) -> str:
 # Fields of an episode that are stored unchanged.
 _AS_THEY_ARE = (
     *("reasoning_truncated", "finish_reason"),
-    *("model_calls", "generation_s"),
+    "model_calls",
 )
 # Columns that are null where the number of tokens is unknown.
 TOKENS = ("prompt_tokens", "completion_tokens")
+# Columns that are null where another program generated the row's output.
+TIMES = ("generation_s", "duration_s")
 # Columns of `EngineFigures`, in the order of its fields.
 ENGINE = ("cached_prompt_tokens", "first_token_s", "decode_s")
 
@@ -144,6 +146,7 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
         "reasoning": well_formed(episode.reasoning),
         **{name: getattr(episode, name) for name in _AS_THEY_ARE},
         **{name: getattr(episode, name) if has_usage else None for name in TOKENS},
+        "generation_s": episode.generation_s,
         "state": None if episode.state is None else readable_json(episode.state),
         "endpoint": None if episode.endpoint is None else canonical_json(episode.endpoint),
         "tools": None if episode.tools is None else readable_json(episode.tools),
@@ -265,6 +268,7 @@ def episode_of(row: Mapping[str, Any]) -> Episode:
         **{name: row[name] for name in _AS_THEY_ARE},
         prompt_tokens=row["prompt_tokens"] or 0,
         completion_tokens=row["completion_tokens"] or 0,
+        generation_s=row["generation_s"] or 0.0,
         endpoint=endpoint_of(row),
     )
 
@@ -297,7 +301,7 @@ _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _NEVER_NULL = frozenset(rows_schema(()).names) - {
     *("error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"),
     *(*TOKENS, "endpoint", "second_reading", "model", "gold", "tools", "output_token_ids"),
-    *ENGINE,
+    *(*ENGINE, *TIMES),
 }
 
 

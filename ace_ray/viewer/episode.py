@@ -117,7 +117,7 @@ class EpisodeView:
             "model": facts["model"] or "",
             "tokens": "unknown" if None in tokens else f"{tokens[0]:,} + {tokens[1]:,}",
             "model calls": facts["model_calls"],
-            "seconds": f"{facts['duration_s'] or 0:.1f}",
+            "seconds": "unknown" if facts["duration_s"] is None else f"{facts['duration_s']:.1f}",
             "ended by": facts["finish_reason"],
             "unread calls": facts["second_reading"],
             "sample": facts["sample"],

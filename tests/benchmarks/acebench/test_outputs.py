@@ -65,16 +65,22 @@ def test_verdicts_follow_the_input_and_the_summary_counts_them(tmp_path: Path) -
     categories = found["languages"]["en"]["categories"]
     assert categories[IRRELEVANT]["strict"]["accuracy"] == 0.5
     assert categories[SWITCH]["strict"]["accuracy"] == 1.0
-    # Tokens of outputs made elsewhere are unknown, not zero.
+    # Tokens and times of outputs made elsewhere are unknown, not zero.
     assert found["tokens"] == {"prompt": None, "completion": None}
     totals = found["benchmarks"]["acebench"]["combined"]["totals"]
-    assert (totals["prompt_tokens"], totals["completion_tokens"]) == (None, None)
+    assert {totals[name] for name in ("prompt_tokens", "completion_tokens", "generation_s")} == {
+        None
+    }
     rescore(str(tmp_path / "out"), lambda line: None)
     run = StoredRun(LocalStore(str(tmp_path / "out")))
     assert {(row.prompt_tokens, row.completion_tokens) for row in run.rows} == {(None, None)}
+    assert {(row.generation_s, row.duration_s) for row in run.rows} == {(None, None)}
     (name,) = export_inspect(run, LocalStore(str(tmp_path / "inspect")))
     with zipfile.ZipFile(tmp_path / "inspect" / name) as log:
         assert json.loads(log.read("header.json"))["stats"]["model_usage"] == {}
+        names = [one for one in log.namelist() if one.startswith("samples/")]
+        samples = [json.loads(log.read(one)) for one in names]
+    assert {(one["total_time"], one["working_time"]) for one in samples} == {(None, None)}
 
 
 def test_outputs_of_some_entries_are_a_limited_run(tmp_path: Path) -> None:
