@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ace_ray.config.schema import RunConfig
+from ace_ray.pipeline.end_time import CLOSING_S, rows_end_at
 from tests.limits import until
 
 SCRIPT = Path(__file__).resolve().parents[2] / "infra" / "slurm" / "evaluate.sbatch"
@@ -70,6 +73,15 @@ class Job:
 
     def said(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
+
+
+def test_the_signal_comes_after_the_planned_end_of_rows() -> None:
+    (seconds,) = re.findall(r"^#SBATCH --signal=B:TERM@(\d+)$", SCRIPT.read_text(), re.MULTILINE)
+    (hours,) = re.findall(r"^#SBATCH --time=(\d\d):00:00$", SCRIPT.read_text(), re.MULTILINE)
+    end = int(hours) * 3600.0
+    rows_end = rows_end_at("auto", 0.0, {"SLURM_JOB_END_TIME": str(end)})
+    assert rows_end == end - CLOSING_S[1] < end - int(seconds)
+    assert int(seconds) > RunConfig.model_fields["grace_s"].default, "rows in flight can end"
 
 
 @pytest.mark.nightly
