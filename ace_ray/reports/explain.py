@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
+import numpy as np
 from rich.console import Console
 
 from ace_ray.benchmarks.headline import DIVERGED
@@ -25,9 +26,10 @@ from ace_ray.models.chat import Chat
 from ace_ray.models.sources import tokenizer_folder
 from ace_ray.pipeline.planning.preflight import resolve_model
 from ace_ray.pipeline.reread import Reread, calls_of, offered_tools, shown, spelled
-from ace_ray.reports.comparison import compare_runs
+from ace_ray.reports.comparison import paired_data
 from ace_ray.reports.comparison_tables import interval_text, signed
-from ace_ray.reports.paired import ALL
+from ace_ray.reports.hypotheses import difference_of
+from ace_ray.reports.paired import pairs_of
 from ace_ray.reports.runs import Run, load_runs
 from ace_ray.reports.table import cell, csv_lines, print_table, say
 from ace_ray.storage.object_store import Store
@@ -52,6 +54,8 @@ _COLUMNS = (
 _BATCH = 512
 # Keys of a message that depend on how the answer was parsed.
 _READ = ("content", "reasoning", "tool_parser_error", "text", "raw")
+# The same keys, of answers that a server may have parsed. It returns no further key.
+_READ_BY_SERVER = ("content", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class Explanation:
     """The causes of all rows that differ between two runs. ``base``, ``other``: their labels.
 
     ``template``: whether their templates differ. ``parsed``: whether the texts of a run lack the
-    calls, because its server parsed them. ``simulated``: benchmarks in which models play roles."""
+    calls, because its server parsed them. ``simulated``: benchmarks with a simulated user."""
 
     base: str
     other: str
@@ -117,7 +121,9 @@ class Explanation:
                 f"{min(places)} at the earliest"
             )
         if not self.with_ids:
-            yield "rows without readable token ids were compared by their texts"
+            text = "rows without readable token ids were compared by their texts"
+            hidden = "; a server parsed answers, so other tokens and another reading look the same"
+            yield text + (hidden if self.parsed else "")
 
     def csv(self) -> str:
         """Return a CSV line per differing row."""
@@ -136,7 +142,7 @@ def explain(base: Run, other: Run) -> Explanation:
     runs = (base, other)
     found = Explanation(base.label, other.label)
     roles = (item for run in runs for item in run.manifest.identity.roles.items())
-    found.simulated = frozenset(name for name, played in roles if played)
+    found.simulated = frozenset(name for name, played in roles if "user" in played)
     rows = [{_key_of(row): row for row in run.rows if not row.repeat} for run in runs]
     shared = sorted(rows[0].keys() & rows[1].keys())
     found.paired = len(shared)
@@ -208,6 +214,7 @@ def _first_cause(
     ids = [token_ids_of(row) for row in (before, after)]
     found.with_ids &= None not in ids
     call = 0
+    simulated = before["benchmark"] in found.simulated
     chats = [messages_of(row) for row in (before, after)]
     if before["tools"] != after["tools"]:
         return "prompt", 1, 0, "other tools offered"
@@ -223,16 +230,22 @@ def _first_cause(
                 return place
         elif _without_ids(one) != _without_ids(two):
             at = _first_difference(str(one.get("content")), str(two.get("content")))
-            by_model = one.get("role") != "tool" and before["benchmark"] in found.simulated
+            by_model = simulated and one.get("role") != "tool"
             kind: Cause = "simulator" if by_model else "tools"
-            return (kind if call else "prompt"), call, at, f"message {number + 1}"
+            # A simulated user may speak before the candidate. Message 1 is part of the prompt.
+            opening = simulated and number > 0 and one.get("role") == "user"
+            if not call and not (opening and before["state"] is not None):
+                kind = "prompt"
+            return kind, call, at, f"message {number + 1}"
     if len(chats[0]) != len(chats[1]):
-        return ("simulator" if call else "prompt"), call, 0, "one conversation goes on"
+        kind = "simulator" if simulated else "tools"
+        return (kind if call else "prompt"), call, 0, "one conversation goes on"
     if ids[0] is not None and ids[1] is not None and ids[0] != ids[1]:
         call = _first_difference(ids[0], ids[1])
         answers = [[] if call > len(of) else of[call - 1] for of in (ids[0], ids[1])]
         return "tokens", call, _first_difference(*answers), ""
-    if before["output"] != after["output"]:
+    # The output repeats the text of the last answer, which a server returns without its calls.
+    if before["output"] != after["output"] and not (found.parsed and call):
         return "reading", call, 0, "other output"
     old, new = (_untimed(state_of(row)) for row in (before, after))
     return None if old == new else _state_cause(old, new, call)
@@ -294,14 +307,18 @@ def _answer_differs(
             return "tokens", call, _first_difference(first, second), ""
     elif (texts := [_text(m, parsed=parsed) for m in (one, two)])[0] != texts[1]:
         return "tokens", call, _first_difference(*texts), ""
-    if any(one.get(name) != two.get(name) for name in _READ) or calls_of(one) != calls_of(two):
+    read = _READ_BY_SERVER if parsed else _READ
+    same = all((one.get(name) or "") == (two.get(name) or "") for name in read)
+    if not same or calls_of(one) != calls_of(two):
         return "reading", call, 0, " -> ".join(shown(m, 60) for m in (one, two))
     return None
 
 
 def _text(message: Mapping[str, Any], *, parsed: bool) -> str:
-    text = str(message.get("raw") or message.get("text", message.get("content")) or "")
-    return f"{message.get('reasoning', '')}{text}{calls_of(message)}" if parsed else text
+    if parsed:
+        read = (str(message.get(name) or "") for name in _READ_BY_SERVER)
+        return f"{''.join(read)}{calls_of(message)}"
+    return str(message.get("raw") or message.get("text", message.get("content")) or "")
 
 
 def _without_ids(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -346,7 +363,8 @@ def print_reread(found: Reread, opens: Callable[[str], Store], console: Console)
     ]
     header = ["Benchmark", "Category", "Answers read differently", "Gained", "Lost", "Diverged"]
     if lines:
-        print_table(Table("reread", "Rereading", header, lines), console, intervals=False)
+        title = "Rereading (gained, lost: verdicts under each benchmark's first rule set)"
+        print_table(Table("reread", title, header, lines), console, intervals=False)
     say(f"{found.answers:,} answers of {found.rows:,} rows read with {found.reader}", console)
     if not found.with_ids:
         say("the rows have no token ids: their stored text was read", console)
@@ -371,16 +389,19 @@ def _headline(scores: tuple[Score, Score, Score, Score], diverged: int) -> str:
     return f"{text}, {low} to {high} with the diverged rows wrong or right" if diverged else text
 
 
-def _difference(found: Reread, opens: Callable[[str], Store]) -> list[str]:
-    """Return a line per benchmark with the paired difference of all its rows."""
+def _difference(found: Reread, opens: Callable[[str], Store]) -> Iterator[str]:
+    """Yield the paired difference of all rows, for each benchmark and rule set."""
     runs = load_runs([found.run, found.uri], opens)
-    # A benchmark has no group of all categories if only one category was run.
-    results = compare_runs(runs, allow_different=True).results
-    every = [one for one in results if one.hypothesis.group.name == ALL] or results
-    every = [one for one in every if one.hypothesis.metric == "accuracy"]
-    first = {one.hypothesis.section: one for one in reversed(every)}
-    return [
-        f"{one.hypothesis.benchmark}, {one.hypothesis.rules}: {signed(one.difference.value)} points"
-        f", 95 % CI {interval_text(one.difference.interval)}, paired over all judged rows"
-        for one in first.values()
-    ]
+    for name in runs[1].benchmarks:
+        data = paired_data(name, runs)
+        for rules in data.rule_sets:
+            pairs = pairs_of(data.cells, "accuracy", rules, 0, 1)
+            if not pairs.samples.any():
+                continue
+            every = np.ones(len(data.cells.units), dtype=bool)
+            difference = difference_of(data.cells, pairs, every)
+            yield (
+                f"{name}, {rules}: {signed(difference.value)} points, 95 % CI "
+                f"{interval_text(difference.interval)}, paired over all judged rows, "
+                f"n={difference.n}"
+            )

@@ -115,6 +115,55 @@ def test_an_endpoint_has_other_ids_of_calls_and_no_text_of_calls(tmp_path: Path)
     assert [one.cause for one in explain(*runs[1:]).differences] == ["tokens"]
 
 
+THOUGHT = {"content": "bye", "text": "bye", "reasoning": "hm"}
+
+
+@pytest.mark.parametrize(
+    ("at", "of_engine", "of_server"),
+    [
+        (1, {}, {"text": "", "content": None}),
+        (4, {**THOUGHT, "raw": "<think>hm</think>bye"}, THOUGHT),
+        (1, {"tool_parser_error": "ValueError"}, {"text": ""}),
+    ],
+)
+def test_an_engine_stores_more_text_than_an_endpoint(
+    at: int, of_engine: dict[str, Any], of_server: dict[str, Any], tmp_path: Path
+) -> None:
+    rows = [episode(at, ids=None, **of_engine), episode(at, ids=None, **of_server)]
+    rows[0]["output"] = "f()"
+    folders = [
+        write_run(tmp_path / backend, [row], backend=backend)
+        for backend, row in zip(("vllm", "endpoint"), rows, strict=True)
+    ]
+    found = explain(*load_runs(list(map(str, folders))))
+    assert (found.differences, found.with_ids) == ([], False)
+    assert "a server parsed answers, so other tokens" in list(found.notes())[-1]
+
+
+@pytest.mark.parametrize(
+    ("roles", "ends", "cause"),
+    [
+        ({"user": {}}, False, "simulator"),
+        ({"judge": {}}, False, "prompt"),
+        ({"user": {}}, True, "simulator"),
+        ({}, True, "tools"),
+    ],
+)
+def test_a_simulated_user_may_speak_first(
+    roles: dict[str, Any], ends: bool, cause: str, tmp_path: Path
+) -> None:
+    """The first user message differs, or the episode ``ends`` after an answer."""
+    folders = []
+    for name, asked in (("a", "Hi"), ("b", "Hi" if ends else "Hello")):
+        messages = [{"role": "system", "content": "policy"}, {**CHAT[0], "content": asked}]
+        messages += CHAT[1 : 2 if ends and name == "b" else None]
+        one = episode(ids=None) | {"messages": json.dumps(messages), "state": '{"turns": 1}'}
+        played = {"roles": {"acebench": roles}}
+        folders.append(write_run(tmp_path / name, [one], extra_identity=played))
+    [found] = explain(*load_runs(list(map(str, folders)))).differences
+    assert found.cause == cause
+
+
 def test_the_command_prints_counts_and_writes_rows(tmp_path: Path, here: Any) -> None:
     folders = [
         write_run(tmp_path / "a", [episode()]),
