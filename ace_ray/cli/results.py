@@ -227,6 +227,8 @@ def gate(
     """
     from ace_ray.reports.gate import gate as decide
 
+    if junit and "://" in junit:
+        raise UserError("is not a local file", where=f"--junit {junit}", fix="name a local file")
     decision = decide(policy, run, against, opens)
     if junit:
         file = Path(junit).absolute()

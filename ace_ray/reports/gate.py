@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 from typing import Any, Literal
 from xml.sax.saxutils import quoteattr
@@ -16,6 +16,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from pydantic import Field
 
+from ace_ray.benchmarks.conditions import difference_lines, flattened
 from ace_ray.config.schema import Section, validated, yaml_file
 from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import INCOMPLETE, UserError
@@ -23,15 +24,27 @@ from ace_ray.reports.compared_runs import condition_differences
 from ace_ray.reports.comparison import paired_data
 from ace_ray.reports.comparison_tables import points, signed
 from ace_ray.reports.hypotheses import difference_of
-from ace_ray.reports.paired import ALL, Cells, Group, PairedData, Pairs, Stratum, pairs_of
+from ace_ray.reports.paired import (
+    ALL,
+    Cells,
+    Group,
+    PairedData,
+    Pairs,
+    Stratum,
+    pairs_of,
+    unit_of,
+)
 from ace_ray.reports.runs import Run, load_runs
 from ace_ray.reports.significance import clustered_interval, share_interval
 from ace_ray.storage.object_store import Store, open_store
+from ace_ray.types import canonical_json
 from ace_ray.util.stats import Interval
 
 Answer = Literal["GO", "NO-GO", "INCONCLUSIVE"]
+_NO_VERDICT = "no row of the run has a verdict"
 EXIT_CODES: dict[Answer, int] = {"GO": 0, "NO-GO": 3, "INCONCLUSIVE": 4}
 CONDITIONS = "conditions"
+READING = "reading"
 
 
 class Metric(Section):
@@ -53,7 +66,8 @@ class Policy(Section):
     metrics: list[Metric] = Field(default=[], max_length=100)
     unscored_at_most: float | None = Field(None, ge=0, le=1)
     equal: list[str] = Field(
-        default=[], description="keys of run.json, such as identity.sampling, or conditions"
+        default=[],
+        description="keys of run.json, such as identity.sampling, or conditions or reading",
     )
 
 
@@ -112,7 +126,9 @@ def gate(
     Raises `UserError`: a wrong policy, an unknown metric or setting, or runs without shared rows.
     """
     tree = yaml_file(policy)
-    asked = validated(Policy, tree if isinstance(tree, dict) else {}, where=policy)
+    if tree is not None and not isinstance(tree, dict):
+        raise UserError("is not a mapping", where=policy, fix="write keys such as metrics:")
+    asked = validated(Policy, tree or {}, where=policy)
     runs = load_runs([uri] if against is None else [against, uri], opens)
     if incomplete := [f"{run.label}: {run.incomplete}" for run in runs if not run.finished]:
         lacking = Check("complete runs", "INCONCLUSIVE", incomplete[0])
@@ -146,12 +162,30 @@ def _equal(policy: Policy, runs: Sequence[Run], where: str) -> Iterator[Check]:
             differences = [
                 d for name in runs[1].benchmarks for d in condition_differences(runs, name)
             ]
+        elif path == READING:
+            differences = _reading_differences(runs)
         else:
             values = [_setting(run.manifest.tree, path, where) for run in runs]
             before, after = (json.dumps(value)[:120] for value in values)
             differences = [] if values[0] == values[1] else [f"{path}: {before} -> {after}"]
         reason = "; ".join(differences) or "equal"
         yield Check(f"equal: {path}", "NO-GO" if differences else "GO", reason)
+
+
+def _reading_differences(runs: Sequence[Run]) -> list[str]:
+    """Return a line for each difference in the parsers and settings of the runs' sessions."""
+    readings = [{canonical_json(one.reading) for one in run.manifest.sessions} for run in runs]
+    if readings[0] == readings[1]:
+        return []
+    return list(difference_lines("differs", runs, _reading_of)) or ["sessions combine them anew"]
+
+
+def _reading_of(run: Run) -> dict[str, str]:
+    values: dict[str, set[str]] = {}
+    for session in run.manifest.sessions:
+        for key, value in flattened(session.reading).items():
+            values.setdefault(key, set()).add(value)
+    return {key: " and ".join(sorted(texts)) for key, texts in values.items()}
 
 
 def _setting(tree: Mapping[str, Any], path: str, where: str) -> Any:
@@ -181,12 +215,21 @@ def _limits(metric: Metric, runs: Sequence[Run], where: str) -> Iterator[Check]:
     )
     within = data.cells.within(group.strata)
     last = len(runs) - 1
+    unjudged = _has_no_verdict(runs, data.benchmark, group, rules)
     if metric.at_least is not None:
-        pairs = pairs_of(data.cells, metric.metric, rules, last, last)
-        value, interval, n = _share(data.cells, pairs, within, metric.confidence, name)
         title = f"{name} at least {points(metric.at_least)} %"
-        yield limit_check(title, value, interval, metric.at_least, n, "", points)
+        if unjudged:
+            yield Check(title, "NO-GO", _NO_VERDICT)
+        else:
+            pairs = pairs_of(data.cells, metric.metric, rules, last, last)
+            value, interval, n = _share(data.cells, pairs, within, metric.confidence, name)
+            check = limit_check(title, value, interval, metric.at_least, n, "", points)
+            yield _with_left_out(check, metric, pairs, within, "")
     if metric.drop_at_most is not None:
+        title = f"{name} drops at most {points(metric.drop_at_most)} points"
+        if unjudged:
+            yield Check(title, "NO-GO", _NO_VERDICT)
+            return
         pairs = pairs_of(data.cells, metric.metric, rules, 0, last)
         if not (within & (pairs.samples > 0)).any():
             raise UserError("the runs share no judged rows", where=name, fix="compare other runs")
@@ -194,9 +237,30 @@ def _limits(metric: Metric, runs: Sequence[Run], where: str) -> Iterator[Check]:
         interval = clustered_interval(
             difference.moves, difference.sizes, 2 * (1 - metric.confidence)
         )
-        title = f"{name} drops at most {points(metric.drop_at_most)} points"
         value, n = difference.value, difference.n
-        yield limit_check(title, value, interval, -metric.drop_at_most, n, " points", signed)
+        check = limit_check(title, value, interval, -metric.drop_at_most, n, " points", signed)
+        yield _with_left_out(check, metric, pairs, within, " in both runs")
+
+
+def _has_no_verdict(runs: Sequence[Run], benchmark: str, group: Group, rules: str) -> bool:
+    """Return whether the last run has rows of the group's shared entries, but no verdict there."""
+    shared = {unit_of(row) for row in runs[0].rows_of(benchmark)}
+    rows = [row for row in runs[-1].rows_of(benchmark) if unit_of(row) in shared]
+    rows = [row for row in rows if (row.language, row.category) in group.strata]
+    return bool(rows) and not any(
+        row.status == "scored" and row.verdicts.get(rules) is not None for row in rows
+    )
+
+
+def _with_left_out(
+    check: Check, metric: Metric, pairs: Pairs, within: np.ndarray, where: str
+) -> Check:
+    """Append to the reason how many units of the group do not count."""
+    units, left_out = int(within.sum()), int((within & (pairs.samples == 0)).sum())
+    if not left_out:
+        return check
+    what = "verdict" if metric.metric == "accuracy" else "process accuracy"
+    return replace(check, reason=f"{check.reason}; {left_out} of {units} have no {what}{where}")
 
 
 def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData, Group, str]:

@@ -102,6 +102,50 @@ def test_runs_without_shared_rows_are_refused(tmp_path: Path, here: Any) -> None
     assert "share no" in ended.stderr
 
 
+def test_a_policy_of_another_kind_and_a_remote_junit_are_refused(
+    runs: tuple[Path, Path], tmp_path: Path, here: Any
+) -> None:
+    (path := tmp_path / "list.yaml").write_text("- metrics\n")
+    ended = here("gate", path, runs[0])
+    assert (ended.code, f"{path}: is not a mapping" in ended.stderr) == (2, True)
+    asked = ("gate", policy(tmp_path, unscored_at_most=0), runs[0])
+    ended = here(*asked, "--junit", "s3://bucket/gate.xml")
+    assert (ended.code, "name a local file" in ended.stderr) == (2, True)
+
+
+def test_rows_without_a_verdict_are_counted(tmp_path: Path, here: Any) -> None:
+    category = "normal_atom_bool"
+    full = block("en", category, 100, 100)
+    failed = [dict(row) for row in block("en", category, 0, 100, status="infra_error")]
+    base, some, none = (
+        write_run(tmp_path / name, rows, run_id=name)
+        for name, rows in (("a", full), ("b", full[:40] + failed[40:]), ("c", failed))
+    )
+    limits = policy(tmp_path, metrics=[{"at_least": 0.5, "drop_at_most": 0.2}])
+    ended = here("gate", limits, some, "--against", base)
+    assert ended.code == 0, ended.stderr
+    counted = [line.partition("; ")[2] for line in ended.stdout.splitlines()[:2]]
+    assert counted == ["60 of 100 have no verdict", "60 of 100 have no verdict in both runs"]
+    ended = here("gate", limits, none, "--against", base)
+    assert ended.code == 3, ended.stderr
+    assert ended.stdout.count("no row of the run has a verdict") == 2
+
+
+def test_other_parsers_are_not_equal(tmp_path: Path, here: Any) -> None:
+    folders = []
+    for name, versions in (("a", "1"), ("b", "11"), ("c", "12")):
+        run = write_run(tmp_path / name, block("en", "normal_atom_bool", 1, 2), run_id=name)
+        manifest = json.loads((run / "run.json").read_text())
+        manifest["sessions"] = [{"reading": {"vllm": version}} for version in versions]
+        (run / "run.json").write_text(json.dumps(manifest))
+        folders.append(run)
+    asked = ("gate", policy(tmp_path, equal=["reading"]))
+    assert here(*asked, folders[1], "--against", folders[0]).code == 0
+    ended = here(*asked, folders[2], "--against", folders[0])
+    assert ended.code == 3, ended.stderr
+    assert "vllm is" in ended.stdout
+
+
 @pytest.mark.parametrize(
     ("drop", "least", "most"),
     [(0.0, 0.8, 1.0), (0.01, 0.5, 0.8), (0.02, 0.0, 0.064), (0.05, 0, 0)],
