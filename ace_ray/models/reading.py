@@ -34,6 +34,7 @@ TIMEOUT_S = 600.0
 # Chat of a sample prompt. Every prompt is assumed to end like it, e.g. with an open ``<think>``.
 _CHAT = [{"role": "user", "content": "-"}]
 _FIX = "name a Python with vLLM, such as /path/to/venv/bin/python"
+TOKENIZER_FIX = "name a folder with the model's config and tokenizer with --tokenizer"
 
 
 @dataclass(frozen=True)
@@ -219,6 +220,22 @@ def _shows_marks(prompt: Any) -> bool:
     return prompt.request.skip_special_tokens is False
 
 
+def _child_parser(settings: Mapping[str, Any]) -> ChildParser:
+    try:
+        return ChildParser(settings)
+    except (UserError, ImportError):  # an ImportError means that this Python lacks vLLM
+        raise
+    except Exception as error:
+        # The first line of pydantic's errors only counts them.
+        lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
+        why = ": ".join(map(str.strip, lines)).partition(" [type=")[0].rstrip(".")
+        raise UserError(
+            f"the tokenizer cannot be used: {why[:300]}",
+            where=str(settings["folder"]),
+            fix=TOKENIZER_FIX,
+        ) from error
+
+
 def main() -> None:
     """Answer the requests of one `AnswerParser`, on stdin and stdout."""
     parser: ChildParser | None = None
@@ -226,7 +243,7 @@ def main() -> None:
         message = json.loads(line)
         try:
             if parser is None:
-                parser = ChildParser(message)
+                parser = _child_parser(message)
                 facts = reading_facts(parser.choice.tool_parser, parser.choice.named_reasoning)
                 result: Any = {n: facts[n] for n in ("vllm", "tool_parser", "reasoning_parser")}
             else:

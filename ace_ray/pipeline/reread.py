@@ -29,7 +29,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.answers import Reading
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.parser_plugins import read_plugins
-from ace_ray.models.reading import AnswerParser, StoredAnswer
+from ace_ray.models.reading import TOKENIZER_FIX, AnswerParser, StoredAnswer
 from ace_ray.models.sources import tokenizer_folder
 from ace_ray.pipeline.actors.judging import judged
 from ace_ray.pipeline.planning.preflight import make_benchmarks, resolve_model
@@ -149,6 +149,13 @@ def reread(
             where=store.root,
             fix="name a run that was evaluated with vLLM",
         )
+    # The run stores only the plugins' hashes, and its parsers may be theirs.
+    if manifest.tree["identity"].get("plugins") and not plugins and tool_parser is None:
+        raise UserError(
+            "the run's parsers came from plugins",
+            where=store.root,
+            fix="name the plugin files with --plugin",
+        )
     config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
     earlier = _choice(manifest)
     choice = replace(
@@ -208,16 +215,17 @@ def _choice(manifest: Manifest) -> FormatChoice:
 
 
 def _tokenizer(config: RunConfig, store: Store, named: str | None) -> Path:
-    fix = "name a folder with the model's config and tokenizer with --tokenizer"
     if named:
         if not any(Path(named, name).is_file() for name in ("config.json", "params.json")):
-            raise UserError("has no config.json", where=named, fix=fix)
+            raise UserError("has no config.json", where=named, fix=TOKENIZER_FIX)
         return Path(named)
     try:
         return tokenizer_folder(resolve_model(config, weights=False))
     except UserError as error:
         raise UserError(
-            f"the run's tokenizer is not available: {error.what}", where=store.root, fix=fix
+            f"the run's tokenizer is not available: {error.what}",
+            where=store.root,
+            fix=TOKENIZER_FIX,
         ) from error
 
 

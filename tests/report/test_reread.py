@@ -54,6 +54,9 @@ def test_a_parser_with_a_fault_gains_loses_and_diverges(tmp_path: Path, here: An
     assert "19 answers of 13 rows read with vLLM" in ended.stdout
     assert "with the diverged rows wrong or right" in ended.stdout
     assert "the model changed 0 rows, the parser 7" in ended.stdout
+    # Of 10 judged rows, one is gained and three are lost. The diverged rows have no pair.
+    assert re.search(r"bfcl, official: -20\.0 points, 95 % CI .*, n=10\n", ended.stdout)
+    assert "verdicts under each benchmark's first rule set" in " ".join(ended.stdout.split())
     diverged = [row for row in load_run(out).rows if row.status == "skipped"]
     assert {row.category for row in diverged} == {"multi_turn_base"}
     assert all(not row.verdicts and "answer 2 of 3" in (row.error or "") for row in diverged)
@@ -83,6 +86,29 @@ def test_another_python_gets_only_this_package(tmp_path: Path, here: Any) -> Non
     python.unlink()
     ended = here("reread", run, "--tokenizer", tmp_path, "--python", python)
     assert (ended.code, f"{python}: cannot be run" in ended.stderr) == (2, True)
+
+
+@pytest.mark.skipif(find_spec("vllm") is None, reason="the child process needs vLLM")
+def test_a_config_that_vllm_refuses_is_named(tmp_path: Path, here: Any) -> None:
+    run = write_run(tmp_path / "run", block("en", "normal_atom_bool", 1, 2), backend="vllm")
+    (tmp_path / "config.json").write_text("{}")
+    ended = here("reread", run, "--tokenizer", tmp_path)
+    assert ended.code == 2
+    assert f"{tmp_path}: the tokenizer cannot be used: " in ended.stderr
+    assert "model_type" in ended.stderr
+    assert ended.stderr.strip().endswith("with --tokenizer")
+    assert len(ended.stderr.strip().splitlines()) == 1
+
+
+def test_the_plugins_of_a_run_must_be_named(tmp_path: Path, here: Any) -> None:
+    rows = block("en", "normal_atom_bool", 1, 2)
+    plugins = {"plugins": ["0" * 64]}
+    run = write_run(tmp_path / "run", rows, extra_identity=plugins, model="/no/model")
+    ended = here("reread", run)
+    assert ended.code == 2
+    assert ended.stderr.strip().endswith("from plugins; name the plugin files with --plugin")
+    # Other parsers do not need them.
+    assert "tokenizer is not available" in here("reread", run, "--tool-parser", "hermes").stderr
 
 
 @pytest.mark.parametrize(("backend", "options", "said"), MISTAKES)
