@@ -35,11 +35,7 @@ def completion(text: str | None = "hi", model: str = "m-1", **message: Any) -> d
 def call(name: str, arguments: Any, number: int = 0) -> dict[str, Any]:
     """A tool call of a message."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return {
-        "id": f"fn-{number}",
-        "type": "function",
-        "function": {"name": name, "arguments": text},
-    }
+    return {"id": f"fn-{number}", "type": "function", "function": {"name": name, "arguments": text}}
 
 
 class Scripted:

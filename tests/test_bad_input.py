@@ -233,11 +233,7 @@ def test_a_model_that_vllm_cannot_load_is_named(
     [
         ({"max_model_length": 8}, {}, ("max_model_length'", "did you mean 'max_model_len'?")),
         ({"max_tokens": 3, "tool_parser": "x"}, {}, ("2 unknown keys", "belongs under 'model'")),
-        (
-            {"override_generation_config": {"max_new_tokens": 3}},
-            {},
-            ("has no effect here",),
-        ),
+        ({"override_generation_config": {"max_new_tokens": 3}}, {}, ("has no effect here",)),
         ({"model": "x"}, {}, ("engine.model", "use model.source")),
         ({"max_num_seqs": 0}, {}, ("'max_num_seqs' is 0",)),
         ({"data_parallel_size": 4}, {}, ("'data_parallel_size' is 4", "'workers' sets the number")),

@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.diagnosis import (
-    Answers,
-    answer_texts,
-    diagnose,
-    second_reading,
-    texts_of,
-)
+from ace_ray.benchmarks.diagnosis import Answers, answer_texts, diagnose, second_reading, texts_of
 from ace_ray.benchmarks.results import ResultRow
 from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.tally import Tally, accuracies

@@ -76,8 +76,7 @@ def test_small_folders_stay_and_remains_of_a_fetch_go(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "kind"),
-    [(errno.ENOSPC, NoRoom), (errno.EDQUOT, NoRoom), (errno.EACCES, UserError)],
+    ("number", "kind"), [(errno.ENOSPC, NoRoom), (errno.EDQUOT, NoRoom), (errno.EACCES, UserError)]
 )
 def test_a_disk_that_fills_up_meanwhile(tmp_path: Path, number: int, kind: type) -> None:
     folder = tmp_path / "etags-1"

@@ -11,13 +11,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.models.probe import (
-    FLOOR,
-    SLACK,
-    Logprobs,
-    Probe,
-    ProbeFailed,
-)
+from ace_ray.models.probe import FLOOR, SLACK, Logprobs, Probe, ProbeFailed
 
 OLD: Logprobs = [[-1.0, -2.0], [-3.0]]
 NEW: Logprobs = [[-1.5, -2.5], [-3.5]]

@@ -13,13 +13,7 @@ import pytest
 from ace_ray.errors import UserError
 from ace_ray.models import sources
 from ace_ray.models.sizes import Size, size_of
-from ace_ray.models.sources import (
-    ModelRef,
-    check_unchanged,
-    materialize,
-    resolve,
-    tokenizer_folder,
-)
+from ace_ray.models.sources import ModelRef, check_unchanged, materialize, resolve, tokenizer_folder
 from ace_ray.storage.object_store import S3Store
 
 Make = Callable[..., Path]

@@ -50,10 +50,7 @@ def test_names_may_be_dotted_and_calls_may_be_many() -> None:
     assert calls == [Call("a.b.c", {"x": 1}), Call("G", {}), Call("查询", {"k": "v"})]
     assert parse_calls("[]") == []
     values: dict[str, Any] = {"k": [None, True, -3, 0.1, "it's \"\n", {"": []}], "x": "é\u2028"}
-    assert parse_calls(render([("F", values), ("a.b", {})])) == [
-        Call("F", values),
-        Call("a.b", {}),
-    ]
+    assert parse_calls(render([("F", values), ("a.b", {})])) == [Call("F", values), Call("a.b", {})]
 
 
 def test_bounds_are_exact_and_ignore_strings_and_comments() -> None:

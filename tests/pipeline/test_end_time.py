@@ -13,7 +13,7 @@ from rich.console import Console
 from ace_ray.cluster import connection
 from ace_ray.errors import COMPLETE, UserError
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.end_time import Durations, about, rows_end_at, share_end
+from ace_ray.pipeline.end_time import Durations, rows_end_at, share_end
 from ace_ray.pipeline.evaluate import evaluate
 from tests.pipeline.made_run import answered, planned_run, written_run
 
@@ -125,10 +125,3 @@ def test_few_rows_of_simulated_runs_miss_the_limit(real_outputs: Path) -> None:
 )
 def test_runs_share_the_time_that_is_left(later: int, row_s: float, end: float) -> None:
     assert share_end(100.0, 400.0, later, row_s) == end
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.1, "1 s"), (89, "89 s"), (600, "10 minutes"), (9000, "2.5 hours")]
-)
-def test_a_duration_is_said_in_a_fitting_unit(seconds: float, text: str) -> None:
-    assert about(seconds) == f"about {text}"

@@ -21,13 +21,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.acebench.options import (
-    AGENT,
-    CATEGORIES,
-    MULTI_TURN,
-    NORMAL,
-    dialogue,
-)
+from ace_ray.benchmarks.acebench.options import AGENT, CATEGORIES, MULTI_TURN, NORMAL, dialogue
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import Adapter, ModelRef

@@ -147,8 +147,7 @@ def test_other_parsers_are_not_equal(tmp_path: Path, here: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("drop", "least", "most"),
-    [(0.0, 0.8, 1.0), (0.01, 0.5, 0.8), (0.02, 0.0, 0.064), (0.05, 0, 0)],
+    ("drop", "least", "most"), [(0.0, 0.8, 1.0), (0.01, 0.5, 0.8), (0.02, 0.0, 0.064), (0.05, 0, 0)]
 )
 def test_simulated_pairs_go_at_the_nominal_rate(drop: float, least: float, most: float) -> None:
     """At a true drop of the limit, 2 points, at most 5 % and two standard errors say GO."""

@@ -15,11 +15,7 @@ from ace_ray.sweep.packing import Machine, device_names, find_machine
 
 @pytest.mark.parametrize(
     ("printed", "visible", "gpus"),
-    [
-        ("0\n1\n2\n", None, 3),
-        ("0\n1\n2\n3", "2, 3", 2),
-        ("0\n1", "-1", 0),
-    ],
+    [("0\n1\n2\n", None, 3), ("0\n1\n2\n3", "2, 3", 2), ("0\n1", "-1", 0)],
 )
 def test_a_machine_has_the_gpus_that_this_process_may_see(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, visible: str | None, gpus: int

@@ -11,10 +11,7 @@ import yaml
 
 
 def test_a_plan_names_sizes_refusals_and_costs_and_writes_nothing(
-    here: Any,
-    tmp_path: Path,
-    make_checkpoint: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
+    here: Any, tmp_path: Path, make_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ace_ray.sweep.runs.size_of", lambda model: None)
     for step in range(1, 7):

@@ -223,7 +223,7 @@ class TestResuming:
         (lane,) = setup.started
         assert [spec["run_id"] for spec in lane.specs] == [run.run_id for run in lane.lane.runs]
         assert [Path(spec["config"]["model"]["source"]).name for spec in lane.specs] == [
-            *("step_4", "step_30", "step_100"),
+            *("step_4", "step_30", "step_100")
         ]
         assert all(spec["config"]["output"] == setup.folder.root for spec in lane.specs)
         before = setup.ledger()

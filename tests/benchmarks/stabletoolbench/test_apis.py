@@ -47,13 +47,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     system_text,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiCaller
-from ace_ray.errors import (
-    EngineDead,
-    PromptRefused,
-    PromptTooLong,
-    RequestFailed,
-    UserError,
-)
+from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
 from ace_ray.models.http import HttpRequest, Reply
 from tests.benchmarks.stabletoolbench.builders import API, role_of, write
 from tests.scripted_model import ScriptedModel

@@ -165,9 +165,7 @@ def test_admission(case: str) -> None:
     asyncio.run(play())
 
 
-def test_episodes_wait_until_their_contexts_fit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_episodes_wait_until_their_contexts_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ace_ray.pipeline.actors.admission.ASK_AGAIN_S", 0.0)
     room = CacheRoom(23_000)  # an episode needs 0.85 * (4,000 + 8,000) at first
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ace_ray.pipeline.monitoring.counts import EngineCounts, Tally
-from ace_ray.pipeline.monitoring.utilization import Backlog, Series, Utilization
+from ace_ray.pipeline.monitoring.utilization import Backlog, Utilization
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,3 @@ def test_each_second_counts_for_one_run_of_a_lane() -> None:
     tally.of(2).ready_at = 3.0
     look(9)
     assert [use.take(run)["engine_s"] for run in (1, 2)] == [4, 9]
-
-
-def test_a_series_stays_short_and_keeps_its_means() -> None:
-    series = Series()
-    for second in range(1000):
-        series.add(0.4, second)
-        series.add(0.6, second + 1)
-    found = series.figures()
-    assert (found["every_s"], len(found["rows"])) == (16, 63)
-    assert found["rows"][:2] == [pytest.approx(8.1), pytest.approx(24.1)]
