@@ -144,7 +144,7 @@ class ChildParser:
     """Parses answers in the child process."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        _assume_device()
+        assume_device()
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.renderers.registry import renderer_from_config
 
@@ -199,7 +199,7 @@ class ChildParser:
         )
 
 
-def _assume_device() -> None:
+def assume_device() -> None:
     """Let vLLM for GPUs start on a machine without one. Parsers need no device."""
     from vllm import platforms
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from ace_ray.models.reading import assume_device
+
 LLAMA = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],
@@ -42,6 +44,7 @@ def save_letters(folder: Path, template: str, marks: Sequence[str]) -> None:
 @pytest.fixture(scope="session")
 def vllm_config(vllm: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return vLLM's configuration for a toy model, as an engine makes it."""
+    assume_device()  # a build for GPUs may be tested here
     from vllm.engine.arg_utils import AsyncEngineArgs
 
     folder = tmp_path_factory.mktemp("toy")
