@@ -1,4 +1,4 @@
-"""How many episodes run at once on an engine with a small KV cache, on a simulated engine.
+"""Episodes on a simulated engine with a small KV cache: tokens computed, and seconds.
 
 ``python tests/pipeline/actors/test_cache_room.py`` prints the table of perf/README.md. Cached
 blocks are evicted as in vLLM: of the episode whose last call ended first, and its last tokens
@@ -130,8 +130,8 @@ class Simulation:
 
 
 def simulate(engine: str, shared: int, tools_s: float) -> tuple[float, float, float, float]:
-    """Return the tokens computed, relative to those of an unlimited cache, and the seconds: without
-    a limit on episodes, and with it."""
+    """Return the computed tokens in multiples of an unlimited cache's, without and with a limit on
+    episodes; then the seconds without and with it."""
     least = Simulation(*ENGINES[engine], tools_s, shared, 10**9).run().computed
     before = Simulation(*ENGINES[engine], tools_s, shared, limited=False).run()
     now = Simulation(*ENGINES[engine], tools_s, shared).run()
