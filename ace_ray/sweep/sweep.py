@@ -165,19 +165,18 @@ class Sweep:
         """Evaluate all models; return the exit code. ``noted`` is called after each write of the
         ledger while lanes run. It must return at once and must not raise an error.
 
-        Raises `UserError`: the folder has another sweep, or another process runs this sweep."""
+        Raises `UserError`: the folder has another sweep, another process runs this sweep, or the
+        time has passed at which it must end."""
         self._noted = noted
-        limit = self.any_run.time_limit
-        end, rows_end = ends_at(limit, self._began), rows_end_at(limit, self._began)
-        if end is not None and rows_end is not None:
-            # The lanes, and then the ledger and the report, get equal times to end.
-            self._rows_end_at, self._lanes_end_at = rows_end - (end - rows_end), rows_end
         self.store.check_writable()
         self._lease = Lease.acquire(self.store, self._say)
         try:
             claim(self.store, self._config, self.sweep_id)
             self.comparisons.read()  # another call may have added shares since then
             self._give_shares(keep=True)
+            # A complete sweep needs no time.
+            if self._watching is not None or any(map(self._is_pending, self.runs)):
+                self._set_ends()
             with signals_to(self._ask_to_stop):
                 try:
                     return self._evaluate()
@@ -186,6 +185,13 @@ class Sweep:
                     return INCOMPLETE
         finally:
             self._lease.release()
+
+    def _set_ends(self) -> None:
+        limit = self.any_run.time_limit
+        end, rows_end = ends_at(limit, self._began), rows_end_at(limit, self._began)
+        if end is not None and rows_end is not None:
+            # The lanes, and then the ledger and the report, get equal times to end.
+            self._rows_end_at, self._lanes_end_at = rows_end - (end - rows_end), rows_end
 
     def _evaluate(self) -> int:
         """Evaluate and compare all runs, and watch for more. Raises `StoreAway` and `LeaseLost`."""
