@@ -77,7 +77,7 @@ _NAMED_CATEGORIES = 3
 Kind = Literal["unread_calls", "cut_by_length", "reasoning_never_ended"]
 
 
-def _text(finding: Mapping[str, Any]) -> str:
+def _text(finding: Mapping[str, Any], tool_parser: str | None) -> str:
     rows = f"{finding['rows']} of {finding['of']} rows"
     if categories := finding.get("categories"):
         named = [f"{one['rows']} of {one['of']} in {name}" for name, one in categories.items()]
@@ -89,7 +89,7 @@ def _text(finding: Mapping[str, Any]) -> str:
         readers = ", ".join(f"{name} ({count})" for name, count in finding["readers"].items())
         return (
             f"{rows} hold calls that were not read; readers that find them: {readers}. "
-            f"No verdict counts them{_command(next(iter(finding['readers'])))}"
+            f"No verdict counts them{_command(next(iter(finding['readers'])), tool_parser)}"
         )
     what = "have reasoning that never ended, and no answer"
     if finding["kind"] == "cut_by_length":
@@ -101,12 +101,14 @@ def _text(finding: Mapping[str, Any]) -> str:
     return f"{rows} {what}. Accuracy of the other rows: {shares}"
 
 
-def _command(reader: str) -> str:
+def _command(reader: str, tool_parser: str | None) -> str:
     """Return the end of a sentence: the command that shows what a reader's calls are worth."""
     parser = {"fenced_json": "llama3_json", "other": ""}.get(reader, reader)
     if parser in ("", "functionary", "fenced_python"):  # vLLM has no such parser
         return ""
-    return f"; with native calls, ace-ray reread RUN --tool-parser {parser} does"
+    # If the run had this tool parser, its reasoning parser took the calls.
+    option = f"--tool-parser {parser}" if parser != tool_parser else "--reasoning-parser none"
+    return f"; with native calls, ace-ray reread RUN {option} does"
 
 
 def _percent(share: float | None) -> str:
@@ -128,9 +130,11 @@ class _Tally:
 
 
 class Diagnosis:
-    """Counters over the rows of one benchmark. The rows are not kept."""
+    """Counters over the rows of one benchmark. The rows are not kept. ``tool_parser``: the run's,
+    if it is known."""
 
-    def __init__(self) -> None:
+    def __init__(self, tool_parser: str | None = None) -> None:
+        self._tool_parser = tool_parser
         self._all = _Tally()
         self._readers: Counter[str] = Counter()
         self._kinds: dict[Kind, _Tally] = {
@@ -189,7 +193,7 @@ class Diagnosis:
                 finding["categories"] = categories
             if kind == "unread_calls":
                 finding["readers"] = dict(self._readers.most_common())
-            findings.append({**finding, "text": _text(finding)})
+            findings.append({**finding, "text": _text(finding, self._tool_parser)})
         return findings
 
     def _of_categories(self, tally: _Tally) -> dict[str, dict[str, int]]:

@@ -88,7 +88,7 @@ def summarize(
     totals = _Totals()
     blocks = {}
     for name, benchmark in benchmarks.items():
-        diagnosis = Diagnosis()
+        diagnosis = Diagnosis((manifest.get("format") or {}).get("tool_parser"))
         own = diagnosis.through(totals.counted(row for row in rows() if row.benchmark == name))
         first = (row for row in own if not row.repeat)
         with own_code(type(benchmark), "summarize"):
