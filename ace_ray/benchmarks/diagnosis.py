@@ -106,9 +106,9 @@ def _command(reader: str, tool_parser: str | None) -> str:
     parser = {"fenced_json": "llama3_json", "other": ""}.get(reader, reader)
     if parser in ("", "functionary", "fenced_python"):  # vLLM has no such parser
         return ""
-    # If the run had this tool parser, its reasoning parser took the calls.
-    option = f"--tool-parser {parser}" if parser != tool_parser else "--reasoning-parser none"
-    return f"; with native calls, ace-ray reread RUN {option} does"
+    if parser == tool_parser:  # perhaps the reasoning parser took the calls
+        return "; with native calls, ace-ray reread RUN --reasoning-parser none may"
+    return f"; with native calls, ace-ray reread RUN --tool-parser {parser} does"
 
 
 def _percent(share: float | None) -> str:

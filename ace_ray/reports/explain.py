@@ -52,6 +52,8 @@ _COLUMNS = (
 )
 # Maximum rows of each run that are compared at a time, to bound memory.
 _BATCH = 512
+# Maximum size of a chat template that is read to compare prompts.
+MAX_TEMPLATE_BYTES = 1 << 20
 # Keys of a message that depend on how the answer was parsed.
 _READ = ("content", "reasoning", "tool_parser_error", "text", "raw")
 # The same keys, of answers that a server may have parsed. It returns no further key.
@@ -263,12 +265,18 @@ def _chat_of(run: Run) -> Chat | None:
         return None
     try:
         config = validated(RunConfig, tree["config"], where=run.label)
+        # The run may be a stranger's: its config must not lead to large files or to other buckets.
+        named = Path(config.model.chat_template or ".")
+        if named.is_file() and named.stat().st_size > MAX_TEMPLATE_BYTES:
+            return None
+        if (config.model.source or "").startswith("s3://"):
+            return None
         folder = tokenizer_folder(resolve_model(config, weights=False))
-        named, stored = config.model.chat_template, tree.get("format") or {}
-        template = Path(named).read_text() if named else None
+        stored = tree.get("format") or {}
+        template = named.read_text() if named.is_file() else None
         kwargs, date = stored.get("template_kwargs") or {}, stored.get("start_date")
         chat = Chat.load(folder, kwargs, template=template, date=date)
-    except (UserError, OSError):
+    except (UserError, OSError, UnicodeDecodeError):
         return None
     hashes = (chat.template_sha256, chat.tools_template_sha256)
     return chat if tree.get("chat_template_sha256") in hashes else None

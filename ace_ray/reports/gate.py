@@ -177,7 +177,9 @@ def _reading_differences(runs: Sequence[Run]) -> list[str]:
     readings = [{canonical_json(one.reading) for one in run.manifest.sessions} for run in runs]
     if readings[0] == readings[1]:
         return []
-    return list(difference_lines("differs", runs, _reading_of)) or ["sessions combine them anew"]
+    return list(difference_lines("differs", runs, _reading_of)) or [
+        "the sessions combine the same settings differently"
+    ]
 
 
 def _reading_of(run: Run) -> dict[str, str]:
