@@ -200,8 +200,7 @@ class EpisodeContext:
             self.episode.count(completion)
             return completion
         self.episode.record(completion)
-        if messages is None:
-            number_calls(recorded[-1], recorded[:-1])
+        number_calls(recorded[-1], recorded[:-1])
         return completion
 
     async def ask_role(
@@ -308,13 +307,16 @@ def call_id(number: int) -> str:
 def number_calls(message: Message, before: Sequence[Message]) -> None:
     """Give each call of a recorded ``message`` a unique id.
 
-    An id from an endpoint is kept, unless a call in the messages ``before`` has the same id: some
-    endpoints start numbering again in every answer."""
-    earlier = [call for one in before for call in one.get("tool_calls", ())]
+    An id from an endpoint or the model is kept, unless a call in the messages ``before`` has the
+    same id: some start numbering again in every answer. Then ids like ``functions.NAME:0`` keep
+    their name, since Kimi's template shows the model no other name of the call."""
+    earlier = [call for sent in before for call in sent.get("tool_calls", ())]
     taken = {call.get("id") for call in earlier}
     for number, call in enumerate(message.get("tool_calls", ()), start=len(earlier)):
         if not call.get("id") or call["id"] in taken:
-            call["id"] = call_id(number)
+            stem, colon, digits = (call.get("id") or "").rpartition(":")
+            renumbered = f"{stem}:{number}" if colon and digits.isdigit() else call_id(number)
+            call["id"] = call_id(number) if renumbered in taken else renumbered
         taken.add(call["id"])
 
 

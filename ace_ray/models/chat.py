@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from ace_ray.util.sanitizing import well_formed
 
 _PROBE = "ace_ray_probe_tool"
 _RESULT = "ace_ray_probe_result"
+_VALUE = "ace_ray_probe_value"
 _PROBE_FUNCTION = {
     "name": _PROBE,
     "description": "Looks something up.",
@@ -25,6 +26,26 @@ _PROBE_FUNCTION = {
         "required": ["key"],
     },
 }
+_PROBE_TOOLS = [{"type": "function", "function": _PROBE_FUNCTION}]
+_TEMPLATE_FIX = (
+    "set model.chat_template to a template that shows tools, calls and results (vLLM's examples "
+    "have one for many families), or write mode: prompt"
+)
+# Some templates require ids of nine characters.
+_PROBE_IDS = ("call00000", "call00001")
+_PROBE_CALL = {"name": _PROBE, "arguments": {"key": _VALUE}}
+_HISTORY: list[dict[str, Any]] = [
+    {"role": "system", "content": "x"},
+    {"role": "user", "content": "x"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": i, "type": "function", "function": _PROBE_CALL} for i in _PROBE_IDS],
+    },
+    *({"role": "tool", "name": _PROBE, "tool_call_id": i, "content": _RESULT} for i in _PROBE_IDS),
+    {"role": "assistant", "content": "x"},
+    {"role": "user", "content": "x"},
+]
 
 
 class Chat:
@@ -107,6 +128,14 @@ class Chat:
     def render(self, messages: Messages, tools: Tools = None) -> str:
         """Render the prompt text, with ``tools`` in OpenAI's format. Raises `PromptRefused` when
         the template does not compile or rejects the messages."""
+        try:
+            return self._render(messages, tools)
+        except PromptRefused:
+            if (separate := one_call_per_message(messages)) is None:
+                raise
+        return self._render(separate, tools)
+
+    def _render(self, messages: Messages, tools: Tools) -> str:
         offered = [_tool_as_served(tool) for tool in tools] if tools else None
         try:
             text = self.tokenizer.apply_chat_template(
@@ -126,55 +155,82 @@ class Chat:
         """Whether the template renders tools. Tested with a probe tool, whose name must be in the
         prompt. Other templates ignore tools, and the model would not see them."""
         try:
-            return _PROBE in self.render(
-                [{"role": "user", "content": "x"}],
-                [{"type": "function", "function": _PROBE_FUNCTION}],
-            )
+            return _PROBE in self.render([{"role": "user", "content": "x"}], _PROBE_TOOLS)
         except PromptRefused:
             return False
 
     @cached_property
-    def supports_results(self) -> bool:
-        """Whether the template accepts a chat with tool calls, and renders their results."""
-        function = {"name": _PROBE, "arguments": {"key": "x"}}
-        call = {"id": "call00000", "type": "function", "function": function}
-        result = {"role": "tool", "name": _PROBE, "tool_call_id": call["id"], "content": _RESULT}
+    def history_problem(self) -> str:
+        """Describe why the template cannot be used for episodes with tools, or return "". It must
+        accept a chat with an answer that makes two calls, and render the calls and results."""
         try:
-            return _RESULT in self.render(
-                [
-                    {"role": "system", "content": "x"},
-                    {"role": "user", "content": "x"},
-                    {"role": "assistant", "content": "", "tool_calls": [call]},
-                    result,
-                    {"role": "assistant", "content": "x"},
-                    {"role": "user", "content": "x"},
-                ],
-                [{"type": "function", "function": _PROBE_FUNCTION}],
-            )
+            text = self.render(_HISTORY, _PROBE_TOOLS)
+        except PromptRefused as error:
+            return f"in a chat with tool calls and their results, {error}"
+        if _RESULT not in text:
+            return "the model's chat template does not include tool results"
+        if _VALUE not in text:
+            return "the model's chat template does not include the model's earlier tool calls"
+        return ""
+
+    @cached_property
+    def is_single_call(self) -> bool:
+        """Whether the template rejects an answer with two calls. `render` then divides answers."""
+        try:
+            self._render(_HISTORY, _PROBE_TOOLS)
         except PromptRefused:
-            return False
+            return True
+        return False
 
     def require_tools(
         self,
         where: str,
         *,
         episodes: bool = False,
-        fix: str = "use a model with a tool-calling template, or write mode: prompt",
+        fix: str = _TEMPLATE_FIX,
     ) -> None:
-        """Raise `UserError` if the template does not render tools or, for ``episodes``, tool
-        results. ``where`` and ``fix`` are parts of the error."""
-        if not self.supports_tools:
-            problem = "the model's chat template ignores tools"
-        elif episodes and not self.supports_results:
-            problem = "the model's chat template does not include tool results"
-        else:
-            return
-        raise UserError(problem, where=where, fix=fix)
+        """Raise `UserError` if the template does not render tools or, for ``episodes``, tool calls
+        and their results. ``where`` and ``fix`` are parts of the error."""
+        problem = "the model's chat template ignores tools" if not self.supports_tools else ""
+        if not problem and episodes:
+            problem = self.history_problem
+        if problem:
+            raise UserError(problem, where=where, fix=fix)
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a rendered prompt, which already contains the special tokens."""
         ids: list[int] = self.tokenizer.encode(well_formed(text), add_special_tokens=False)
         return ids
+
+
+def one_call_per_message(messages: Messages) -> list[Mapping[str, Any]] | None:
+    """Divide answers with several calls into answers with one call, each before its result. Return
+    None if no answer has several calls. Templates of Llama 3 accept only one call per answer."""
+    if all(len(message.get("tool_calls") or ()) < 2 for message in messages):
+        return None
+    divided: list[Mapping[str, Any]] = []
+    for message in messages:
+        calls = message.get("tool_calls") or [None]
+        if message["role"] == "tool":
+            divided.insert(_position(message, divided), message)
+        elif len(calls) == 1:
+            divided.append(message)
+        else:
+            rest = {"role": message["role"], "content": ""}
+            divided += [
+                {**(rest if number else message), "tool_calls": [call]}
+                for number, call in enumerate(calls)
+            ]
+    return divided
+
+
+def _position(result: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> int:
+    """Return the index after the last message that makes the call of ``result``."""
+    for index in range(len(messages), 0, -1):
+        calls = messages[index - 1].get("tool_calls") or ()
+        if any(call.get("id") == result.get("tool_call_id") for call in calls):
+            return index
+    return len(messages)
 
 
 def _as_served(messages: Messages) -> list[dict[str, Any]]:

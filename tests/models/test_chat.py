@@ -98,6 +98,77 @@ def test_tools_are_shown_by_the_template_for_them(model_folder: Make) -> None:
     assert chat.tools_template_sha256 != chat.template_sha256
 
 
+CALLS = "{% for c in m.tool_calls or [] %}<call>{{ c.function | tojson }}{% endfor %}"
+HISTORY = "{{ tools | tojson }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}"
+END = "{% endfor %}"
+ONE_CALL = "{% if m.tool_calls | length > 1 %}{{ raise_exception('one at once') }}{% endif %}"
+
+
+@needs_transformers
+@pytest.mark.parametrize(
+    ("template", "problem"),
+    [
+        pytest.param(HISTORY + CALLS + END, "", id="shows all"),
+        pytest.param(HISTORY + END, "not include the model's earlier tool calls", id="drops calls"),
+        pytest.param(
+            HISTORY.replace(
+                "{{ m.content }}", "{% if m.role != 'tool' %}{{ m.content }}{% endif %}"
+            )
+            + CALLS
+            + END,
+            "not include tool results",
+            id="drops results",
+        ),
+        pytest.param(
+            HISTORY + "{{ m.tool_calls and '' + m.tool_calls[0].function.arguments }}" + END,
+            'can only concatenate str (not "dict") to str',
+            id="joins arguments as text",
+        ),
+        pytest.param(
+            HISTORY + "{{ m.role == 'assistant' and '' + m.reasoning_content }}" + END,
+            "no attribute 'reasoning_content'",
+            id="needs reasoning",
+        ),
+    ],
+)
+def test_a_template_for_episodes_shows_calls_and_results(
+    model_folder: Make, template: str, problem: str
+) -> None:
+    chat = Chat.load(model_folder(template=template), {})
+    assert not chat.is_single_call or problem
+    if not problem:
+        chat.require_tools("some/model", episodes=True)
+        return
+    with pytest.raises(UserError) as refused:
+        chat.require_tools("some/model", episodes=True)
+    assert problem in str(refused.value)
+    assert "set model.chat_template" in str(refused.value)
+
+
+@needs_transformers
+def test_an_answer_with_two_calls_is_divided_for_templates_of_single_calls(
+    model_folder: Make,
+) -> None:
+    chat = Chat.load(model_folder(template=HISTORY + ONE_CALL + CALLS + END), {})
+    chat.require_tools("m", episodes=True)
+    assert chat.is_single_call
+    calls: list[dict[str, Any]] = [
+        {"id": name, "type": "function", "function": {"name": name, "arguments": {}}}
+        for name in ("f", "g")
+    ]
+    results = [
+        {"role": "tool", "tool_call_id": name, "content": f"result of {name}"} for name in "fg"
+    ]
+    answer = {"role": "assistant", "content": "both", "tool_calls": calls}
+    _, _, text = chat.render([answer, *results], TOOLS).partition("<|assistant|>")
+    first, second = (f'<call>{{"name": "{name}", "arguments": {{}}}}' for name in "fg")
+    assert text == f"both{first}<|tool|>result of f<|assistant|>{second}<|tool|>result of g"
+    plain = Chat.load(model_folder(template=HISTORY + CALLS + END, name="plain"), {})
+    assert f"both{first}{second}<|tool|>result of f<|tool|>" in plain.render(
+        [answer, *results], TOOLS
+    )
+
+
 SPLITS = [
     ("  spaced ", Split("", "  spaced ", False)),
     ("\n <think>\nwhy\n</think>\n\n[f()]\n", Split("why", "[f()]\n", False)),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ace_ray.benchmarks.context import as_sent
 from ace_ray.models import families
 from ace_ray.models.families import FamilyFacts, FormatChoice
 from ace_ray.models.format import Format
@@ -194,7 +195,8 @@ def test_prompts_and_readings_are_the_servers(name: str, make_renderer: Make) ->
     # Only now, since it changes the tokenizer.
     form = Format(*made, choice)
     for chat, expected in zip(CHATS, theirs, strict=True):
-        prompt = asyncio.run(form.render(chat, TOOLS))
+        # Episodes send the arguments of earlier calls as objects.
+        prompt = asyncio.run(form.render(as_sent(chat, reasoning="all"), TOOLS))
         assert prompt.text == expected["prompt"]
         assert list(prompt.ids) == expected["prompt_token_ids"]
     online, asked = server(*made, choice), request(CHATS[0])
@@ -251,7 +253,8 @@ def test_gpt_oss_with_its_own_vocabulary(
     online = server(*made, choice)
     for chat in CHATS:
         _, (theirs,) = asyncio.run(online.render_chat(request(chat, reasoning_effort="low")))
-        assert asyncio.run(form.render(chat, TOOLS)).ids == theirs["prompt_token_ids"]
+        sent = as_sent(chat, reasoning="all")
+        assert asyncio.run(form.render(sent, TOOLS)).ids == theirs["prompt_token_ids"]
     harmony = get_encoding()
     prompt = asyncio.run(form.render(CHATS[0], TOOLS))
     system = harmony.decode(list(prompt.ids))

@@ -215,6 +215,33 @@ def test_messages_are_shown_as_the_server_shows_them(hermes: Format) -> None:
     assert "\ufffd" in rendered(hermes, [{"role": "user", "content": "\ud800"}]).text
 
 
+def test_earlier_calls_may_have_their_arguments_as_objects(hermes: Format) -> None:
+    function = {"name": "find", "arguments": {"key": "\u00e9 \ud800"}}
+    call = {"id": "call00000", "type": "function", "function": function}
+    chat = [*MESSAGES, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    text = rendered(hermes, chat, TOOLS).text
+    assert text.endswith('<|assistant|>{"key": "\u00e9 \ufffd"}<|assistant|>')
+
+
+def test_an_answer_with_two_calls_is_divided_if_the_template_refuses_it(
+    make_renderer: Make,
+) -> None:
+    single = "{% if m.tool_calls | length > 1 %}{{ raise_exception('single calls') }}{% endif %}"
+    template = TEMPLATE.replace("<|{{ m.role }}|>", single + "<|{{ m.role }}|>")
+    form = Format(*make_renderer(template), HERMES)
+    calls = [
+        {"id": key, "type": "function", "function": {"name": "find", "arguments": {"key": key}}}
+        for key in ("a", "b")
+    ]
+    results = [{"role": "tool", "tool_call_id": key, "content": f"{key} is"} for key in ("a", "b")]
+    chat = [*MESSAGES, {"role": "assistant", "content": "", "tool_calls": calls}, *results]
+    assert rendered(form, chat, TOOLS).text.endswith(
+        '<|assistant|>{"key": "a"}<|tool|>a is<|assistant|>{"key": "b"}<|tool|>b is<|assistant|>'
+    )
+    with pytest.raises(PromptRefused, match="no users"):
+        rendered(Format(*make_renderer("{{ raise_exception('no users') }}"), HERMES), chat, TOOLS)
+
+
 def test_the_template_and_the_date_may_be_chosen(make_renderer: Make) -> None:
     form = Format(*make_renderer(TEMPLATE), FormatChoice(chat_template="{{ messages[0].content }}"))
     assert rendered(form).text == "be brief"

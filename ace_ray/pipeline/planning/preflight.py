@@ -37,6 +37,10 @@ Messages = Sequence[Mapping[str, Any]]
 Count = Callable[[Messages, Messages | None], int]
 # Number of prompts that fit the context after which shorter ones are not counted (4 ms a prompt).
 ENOUGH = 50
+DIVIDED_CALLS = (
+    "the chat template takes one call per message; an answer with several calls is shown to the "
+    "model as several messages with one call each"
+)
 # Time limit for counting tokens, since some templates are slow.
 COUNT_S = 10.0
 
@@ -212,6 +216,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     context: int | None
     count: Count
     native = is_native(plan)
+    facts: dict[str, Any] = {"chat_template_sha256": ""}
     if plan.config.backend == ENDPOINT:
         _check_roles(plan, None)
         return {"chat_template_sha256": None}, "", 0
@@ -219,7 +224,6 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
         from ace_ray.models.fake import FakeScript, count_words
 
         context, count = FakeScript.model_validate(engine).max_model_len, count_words
-        template = ""
     else:
         from ace_ray.models.chat import Chat
 
@@ -230,7 +234,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
         mode = str(engine.get("tokenizer_mode", "auto"))
         if family_facts(folder, mode).writes_by_code:
             _context(engine, folder)  # check config.json; only the engine can check the prompts
-            return {"chat_template_sha256": ""}, "", 0
+            return facts, "", 0
         chat = Chat.load(
             folder,
             plan.config.template_kwargs,
@@ -238,10 +242,12 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
             template=plan.choice.chat_template,
             date=plan.choice.start_date,
         )
-        context, template = _context(engine, folder), chat.template_sha256
+        context, facts["chat_template_sha256"] = _context(engine, folder), chat.template_sha256
         if native:
             chat.require_tools(plan.model.source, episodes=_interactive(plan))
-            template = chat.tools_template_sha256
+            facts["chat_template_sha256"] = chat.tools_template_sha256
+            if _interactive(plan) and chat.is_single_call:
+                facts["divided_calls"] = DIVIDED_CALLS
         _check_variables(plan, chat)
         _check_template_probes(plan, chat)
         _check_roles(plan, chat)
@@ -249,7 +255,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
         def count(messages: Messages, tools: Messages | None) -> int:
             return len(chat.encode(chat.render(messages, tools)))
 
-    return {"chat_template_sha256": template}, *_fit(plan, count, context)
+    return facts, *_fit(plan, count, context)
 
 
 def is_native(plan: Plan) -> bool:

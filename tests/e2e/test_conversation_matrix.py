@@ -1,0 +1,124 @@
+"""Conversations with calls on vLLM with SmolLM2, for every combination that a config allows.
+
+A cell is a benchmark with a mode, a candidate and its roles. One run serves the cells of all
+benchmarks. `scripted_parsers` makes the model's answers into calls.
+"""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import ace_ray
+from ace_ray.models.cpu_environment import cpu_environment
+from ace_ray.models.sources import materialize, resolve
+from ace_ray.pipeline.serving import free_port
+from ace_ray.util.subprocesses import module_command, module_environment
+from tests.conftest import ROOT, Cli
+from tests.e2e.smollm2 import ENGINE, MODEL, PLUGIN, SOURCE, TEMPLATE, conversation_calls
+from tests.faults.fault_runs import needs_vllm_and_smollm2
+
+pytestmark = [pytest.mark.engine, pytest.mark.nightly, needs_vllm_and_smollm2]
+START_S = 600
+"""Timeout of the server's start."""
+
+Tree = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Start vLLM's server for SmolLM2 with the scripted parsers. Yield its base URL."""
+    port, log = free_port("127.0.0.1"), tmp_path_factory.mktemp("server") / "server.log"
+    command = [
+        *module_command("vllm.entrypoints.openai.api_server"),
+        *("--model", str(materialize(resolve(SOURCE, None))), "--served-model-name", "smollm2"),
+        *("--host", "127.0.0.1", f"--port={port}", f"--chat-template={TEMPLATE}"),
+        *("--enable-auto-tool-choice", "--tool-call-parser=scripted"),
+        *(f"--tool-parser-plugin={PLUGIN}", f"--reasoning-parser-plugin={PLUGIN}"),
+        *("--reasoning-parser=scripted", "--enforce-eager", "--dtype=float32"),
+        *("--max-model-len=8192", "--block-size=32", f"--kv-cache-memory-bytes={1 << 30}"),
+    ]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            command, env=module_environment(cpu_environment()), stdout=output, stderr=output
+        ) as process,
+    ):
+        deadline = time.monotonic() + START_S
+        while not is_healthy(port):
+            assert process.poll() is None, log.read_text()[-4000:]
+            assert time.monotonic() < deadline, log.read_text()[-4000:]
+            time.sleep(0.5)
+        yield f"http://127.0.0.1:{port}/v1"
+        process.terminate()
+
+
+def is_healthy(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def benchmarks(mode: str, role: Any, judge_sampling: Tree) -> list[Tree]:
+    """Return the config's benchmarks, with ``role`` for every role. BFCL has no roles."""
+    judge = role if role == "same" else {**role, "sampling": judge_sampling}
+    stable = {"name": "stabletoolbench", "groups": ["G1_tool"], "ids": ["9021"], "votes": 1}
+    listed = [
+        {"name": "acebench", "languages": ["en"], "mode": mode, "max_messages": 8, "user": role}
+        | {"ids": ["agent_multi_turn_0", "agent_multi_step_0"]},
+        {"name": "tau2", "data": "installed", "domains": ["mock"], "ids": ["create_task_1"]}
+        | {"mode": mode, "max_steps": 8, "user": role},
+        stable
+        | {"mode": "react" if mode == "prompt" else mode, "max_steps": 4}
+        | {"simulator": role, "judge": judge},
+    ]
+    if mode == "native":
+        listed.append({"name": f"{ROOT}/examples/appointments.py:Appointments", "user": role})
+    if role == "same":
+        ids = ["multi_turn_base_0", "memory_kv_0-customer-0"]
+        listed.append({"name": "bfcl", "mode": mode, "ids": ids})
+    return listed
+
+
+@pytest.mark.parametrize("role", ["same", "served", "endpoint"])
+@pytest.mark.parametrize("mode", ["native", "prompt"])
+@pytest.mark.parametrize("candidate", ["engine", "endpoint"])
+def test_conversations_go_on_after_calls(
+    tmp_path: Path, cli: Cli, server_url: str, candidate: str, mode: str, role: str
+) -> None:
+    endpoint = {"url": server_url, "model": "smollm2", "api_key_env": None}
+    roles: dict[str, Any] = {
+        "same": "same",
+        "served": {"model": {"source": SOURCE}, "engine": ENGINE},
+        "endpoint": {"endpoint": endpoint},
+    }
+    tree: Tree = {
+        "benchmarks": benchmarks(mode, roles[role], {"max_tokens": 200}),
+        "model": MODEL if candidate == "engine" else {"endpoint": endpoint},
+        "engine": ENGINE if candidate == "engine" else {},
+        "sampling": {"max_tokens": 16},
+        "output": str(tmp_path / "runs"),
+        "run_id": "cell",
+    }
+    config = tmp_path / "cell.yaml"
+    config.write_text(yaml.safe_dump(tree))
+    ended = cli("evaluate", config, timeout_s=1800)
+    assert ended.code == 0, ended.stdout + ended.stderr
+    rows = ace_ray.Run.open(str(tmp_path / "runs" / "cell")).rows().to_pylist()
+    assert {row["status"] for row in rows} == {"scored"}
+    for row in rows:
+        calls = conversation_calls(row)
+        print(f"{candidate} {mode} {role} {row['benchmark']} {row['id']}: {calls}")
+        assert len(calls) >= 2, f"{row['benchmark']} {row['id']}"
