@@ -131,9 +131,9 @@ class Chat:
         try:
             return self._render(messages, tools)
         except PromptRefused:
-            if (separate := one_call_per_message(messages)) is None:
+            if (divided := one_call_per_message(messages)) is None:
                 raise
-        return self._render(separate, tools)
+        return self._render(divided, tools)
 
     def _render(self, messages: Messages, tools: Tools) -> str:
         offered = [_tool_as_served(tool) for tool in tools] if tools else None

@@ -96,6 +96,7 @@ class Format:
             reader = AnswerReader(made, self.tokenizer, model_config, tool=tool, split=split)
             return theirs, reader
 
+        self._is_single_call = False
         self._effort = None
         self._variables = dict(choice.template_kwargs)
         if self._of_jinja:
@@ -112,12 +113,16 @@ class Format:
 
         ``schema``: JSON schema of the answer, from which some parsers build a grammar. Raises
         `PromptRefused`, `PromptTooLong`, and `RequestFailed` after vLLM's timeout."""
-        try:
-            return await self._rendered(messages, tools, schema)
-        except PromptRefused:
-            if (separate := one_call_per_message(messages)) is None:
-                raise
-        return await self._rendered(separate, tools, schema)
+        divided = one_call_per_message(messages)
+        if divided is None or not self._is_single_call:
+            try:
+                return await self._rendered(messages, tools, schema)
+            except PromptRefused:
+                if divided is None:
+                    raise
+        prompt = await self._rendered(divided, tools, schema)
+        self._is_single_call = True  # vLLM logs every refusal, so ask for it once
+        return prompt
 
     async def _rendered(self, messages: Messages, tools: Tools, schema: str) -> Prompt:
         offered = list(tools) if tools else None

@@ -145,11 +145,18 @@ def served_roles(
     }
 
 
+def _server_key(role: ServedRole, binding: RoleBinding) -> tuple[str, ModelRef | None]:
+    """Return a value that is equal for roles whose model one server can serve: requests have their
+    own sampling."""
+    return role.model_copy(update={"sampling": None}).model_dump_json(), binding.model
+
+
 def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
     """Return (CPUs, GPUs) for each server of the roles. A server runs on one node."""
+    servers = {_server_key(*pair): pair[0] for pair in served_roles(bindings).values()}
     return [
         (serving.SERVER_CPUS, gpus_per_worker(role.engine) if on_gpu else 0)
-        for role, _ in served_roles(bindings).values()
+        for role in servers.values()
         for _ in range(role.replicas)
     ]
 
@@ -158,25 +165,29 @@ def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
 def serving_roles(
     bindings: RoleBindings, *, on_gpu: bool
 ) -> Iterator[dict[tuple[str, str], Served]]:
-    """Start the servers of all roles, and stop them when the context ends. Yield the endpoints by
-    (benchmark, role name). Raises `ServerFailed` if a server fails to start."""
+    """Start the servers of all roles, and stop them when the context ends. Roles with the same
+    settings share servers. Yield the endpoints by (benchmark, role name). Raises `ServerFailed` if
+    a server fails to start."""
     key = secrets.token_urlsafe(32)
-    starting: dict[tuple[str, str], list[serving.Starting]] = {}
+    roles = served_roles(bindings)
+    seeded = {_server_key(*pair) for pair in roles.values() if pair[1].sampling.temperature > 0}
+    starting: dict[tuple[str, ModelRef | None], list[serving.Starting]] = {}
     try:
-        for place, (role, binding) in served_roles(bindings).items():
+        for role, binding in roles.values():
             assert binding.model is not None  # a served role has a model
-            seeded = binding.sampling.temperature > 0
-            engine = cluster_engine_args(role.engine, on_gpu=on_gpu, seeded=seeded)
-            starting[place] = [
-                serving.start_server(role, binding.model, engine, key=key, on_gpu=on_gpu)
-                for _ in range(role.replicas)
-            ]
+            of = _server_key(role, binding)
+            engine = cluster_engine_args(role.engine, on_gpu=on_gpu, seeded=of in seeded)
+            if of not in starting:
+                starting[of] = [
+                    serving.start_server(role, binding.model, engine, key=key, on_gpu=on_gpu)
+                    for _ in range(role.replicas)
+                ]
+        urls = {of: list(map(serving.url, servers)) for of, servers in starting.items()}
         served = {}
-        for place, servers in starting.items():
-            model = bindings[place[0]][place[1]].model
-            assert model is not None
-            urls = [serving.url(server) for server in servers]
-            served[place] = Served(tuple(serving.endpoint(model, at) for at in urls), key)
+        for names, (role, binding) in roles.items():
+            assert binding.model is not None
+            model, at = binding.model, urls[_server_key(role, binding)]
+            served[names] = Served(tuple(serving.endpoint(model, url) for url in at), key)
         yield served
     finally:
         serving.stop([server for servers in starting.values() for server in servers])

@@ -7,6 +7,7 @@ benchmarks. `scripted_parsers` makes the model's answers into calls.
 from __future__ import annotations
 
 import http.client
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import ace_ray
 from ace_ray.models.cpu_environment import cpu_environment
@@ -28,6 +28,8 @@ from tests.faults.fault_runs import needs_vllm_and_smollm2
 pytestmark = [pytest.mark.engine, pytest.mark.nightly, needs_vllm_and_smollm2]
 START_S = 600
 """Timeout of the server's start."""
+
+BRIEF = {"max_tokens": 16}
 
 Tree = dict[str, Any]
 
@@ -71,9 +73,9 @@ def is_healthy(port: int) -> bool:
         connection.close()
 
 
-def benchmarks(mode: str, role: Any, judge_sampling: Tree) -> list[Tree]:
+def benchmarks(mode: str, role: Any) -> list[Tree]:
     """Return the config's benchmarks, with ``role`` for every role. BFCL has no roles."""
-    judge = role if role == "same" else {**role, "sampling": judge_sampling}
+    judge = role if role == "same" else {**role, "sampling": {"max_tokens": 200}}
     stable = {"name": "stabletoolbench", "groups": ["G1_tool"], "ids": ["9021"], "votes": 1}
     listed = [
         {"name": "acebench", "languages": ["en"], "mode": mode, "max_messages": 8, "user": role}
@@ -101,19 +103,20 @@ def test_conversations_go_on_after_calls(
     endpoint = {"url": server_url, "model": "smollm2", "api_key_env": None}
     roles: dict[str, Any] = {
         "same": "same",
-        "served": {"model": {"source": SOURCE}, "engine": ENGINE},
-        "endpoint": {"endpoint": endpoint},
+        "served": {"model": {"source": SOURCE}, "engine": ENGINE, "sampling": BRIEF},
+        "endpoint": {"endpoint": endpoint, "sampling": BRIEF},
     }
     tree: Tree = {
-        "benchmarks": benchmarks(mode, roles[role], {"max_tokens": 200}),
+        "benchmarks": benchmarks(mode, roles[role]),
         "model": MODEL if candidate == "engine" else {"endpoint": endpoint},
         "engine": ENGINE if candidate == "engine" else {},
-        "sampling": {"max_tokens": 16},
+        "worker_cpus": 0.4,  # two logical CPUs also hold a role's server
+        "sampling": BRIEF,
         "output": str(tmp_path / "runs"),
         "run_id": "cell",
     }
     config = tmp_path / "cell.yaml"
-    config.write_text(yaml.safe_dump(tree))
+    config.write_text(json.dumps(tree))
     ended = cli("evaluate", config, timeout_s=1800)
     assert ended.code == 0, ended.stdout + ended.stderr
     rows = ace_ray.Run.open(str(tmp_path / "runs" / "cell")).rows().to_pylist()

@@ -182,6 +182,16 @@ def test_resources_of_served_models() -> None:
     assert demand(bindings, on_gpu=False) == [(1.0, 0)] * 2
 
 
+def test_roles_with_the_same_model_and_engine_share_servers() -> None:
+    judge = role(replicas=2, sampling={"max_tokens": 9})
+    other = role(replicas=2, engine={"max_model_len": 64})
+    bindings = {
+        name: {"judge": RoleBinding(served, None, Sampling(), {})}
+        for name, served in {"a": role(replicas=2), "b": judge, "c": other}.items()
+    }
+    assert demand(bindings, on_gpu=False) == [(1.0, 0)] * 4
+
+
 CALLS = "{{ tools }}<tool_call>{{ messages }}"
 THINKS = "<|im_start|>assistant\n{% if enable_thinking %}<think>{% endif %}"
 
