@@ -34,6 +34,12 @@ def refuses(ended: Any, *parts: str) -> None:
     assert "Traceback" not in ended.stdout + ended.stderr
 
 
+def aliases(form: str) -> bytes:
+    """Return eight lines of YAML. Each repeats the line before it ten times, in ``form``."""
+    lines = [f"a{n}: &a{n} {form % ', '.join([f'*a{n - 1}'] * 10)}" for n in range(1, 9)]
+    return "\n".join(["", *lines]).encode()
+
+
 def finds(ended: Any, *parts: str) -> None:
     """Assert that ``ace-ray doctor`` found only the mistake with ``parts``."""
     assert ended.code == 2, ended.stdout + ended.stderr
@@ -106,6 +112,9 @@ def test_a_bad_value_is_named(
         (b"model: [", "is not YAML"),
         (b"\xff\xfe\x00", "is UTF-16 text, according to its byte order mark; save it as UTF-8"),
         (b"model: {source: x}", "'benchmarks' is missing"),
+        (b"a0: &a0 [y]" + aliases("[%s]"), "repeats more than 1000000 characters by aliases"),
+        (b"a0: &a0 {k: y}" + aliases("{<<: [%s]}"), "repeats more than 1000000 characters"),
+        (b"a0: &a0 [*a0]", "by aliases"),
     ],
 )
 def test_a_bad_config_file_is_named(

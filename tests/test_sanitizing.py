@@ -18,6 +18,7 @@ from ace_ray.util.sanitizing import cleaned, one_line, printed, spreadsheet
         ("\x07\x08", "\\x07\\x08"),
         ("a\u200bb\u2028c", "a\\u200bb\\u2028c"),
         ("\ud800", "\\ud800"),
+        ("\ufffe\uffff", "\\ufffe\\uffff"),
     ],
 )
 def test_control_characters_are_removed_or_shown(text: str, clean: str) -> None:

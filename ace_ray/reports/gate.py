@@ -38,6 +38,7 @@ from ace_ray.reports.runs import Run, load_runs
 from ace_ray.reports.significance import clustered_interval, share_interval
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.types import canonical_json
+from ace_ray.util.sanitizing import printed
 from ace_ray.util.stats import Interval
 
 Answer = Literal["GO", "NO-GO", "INCONCLUSIVE"]
@@ -101,10 +102,10 @@ class Decision:
         cases = []
         for check in self.checks:
             kind = kinds.get(check.answer)
-            inner = f"<{kind} message={quoteattr(check.reason)}/>" if kind else ""
-            cases.append(
-                f'  <testcase classname="gate" name={quoteattr(check.name)}>{inner}</testcase>'
-            )
+            # XML has no control characters, which a run of other people may contain.
+            name, reason = (quoteattr(printed(text)) for text in (check.name, check.reason))
+            inner = f"<{kind} message={reason}/>" if kind else ""
+            cases.append(f'  <testcase classname="gate" name={name}>{inner}</testcase>')
         answers = [check.answer for check in self.checks]
         head = (
             f'<testsuite name="ace-ray gate" tests="{len(answers)}" '
@@ -337,6 +338,7 @@ def limit_check(
         return Check(name, "NO-GO", reason)
     distance = abs(value - limit)
     half = value - low if value >= limit else high - value
-    more = ceil(n * ((half / distance) ** 2 - 1)) if distance else None
+    # More than a million times the rows is no help, and infinite for the smallest distances.
+    more = ceil(n * ((half / distance) ** 2 - 1)) if half < 1_000 * distance else None
     needed = f"about {more:,} more rows would decide" if more else "more rows may not decide"
     return Check(name, "INCONCLUSIVE", f"{reason}; {needed}")

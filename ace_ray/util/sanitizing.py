@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?")
 # Format characters reorder or hide text around them. Separators break lines.
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+# Characters of no hidden category that XML 1.0 does not allow.
+_NOT_XML = "\ufffe\uffff"
 # Maximum characters of a spreadsheet's cell.
 _LONGEST_CELL = 32_000
 _FORMULA = ("=", "+", "-", "@", "\t")
@@ -72,6 +74,5 @@ def spreadsheet(text: str) -> str:
 
 
 def _visible(sign: str) -> str:
-    if sign in "\n\t" or unicodedata.category(sign) not in _HIDDEN:
-        return sign
-    return ascii(sign)[1:-1]
+    hidden = sign in _NOT_XML or unicodedata.category(sign) in _HIDDEN
+    return ascii(sign)[1:-1] if hidden and sign not in "\n\t" else sign

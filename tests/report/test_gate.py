@@ -57,6 +57,35 @@ def test_exit_code_follows_the_answer(
     assert suite.get("errors") == str(int(code == 4))
 
 
+@pytest.mark.parametrize("limit", [5e-324, 1e-200, 1e-7])
+@pytest.mark.parametrize("kind", ["at_least", "drop_at_most"])
+def test_a_tiny_limit_is_not_decided_by_more_rows(
+    kind: str, limit: float, tmp_path: Path, here: Any
+) -> None:
+    rows = block("en", "normal_atom_bool", 0, 9)
+    run, base = (write_run(tmp_path / name, rows, run_id=name) for name in ("a", "b"))
+    asked = policy(tmp_path, metrics=[{kind: limit}])
+    ended = here("gate", asked, run, "--against", base)
+    assert (ended.code, ended.stderr) == (4, "")
+    assert "more rows may not decide" in ended.stdout
+
+
+def test_junit_file_is_xml_whatever_a_run_contains(tmp_path: Path, here: Any) -> None:
+    paths = []
+    for name, version in (("a", "1"), ("b", "2")):
+        run = write_run(tmp_path / name, block("en", "normal_atom_bool", 1, 2), run_id=name)
+        manifest = json.loads((run / "run.json").read_text())
+        manifest["model"]["source"] = "m\x1b\x00\ufffe<"
+        manifest["sessions"] = [{"reading": {"vllm": version}}]
+        (run / "run.json").write_text(json.dumps(manifest))
+        paths.append(run)
+    asked = ("gate", policy(tmp_path, equal=["reading"]), paths[1], "--against", paths[0])
+    assert here(*asked, "--junit", tmp_path / "gate.xml").code == 3
+    failure = ElementTree.parse(tmp_path / "gate.xml").find(".//failure")
+    assert failure is not None
+    assert "\\x1b\\x00\\ufffe" in failure.get("message", "")
+
+
 def test_incomplete_run_exits_with_75(tmp_path: Path, here: Any) -> None:
     run = write_run(
         tmp_path / "run", block("en", "normal_atom_bool", 5, 5), missing=1, finished=False
