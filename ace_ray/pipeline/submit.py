@@ -38,12 +38,19 @@ CHECKOUT = Path(ace_ray.__file__).resolve().parents[1]
 # Maximum size of a text in a job's command. One argument of a shell has at most 128 KiB.
 TEXT_BYTES = 100_000
 
-# Patterns (as in a .gitignore) of files that are not sent: files that a job does not need, and
-# files whose names suggest keys. Ray also excludes the patterns in the checkout's ``.gitignore``.
-LEFT_OUT = (
-    "/.git", "/.venv", "/runs", "__pycache__", ".aws", ".docker", ".env*", "*.env", ".kube",
-    ".netrc", ".npmrc", ".pypirc", ".ssh", "*.key", "*.p12", "*.pem", "credentials",
-    "credentials.json", "id_ed25519*", "id_rsa*", "secrets", "service-account*.json",
+# Patterns (as in a .gitignore) of files that are not sent, in any case: files that a job does not
+# need, and files whose names suggest keys. Ray also excludes the patterns in ``.gitignore``.
+LEFT_OUT = tuple(
+    re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", name)
+    for name in (
+        "/.git", "/.venv", "/runs", "__pycache__", ".aws", ".azure", ".boto", ".docker", ".dockercfg",
+        ".env*", ".git-credentials", ".gnupg", ".kaggle", ".kube", ".netrc", ".npmrc", ".pgpass", ".pypirc",
+        ".s3cfg", ".ssh", "*.env", "*.jks", "*.kdbx", "*.key", "*.keystore", "*.keytab", "*.p12",
+        "*.pem", "*.pfx", "*.ppk", "*.tfstate*", "*credentials.json", "credentials", "gcloud",
+        "hf_token*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_rsa*", "kubeconfig*", "secrets",
+        "secrets.json", "secrets.toml", "secrets.txt", "secrets.y*ml", "service-account*.json",
+        "service_account*.json", "token", "token.json", "token.txt",
+    )
 )  # fmt: skip
 
 # Exit code of ``submit`` if it was stopped with Ctrl-C, as in a shell.
@@ -127,13 +134,12 @@ def make_submission(
         files = list(_local_files(one))
     text = _sendable(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), config)
     content = yaml.safe_dump({"job": job, "config": trees[-1]}, sort_keys=True)
-    left = [re.sub(r"([\\*?\[\]!# ])", r"\\\1", f"/{path}") for path in untracked]
     return Submission(
         job=job,
         # Write option and value as one word, since a value may begin with a dash.
         arguments=(f"--config-text={text}", *files),
         checkout=checkout,
-        excludes=(*LEFT_OUT, *left),
+        excludes=(*LEFT_OUT, *map(_pattern, untracked)),
         digest=hashlib.sha256(content.encode()).hexdigest(),
     )
 
@@ -185,23 +191,52 @@ def _sendable(text: str, where: str) -> str:
 
 
 def _check_checkout(job: str, checkout: Path) -> list[str]:
-    """Return the untracked paths of ``checkout``; [] if git is missing. Raises `UserError` if
-    ``checkout`` is not a checkout of ace_ray."""
+    """Return the untracked paths of ``checkout``; [] if it is a copy without git. Raises
+    `UserError` if ``checkout`` is not a checkout of ace_ray, or git cannot list them."""
     if not (checkout / "jobs" / f"{job}.py").is_file():
         raise UserError(
             f"there is no jobs/{job}.py: this ace_ray was not installed from a checkout",
             where=str(checkout),
             fix="submit from a checkout (pip install --editable .), or with ray job submit",
         )
-    if not (checkout / ".git").exists():
-        return []
-    options = ("--others", "--exclude-standard", "--directory", "-z")
-    command = ["git", "-C", str(checkout), "ls-files", *options]
+    return _untracked(checkout) if (checkout / ".git").exists() else []
+
+
+def _untracked(checkout: Path) -> list[str]:
+    """Return the paths of ``checkout`` that git does not track, ignored ones included, since Ray
+    does not read all files that tell git what to ignore. Raises `UserError`."""
+
+    def listed(*options: str) -> list[str]:
+        command = ["git", "-C", str(checkout), "ls-files", "-z", *options]
+        names = subprocess.run(command, capture_output=True, check=True).stdout.split(b"\0")
+        return [os.fsdecode(name).rstrip("/") for name in names if name]
+
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:  # a machine without git
-        return []
-    return [path for path in done.stdout.split("\0") if path]
+        paths = listed("--others", "--directory", "--exclude=__pycache__")
+        links = [path for path in listed() if (checkout / path).is_symlink()]
+    except (OSError, subprocess.CalledProcessError) as error:
+        problem = getattr(error, "stderr", b"").decode("utf-8", "replace") or error
+        raise UserError(
+            f"git does not list its files: {first_line(problem)}",
+            where=str(checkout),
+            fix="make git work here, since only files that it tracks are sent",
+        ) from error
+    for link in links:  # Ray packs the files behind a link under the link's name
+        target = os.path.relpath((checkout / link).resolve(), checkout.resolve()) + "/"
+        if target.startswith(("../", *(f"{path}/" for path in paths))):
+            paths.append(link)
+        paths += [link + path[len(target) - 1 :] for path in paths if path.startswith(target)]
+    return paths
+
+
+def _pattern(path: str) -> str:
+    """Return a pattern for ``path``. A backslash before a blank at the end of a pattern does not
+    work in Ray, and text that is not Unicode cannot be sent."""
+
+    def matching(sign: re.Match[str]) -> str:
+        return "?" if sign[0] in "!^[]\\" or not sign[0].isascii() else f"[{sign[0]}]"
+
+    return "/" + re.sub(r"[^\w./-]", matching, path)
 
 
 def _check_lasting(value: Any, where: str) -> None:

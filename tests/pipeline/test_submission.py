@@ -121,17 +121,31 @@ def test_files_with_names_of_keys_and_untracked_files_stay_behind(
 ) -> None:
     code = {"jobs/evaluate.py", "jobs/sweep.py", "ace_ray/util/secrets.py", "with blank.py"}
     keys = [".env", "prod.env", ".ssh/config", "server.pem", "sub/id_rsa", "secrets/prod.txt"]
+    keys += ["X.PEM", "id_ecdsa", ".git-credentials", "a.pfx", "hf_token", ".kaggle/kaggle.json"]
     for name in (*code, *keys, ".venv/x", "runs/rows.parquet"):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).write_text("x")
     assert packed(submission(str(config), checkout=checkout)) == code
     for arguments in (["init", "-q"], ["add", "."]):
         subprocess.run(["git", "-C", str(checkout), *arguments], check=True)
-    for name in ("notes [1].txt", "mine/diary.txt", "configs/mine.yaml"):
+    (checkout / ".git/info/exclude").write_text("ignored.txt\n")
+    links = {"jobs/configs": "../configs", "mine.txt": "mine/diary.txt", "away": str(ROOT / "docs")}
+    for name, target in links.items():
+        (checkout / name).symlink_to(target)
+    subprocess.run(["git", "-C", str(checkout), "add", *links], check=True)
+    odd = ["trail ", "trail\t", "cr\rx", "a\\ ", "nb\xa0", "not utf-8 \udcff"]
+    for name in ("notes [1].txt", "mine/diary.txt", "configs/mine.yaml", "ignored.txt", *odd):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).write_text(config.read_text())
     made = submission(str(checkout / "configs/mine.yaml"), checkout=checkout)
     assert packed(made) == code
+    assert made.command(None).isascii()
+
+
+def test_a_checkout_whose_files_git_does_not_list_is_refused(config: Path, checkout: Path) -> None:
+    (checkout / ".git").write_text("gitdir: /nowhere")
+    with pytest.raises(UserError, match="git does not list its files: fatal"):
+        submission(str(config), checkout=checkout)
 
 
 def test_mistakes_are_refused_before_anything_is_sent(config: Path, tmp_path: Path) -> None:
