@@ -20,18 +20,22 @@ from ace_ray.util.secrets import is_secret_name, masked, secrets_in
 KEY = "Q7vT-THIS-IS-A-SECRET-0123456789"
 SECRET_NAMES = [
     "OPENAI_API_KEY", "apiKey", "x-api-key", "Authorization", "db_password", "aws_access_key_id",
-    "hf_token", "toolbench_key",
+    "hf_token", "toolbench_key", "github_pat", "dsn", "auth", "azureSasToken", "connectionString",
 ]  # fmt: skip
 PUBLIC_NAMES = [
     "api_key_env", "max_tokens", "eos_token", "tokenizer", "keyboard", "primary_key",
-    "credentials_file", "key_header",
+    "credentials_file", "key_header", "auth_mode", "pattern", "docstring",
 ]  # fmt: skip
 ADDRESSES = [
     f"https://me:{KEY}@host/v1", f"https://host/v1?api_key={KEY}", f"s3://id:{KEY}@bucket/x",
     f"https://host/?API%5FKEY={KEY}", f"https://host/#access_token={KEY}",
     f"https://host/a?sig={KEY}", f"redis://:{KEY}@host:6379/0", f"https://me:a/{KEY}@host/v1",
+    f"//me:{KEY}@host/v1",
 ]  # fmt: skip
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SHAPES = [
+    f"xai-{'aB3' * 27}", f"pplx-{'aB3' * 16}", f"tgp_v1_{'aB3-' * 11}", "fw_3ZaBcDeFgHiJkLmNoPqRsT",
+    f"AGE-SECRET-KEY-1{'QPZ3' * 14}", f"wandb_v1_{'aB3_' * 19}", f"wandb login {COMMIT}",
     "sk-proj-abcdefghijklmnopqrstuvwx", "hf_abcdefghijklmnopqrstuvwxyz0123", "AKIAABCDEFGHIJKLMNOP",
     "ghp_abcdefghijklmnopqrstuvwxyz0123", "Bearer abcdefghijklmnopqrstuvwxyz",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdefghijk", "-----BEGIN RSA PRIVATE KEY-----",
@@ -40,11 +44,14 @@ SHAPES = [
 ASSIGNMENTS = [
     f"X-Api-Key: {KEY}", f"api_key: {KEY}", f"--api-key={KEY}", f"Authorization: token {KEY}",
     f"Set-Cookie: a=b; id={KEY}", f"curl -H 'x-api-key: {KEY}'", f"toolbench_key={KEY}",
-    f'{{"password": "{KEY}"}}',
+    f'{{"password": "{KEY}"}}', f"dsn = {KEY}",
 ]  # fmt: skip
 NO_SECRETS = [
     "https://host:8000/v1", "s3://bucket/a@b/c", "https://host/?page=2", "unknown key: sampels",
-    "pass --api-key-env NAME", "write KEY=VALUE", "API_KEY=None", "sk-learn",
+    "pass --api-key-env NAME", "write KEY=VALUE", "API_KEY=None", "sk-learn", COMMIT,
+    f"git+https://github.com/wandb/wandb@{COMMIT}", f"wandb run of commit {COMMIT}", f"fw_{COMMIT}",
+    "fw_checkpointmanagerstateful1", "xai-org/grok-2", "pplx-embed-v1-0.6b", "//host:8000/v1",
+    "dsn = os.environ['DSN']", "pat = re.compile(text)", "sort(key=operator.itemgetter(1))",
 ]  # fmt: skip
 
 
@@ -80,7 +87,8 @@ def test_values_are_found_and_masked() -> None:
 @pytest.mark.parametrize(
     "tree",
     [{"api_key": {"value": "x"}}, {"api_keys": [["x"]]}, {f"https://u:{KEY}@x": 1},
-     {SHAPES[0]: None}, {"headers": [f"X-Api-Key: {KEY}"]}],
+     {SHAPES[0]: None}, {"headers": [f"X-Api-Key: {KEY}"]}, {"wandb": [COMMIT]},
+     {"env": {"WANDB": COMMIT}}, {"auth": {"user": "x"}}],
 )  # fmt: skip
 def test_a_secret_of_any_form_is_found_and_not_repeated(tree: Any) -> None:
     found = list(secrets_in({"a": tree}))

@@ -43,13 +43,14 @@ TEXT_BYTES = 100_000
 LEFT_OUT = tuple(
     re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", name)
     for name in (
-        "/.git", "/.venv", "/runs", "__pycache__", ".aws", ".azure", ".boto", ".docker", ".dockercfg",
-        ".env*", ".git-credentials", ".gnupg", ".kaggle", ".kube", ".netrc", ".npmrc", ".pgpass", ".pypirc",
-        ".s3cfg", ".ssh", "*.env", "*.jks", "*.kdbx", "*.key", "*.keystore", "*.keytab", "*.p12",
-        "*.pem", "*.pfx", "*.ppk", "*.tfstate*", "*credentials.json", "credentials", "gcloud",
-        "hf_token*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_rsa*", "kubeconfig*", "secrets",
-        "secrets.json", "secrets.toml", "secrets.txt", "secrets.y*ml", "service-account*.json",
-        "service_account*.json", "token", "token.json", "token.txt",
+        "/.git", "/.venv", "/runs", "__pycache__", "*.env", "*.jks", "*.kdbx", "*.key",
+        "*.keystore", "*.keytab", "*.p12", "*.pem", "*.pfx", "*.ppk", "*.tfstate*",
+        "*credentials.json", ".aws", ".azure", ".boto", ".docker", ".dockercfg", ".env*",
+        ".git-credentials", ".gnupg", ".kaggle", ".kube", ".netrc", ".npmrc", ".pgpass", ".pypirc",
+        ".s3cfg", ".ssh", "credentials", "gcloud", "hf_token*", "id_dsa*", "id_ecdsa*",
+        "id_ed25519*", "id_rsa*", "kubeconfig*", "secrets", "secrets.json", "secrets.toml",
+        "secrets.txt", "secrets.y*ml", "service-account*.json", "service_account*.json", "token",
+        "token.json", "token.txt",
     )
 )  # fmt: skip
 

@@ -15,10 +15,10 @@ MASK = "***"
 
 _SECRET = re.compile(
     r"api_?key|secret|passw(or)?d|passphrase|authorization|auth_header|bearer|credential|cookie"
-    r"|(account|access|license|private|subscription)_?key"
-    r"|(\A|_)(creds|jwt|pwd)\Z"
-    r"|(access|api|auth|bot|deploy|github|gitlab|hf|hub|refresh|security|session|slack|user)_?token\Z"
-    r"|\A(token|key)\Z|_key\Z"
+    r"|(account|access|license|private|subscription)_?key|conn(ection)?_?str(ing)?\Z"
+    r"|(\A|_)(auth|creds|dsn|jwt|pat|pwd)\Z"
+    r"|(access|api|auth|bot|deploy|github|gitlab|hf|hub|refresh|sas|security|session|slack|user|wandb)"
+    r"_?token\Z|\A(token|key)\Z|_key\Z"
 )
 # Names of places that contain a secret (such as a file), and of keys that are not secret.
 _NO_SECRET = re.compile(
@@ -33,7 +33,10 @@ _SHAPES = re.compile(
     r"\b(?:(?:sk|rk|pk)-[A-Za-z0-9_-]{16,200}"
     r"|(?:(?:sk|rk|pk)_(?:live|test)_|whsec_|tvly-|ya29\.|xapp-|dop_v1_)[A-Za-z0-9_-]{16,200}"
     r"|(?:npm_|r8_|hf_)[A-Za-z0-9]{20,200}"
-    r"|pypi-[A-Za-z0-9_-]{30,400}"
+    r"|(?:csk|pplx|xai)-[A-Za-z0-9]{32,200}|AGE-SECRET-KEY-[A-Z0-9-]{40,200}"
+    r"|(?:pypi-|tgp_v1_|wandb_v1_)[A-Za-z0-9_-]{30,400}"
+    # Mixed case and a maximum length: a name or a commit may follow these letters, too.
+    r"|fw_(?=[a-z0-9]{0,28}[A-Z])(?=[A-Za-z]{0,28}[0-9])[A-Za-z0-9]{20,28}\b"
     r"|hooks\.slack\.com/services/[A-Za-z0-9/]{16,200}"
     r"|(?:AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|(?:gh[oprsu]_|github_pat_|glpat-|xox[abprs]-|nvapi-|gsk_|AIza)[A-Za-z0-9_-]{16,200}"
@@ -43,8 +46,12 @@ _SHAPES = re.compile(
 )
 # A password may contain characters that would end the host in another part of a URL.
 _USER = re.compile(
-    r"(?<=[A-Za-z0-9]://)"
-    r"(?:[^/?#\s@]{1,1000}@|[^/?#\s@:]{0,100}:(?!\d{1,5}(?:[/?#\s]|\Z))[^\s@]{1,100}@)"
+    r"(?<=[A-Za-z0-9]://)[^/?#\s@]{1,1000}@"
+    r"|(?<=//)[^/?#\s@:]{0,100}:(?!\d{1,5}(?:[/?#\s]|\Z))[^\s@]{1,100}@"
+)
+# A key of W&B looks like a commit, so its name must be near.
+_WANDB = re.compile(
+    r"(?i:(wandb(?:[._ -](?:login|\d{1,2}))?['\"]?[\s=:(]{1,4}['\"]?))[0-9a-f]{40}\b"
 )
 _QUERY = re.compile(r"(?<=[?&;#])([^=&;#\s]{1,100})=([^&;#\s'\"]+)")
 _ASSIGNED = re.compile(
@@ -55,6 +62,10 @@ _HEADER = re.compile(
     re.IGNORECASE,
 )
 _NO_VALUES = frozenset({"false", "none", "null", "true"})
+# Code that reads a secret, as in a benchmark's file. Letters only, since secrets have digits.
+_CODE = re.compile(
+    r"[A-Za-z_]{1,40}(?:\.[A-Za-z_]{1,40}){0,4}[()]|(?:os|self)\.[a-z_]+\Z|\$\{?[A-Z_]{1,40}\Z"
+)
 _OF_QUERIES = frozenset({"auth", "code", "key", "sig", "signature", "token", "xamzsignature"})
 
 
@@ -87,7 +98,11 @@ def secrets_in(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
             yield where, "the URL contains a user name or a password"
         elif "://" in node and any(_names_secret(name) for name, _ in _QUERY.findall(node)):
             yield where, "the URL contains a key in its query"
-        elif _SHAPES.search(node) or (assigned and _masked_value(assigned) != node):
+        elif (
+            _SHAPES.search(node)
+            or _WANDB.search(f"{where}:{node}")
+            or (assigned and _masked_value(assigned) != node)
+        ):
             yield where, "looks like a secret"
 
 
@@ -96,7 +111,7 @@ def masked(text: str) -> str:
     text = _USER.sub(f"{MASK}@", text)
     text = _QUERY.sub(_masked_query, text)
     text = _HEADER.sub(rf"\1\2{MASK}", text)
-    text = _ASSIGNED.sub(_masked_value, text)
+    text = _WANDB.sub(rf"\1{MASK}", _ASSIGNED.sub(_masked_value, text))
     return _SHAPES.sub(MASK, text)
 
 
@@ -110,13 +125,15 @@ def _masked_query(match: re.Match[str]) -> str:
 
 
 def _masked_value(match: re.Match[str]) -> str:
-    """Mask the value of an assignment if its name is secret. After a colon, or after the bare
-    name ``key`` or ``token``, keep a word or short value: ``the key: see below``, ``KEY=VALUE``."""
+    """Mask the value of an assignment if its name is secret. After a colon, or after a bare name
+    such as ``key``, keep a word or short value: ``the key: see below``, ``KEY=VALUE``."""
     name, between, value = match.groups()
     name = name.rpartition(".")[2]
-    if value.lower() in _NO_VALUES or not is_secret_name(name):
+    if value.lower().rstrip("):") in _NO_VALUES or not is_secret_name(name):
         return match[0]
-    prose = ":" in between or name.lower() in ("key", "token")
-    if prose and (len(value) < 8 or re.fullmatch(r"[A-Za-z_]+[.!?]?", value)):
+    bare = name.lower().strip("_") in ("auth", "key", "pat", "token")
+    if (bare or between == " = ") and _CODE.match(value):
+        return match[0]
+    if (bare or ":" in between) and (len(value) < 8 or re.fullmatch(r"[A-Za-z_]+[.!?]?", value)):
         return match[0]
     return f"{match[1]}{between}{MASK}"
