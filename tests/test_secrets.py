@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 import yaml
@@ -15,7 +18,7 @@ from ace_ray.config.schema import load_config
 from ace_ray.errors import UserError
 from ace_ray.pipeline.submit import make_submission
 from ace_ray.sweep.config import load_sweep
-from ace_ray.util.secrets import is_secret_name, masked, secrets_in
+from ace_ray.util.secrets import is_secret_name, masked, secrets_in, without_key
 
 KEY = "Q7vT-THIS-IS-A-SECRET-0123456789"
 SECRET_NAMES = [
@@ -149,3 +152,23 @@ def test_a_comment_with_a_key_is_not_submitted(
         sent = make_submission("evaluate", str(path), values=values, checkout=checkout)
         assert KEY not in sent.entrypoint
         assert SHAPES[0] not in sent.entrypoint
+
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "url": partial(quote, safe=""),
+    "query": quote_plus,
+    "url, lower case": lambda key: re.sub("%..", lambda code: code[0].lower(), quote(key)),
+    "url, twice": lambda key: quote(quote(key)),
+    "json": lambda key: json.dumps(key)[1:-1].replace("/", "\\/"),
+    "json, escapes": lambda key: "".join(f"\\u{ord(sign):04X}" for sign in key),
+    "html": html.escape,
+}
+
+
+@pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS)
+def test_a_key_is_masked_in_each_spelling(spell: Callable[[str], str]) -> None:
+    key = "very/secret+key\"<&'"
+    assert without_key(f"bad key {spell(key)}, or {key}", key) == "bad key ***, or ***"
+    assert without_key("very/secret+kez", key) == "very/secret+kez"
+    assert without_key("any", None) == "any"

@@ -27,9 +27,12 @@ from ace_ray.models.pacing import (
 )
 from ace_ray.models.roles import check_url, host_of, read_key
 from ace_ray.types import Completion, Messages, Sampling, Tools
+from ace_ray.util.secrets import without_key
 
 MAX_ANSWER_BYTES = 4 << 20
 MAX_MESSAGE_CHARS = 300
+# A shorter key, such as EMPTY, may be a word of an answer.
+MIN_KEY_CHARS = 16
 # Phrases in errors of OpenAI and vLLM about a prompt that is too long.
 _TOO_LONG = ("context_length_exceeded", "maximum context length", "max_model_len")
 _OF_SCHEMAS = re.compile(r"response[ _-]?format|schema|structured[ _-]?output")
@@ -207,6 +210,8 @@ class EndpointModel(Client):
         raw = reply.body
         if len(raw) > MAX_ANSWER_BYTES:
             raise _Failed(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
+        if len(self._key or "") >= MIN_KEY_CHARS:  # Latin-1 keeps every byte
+            raw = without_key(raw.decode("latin-1"), self._key).encode("latin-1")
         if reply.status != 200:
             raise self._refusal(reply.status, reply.headers, raw)
         try:
@@ -258,8 +263,7 @@ class EndpointModel(Client):
         return self._clipped(tree if isinstance(tree, str) else _start(raw)) or "(no message)"
 
     def _clipped(self, text: str) -> str:
-        if self._key:
-            text = text.replace(self._key, "***")
+        text = without_key(text, self._key)
         return " ".join(text[: 4 * MAX_MESSAGE_CHARS].split())[:MAX_MESSAGE_CHARS]
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
+from html import escape
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -113,6 +115,24 @@ def masked(text: str) -> str:
     text = _HEADER.sub(rf"\1\2{MASK}", text)
     text = _WANDB.sub(rf"\1{MASK}", _ASSIGNED.sub(_masked_value, text))
     return _SHAPES.sub(MASK, text)
+
+
+def without_key(text: str, key: str | None) -> str:
+    """Return ``text`` with `MASK` in place of each spelling of ``key``: as it is, or with any of
+    its characters quoted as in a URL, in JSON or in HTML."""
+    return re.sub(_spellings(key), MASK, text) if key else text
+
+
+@cache
+def _spellings(key: str) -> str:
+    def spelling(sign: str) -> str:
+        plain, code = "|".join(map(re.escape, {sign, escape(sign)})), ord(sign)
+        return (
+            rf"(?:\\{{0,3}}(?:{plain}|u(?i:{code:04x}))"
+            rf"|%(?:25){{0,3}}(?i:{code:02x})|&#(?:{code}|(?i:x{code:x}));)"
+        )
+
+    return "".join(map(spelling, key))
 
 
 def _names_secret(name: str) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import quote_plus
 
 import pytest
 
@@ -234,6 +235,18 @@ def test_a_refusal_is_one_short_line_without_the_key() -> None:
         assert "\n" not in text
         assert len(text) < 400
         assert len(server.bodies) == 1
+
+
+def test_no_part_of_an_answer_repeats_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that may be a word stays, since an answer must not change."""
+    for key, kept in (("very-secret/key+0123", False), ("EMPTY", True)):
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+        message = {"role": "assistant", "content": f"bad key {key}"}
+        tree = answer() | {"model": quote_plus(key), "system_fingerprint": key}
+        completion = ask(Endpoint(said(tree | {"choices": [{"message": message}]})))
+        assert completion.text == f"bad key {key if kept else '***'}"
+        facts = completion.endpoint
+        assert (facts.model, facts.fingerprint) == ((key, key) if kept else ("***", "***"))
 
 
 def test_concurrency_is_bounded() -> None:

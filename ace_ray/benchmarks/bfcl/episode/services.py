@@ -15,6 +15,7 @@ from ace_ray.errors import RowError, UserError
 from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.pacing import MAX_RETRY_AFTER_S, RETRIED, backoff_s, retry_after_s
 from ace_ray.models.urls import http_url
+from ace_ray.util.secrets import without_key
 
 # Timeout of one attempt.
 TIMEOUT_S = 30.0
@@ -109,8 +110,7 @@ class Service:
         return headers
 
     def _clean(self, text: str) -> str:
-        key = self._key()
-        return " ".join((text.replace(key, "***") if key else text)[:300].split())
+        return " ".join(without_key(text, self._key())[:300].split())
 
 
 class Embeddings:

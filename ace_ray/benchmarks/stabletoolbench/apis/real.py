@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from typing import Any
-from urllib.parse import quote, quote_plus, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -21,6 +21,7 @@ from ace_ray.config.schema import Section
 from ace_ray.errors import UserError
 from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.urls import http_url
+from ace_ray.util.secrets import without_key
 
 # Maximum bytes of an answer; a longer one is a failure.
 MAX_BYTES = 1 << 20
@@ -81,10 +82,7 @@ class RealApis:
         error = (
             "" if 200 <= reply.status < 300 else _BY_STATUS.get(reply.status, "Message error...")
         )
-        text = reply.body.decode("utf-8", "replace")
-        if self._key:
-            for spell in (str, quote, quote_plus, lambda key: json.dumps(key)[1:-1]):
-                text = text.replace(spell(self._key), "***")
+        text = without_key(reply.body.decode("utf-8", "replace"), self._key)
         try:
             value = load(text, MAX_BYTES)
         except Unusable:
