@@ -83,6 +83,10 @@ class EpisodeStalled(RowError):
     """An episode timed out for a reason other than the candidate."""
 
 
+class EpisodeTimeout(RowError):
+    """An episode or a preparation did not end within its time."""
+
+
 class SandboxLost(RowError):
     """The sandbox of an episode crashed repeatedly, or could not be opened."""
 

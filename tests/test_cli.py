@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -39,6 +40,28 @@ def test_doctor_checks_a_config_and_writes_nothing(
     (failed,) = [line for line in ended.stdout.splitlines() if line.startswith("FAIL")]
     assert "cluster" in failed
     assert "5000 worker(s)" in failed
+
+
+def test_prompts_that_were_not_counted_do_not_count_as_fitting(
+    config_file: Write, here: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = config_file(limit=4, engine={"max_model_len": 4096})
+    assert "4 of 4 prompts fit a context of 4096" in here("doctor", path).stdout
+    monkeypatch.setattr("ace_ray.pipeline.planning.preflight.COUNT_S", -1)
+    plan = here("doctor", path).stdout
+    assert "of 1 counted prompts 0 do not fit a context of 4096" in plan
+    assert "3 more were not counted" in plan
+
+
+@pytest.mark.parametrize("cause", ["", "the time limit was reached"])
+def test_an_interrupt_says_its_cause(
+    cause: str, config_file: Write, here: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = Mock(side_effect=KeyboardInterrupt(*filter(None, [cause])))
+    monkeypatch.setattr("ace_ray.pipeline.evaluate.evaluate", stop)
+    ended = here("evaluate", config_file())
+    line = f"ace-ray: {cause or 'interrupted'}; the same command continues this run\n"
+    assert (ended.code, ended.stderr) == (75, line)
 
 
 def test_a_model_and_a_benchmark_need_no_config_file(here: Any, tmp_path: Path) -> None:

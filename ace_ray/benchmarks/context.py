@@ -247,8 +247,11 @@ class EpisodeContext:
         if left_s is not None and left_s <= 0:
             return await self._late()
         try:
-            return await asyncio.wait_for(work(), left_s)
+            async with asyncio.timeout(left_s) as limit:
+                return await work()
         except TimeoutError:
+            if not limit.expired():
+                raise  # of `work` itself
             raise _stalled(who) from None
 
     async def execute(self, session: Session, calls: Sequence[ToolCall]) -> list[Observation]:

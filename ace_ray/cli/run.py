@@ -130,7 +130,7 @@ def _evaluate(
         log.fail(f"failed: {error}", *again)
         return INCOMPLETE if error.resumable else FAILED
     except KeyboardInterrupt as stop:  # with a text if the time limit stopped the run
-        log.fail(f"{stop or 'interrupted'}; the same command continues this run")
+        log.fail(f"{str(stop) or 'interrupted'}; the same command continues this run")
         return INCOMPLETE
     tell_results(summary, code, full=full)
     if code == INCOMPLETE:

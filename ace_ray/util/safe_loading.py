@@ -132,7 +132,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         is_alias, before = self.check_event(yaml.AliasEvent), self._repeated_chars
-        node = super().compose_node(parent, index)
+        node: Any = super().compose_node(parent, index)
         if not is_alias:
             length = node.end_mark.index - node.start_mark.index
             self._chars[node] = length + self._repeated_chars - before

@@ -230,6 +230,20 @@ def test_a_truncated_episode_keeps_its_state() -> None:
     assert episode_of(SLOTS).state["ended"] == "max_turns"
 
 
+@pytest.mark.parametrize("deadline_s", [None, 60.0])
+def test_a_timeout_of_the_work_itself_is_not_the_deadline(deadline_s: float | None) -> None:
+    async def work() -> None:
+        raise TimeoutError("the tool server did not answer")
+
+    async def episode() -> None:
+        end = deadline_s and asyncio.get_running_loop().time() + deadline_s
+        context = EpisodeContext(RoleModel(ScriptedModel(), Sampling()), deadline=end)
+        await context.wait_for("an API", work)
+
+    with pytest.raises(TimeoutError, match="the tool server"):
+        asyncio.run(episode())
+
+
 def test_an_episode_without_an_answer_of_the_candidate_has_stalled() -> None:
     with pytest.raises(EpisodeStalled, match="did not answer a health check"):
         episode_of(BOOK, hang, seconds=0.5, works=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,3 +36,28 @@ def test_only_the_row_that_ends_engines_is_quarantined(
     deaths = run.summary()["timing"]["engine_deaths"]
     assert len(deaths) == sum(cause in death for death in deaths) == 5, deaths
     assert {run.row(entry)["status"] for entry in range(12) if entry != 6} == {"scored"}
+
+
+LATE = """
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.types import Entry
+
+class Late(Benchmark):
+    name = "late"
+
+    def entries(self):
+        return [Entry(id=f"e{n}", category="c", prompt="x", gold="4") for n in range(3)]
+
+    async def run(self, entry, context):
+        raise TimeoutError("the tool server did not answer")
+"""
+
+
+def test_a_timeout_in_the_code_of_a_benchmark_is_its_bug(make_run, tmp_path: Path):
+    code = tmp_path / "late.py"
+    code.write_text(LATE)
+    run = make_run(benchmarks=[{"name": f"{code}:Late"}])
+    driver = run.to_the_end()
+    assert driver.code == 1, driver.text
+    assert "TimeoutError: the tool server did not answer" in driver.text
+    assert "EpisodeTimeout" not in driver.text

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pyarrow as pa
 import ray
@@ -18,7 +18,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import check_episode
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.config.schema import ENDPOINT
-from ace_ray.errors import EngineDead, RowError, UserError
+from ace_ray.errors import EngineDead, EpisodeTimeout, RowError, UserError
 from ace_ray.models.roles import candidate_identity
 from ace_ray.pipeline.actors.admission import AdmissionControl, Group, Partition
 from ace_ray.pipeline.actors.cache_room import CacheContext, CacheRoom
@@ -63,6 +63,7 @@ START_AGAIN_S = 5.0
 # Time after its first block for which a new process waits for the blocks of its predecessor.
 ARRIVE_S = 5.0
 
+_T = TypeVar("_T")
 _NOT_HEALTHY = "the engine did not answer a health check"
 
 # Maximum delay of the report that a row has ended, so that one call reports many rows.
@@ -377,16 +378,9 @@ class EngineWorker:
             # Ray retries the rows of a dead process; an exception would fail the job.
             self._die(str(error))
         except RowError as error:
-            record |= {"status": error.status, **_named(error)}
-        except TimeoutError:
-            if not await self._engine.works():
+            if isinstance(error, EpisodeTimeout) and not await self._engine.works():
                 self._die(f"a row timed out, and {_NOT_HEALTHY}")
-            limit = self._job.config.episode_timeout_s
-            record |= {
-                "status": "infra_error",
-                "error_class": "EpisodeTimeout",
-                "error": f"timed out after {limit:g} s (episode_timeout_s)",
-            }
+            record |= {"status": error.status, **_named(error)}
         except Exception as error:  # noqa: BLE001 - one row's failure never ends the run
             record |= {"status": "infra_error", **_named(error)}
             log_traceback()
@@ -460,15 +454,27 @@ class EngineWorker:
                 candidate=RoleModel(self._engine, sampling.for_row(sample, *shared_path), identity),
                 roles=self._roles.of(benchmark, sample, shared_path),
             )
-            work = partial(self._prepare, benchmark, entry, sharing, limit + grace)
+            work = partial(self._prepare, benchmark, entry, sharing, grace)
             before, first = await self._prepared(row, shared, work)
             deadline = asyncio.get_running_loop().time() + limit
             context = replace(context, prepared=before.prepared, deadline=deadline)
-        episode = await asyncio.wait_for(benchmark.run(entry, context), limit + grace)
+        episode = await self._in_time(benchmark.run(entry, context), grace)
         check_episode(episode)
         if first:
             episode.count_all(before.episode)
         return episode
+
+    async def _in_time(self, work: Awaitable[_T], grace_s: float) -> _T:
+        """Await ``work``. Raises `EpisodeTimeout` only if its time has passed: a `TimeoutError` of
+        the benchmark's code is raised as it is."""
+        limit_s = self._job.config.episode_timeout_s
+        try:
+            async with asyncio.timeout(limit_s + grace_s) as limit:
+                return await work
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise EpisodeTimeout(f"timed out after {limit_s:g} s (episode_timeout_s)") from error
 
     async def _prepared(
         self, row: Mapping[str, Any], shared: Shared, work: Callable[[], Awaitable[EpisodeContext]]
@@ -498,15 +504,14 @@ class EngineWorker:
             self._coordinator.prepared.remote(self._process, name)
 
     async def _prepare(
-        self, benchmark: Benchmark, entry: Entry, context: EpisodeContext, seconds: float
+        self, benchmark: Benchmark, entry: Entry, context: EpisodeContext, grace_s: float
     ) -> EpisodeContext:
         try:
-            work = benchmark.prepare(entry, context)
-            context.prepared = await asyncio.wait_for(work, seconds)
+            context.prepared = await self._in_time(benchmark.prepare(entry, context), grace_s)
             return context
         except EngineDead as error:
             self._die(str(error))
-        except TimeoutError:
+        except EpisodeTimeout:
             if not await self._engine.works():
                 self._die(f"a preparation timed out, and {_NOT_HEALTHY}")
             raise

@@ -370,10 +370,16 @@ def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
         )
     if context is None:
         return "the chat template accepts them; only vLLM knows the context length", skipped
+    uncounted = len(entries) - fitting - skipped
     told = (
         f"{len(entries) - skipped} of {len(entries)} prompts fit a context of {context} tokens, "
         f"the longest has {longest}"
     )
+    if uncounted and fitting < ENOUGH:
+        told = (
+            f"of {fitting + skipped} counted prompts {skipped} do not fit a context of {context} "
+            f"tokens, the longest has {longest}; {uncounted} more were not counted in {COUNT_S:g} s"
+        )
     if skipped:
         told += "; rows whose prompt does not fit are skipped (PromptTooLong)"
     return told, skipped
