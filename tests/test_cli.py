@@ -48,9 +48,8 @@ def test_prompts_that_were_not_counted_do_not_count_as_fitting(
     path = config_file(limit=4, engine={"max_model_len": 4096})
     assert "4 of 4 prompts fit a context of 4096" in here("doctor", path).stdout
     monkeypatch.setattr("ace_ray.pipeline.planning.preflight.COUNT_S", -1)
-    plan = here("doctor", path).stdout
-    assert "of 1 counted prompts 0 do not fit a context of 4096" in plan
-    assert "3 more were not counted" in plan
+    told = "3 of 4 prompts were not counted, at least 0 do not fit a context of 4096"
+    assert told in here("doctor", path).stdout
 
 
 @pytest.mark.parametrize("cause", ["", "the time limit was reached"])

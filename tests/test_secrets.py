@@ -90,7 +90,7 @@ def test_values_are_found_and_masked() -> None:
 @pytest.mark.parametrize(
     "tree",
     [{"api_key": {"value": "x"}}, {"api_keys": [["x"]]}, {f"https://u:{KEY}@x": 1},
-     {SHAPES[0]: None}, {"headers": [f"X-Api-Key: {KEY}"]}, {"wandb": [COMMIT]},
+     {SHAPES[0]: None}, {"headers": [f"X-Api-Key: {KEY}"]}, {"wandb": {"login": COMMIT}},
      {"env": {"WANDB": COMMIT}}, {"auth": {"user": "x"}}],
 )  # fmt: skip
 def test_a_secret_of_any_form_is_found_and_not_repeated(tree: Any) -> None:

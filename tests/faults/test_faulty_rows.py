@@ -50,6 +50,9 @@ class Late(Benchmark):
 
     async def run(self, entry, context):
         raise TimeoutError("the tool server did not answer")
+
+    def check(self, entry, episode):
+        raise NotImplementedError
 """
 
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import ray
@@ -63,7 +63,6 @@ START_AGAIN_S = 5.0
 # Time after its first block for which a new process waits for the blocks of its predecessor.
 ARRIVE_S = 5.0
 
-_T = TypeVar("_T")
 _NOT_HEALTHY = "the engine did not answer a health check"
 
 # Maximum delay of the report that a row has ended, so that one call reports many rows.
@@ -464,7 +463,7 @@ class EngineWorker:
             episode.count_all(before.episode)
         return episode
 
-    async def _in_time(self, work: Awaitable[_T], grace_s: float) -> _T:
+    async def _in_time(self, work: Awaitable[Any], grace_s: float) -> Any:
         """Await ``work``. Raises `EpisodeTimeout` only if its time has passed: a `TimeoutError` of
         the benchmark's code is raised as it is."""
         limit_s = self._job.config.episode_timeout_s

@@ -72,7 +72,7 @@ def report_bug(coordinator: Any, benchmark: str) -> None:
     error = sys.exc_info()[1]
     if error is None or not (frames := traceback.extract_tb(error.__traceback__)):
         return
-    passes = isinstance(error, OSError | MemoryError)
+    passes = isinstance(error, OSError | MemoryError) and not isinstance(error, TimeoutError)
     passes |= isinstance(error, RayError) and not isinstance(error, RayTaskError)
     if passes or any(frame.filename.startswith(_MODELS) for frame in frames):
         return

@@ -370,16 +370,11 @@ def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
         )
     if context is None:
         return "the chat template accepts them; only vLLM knows the context length", skipped
-    uncounted = len(entries) - fitting - skipped
-    told = (
-        f"{len(entries) - skipped} of {len(entries)} prompts fit a context of {context} tokens, "
-        f"the longest has {longest}"
-    )
+    total, uncounted = len(entries), len(entries) - skipped - fitting
+    told = f"{total - skipped} of {total} prompts fit"
     if uncounted and fitting < ENOUGH:
-        told = (
-            f"of {fitting + skipped} counted prompts {skipped} do not fit a context of {context} "
-            f"tokens, the longest has {longest}; {uncounted} more were not counted in {COUNT_S:g} s"
-        )
+        told = f"{uncounted} of {total} prompts were not counted, at least {skipped} do not fit"
+    told += f" a context of {context} tokens, the longest has {longest}"
     if skipped:
         told += "; rows whose prompt does not fit are skipped (PromptTooLong)"
     return told, skipped
