@@ -457,7 +457,7 @@ class EngineWorker:
             before, first = await self._prepared(row, shared, work)
             deadline = asyncio.get_running_loop().time() + limit
             context = replace(context, prepared=before.prepared, deadline=deadline)
-        episode = await self._in_time(benchmark.run(entry, context), grace)
+        episode: Episode = await self._in_time(benchmark.run(entry, context), grace)
         check_episode(episode)
         if first:
             episode.count_all(before.episode)
