@@ -59,7 +59,8 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
             if note := facts.get("divided_calls"):
                 yield Line(topic, note)
         topic = "output"
-        preflight.open_output(plan)
+        store, _ = preflight.open_output(plan)
+        store.check_conditions()
         yield Line(topic, f"{plan.uri} can be written")
     except UserError as error:
         yield Line(topic, str(error), problem=True)

@@ -60,6 +60,7 @@ class Lease:
             "beat": 0,
         }
         watched: tuple[str, float] | None = None
+        store.check_conditions()
         while True:
             stored = store.tagged(LEASE)
             if stored is None:
@@ -84,15 +85,6 @@ class Lease:
                         continue
                 tag = store.put_if(LEASE, _json(claim), seen)
             if tag is not None:
-                # The object exists now, so the store must refuse to create it again.
-                if store.put_if(LEASE, _json(claim), None) is not None:
-                    store.delete(LEASE)
-                    raise UserError(
-                        "this store ignores the conditions of conditional writes, so two drivers "
-                        "could write one run",
-                        where=store.root,
-                        fix="use a store that supports If-Match and If-None-Match",
-                    )
                 return cls(store, tag, claim)
 
     def check(self) -> None:

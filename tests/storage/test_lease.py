@@ -244,19 +244,20 @@ class FailingWrites:
         done = self.inner.put_if(path, data, tag)
         if self.failure == "answer lost":
             raise UserError("the connection broke", where=self.inner.root)
-        if self.failure == "ignores conditions":
-            self.inner.put(path, data)
-            return f"tag {self.asked}"
         if self.failure == "repeated":
             return None  # botocore repeats the request, which meets its own first try
         return done
 
 
-def test_a_store_that_ignores_conditions_is_refused(local: LocalStore) -> None:
-    failing: Any = FailingWrites(local)
-    failing.failure = "ignores conditions"
+def test_a_store_without_conditions_is_refused(
+    local: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(store: LocalStore) -> None:
+        raise UserError("ignores the conditions", where=store.root)
+
+    monkeypatch.setattr(LocalStore, "check_conditions", refuse)
     with pytest.raises(UserError, match="ignores the conditions"):
-        Lease.acquire(failing, pytest.fail)
+        Lease.acquire(local, pytest.fail)
     assert local.get(LEASE) is None
 
 

@@ -68,3 +68,8 @@ class Store(Protocol):
         """Check that objects can be written and listed. Leaves no object in the store.
 
         Raises `UserError` if they cannot, after at most 20 s."""
+
+    def check_conditions(self) -> None:
+        """Check that `put_if` works as described. Leaves no object in the store.
+
+        Raises `UserError` if the store refuses or ignores conditions of writes."""

@@ -165,6 +165,9 @@ class LocalStore:
                 f"only {free >> 20} MiB free on this disk", where=self.root, fix="free some space"
             )
 
+    def check_conditions(self) -> None:
+        """Do nothing: `put_if` needs only locks."""
+
     def _unless_gone(self, error: OSError) -> None:
         """Raise `UserError` for a folder that cannot be read; ignore a deleted folder."""
         if not isinstance(error, FileNotFoundError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -104,11 +106,14 @@ class S3Store:
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
         from botocore.exceptions import ClientError
 
-        condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
-        with self._failures():
+        header, value = ("If-None-Match", "*") if tag is None else ("If-Match", tag)
+        with self._failures(condition=header):
             try:
                 answer = self._client.put_object(
-                    Bucket=self._bucket, Key=self._key(path), Body=data, **condition
+                    Bucket=self._bucket,
+                    Key=self._key(path),
+                    Body=data,
+                    **{header.replace("-", ""): value},
                 )
             except ClientError as error:
                 # 404: the object was deleted.
@@ -161,6 +166,22 @@ class S3Store:
         with suppress(UserError):
             quick.delete(PROBE)
 
+    def check_conditions(self) -> None:
+        # The name is unique, since two drivers may check the same folder at once.
+        path = f"{secrets.token_hex(8)}{PROBE}"
+        try:
+            # None although the object exists: boto3 has repeated a request that had succeeded.
+            tag = self.put_if(path, b"", None) or (self.tagged(path) or (b"", None))[1]
+            wrong = {"If-None-Match": None, "If-Match": f'"{"0" * 32}"'}
+            ignored = [header for header in wrong if self.put_if(path, b"", wrong[header])]
+            refused = not tag or not self.put_if(path, b"", tag)
+        finally:
+            with suppress(UserError):
+                self.delete(path)
+        if ignored or refused:
+            verb, headers = ("ignores", ignored) if ignored else ("refuses", list(wrong))
+            raise UserError(_unconditional(verb, headers), where=self.root, fix=_CONDITIONAL)
+
     @property
     def _filesystem(self) -> Any:
         import pyarrow.fs as pafs
@@ -185,21 +206,18 @@ class S3Store:
         return pafs.S3FileSystem(**options)
 
     @contextmanager
-    def _failures(self) -> Iterator[None]:
+    def _failures(self, condition: str = "") -> Iterator[None]:
+        """Context that converts errors of S3 to a `UserError`. ``condition`` is the header of a
+        conditional write."""
         from boto3.exceptions import Boto3Error
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
             yield
         except ClientError as error:
-            code = error.response.get("Error", {}).get("Code", "")
-            # The error page of a gateway has a status, but not an S3 error code.
-            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-            what, fix = _S3_CAUSES.get(
-                code, (f"S3 answered {code or status or error}", "see the logs of the store")
-            )
+            what, fix = _cause(error, self._bucket, condition)
             kind = Unreachable if _is_passing(error) else UserError
-            raise kind(what.format(self._bucket), where=self.root, fix=fix) from error
+            raise kind(what, where=self.root, fix=fix) from error
         # boto3 raises ValueError for a malformed endpoint address.
         except (BotoCoreError, Boto3Error, ValueError) as error:
             kind = UserError if isinstance(error, ValueError) else Unreachable
@@ -246,11 +264,34 @@ def _check_answer(
         )
 
 
+def _cause(error: ClientError, bucket: str, condition: str) -> tuple[str, str]:
+    """Return the problem, with the store's own message, and what to do about it."""
+    answer = error.response.get("Error", {})
+    # The error page of a gateway has a status, but not an S3 error code.
+    code = answer.get("Code") or error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    message = str(answer.get("Message") or "")[:400]
+    what, fix = _S3_CAUSES.get(
+        code, (f"S3 answered {code}", "see the logs or the documentation of the store")
+    )
+    what = what.replace("{}", bucket)
+    refused = code in ("NotImplemented", "501") and error.operation_name == "PutObject"
+    if _CHECKSUM.search(message) or (refused and not condition):
+        fix = "set AWS_REQUEST_CHECKSUM_CALCULATION=when_required on all nodes"
+    elif refused or (condition and condition.lower() in message.lower()):
+        what, fix = _unconditional("refuses", [condition]), _CONDITIONAL
+    return what + f" ({message})" * bool(message), fix
+
+
+def _unconditional(verb: str, headers: Sequence[str]) -> str:
+    named = " and ".join(headers)
+    return f"this store {verb} {named} in conditional writes, so two drivers could write one run"
+
+
 def _is_passing(error: ClientError) -> bool:
     """Return whether the error is temporary, so that a retry may succeed."""
     code = error.response.get("Error", {}).get("Code", "")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return code in _PASSING or (code not in _S3_CAUSES and status >= 500)
+    return code in _PASSING or (code not in _S3_CAUSES and status >= 500 and status != 501)
 
 
 PROBE = ".ace-ray-probe"
@@ -270,6 +311,11 @@ _CONTENT_TYPES = {
     ".png": "image/png",
     ".svg": "image/svg+xml",
 }
+_CONDITIONAL = "use a store that supports If-Match and If-None-Match"
+# Messages about the checksum that boto3 adds to every write since version 1.36.
+_CHECKSUM = re.compile(
+    "x-amz-(sdk-)?checksum|x-amz-trailer|x-amz-content-sha256|aws-chunked|streaming-", re.IGNORECASE
+)
 _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404")
 _PASSING = ("ExpiredToken", "InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown")
 _DENIED = "check the credentials and that they may list, read and write this prefix"
@@ -283,10 +329,5 @@ _S3_CAUSES = {
     "404": ("no S3 service answers at this address", "check store.endpoint_url"),
     "RequestTimeTooSkewed": ("this machine's clock is wrong", "set the clock"),
     "AuthorizationHeaderMalformed": ("bucket {} is in another region", "set store.region"),
-    "NotImplemented": (
-        "this store does not support conditional writes, which prevent two "
-        "drivers from writing one run",
-        "use a store that supports If-Match and If-None-Match",
-    ),
     "PermanentRedirect": ("bucket {} is in another region", "set store.region"),
 }
