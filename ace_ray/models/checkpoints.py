@@ -13,7 +13,8 @@ import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -45,7 +46,30 @@ _TEXTS = (".json", ".jinja", ".model", ".txt", ".tiktoken")
 _AGAIN = "save or copy the checkpoint again"
 
 # Prefixes of a trainer's other files, which have the same extensions as weights.
-_BESIDES = ("optimizer", "scheduler", "scaler", "rng_state", "training_args")
+_BESIDES = (
+    "optimizer", "scheduler", "scaler", "rng_state", "training_args", "model_world_size",
+    "optim_world_size", "extra_state_world_size", "mp_rank_", "zero_pp_rank_", "bf16_zero_pp_rank_",
+)  # fmt: skip
+
+# Weights in a trainer's own format: expression of a shard, owner, and the program that converts
+# them. {} is the folder of the shards, which the first group of the expression ends.
+_CONVERTERS = (
+    (r")model_world_size_\d+_rank_\d+\.pt", "verl's FSDP shards",
+     "python -m verl.model_merger merge --backend fsdp --local_dir {} --target_dir NEW_FOLDER"),
+    (r")dist_ckpt/[^/]+\.distcp", "verl's Megatron shards",
+     "python -m verl.model_merger merge --backend megatron --local_dir {} --target_dir NEW_FOLDER"),
+    (r"pytorch_model_fsdp_\d+)/[^/]+\.distcp", "accelerate's FSDP shards",
+     "accelerate merge-weights {} NEW_FOLDER"),
+    (r")[^/]+\.distcp", "this torch distributed checkpoint (DCP)",
+     "the trainer's exporter, or with python -m torch.distributed.checkpoint.format_utils "
+     "dcp_to_torch {} NEW_FILE and then save_pretrained"),
+    (r")(zero_pp_rank_\d+_)?mp_rank_\d+_model_states\.pt", "DeepSpeed's shards",
+     "zero_to_fp32.py, which DeepSpeed saves above {}"),
+    (r")mp_rank_\d+(_\d+)*/model_optim_rng\.pt", "Megatron-LM's shards in {}",
+     "Megatron Bridge or with Megatron-LM's tools/checkpoint/convert.py"),
+)  # fmt: skip
+# Maximum paths of a folder that are searched for such weights.
+_MOST_PATHS = 10_000
 
 _PART = re.compile(r"(.+-)(\d+)(-of-(\d+)\.(?:safetensors|bin))")
 
@@ -193,8 +217,35 @@ def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
     names = _safetensors(names) or names
     if lacks := lacking(names):
         where = files.place("").rstrip("/")
-        raise UserError(lacks, where=where, fix="name a complete checkpoint")
+        fix = way_out(files.where) or "name a complete checkpoint"
+        raise UserError(lacks, where=where, fix=fix)
     return names
+
+
+def way_out(where: Path | S3Store) -> str:
+    """Return what to use in place of the folder ``where``, which contains no model: a subfolder
+    with a model, or a program that converts weights in a trainer's own format. Return "" if the
+    folder has neither."""
+    # verl saves config and tokenizer in a subfolder of the folder with the weights.
+    if isinstance(where, S3Store):
+        above, _, name = where.root.rpartition("/")
+        where = replace(where, root=above) if name == "huggingface" else where
+        paths, root = sorted(file.path for file in where.list()), where.root
+    else:
+        where = where.parent if where.name == "huggingface" else where
+        levels = chain.from_iterable(where.glob("*/" * n + "*") for n in range(4))
+        some = islice(levels, _MOST_PATHS)
+        paths, root = sorted(path.relative_to(where).as_posix() for path in some), str(where)
+    folders = {path.rpartition("/")[0] for path in paths if path.endswith(".safetensors")}
+    if models := [path for path in paths if path.removesuffix("/config.json") in folders]:
+        subfolder = models[0].removesuffix("/config.json")
+        return f"name the model in its subfolder {subfolder} (in a sweep: pattern '*/{subfolder}')"
+    for shard, owner, program in _CONVERTERS:
+        for path in paths:
+            if match := re.fullmatch(rf"((?:.*/)?{shard}", path):
+                folder = f"{root}/{match[1]}".rstrip("/")
+                return f"convert {owner} with {program}".replace("{}", folder)
+    return ""
 
 
 def _safetensors(names: Iterable[str]) -> list[str]:

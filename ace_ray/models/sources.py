@@ -21,7 +21,7 @@ from typing import Literal
 from ace_ray.config.schema import cache_root
 from ace_ray.errors import UserError, first_line
 from ace_ray.models import cached
-from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_no_pointer, check_whole
+from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_no_pointer, check_whole, way_out
 from ace_ray.storage.object_store import Object, S3Store
 from ace_ray.storage.object_store.local import open_regular
 from ace_ray.util.local_files import path_of
@@ -136,7 +136,7 @@ def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> Mod
                 where=str(path),
                 fix="it is an adapter: name it as model.adapter, and its base as model.source"
                 if (path / ADAPTER_CONFIG).is_file()
-                else f"name {_KINDS[marker]} folder",
+                else _way_out(path, marker) or f"name {_KINDS[marker]} folder",
             )
         if weights:  # before the hash, which reads all files completely
             check_whole(path)
@@ -156,6 +156,10 @@ def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> Mod
                 "is not a GGUF file (bad magic)", where=str(path), fix="download it again"
             )
     return ModelRef(source, "gguf", str(path), "sha256:" + _content_hash([path]))
+
+
+def _way_out(where: Path | S3Store, marker: str) -> str:
+    return way_out(where) if marker == "config.json" else ""
 
 
 def materialize(ref: ModelRef) -> Path:
@@ -298,7 +302,7 @@ def _resolve_s3(
         raise UserError(
             f"{marker} is missing under this prefix",
             where=source,
-            fix=f"name the prefix of {_KINDS[marker]} folder",
+            fix=_way_out(store, marker) or f"name the prefix of {_KINDS[marker]} folder",
         )
     if weights:
         check_whole(store)

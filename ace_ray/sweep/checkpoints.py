@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import os
 import re
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -14,12 +15,23 @@ from pathlib import Path
 from ace_ray.config.schema import StoreConfig
 from ace_ray.errors import UserError
 from ace_ray.models.adapters import WEIGHTS as ADAPTER_WEIGHTS
-from ace_ray.models.checkpoints import ADAPTER_CONFIG, INDEX, index_of, lacking
-from ace_ray.storage.object_store import Object, Store, open_store
+from ace_ray.models.checkpoints import ADAPTER_CONFIG, INDEX, index_of, lacking, way_out
+from ace_ray.storage.object_store import LocalStore, Object, S3Store, Store, open_store
 from ace_ray.sweep.config import SweepOptions
 from ace_ray.types import digest
 
-_NUMBER = re.compile(r"\d+")
+# The number of a step in a name, the surest expression first.
+_STEPS = tuple(
+    re.compile(expression, re.IGNORECASE)
+    for expression in (
+        r"(?:step|iter|iteration)s?[-_=.]?(\d+)(?![a-z\d])",
+        # A number by itself. It is not a part of w4a16, 7b, fp8, v2.5, seed-1, 4-bit or q8_0.
+        r"(?<![a-z\d])(?<!\d\.)(?<!seed[-_=])(?<!q\d_)(\d+)(?!\.?\d|[a-z]|[-_]bit)",
+        r"(?:checkpoint|ckpt|epoch)(\d+)(?![a-z\d])",
+        r"(\d+)",
+    )
+)
+_NARROW = "narrow the pattern, or make a folder of links with names such as step_500"
 
 
 @dataclass(frozen=True)
@@ -58,39 +70,29 @@ def find_checkpoints(
     assert options.checkpoints is not None  # not called for other sweeps
     root = options.checkpoints.rstrip("/")
     folder = open_store(root, endpoint_url=store.endpoint_url, region=store.region)
-    files: dict[str, list[Object]] = {}
-    for item in folder.list():
-        name, slash, path = item.path.partition("/")
-        # Deeper files, such as optimizer/shard-0, are not part of the model.
-        if (
-            (slash or item.broken)
-            and "/" not in path
-            and fnmatch.fnmatchcase(name, options.pattern)
-        ):
-            files.setdefault(name, []).append(item)
+    files = _folders(folder, options.pattern.strip("/"))
     if not files and not options.watch:
         raise UserError(
             f"contains no checkpoint folder that matches {options.pattern!r}",
             where=root,
-            fix="correct checkpoints or pattern",
+            fix=_way_out(folder) or "correct checkpoints or pattern",
         )
     checkpoints = []
     for name, items in files.items():
-        if numbers := _NUMBER.findall(name):
-            checkpoints.append(_checkpoint(folder, root, name, int(numbers[-1]), items))
-        elif invalid is None:
-            raise UserError(
-                f"the name {name!r} contains no step number", where=root, fix="narrow the pattern"
-            )
-        else:
-            invalid[f"{root}/{name}"] = f"the name {name!r} contains no step number"
+        if (step := step_of(name)) is not None:
+            checkpoints.append(_checkpoint(folder, root, name, step, items))
+            continue
+        why = f"the name {name!r} contains no step number"
+        if invalid is None:
+            raise UserError(why, where=root, fix=_NARROW)
+        invalid[f"{root}/{name}"] = why
     checkpoints.sort(key=lambda checkpoint: checkpoint.step)
     for one, other in pairwise(checkpoints):
         if one.step != other.step:
             continue
         why = f"{one.name} and {other.name} both have step {one.step}"
         if invalid is None:
-            raise UserError(why, where=root, fix="narrow the pattern")
+            raise UserError(why, where=root, fix=_NARROW)
         invalid |= {twin.source: why for twin in (one, other) if twin.source not in known}
     checkpoints = [
         checkpoint for checkpoint in checkpoints if checkpoint.source not in (invalid or ())
@@ -121,14 +123,53 @@ def chosen(
     return taken
 
 
+def step_of(name: str) -> int | None:
+    """Return the step in the name of a checkpoint or of a folder above it; None without a number:
+    the number after "step" or "iter", else the last number that is not a part of a word."""
+    for expression in _STEPS:
+        if numbers := expression.findall(name):
+            return int(numbers[-1])
+    return None
+
+
+def _folders(store: Store, pattern: str) -> dict[str, list[Object]]:
+    """Return the files of each folder of ``store`` whose path matches ``pattern``."""
+    depth = pattern.count("/") + 1
+    files: dict[str, list[Object]] = {}
+    for file in store.list(links=depth) if isinstance(store, LocalStore) else store.list():
+        is_checkpoint = file.broken and file.path.count("/") < depth
+        name = file.path if is_checkpoint else file.path.rpartition("/")[0]
+        # Deeper files, such as optimizer/shard-0, are not part of the model.
+        if name and name.count("/") == depth - 1 and fnmatch.fnmatchcase(name, pattern):
+            files.setdefault(name, []).append(file)
+    return {name: files[name] for name in files if not _is_alias(store, name, files)}
+
+
+def _is_alias(store: Store, name: str, names: Collection[str]) -> bool:
+    """Return whether ``name`` is a link without a number, or a link to another of ``names``."""
+    if not isinstance(store, LocalStore):
+        return False
+    top = Path(store.root).resolve()
+    target = Path(os.path.realpath(top / name))
+    linked = target != top / name
+    return linked and (step_of(name) is None or any(target == top / other for other in names))
+
+
 def _checkpoint(
     folder: Store, root: str, name: str, step: int, items: Sequence[Object]
 ) -> Checkpoint:
-    names = {item.path.partition("/")[2] for item in items}
+    names = {item.path.removeprefix(f"{name}/") for item in items}
     state = digest(sorted((item.path, item.size, item.etag) for item in items))
     broken = [f"{item.path} {item.broken}" for item in items if item.broken]
     lacks = broken[0] if broken else _lacks(folder, name, names)
+    if lacks and not broken:
+        fix = _way_out(folder.child(name))
+        lacks += f"; {fix}" * bool(fix)
     return Checkpoint(name, step, f"{root}/{name}", state, lacks)
+
+
+def _way_out(store: Store) -> str:
+    return way_out(store if isinstance(store, S3Store) else Path(store.root))
 
 
 def _lacks(folder: Store, name: str, names: set[str]) -> str:

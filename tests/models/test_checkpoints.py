@@ -20,6 +20,7 @@ from ace_ray.models.checkpoints import (
     same_layout,
     shards_of,
     tensors_of,
+    way_out,
     weight_bytes,
 )
 from ace_ray.storage.object_store import S3Store
@@ -160,6 +161,31 @@ def test_weights_of_torch_are_checked_at_their_ends(tmp_path: Path) -> None:
     check_whole(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     refused(tmp_path, r"pytorch_model\.bin: is a git-lfs pointer")
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("model_world_size_8_rank_0.pt", "verl.model_merger merge --backend fsdp --local_dir {} "),
+        ("actor/dist_ckpt/__0_0.distcp", "--backend megatron --local_dir {}/actor --target_dir"),
+        ("pytorch_model_fsdp_0/__0_0.distcp", "accelerate merge-weights {}/pytorch_model_fsdp_0 "),
+        ("__0_0.distcp", "torch.distributed.checkpoint.format_utils dcp_to_torch {} "),
+        ("global_step5/mp_rank_00_model_states.pt", "zero_to_fp32.py, which DeepSpeed saves above"),
+        ("iter_5/mp_rank_00/model_optim_rng.pt", "shards in {}/iter_5 with Megatron Bridge"),
+        ("sub/model.safetensors", ""),
+    ],
+    ids=["verl", "verl Megatron", "accelerate", "DCP", "DeepSpeed", "Megatron", "a model below"],
+)
+def test_weights_in_a_trainers_format_are_named_with_their_converter(
+    tmp_path: Path, path: str, words: str
+) -> None:
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_bytes(b"PK")
+    (tmp_path / path).with_name("config.json").touch()
+    words = words.replace("{}", str(tmp_path)) or "name the model in its subfolder sub "
+    assert words in way_out(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    assert words in refused(tmp_path, "contains no weights")
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", INDEX])

@@ -14,7 +14,14 @@ from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import ADAPTER_CONFIG, INDEX
 from ace_ray.storage.object_store import open_store
 from ace_ray.sweep import checkpoints as module
-from ace_ray.sweep.checkpoints import Checkpoint, Settling, Watching, chosen, find_checkpoints
+from ace_ray.sweep.checkpoints import (
+    Checkpoint,
+    Settling,
+    Watching,
+    chosen,
+    find_checkpoints,
+    step_of,
+)
 from ace_ray.sweep.config import SweepOptions
 
 WHOLE = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"w"}
@@ -54,20 +61,88 @@ def put(root: str) -> Put:
 
 
 @pytest.mark.parametrize("root", ["folder", "s3"], indirect=True)
-def test_checkpoints_are_sorted_by_the_last_number_of_their_names(root: str, put: Put) -> None:
+def test_checkpoints_are_sorted_by_the_steps_in_their_names(root: str, put: Put) -> None:
     for name in ("step_1000", "step_200", "llama3-8b-step_100-v2.5", "step_0010"):
         put(name)
     open_store(f"{root}-other").put("step_2/config.json", b"{}")
     found = find(root)
     assert [(c.step, c.name, c.lacks) for c in found] == [
-        (5, "llama3-8b-step_100-v2.5", ""),
         (10, "step_0010", ""),
+        (100, "llama3-8b-step_100-v2.5", ""),
         (200, "step_200", ""),
         (1000, "step_1000", ""),
     ]
     assert [c.source for c in found] == [f"{root}/{c.name}" for c in found]
     assert steps(root, pattern="step_????") == [10, 1000]
-    assert steps(root, pattern="*step_[12]*") == [5, 200, 1000]
+    assert steps(root, pattern="*step_[12]*") == [100, 200, 1000]
+    put("global_step_3/actor/huggingface")
+    put("global_step_20/actor/huggingface")
+    put("global_step_20/critic/huggingface")
+    (first, last) = find(root, pattern="*/actor/huggingface")
+    assert (first.step, last.step, last.lacks) == (3, 20, "")
+    assert last.source == f"{root}/global_step_20/actor/huggingface"
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("step_500-w4a16", 500),
+        ("1000-fp8", 1000),
+        ("sft-500-7b-bf16", 500),
+        ("500-int4-4bit-8-bit", 500),
+        ("500-qwen2.5-q8_0", 500),
+        ("checkpoint-500-seed-3", 500),
+        ("checkpoint500-w4a16", 500),
+        ("epoch=3-step=500-loss=0.25", 500),
+        ("step500-tokens2B", 500),
+        ("iter_0000500", 500),
+        ("qwen2.5-500", 500),
+        ("ep0-ba500", 500),
+        ("run-2/global_step_500/actor/huggingface", 500),
+    ],
+)
+def test_a_number_that_is_a_part_of_a_word_is_no_step(name: str, step: int) -> None:
+    assert step_of(name) == step
+
+
+def test_a_link_to_a_checkpoint_is_a_checkpoint(tmp_path: Path, root: str, put: Put) -> None:
+    """A link without a step and a second name of a checkpoint are left out."""
+    put("step_1")
+    open_store(str(tmp_path / "disk")).put("a/config.json", b"{}")
+    for name, target in {
+        "step_500": "../disk/a",
+        "step_600": "/gone",
+        "latest": "step_1",
+        "best": "../disk/a",
+        "last_1": "step_1",
+        "step_1/loop_2": "..",
+    }.items():
+        Path(root, name).symlink_to(target)
+    assert [(c.step, c.lacks) for c in find(root)] == [
+        (1, ""),
+        (500, "the tokenizer is missing"),
+        (600, "step_600 is a link to /gone, which does not exist"),
+    ]
+
+
+@pytest.mark.parametrize("root", ["folder", "s3"], indirect=True)
+def test_a_checkpoint_in_a_trainers_format_says_how_to_convert_it(root: str, put: Put) -> None:
+    shard = {"model_world_size_2_rank_0.pt": b"w"}
+    put("global_step_5", {"data.pt": b"d"})
+    put("global_step_5/actor", shard)
+    put("global_step_5/actor/huggingface", {"config.json": b"{}", "tokenizer.json": b"{}"})
+    merge = f"verl.model_merger merge --backend fsdp --local_dir {root}/global_step_5/actor "
+    for pattern, problem in {
+        "*": "config.json is missing",
+        "*/actor/huggingface": "the folder contains no weights",
+    }.items():
+        (found,) = find(root, pattern=pattern)
+        assert found.lacks.startswith(problem)
+        assert merge in found.lacks
+    put("global_step_5/actor/huggingface")
+    assert "(in a sweep: pattern '*/actor/huggingface')" in find(root)[0].lacks
+    with pytest.raises(UserError, match="contains no checkpoint folder that matches 'x/'; name"):
+        find(root, pattern="x/")
 
 
 @pytest.mark.parametrize(

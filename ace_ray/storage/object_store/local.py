@@ -66,11 +66,14 @@ class LocalStore:
             return None
         return self.put_if(path, data, tag)
 
-    def list(self, prefix: str = "") -> list[Object]:
+    def list(self, prefix: str = "", *, links: int = 0) -> list[Object]:
+        """``links``: number of folder levels in which links to folders are followed."""
         objects = []
         # The prefix is a folder, a slash, and the beginning of names in this folder.
         top = Path(self.root, prefix.rpartition("/")[0])
-        for base, _, names in os.walk(top, onerror=self._unless_gone):
+        for base, folders, names in os.walk(top, onerror=self._unless_gone, followlinks=links > 0):
+            if links and len(Path(base).relative_to(top).parts) >= links:
+                folders[:] = [name for name in folders if not Path(base, name).is_symlink()]
             for name in names:
                 file = Path(base, name)
                 relative = file.relative_to(self.root).as_posix()
@@ -83,9 +86,10 @@ class LocalStore:
                     except OSError as error:
                         if error.errno not in (errno.ENOENT, errno.ELOOP):
                             raise
-                        # Report a link to itself without an error, so that the other files are
+                        # Report a broken link without an error, so that the other files are
                         # still listed. Omit a file that was deleted during the walk.
                         about = file.lstat()
+                        fault = f"is a link to {os.readlink(file)}, which does not exist"
                         if error.errno == errno.ELOOP:
                             fault = "is a symbolic link to itself"
                     size, changed = about.st_size, f"{about.st_mtime_ns}"
