@@ -12,6 +12,7 @@ from typing import Any
 from ace_ray.config.schema import ModelConfig, RunConfig, SamplingConfig
 from ace_ray.config.suggestions import did_you_mean, instead, sections_of, unknown_keys
 from ace_ray.errors import UserError
+from ace_ray.models.parser_plugins import read_plugins, registered_parsers
 from ace_ray.util import vllm_source
 
 INSTALL = "install ace_ray with an engine: pip install ace-ray[gpu] (for a CPU, see README)"
@@ -65,15 +66,20 @@ def _check_override(override: Any) -> None:
 
 
 def check_parsers(model: ModelConfig) -> None:
-    """Raise `UserError` for a parser name that neither ace_ray nor vLLM knows."""
+    """Raise `UserError` for a plugin that cannot be imported, and for a parser name that neither
+    ace_ray nor vLLM nor a plugin knows."""
+    plugins = read_plugins(model.plugins)
+    registered = registered_parsers(plugins) if plugins else {}
     for kind, ours in _OUR_PARSERS.items():
         name = getattr(model, f"{kind}_parser")
         if name is None or name in ours:
             continue
-        known = parser_names(kind)
+        known = parser_names(kind).union(registered.get(kind, ()))
         if known and name not in known:
             raise UserError(
-                f"vLLM has no {kind} parser {name!r}",
+                f"neither vLLM nor model.plugins has a {kind} parser {name!r}"
+                if plugins
+                else f"vLLM has no {kind} parser {name!r}",
                 where=f"model.{kind}_parser",
                 fix=did_you_mean(name, sorted({*ours, *known})),
             )

@@ -179,6 +179,35 @@ def test_settings_that_can_change_answers_are_in_the_identity() -> None:
     assert len(set(texts)) == len(texts)
 
 
+LACKS_PARSER = """
+print("vLLM's messages and the plugin's are no answer")
+from vllm.tool_parsers import ToolParser, ToolParserManager
+@ToolParserManager.register_module("mine")
+class Mine(ToolParser): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import vllm.gone", r"model.plugins: p.py: cannot be imported: ModuleNotFoundError"),
+        pytest.param(
+            "import os; os._exit(3)",
+            r"p.py: the import ended the process with exit code 3",
+            marks=pytest.mark.nightly,
+        ),
+        (LACKS_PARSER, r"tool_parser: neither .* has a tool parser 'mime'; did you mean 'mine'"),
+    ],
+    ids=["of another vLLM", "exits", "registers another name"],
+)
+@pytest.mark.skipif(find_spec("vllm") is None, reason="needs vLLM")
+def test_a_plugin_is_checked_before_engines_start(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "p.py").write_text(text)
+    model = ModelConfig(source="m", plugins=[str(tmp_path / "p.py")], tool_parser="mime")
+    with pytest.raises(UserError, match=words):
+        check_parsers(model)
+
+
 def test_without_vllm_the_fix_is_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -187,8 +187,7 @@ def check_engine(config: RunConfig) -> list[str]:
         return list(config.engine)
     check_engine_args(config.engine)
     check_sampling(config.sampling, config.model, where="sampling")
-    if not config.model.plugins:  # plugins register parsers when vLLM loads them
-        check_parsers(config.model)
+    check_parsers(config.model)
     # The plan uses these arguments, so refuse booleans, null and numbers below 1.
     for name in _SIZES:
         check_size(name, config.engine.get(name, 1))
