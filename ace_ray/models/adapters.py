@@ -34,6 +34,13 @@ _NOT_LORA = {
     "use_qalora": "is a QALoRA adapter",
     "trainable_token_indices": "contains embeddings of its own (trainable_token_indices)",
 }
+# Architectures for which vLLM 0.32 loads one LoRA tensor for all experts (`is_3d_moe_weight`).
+FUSED_EXPERTS = (
+    "ClefOmniForJointSchema", "GptOssForCausalLM", "InternS1ProForConditionalGeneration",
+    "InternS2MobiusForConditionalGeneration", "InternS2PreviewForConditionalGeneration",
+    "Qwen3OmniMoeForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration",
+    "Qwen3_5MoeForConditionalGeneration",
+)  # fmt: skip
 _SUFFIXES = (".lora_A.weight", ".lora_B.weight", ".lora_embedding_A", ".lora_embedding_B")
 _PREFIX = "base_model.model."
 
@@ -50,8 +57,8 @@ def with_adapter(
     is not available, or vLLM does not support its kind."""
     ref = resolve(source, revision, endpoint_url=endpoint_url, region=region, adapter=True)
     config = _config(tokenizer_folder(ref))
-    name = config.get("base_model_name_or_path")
-    return replace(base, adapter=Adapter(ref, _rank(config, ref.source), str(name or "")[:300]))
+    name, rank = str(config.get("base_model_name_or_path") or "")[:300], _rank(config, ref.source)
+    return replace(base, adapter=Adapter(ref, rank, name, bool(_experts(config))))
 
 
 def engine_args(models: Sequence[ModelRef], engine: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,6 +95,15 @@ def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
             where="engine",
             fix="remove it: ace_ray sets it from the adapters",
         )
+
+
+def check_experts(model: ModelRef, architectures: Sequence[str]) -> None:
+    """Raise `UserError` if the adapter has one tensor for all experts of a layer, but vLLM needs
+    one tensor per expert for the ``architectures`` of the base."""
+    if model.adapter and model.adapter.experts and not {*FUSED_EXPERTS} & {*architectures}:
+        name = ", ".join(architectures)
+        what = f"trains the experts of {name:.80} as one tensor (target_parameters)"
+        raise _refused(what, model.adapter.ref.source)
 
 
 def check_weights(folder: Path, base: Path) -> bool:
@@ -201,6 +217,9 @@ def _rank(config: Mapping[str, Any], where: str) -> int:
             raise _refused(what, where)
     if config.get("bias", "none") != "none":
         raise _refused("has biases", where)
+    # vLLM 0.32 raises an AssertionError unless the file has the tensors of both.
+    if _experts(config) not in (set(), {"gate_up_proj", "down_proj"}):
+        raise _refused("trains only some parameters of the experts (target_parameters)", where)
     init = config.get("init_lora_weights", True)
     if str(init).lower() not in _PLAIN_INITS:
         raise _refused(f"changes the base's weights when it is loaded ({init!r:.40})", where)
@@ -213,6 +232,12 @@ def _rank(config: Mapping[str, Any], where: str) -> int:
         if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= RANKS[-1]:
             raise _refused(f"has the rank {rank!r:.40}, but vLLM supports 1 to {RANKS[-1]}", where)
     return int(max(ranks))
+
+
+def _experts(config: Mapping[str, Any]) -> set[str]:
+    """Return the names of the experts' parameters that an adapter trains."""
+    targets = map(str, config.get("target_parameters") or ())
+    return {target.rpartition(".")[2] for target in targets if "experts" in target}
 
 
 def _refused(what: str, where: str) -> UserError:

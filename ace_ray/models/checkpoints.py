@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ace_ray.errors import UserError, first_line
-from ace_ray.storage.object_store import S3Store, Unreachable
+from ace_ray.storage.object_store import S3Store, Store, Unreachable
 from ace_ray.storage.object_store.local import open_regular
 from ace_ray.util.safe_loading import json_within
 
@@ -222,29 +222,26 @@ def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
     return names
 
 
-def way_out(where: Path | S3Store) -> str:
+def way_out(where: Path | Store) -> str:
     """Return what to use in place of the folder ``where``, which contains no model: a subfolder
     with a model, or a program that converts weights in a trainer's own format. Return "" if the
     folder has neither."""
     # verl saves config and tokenizer in a subfolder of the folder with the weights.
+    root = (str(where) if isinstance(where, Path) else where.root).removesuffix("/huggingface")
     if isinstance(where, S3Store):
-        above, _, name = where.root.rpartition("/")
-        where = replace(where, root=above) if name == "huggingface" else where
-        paths, root = sorted(file.path for file in where.list()), where.root
+        paths = [file.path for file in replace(where, root=root).list()]
     else:
-        where = where.parent if where.name == "huggingface" else where
-        levels = chain.from_iterable(where.glob("*/" * n + "*") for n in range(4))
-        some = islice(levels, _MOST_PATHS)
-        paths, root = sorted(path.relative_to(where).as_posix() for path in some), str(where)
+        levels = chain.from_iterable(Path(root).glob("*/" * n + "*") for n in range(4))
+        paths = [os.path.relpath(path, root) for path in islice(levels, _MOST_PATHS)]
     folders = {path.rpartition("/")[0] for path in paths if path.endswith(".safetensors")}
-    if models := [path for path in paths if path.removesuffix("/config.json") in folders]:
-        subfolder = models[0].removesuffix("/config.json")
-        return f"name the model in its subfolder {subfolder} (in a sweep: pattern '*/{subfolder}')"
+    if models := sorted(folder for folder in folders if f"{folder}/config.json" in paths):
+        return f"name the model in its subfolder {models[0]} (in a sweep: pattern '*/{models[0]}')"
     for shard, owner, program in _CONVERTERS:
-        for path in paths:
-            if match := re.fullmatch(rf"((?:.*/)?{shard}", path):
-                folder = f"{root}/{match[1]}".rstrip("/")
-                return f"convert {owner} with {program}".replace("{}", folder)
+        for match in filter(
+            None, (re.fullmatch(f"((.*/)?{shard}", path) for path in sorted(paths))
+        ):
+            folder = f"{root}/{match[1]}".rstrip("/")
+            return f"convert {owner} with {program}".replace("{}", folder)
     return ""
 
 

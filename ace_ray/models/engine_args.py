@@ -66,8 +66,7 @@ def _check_override(override: Any) -> None:
 
 
 def check_parsers(model: ModelConfig) -> None:
-    """Raise `UserError` for a plugin that cannot be imported, and for a parser name that neither
-    ace_ray nor vLLM nor a plugin knows."""
+    """Raise `UserError` for a plugin that cannot be imported, and for an unknown parser name."""
     plugins = read_plugins(model.plugins)
     registered = registered_parsers(plugins) if plugins else {}
     for kind, ours in _OUR_PARSERS.items():
@@ -77,9 +76,7 @@ def check_parsers(model: ModelConfig) -> None:
         known = parser_names(kind).union(registered.get(kind, ()))
         if known and name not in known:
             raise UserError(
-                f"neither vLLM nor model.plugins has a {kind} parser {name!r}"
-                if plugins
-                else f"vLLM has no {kind} parser {name!r}",
+                f"vLLM has no {kind} parser {name!r}" + ", nor have the plugins" * bool(plugins),
                 where=f"model.{kind}_parser",
                 fix=did_you_mean(name, sorted({*ours, *known})),
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,8 +15,6 @@ from ace_ray.errors import UserError
 from ace_ray.util.subprocesses import module_command, module_environment
 
 _loaded: set[str] = set()
-# Time limit for importing vLLM, which takes 5-20 s, and the plugins.
-_IMPORT_S = 300.0
 
 
 def read_plugins(paths: list[str]) -> tuple[tuple[str, str], ...]:
@@ -43,45 +40,20 @@ def plugin_sha256(text: str) -> str:
 def registered_parsers(plugins: tuple[tuple[str, str], ...]) -> dict[str, list[str]]:
     """Return the names of all "tool" and "reasoning" parsers after loading ``plugins``, pairs of
     file name and text, in a child process. Raises `UserError`: a file cannot be imported."""
-    names = ", ".join(name for name, _ in plugins)
+    command = module_command("ace_ray.models.parser_plugins")
+    done = subprocess.run(
+        command, env=module_environment(), input=json.dumps(plugins),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     try:
-        done = subprocess.run(
-            module_command("ace_ray.models.parser_plugins"),
-            env=module_environment(),
-            input=json.dumps(plugins),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_IMPORT_S,
-        )
-        answer = json.loads(done.stdout)
-    except (subprocess.TimeoutExpired, ValueError) as error:
-        why = f"took longer than {_IMPORT_S:g} s"
-        if isinstance(error, ValueError):
-            lines = done.stderr.strip().splitlines() or ["no message"]
-            why = f"ended the process with exit code {done.returncode}: {lines[-1]:.300}"
-        where, fix = f"model.plugins: {names}", "correct the files"
-        raise UserError(f"the import {why}", where=where, fix=fix) from error
-    if "what" in answer:
-        raise UserError(**answer)
-    return dict(answer)
-
-
-def _main() -> None:
-    """Load the plugins from standard input, and print the names of all parsers."""
-    answers = os.dup(1)
-    os.dup2(2, 1)  # plugins and vLLM may print
-    try:
-        for name, text in json.load(sys.stdin):
-            load_plugin(name, text)
-    except UserError as error:
-        answer = {"what": error.what, "where": error.where, "fix": error.fix}
-    else:
-        from vllm.reasoning import ReasoningParserManager as Reasoning
-        from vllm.tool_parsers import ToolParserManager as Tool
-
-        answer = {"tool": Tool.list_registered(), "reasoning": Reasoning.list_registered()}
-    os.write(answers, json.dumps(answer).encode())
+        # Plugins and vLLM may print too.
+        names: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError) as error:
+        last = (done.stderr.strip() or "no message").splitlines()[-1]
+        _, cause, line = last.partition("UserError: ")
+        what = line if cause else f"model.plugins: exit code {done.returncode} ({last:.300})"
+        raise UserError(what) from error
+    return names
 
 
 def load_plugin(name: str, text: str) -> None:
@@ -108,4 +80,9 @@ def load_plugin(name: str, text: str) -> None:
 
 
 if __name__ == "__main__":
-    _main()
+    for plugin in json.load(sys.stdin):
+        load_plugin(*plugin)
+    from vllm.reasoning import ReasoningParserManager as Reasoning
+    from vllm.tool_parsers import ToolParserManager as Tool
+
+    print(json.dumps({"tool": Tool.list_registered(), "reasoning": Reasoning.list_registered()}))

@@ -74,6 +74,8 @@ class Adapter:
     """Largest rank in the adapter."""
     base: str
     """Name of the base model in the adapter's configuration; "" if unknown."""
+    experts: bool = False
+    """Whether it has one tensor for all experts of a layer (PEFT's ``target_parameters``)."""
 
 
 def resolve(
@@ -136,7 +138,7 @@ def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> Mod
                 where=str(path),
                 fix="it is an adapter: name it as model.adapter, and its base as model.source"
                 if (path / ADAPTER_CONFIG).is_file()
-                else _way_out(path, marker) or f"name {_KINDS[marker]} folder",
+                else way_out(path) or f"name {_KINDS[marker]} folder",
             )
         if weights:  # before the hash, which reads all files completely
             check_whole(path)
@@ -156,10 +158,6 @@ def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> Mod
                 "is not a GGUF file (bad magic)", where=str(path), fix="download it again"
             )
     return ModelRef(source, "gguf", str(path), "sha256:" + _content_hash([path]))
-
-
-def _way_out(where: Path | S3Store, marker: str) -> str:
-    return way_out(where) if marker == "config.json" else ""
 
 
 def materialize(ref: ModelRef) -> Path:
@@ -302,7 +300,7 @@ def _resolve_s3(
         raise UserError(
             f"{marker} is missing under this prefix",
             where=source,
-            fix=_way_out(store, marker) or f"name the prefix of {_KINDS[marker]} folder",
+            fix=way_out(store) or f"name the prefix of {_KINDS[marker]} folder",
         )
     if weights:
         check_whole(store)

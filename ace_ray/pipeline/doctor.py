@@ -92,6 +92,7 @@ def _planned(plan: Plan) -> Iterator[Line]:
     yield Line("model", _named(plan.model))
     if adapter := plan.model.adapter:
         told = f"LoRA of rank {adapter.rank}, {adapter.ref.revision[:19]}"
+        told += ", with experts (target_parameters) as vLLM loads them" * adapter.experts
         yield Line("adapter", "; ".join(filter(None, (told, base_differs(plan.model)))))
     if chosen := choice_line(plan.config, plan.choice):
         yield Line("format", chosen)

@@ -16,7 +16,7 @@ from ace_ray.config.schema import StoreConfig
 from ace_ray.errors import UserError
 from ace_ray.models.adapters import WEIGHTS as ADAPTER_WEIGHTS
 from ace_ray.models.checkpoints import ADAPTER_CONFIG, INDEX, index_of, lacking, way_out
-from ace_ray.storage.object_store import LocalStore, Object, S3Store, Store, open_store
+from ace_ray.storage.object_store import LocalStore, Object, Store, open_store
 from ace_ray.sweep.config import SweepOptions
 from ace_ray.types import digest
 
@@ -75,7 +75,7 @@ def find_checkpoints(
         raise UserError(
             f"contains no checkpoint folder that matches {options.pattern!r}",
             where=root,
-            fix=_way_out(folder) or "correct checkpoints or pattern",
+            fix=way_out(folder) or "correct checkpoints or pattern",
         )
     checkpoints = []
     for name, items in files.items():
@@ -142,17 +142,15 @@ def _folders(store: Store, pattern: str) -> dict[str, list[Object]]:
         # Deeper files, such as optimizer/shard-0, are not part of the model.
         if name and name.count("/") == depth - 1 and fnmatch.fnmatchcase(name, pattern):
             files.setdefault(name, []).append(file)
-    return {name: files[name] for name in files if not _is_alias(store, name, files)}
-
-
-def _is_alias(store: Store, name: str, names: Collection[str]) -> bool:
-    """Return whether ``name`` is a link without a number, or a link to another of ``names``."""
-    if not isinstance(store, LocalStore):
-        return False
-    top = Path(store.root).resolve()
-    target = Path(os.path.realpath(top / name))
-    linked = target != top / name
-    return linked and (step_of(name) is None or any(target == top / other for other in names))
+    if isinstance(store, LocalStore):
+        top = os.path.realpath(store.root)
+        targets = {name: os.path.realpath(f"{top}/{name}") for name in files}
+        plain = {path for name, path in targets.items() if path == f"{top}/{name}"}
+        for name, path in targets.items():
+            # A second name of a checkpoint, or a link such as best, which has no step.
+            if path != f"{top}/{name}" and (path in plain or step_of(name) is None):
+                del files[name]
+    return files
 
 
 def _checkpoint(
@@ -162,14 +160,9 @@ def _checkpoint(
     state = digest(sorted((item.path, item.size, item.etag) for item in items))
     broken = [f"{item.path} {item.broken}" for item in items if item.broken]
     lacks = broken[0] if broken else _lacks(folder, name, names)
-    if lacks and not broken:
-        fix = _way_out(folder.child(name))
-        lacks += f"; {fix}" * bool(fix)
+    if lacks and not broken and (fix := way_out(folder.child(name))):
+        lacks += f"; {fix}"
     return Checkpoint(name, step, f"{root}/{name}", state, lacks)
-
-
-def _way_out(store: Store) -> str:
-    return way_out(store if isinstance(store, S3Store) else Path(store.root))
 
 
 def _lacks(folder: Store, name: str, names: set[str]) -> str:

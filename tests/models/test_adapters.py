@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from ace_ray.errors import UserError
 from ace_ray.models import adapters
 from ace_ray.models.sources import ModelRef, check_unchanged, resolve
+from ace_ray.util import vllm_source
 
 Make = Callable[..., Path]
 
@@ -64,6 +67,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"peft_type": "LOHA"}, "is an adapter of the type 'LOHA'"),
     ({"r": 1024}, "has the rank 1024, but vLLM supports 1 to 512"),
     ({"rank_pattern": {"q_proj": 513}}, "has the rank 513"),
+    ({"target_parameters": ["7.mlp.experts.down_proj"]}, "trains only some parameters of the exp"),
 ]
 
 
@@ -74,6 +78,41 @@ def test_an_adapter_that_vllm_cannot_apply_is_refused(
         with pytest.raises(UserError, match=f"the adapter {said}.*; merge the adapter into its b"):
             adapted(base, make_adapter(tmp_path / f"a{number}", base, **config))
     assert adapted(base, make_adapter(tmp_path / "b", base, init_lora_weights="gaussian")).adapter
+
+
+def test_an_adapter_of_experts_needs_a_base_with_fused_experts(
+    tmp_path: Path, base: Path, make_adapter: Make
+):
+    targets = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+    fused = adapted(base, make_adapter(tmp_path / "a", base, target_parameters=targets))
+    plain = adapted(base, make_adapter(tmp_path / "b", base, target_parameters=["q_proj.weight"]))
+    adapters.check_experts(fused, ("GptOssForCausalLM",))
+    adapters.check_experts(plain, ("Qwen3MoeForCausalLM",))
+    words = "trains the experts of Qwen3MoeForCausalLM as one tensor.*; merge the adapter into"
+    with pytest.raises(UserError, match=words):
+        adapters.check_experts(fused, ("Qwen3MoeForCausalLM",))
+
+
+@pytest.mark.skipif(find_spec("vllm") is None, reason="needs vLLM")
+def test_bases_with_fused_experts_are_those_of_vllm() -> None:
+    folder = vllm_source.folder()
+    assert folder
+    models = folder / "model_executor" / "models"
+    bases, fused = {}, set()
+    for file in models.glob("*.py"):
+        text = file.read_text("utf-8")
+        for name, parents, body in re.findall(
+            r"^class (\w+)\(([^)]*)\):(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL
+        ):
+            bases[name] = set(re.findall(r"\w+", parents))
+            fused |= {name} if re.search(r"\n    is_3d_moe_weight.* = True", body) else set()
+    while more := {name for name in bases if bases[name] & fused} - fused:
+        fused |= more
+    entries = re.findall(
+        r'"(\w+)": \(\s*"\w+",\s*"(\w+)",?\s*\)', (models / "registry.py").read_text("utf-8")
+    )
+    expected = {architecture for architecture, name in entries if name in fused}
+    assert set(adapters.FUSED_EXPERTS) == expected
 
 
 def test_a_damaged_or_misplaced_adapter_is_named(tmp_path: Path, base: Path, make_adapter: Make):

@@ -193,10 +193,13 @@ class Mine(ToolParser): pass
         ("import vllm.gone", r"model.plugins: p.py: cannot be imported: ModuleNotFoundError"),
         pytest.param(
             "import os; os._exit(3)",
-            r"p.py: the import ended the process with exit code 3",
+            r"^model.plugins: exit code 3 ",
             marks=pytest.mark.nightly,
         ),
-        (LACKS_PARSER, r"tool_parser: neither .* has a tool parser 'mime'; did you mean 'mine'"),
+        (
+            LACKS_PARSER,
+            r"tool_parser: vLLM has no tool parser 'mime', nor have the plugins; did you mean 'mine'",
+        ),
     ],
     ids=["of another vLLM", "exits", "registers another name"],
 )

@@ -92,6 +92,7 @@ def _check_loadable(config: RunConfig, model: ModelRef) -> None:
     facts = family_facts(folder, str(config.engine.get("tokenizer_mode", "auto")))
     if facts.tekken or vllm_source.has_plugins():
         return
+    adapters.check_experts(model, facts.architectures)
     where = f"{model.location}/config.json"
     known = vllm_source.architectures()
     if known and "auto_map" not in tree and not any(map(config.engine.get, _DECIDE)):

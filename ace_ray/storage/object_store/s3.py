@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -106,14 +106,11 @@ class S3Store:
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
         from botocore.exceptions import ClientError
 
-        header, value = ("If-None-Match", "*") if tag is None else ("If-Match", tag)
-        with self._failures(condition=header):
+        condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+        with self._failures(condition="If-None-Match" if tag is None else "If-Match"):
             try:
                 answer = self._client.put_object(
-                    Bucket=self._bucket,
-                    Key=self._key(path),
-                    Body=data,
-                    **{header.replace("-", ""): value},
+                    Bucket=self._bucket, Key=self._key(path), Body=data, **condition
                 )
             except ClientError as error:
                 # 404: the object was deleted.
@@ -171,16 +168,17 @@ class S3Store:
         path = f"{secrets.token_hex(8)}{PROBE}"
         try:
             # None although the object exists: boto3 has repeated a request that had succeeded.
-            tag = self.put_if(path, b"", None) or (self.tagged(path) or (b"", None))[1]
+            tag = self.put_if(path, b"", None) or (self.tagged(path) or (b"", ""))[1]
             wrong = {"If-None-Match": None, "If-Match": f'"{"0" * 32}"'}
             ignored = [header for header in wrong if self.put_if(path, b"", wrong[header])]
-            refused = not tag or not self.put_if(path, b"", tag)
+            works = not ignored and tag and self.put_if(path, b"", tag)
         finally:
             with suppress(UserError):
                 self.delete(path)
-        if ignored or refused:
-            verb, headers = ("ignores", ignored) if ignored else ("refuses", list(wrong))
-            raise UserError(_unconditional(verb, headers), where=self.root, fix=_CONDITIONAL)
+        if not works:
+            headers = " and ".join(ignored or wrong)
+            what = _UNCONDITIONAL.format("ignores" if ignored else "refuses", headers)
+            raise UserError(what, where=self.root, fix=_CONDITIONAL)
 
     @property
     def _filesystem(self) -> Any:
@@ -207,8 +205,6 @@ class S3Store:
 
     @contextmanager
     def _failures(self, condition: str = "") -> Iterator[None]:
-        """Context that converts errors of S3 to a `UserError`. ``condition`` is the header of a
-        conditional write."""
         from boto3.exceptions import Boto3Error
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -270,21 +266,14 @@ def _cause(error: ClientError, bucket: str, condition: str) -> tuple[str, str]:
     # The error page of a gateway has a status, but not an S3 error code.
     code = answer.get("Code") or error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     message = str(answer.get("Message") or "")[:400]
-    what, fix = _S3_CAUSES.get(
-        code, (f"S3 answered {code}", "see the logs or the documentation of the store")
-    )
+    what, fix = _S3_CAUSES.get(code, (f"S3 answered {code}", "see the documentation of the store"))
     what = what.replace("{}", bucket)
     refused = code in ("NotImplemented", "501") and error.operation_name == "PutObject"
     if _CHECKSUM.search(message) or (refused and not condition):
         fix = "set AWS_REQUEST_CHECKSUM_CALCULATION=when_required on all nodes"
     elif refused or (condition and condition.lower() in message.lower()):
-        what, fix = _unconditional("refuses", [condition]), _CONDITIONAL
+        what, fix = _UNCONDITIONAL.format("refuses", condition), _CONDITIONAL
     return what + f" ({message})" * bool(message), fix
-
-
-def _unconditional(verb: str, headers: Sequence[str]) -> str:
-    named = " and ".join(headers)
-    return f"this store {verb} {named} in conditional writes, so two drivers could write one run"
 
 
 def _is_passing(error: ClientError) -> bool:
@@ -311,6 +300,7 @@ _CONTENT_TYPES = {
     ".png": "image/png",
     ".svg": "image/svg+xml",
 }
+_UNCONDITIONAL = "this store {} {} in conditional writes, so two drivers could write one run"
 _CONDITIONAL = "use a store that supports If-Match and If-None-Match"
 # Messages about the checksum that boto3 adds to every write since version 1.36.
 _CHECKSUM = re.compile(
