@@ -162,30 +162,19 @@ def test_errors_of_s3_are_explained_and_outages_may_pass(
             assert isinstance(caught.value, Unreachable) is passing
 
 
+CHECKSUM = "; set AWS_REQUEST_CHECKSUM_CALCULATION=when_required on all nodes"
+REFUSED = "this store refuses If-None-Match in conditional writes, so two drivers"
+
+
 @pytest.mark.parametrize(
     ("code", "message", "plain", "conditional"),
     [
-        (
-            "NotImplemented",
-            "A header you provided implies functionality that is not implemented",
-            "; set AWS_REQUEST_CHECKSUM_CALCULATION=when_required on all nodes",
-            "this store refuses If-None-Match in conditional writes, so two drivers could write",
-        ),
-        *(
-            (code, message, *("; set AWS_REQUEST_CHECKSUM_CALCULATION=when_required",) * 2)
-            for code, message in (
-                ("NotImplemented", "Header 'x-amz-checksum-crc32' not implemented"),
-                ("InvalidArgument", "Unsupported header 'x-amz-sdk-checksum-algorithm' received"),
-            )
-        ),
-        (
-            "InvalidArgument",
-            "Unsupported header If-None-Match",
-            "S3 answered InvalidArgument",
-            "this store refuses If-None-Match in conditional writes",
-        ),
-        ("Forbidden0", "Use {virtual} hosted style.", *("S3 answered Forbidden0",) * 2),
-        ("AccessDenied", "no s3:PutObject on {}", *("access to bucket b is denied",) * 2),
+        ("NotImplemented", "A header is not implemented", CHECKSUM, REFUSED),
+        ("NotImplemented", "Header 'x-amz-checksum-crc32' not implemented", CHECKSUM, CHECKSUM),
+        ("InvalidArgument", "Unsupported header 'x-amz-sdk-checksum-", CHECKSUM, CHECKSUM),
+        ("InvalidArgument", "Bad If-None-Match", "S3 answered InvalidArgument", REFUSED),
+        ("Odd", "Use {virtual} hosted style.", "S3 answered Odd", "S3 answered Odd"),
+        ("AccessDenied", "no s3:PutObject", "bucket b is denied", "bucket b is denied"),
     ],
     ids=["no header named", "R2", "B2", "condition named", "unknown code", "known code"],
 )
@@ -195,52 +184,41 @@ def test_an_error_has_the_stores_message_and_only_conditions_are_called_conditio
     body = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
     with web_server(400, {"Content-Type": "application/xml"}, body) as (address, _):
         store = S3Store("s3://b/p", address, "us-east-1").quick()
-        with pytest.raises(UserError) as of_put:
+        with pytest.raises(UserError, match=re.escape(f"({message}); ")) as of_put:
             store.put("a", b"")
-        with pytest.raises(UserError) as of_put_if:
+        with pytest.raises(UserError, match=re.escape(f"({message}); ")) as of_put_if:
             store.put_if("a", b"", None)
-    assert f"({message}); " in str(of_put.value)
     assert plain in str(of_put.value)
-    assert f"({message}); " in str(of_put_if.value)
     assert conditional in str(of_put_if.value)
 
 
-class HalfConditional(S3Store):
-    """A real store, but it ignores the condition ``headers``, or refuses every condition."""
-
-    headers: tuple[str, ...] | None = None
-
-    def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
-        if self.headers is None:
-            return None
-        if ("If-None-Match" if tag is None else "If-Match") not in self.headers:
-            return super().put_if(path, data, tag)
-        self.put(path, data)
-        stored = self.tagged(path)
-        assert stored is not None
-        return stored[1]
-
-
 @pytest.mark.parametrize(
-    ("headers", "words"),
+    ("ignored", "words"),
     [
-        (("If-Match",), "ignores If-Match in"),
-        (("If-None-Match",), "ignores If-None-Match in"),
-        (("If-Match", "If-None-Match"), "ignores If-None-Match and If-Match in"),
+        (["If-Match"], "ignores If-Match in"),
+        (["If-None-Match"], "ignores If-None-Match in"),
+        (["If-Match", "If-None-Match"], "ignores If-None-Match and If-Match in"),
         (None, "refuses If-None-Match and If-Match in"),
     ],
     ids=["If-Match", "If-None-Match", "both", "always 412"],
 )
 def test_a_store_without_one_of_the_conditions_is_refused(
-    s3: Any, tmp_path: Path, headers: tuple[str, ...] | None, words: str
+    s3: Any, tmp_path: Path, monkeypatch: Any, ignored: list[str] | None, words: str
 ) -> None:
-    root = f"s3://{s3.bucket}/{tmp_path.name}"
-    S3Store(root).check_conditions()
-    store = HalfConditional(root)
-    object.__setattr__(store, "headers", headers)
-    with pytest.raises(UserError, match=f"this store {words} conditional writes") as caught:
+    store, put_if = S3Store(f"s3://{s3.bucket}/{tmp_path.name}"), S3Store.put_if
+
+    def half(store: S3Store, path: str, data: bytes, tag: str | None) -> str | None:
+        if ignored is None:
+            return None
+        if ("If-None-Match" if tag is None else "If-Match") not in ignored:
+            return put_if(store, path, data, tag)
+        store.put(path, data)
+        return "a tag"
+
+    store.check_conditions()
+    monkeypatch.setattr(S3Store, "put_if", half)
+    with pytest.raises(UserError, match=f"this store {words} conditional writes"):
         store.check_conditions()
-    assert caught.value.where == root
     listed = s3.client.list_objects_v2(Bucket=s3.bucket, Prefix=f"{tmp_path.name}/")
     assert "Contents" not in listed, "the check leaves nothing"
 
@@ -253,7 +231,7 @@ def test_a_store_that_does_not_answer_may_come_back(s3: Any) -> None:
     assert not isinstance(caught.value, Unreachable)
     with (
         web_server(502, HTML, b"<html>Bad Gateway") as (address, asked),
-        pytest.raises(Unreachable, match="S3 answered 502 .Bad Gateway.; "),
+        pytest.raises(Unreachable, match=r"S3 answered 502 \(Bad Gateway\); "),
     ):
         S3Store("s3://b", address, "us-east-1").quick().get("a")
     assert len(asked) == 2, "it is retried"

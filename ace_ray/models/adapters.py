@@ -102,8 +102,8 @@ def check_experts(model: ModelRef, architectures: Sequence[str]) -> None:
     one tensor per expert for the ``architectures`` of the base."""
     if model.adapter and model.adapter.experts and not {*FUSED_EXPERTS} & {*architectures}:
         name = ", ".join(architectures)
-        what = f"trains the experts of {name:.80} as one tensor (target_parameters)"
-        raise _refused(what, model.adapter.ref.source)
+        problem = f"trains the experts of {name:.80} as one tensor (target_parameters)"
+        raise _refused(problem, model.adapter.ref.source)
 
 
 def check_weights(folder: Path, base: Path) -> bool:

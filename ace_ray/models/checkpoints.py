@@ -68,8 +68,6 @@ _CONVERTERS = (
     (r")mp_rank_\d+(_\d+)*/model_optim_rng\.pt", "Megatron-LM's shards in {}",
      "Megatron Bridge or with Megatron-LM's tools/checkpoint/convert.py"),
 )  # fmt: skip
-# Maximum paths of a folder that are searched for such weights.
-_MOST_PATHS = 10_000
 
 _PART = re.compile(r"(.+-)(\d+)(-of-(\d+)\.(?:safetensors|bin))")
 
@@ -222,24 +220,23 @@ def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
     return names
 
 
-def way_out(where: Path | Store) -> str:
-    """Return what to use in place of the folder ``where``, which contains no model: a subfolder
+def way_out(source: Path | Store) -> str:
+    """Return what to use in place of the folder ``source``, which contains no model: a subfolder
     with a model, or a program that converts weights in a trainer's own format. Return "" if the
     folder has neither."""
     # verl saves config and tokenizer in a subfolder of the folder with the weights.
-    root = (str(where) if isinstance(where, Path) else where.root).removesuffix("/huggingface")
-    if isinstance(where, S3Store):
-        paths = [file.path for file in replace(where, root=root).list()]
+    root = (str(source) if isinstance(source, Path) else source.root).removesuffix("/huggingface")
+    if isinstance(source, S3Store):
+        paths = [file.path for file in replace(source, root=root).list()]
     else:
         levels = chain.from_iterable(Path(root).glob("*/" * n + "*") for n in range(4))
-        paths = [os.path.relpath(path, root) for path in islice(levels, _MOST_PATHS)]
+        paths = [os.path.relpath(path, root) for path in islice(levels, 10_000)]
     folders = {path.rpartition("/")[0] for path in paths if path.endswith(".safetensors")}
     if models := sorted(folder for folder in folders if f"{folder}/config.json" in paths):
         return f"name the model in its subfolder {models[0]} (in a sweep: pattern '*/{models[0]}')"
     for shard, owner, program in _CONVERTERS:
-        for match in filter(
-            None, (re.fullmatch(f"((.*/)?{shard}", path) for path in sorted(paths))
-        ):
+        matches = [re.fullmatch(f"((.*/)?{shard}", path) for path in sorted(paths)]
+        if match := next(filter(None, matches), None):
             folder = f"{root}/{match[1]}".rstrip("/")
             return f"convert {owner} with {program}".replace("{}", folder)
     return ""

@@ -41,18 +41,18 @@ def registered_parsers(plugins: tuple[tuple[str, str], ...]) -> dict[str, list[s
     """Return the names of all "tool" and "reasoning" parsers after loading ``plugins``, pairs of
     file name and text, in a child process. Raises `UserError`: a file cannot be imported."""
     command = module_command("ace_ray.models.parser_plugins")
-    done = subprocess.run(
+    child = subprocess.run(
         command, env=module_environment(), input=json.dumps(plugins),
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     try:
         # Plugins and vLLM may print too.
-        names: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+        names: dict[str, list[str]] = json.loads(child.stdout.splitlines()[-1])
     except (ValueError, IndexError) as error:
-        last = (done.stderr.strip() or "no message").splitlines()[-1]
+        last = (child.stderr.strip() or "no message").splitlines()[-1]
         _, cause, line = last.partition("UserError: ")
-        what = line if cause else f"model.plugins: exit code {done.returncode} ({last:.300})"
-        raise UserError(what) from error
+        problem = line if cause else f"model.plugins: exit code {child.returncode} ({last:.300})"
+        raise UserError(problem) from error
     return names
 
 

@@ -20,16 +20,13 @@ from ace_ray.storage.object_store import LocalStore, Object, Store, open_store
 from ace_ray.sweep.config import SweepOptions
 from ace_ray.types import digest
 
-# The number of a step in a name, the surest expression first.
-_STEPS = tuple(
-    re.compile(expression, re.IGNORECASE)
-    for expression in (
-        r"(?:step|iter|iteration)s?[-_=.]?(\d+)(?![a-z\d])",
-        # A number by itself. It is not a part of w4a16, 7b, fp8, v2.5, seed-1, 4-bit or q8_0.
-        r"(?<![a-z\d])(?<!\d\.)(?<!seed[-_=])(?<!q\d_)(\d+)(?!\.?\d|[a-z]|[-_]bit)",
-        r"(?:checkpoint|ckpt|epoch)(\d+)(?![a-z\d])",
-        r"(\d+)",
-    )
+# Expressions for the number of a step in a name, the surest first.
+_STEPS = (
+    r"(?i)(?:step|iter|iteration)s?[-_=.]?(\d+)(?![a-z\d])",
+    # A number by itself. It is not a part of w4a16, 7b, fp8, v2.5, seed-1, 4-bit or q8_0.
+    r"(?i)(?<![a-z\d])(?<!\d\.)(?<!seed[-_=])(?<!q\d_)(\d+)(?!\.?\d|[a-z]|[-_]bit)",
+    r"(?i)(?:checkpoint|ckpt|epoch)(\d+)(?![a-z\d])",
+    r"(\d+)",
 )
 _NARROW = "narrow the pattern, or make a folder of links with names such as step_500"
 
@@ -127,7 +124,7 @@ def step_of(name: str) -> int | None:
     """Return the step in the name of a checkpoint or of a folder above it; None without a number:
     the number after "step" or "iter", else the last number that is not a part of a word."""
     for expression in _STEPS:
-        if numbers := expression.findall(name):
+        if numbers := re.findall(expression, name):
             return int(numbers[-1])
     return None
 

@@ -80,8 +80,8 @@ class SweepOptions(Section):
     pattern: str = Field(
         "*",
         min_length=1,
-        description="pattern of checkpoint names, e.g. step_*; the last number in a name is "
-        "the step",
+        description="pattern of checkpoint names, e.g. step_* or */actor/huggingface; the number "
+        "after step or iter, or the last one that is not a part of a word, is the step",
     )
     every: int = Field(
         1, ge=1, description="interval: take every n-th checkpoint, counted from the first"

@@ -177,8 +177,8 @@ class S3Store:
                 self.delete(path)
         if not works:
             headers = " and ".join(ignored or wrong)
-            what = _UNCONDITIONAL.format("ignores" if ignored else "refuses", headers)
-            raise UserError(what, where=self.root, fix=_CONDITIONAL)
+            problem = _UNCONDITIONAL.format("ignores" if ignored else "refuses", headers)
+            raise UserError(problem, where=self.root, fix=_CONDITIONAL)
 
     @property
     def _filesystem(self) -> Any:
@@ -211,9 +211,9 @@ class S3Store:
         try:
             yield
         except ClientError as error:
-            what, fix = _cause(error, self._bucket, condition)
+            problem, fix = _cause(error, self._bucket, condition)
             kind = Unreachable if _is_passing(error) else UserError
-            raise kind(what, where=self.root, fix=fix) from error
+            raise kind(problem, where=self.root, fix=fix) from error
         # boto3 raises ValueError for a malformed endpoint address.
         except (BotoCoreError, Boto3Error, ValueError) as error:
             kind = UserError if isinstance(error, ValueError) else Unreachable
@@ -266,14 +266,14 @@ def _cause(error: ClientError, bucket: str, condition: str) -> tuple[str, str]:
     # The error page of a gateway has a status, but not an S3 error code.
     code = answer.get("Code") or error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     message = str(answer.get("Message") or "")[:400]
-    what, fix = _S3_CAUSES.get(code, (f"S3 answered {code}", "see the documentation of the store"))
-    what = what.replace("{}", bucket)
+    unknown = f"S3 answered {code}", "see the documentation of the store"
+    problem, fix = _S3_CAUSES.get(code, unknown)
     refused = code in ("NotImplemented", "501") and error.operation_name == "PutObject"
     if _CHECKSUM.search(message) or (refused and not condition):
         fix = "set AWS_REQUEST_CHECKSUM_CALCULATION=when_required on all nodes"
     elif refused or (condition and condition.lower() in message.lower()):
-        what, fix = _UNCONDITIONAL.format("refuses", condition), _CONDITIONAL
-    return what + f" ({message})" * bool(message), fix
+        problem, fix = _UNCONDITIONAL.format("refuses", condition), _CONDITIONAL
+    return problem.replace("{}", bucket) + f" ({message})" * bool(message), fix
 
 
 def _is_passing(error: ClientError) -> bool:
