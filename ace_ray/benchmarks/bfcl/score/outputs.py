@@ -14,12 +14,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ace_ray.benchmarks.bfcl import categories as groups
+from ace_ray.benchmarks.bfcl.check.single import attempts_call
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer, json_value
@@ -38,7 +39,6 @@ from ace_ray.benchmarks.outputs import (
     value_of,
 )
 from ace_ray.errors import UserError
-from ace_ray.parsing.known import known_calls
 from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import Completion, Entry, Episode, ToolAnswer, ToolCall
 
@@ -72,13 +72,31 @@ _CONVERSATIONS = frozenset(groups.MULTI_TURN + groups.AGENTIC)
 _TAG, _TAG_END = "<tool_call>\n", "\n</tool_call>"
 # Start of a list of calls in the format that prompts request.
 _PROMPTED = re.compile(r"[\s`]*+\[?[A-Za-z_][\w.]*+\(")
-# Models for which upstream has special handlers, which read calls without ``<tool_call>`` tags.
-_OWN_FORM = re.compile(r"llama|phi-|functiongemma|minicpm3", re.IGNORECASE)
+# Upstream selects a handler by the model's name, and the folder has this name. These models have
+# handlers that read texts as no reader here does.
+_OWN_FORM = re.compile(
+    r"hammer|xlam|bounty|granite-20b|glm-4-9b|thinkagent|nemotron-ultra"
+    r"|(?:llama|phi-|functiongemma|minicpm3|falcon3).*(?-i:FC)",
+    re.IGNORECASE,
+)
+# Handlers that read texts as prompts request them, although the name has FC.
+_FC_TEXTS = re.compile(r"llama-(?:3\.[23]|4).*FC$", re.IGNORECASE)
+# Handlers that read tags, although the name lacks FC.
+_TAGS_ONLY = re.compile(r"granite-4|nanbeige4", re.IGNORECASE)
+_GEMINI, _PHI = re.compile("gemini", re.IGNORECASE), re.compile("phi-", re.IGNORECASE)
 
-# Format of the calls in one model's answers. "text": in the text, as prompts request. "calls" and
-# "objects": lists with arguments as JSON strings or as objects; texts contain no calls. "tagged":
-# in the text between ``<tool_call>`` tags, as Qwen's handler stores them.
-Form = Literal["text", "calls", "objects", "tagged"]
+# Format of the calls in one model's answers. "text": in the text, as prompts request. "gemini" and
+# "phi": the same, in the code fences that these handlers remove. "calls" and "objects": lists with
+# arguments as JSON strings or as objects; texts contain no calls. "tagged": in the text between
+# ``<tool_call>`` tags, as Qwen's handler stores them.
+Form = Literal["text", "gemini", "phi", "calls", "objects", "tagged"]
+_TEXTS: Mapping[Form, Callable[[str], str]] = {
+    "text": str,
+    "gemini": lambda text: text.replace("```tool_code\n", "").replace("\n```", ""),
+    "phi": lambda text: text.strip().removeprefix("```json").removeprefix("```python"),
+}
+# Keys of a call's name and arguments in lists of calls.
+_NAMED = (("name", "arguments"), ("tool_name", "parameters"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +131,7 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     An answer in an unknown shape counts as undecodable.
 
     Raises `UserError` for a malformed line, for a path with results of several models or of none,
-    and for answers of an FC model in a format that only upstream's handler of the model reads."""
+    and for answers in a format that only upstream's handler of the model reads."""
     return each_once(_outputs(path, entries), path)
 
 
@@ -225,52 +243,56 @@ def _model_folder(file: Path) -> Path:
 def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     """Return the format of the calls in the answers of a model.
 
-    "text": the model's name lacks ``FC``, and most answers with calls are strings.
+    "text", "gemini", "phi": the model's name lacks ``FC``, and most answers with calls are strings.
     "tagged": the name has ``FC``, and most answers with calls are strings with tags.
     "calls": the calls are lists, and at least half of them have JSON strings as arguments.
     "objects": the calls are lists with other arguments.
+    Some names decide it otherwise (`_FC_TEXTS`, `_TAGS_ONLY`).
 
-    Raises `UserError` if the name has ``FC``, no answer is a list or has tags, and a string has
-    calls in a format that only upstream's handler of this model can read."""
+    Raises `UserError` if no answer is a list and a string has a call in a format that only
+    upstream's handler of this model can read."""
     listed = spelled = prompted = tagged = 0
     lists = own_form = False
+    in_text = _FC_TEXTS.search(model) is not None or "FC" not in model
+    has_handler = _OWN_FORM.search(model) is not None and not _FC_TEXTS.search(model)
     for path in paths:
         for _, row in read_rows(path):
             for answer in _flat(row.get(key), row.get("id")):
                 if isinstance(answer, list):
+                    called = [call for call in answer if isinstance(call, dict)]
                     lists = True
-                    called = [one for one in answer if isinstance(one, dict)]
                     listed += bool(called)
-                    spelled += any(_is_spelled(one) for one in called)
+                    spelled += any(_is_spelled(call) for call in called)
                 elif isinstance(answer, str):
                     prompted += _PROMPTED.match(answer) is not None
                     tagged += _TAG in answer
-                    if _OWN_FORM.search(model) and not own_form:
-                        own_form = known_calls(answer) is not None
-    in_lists: Form = "calls" if 2 * spelled >= listed else "objects"
-    if "FC" not in model:
-        return in_lists if lists and listed >= prompted else "text"
-    if tagged > listed:
-        return "tagged"
-    if lists:
-        return in_lists
-    if own_form:
+                    own_form = own_form or (has_handler and attempts_call(answer))
+    if own_form and not lists:
         raise UserError(
             "contains texts with calls that only bfcl-eval's handler of the model can read",
             where=str(paths[0]),
-            fix="write calls as [{name: arguments}, ...], or remove FC from the folder's name if "
-            "the model answered in prompt mode",
+            fix="write calls as [{name: arguments}, ...], or rename the folder if the model "
+            "answered in prompt mode",
         )
-    return "calls"
+    if _TAGS_ONLY.search(model):
+        return "tagged"
+    in_lists: Form = "calls" if 2 * spelled >= listed else "objects"
+    if in_text and not (lists and listed >= prompted):
+        return "gemini" if _GEMINI.search(model) else "phi" if _PHI.search(model) else "text"
+    return "tagged" if tagged > listed else in_lists
 
 
 def _is_spelled(call: dict[str, Any]) -> bool:
     """Return whether a stored call is ``{name: arguments}`` with arguments as a JSON string."""
-    return not _is_named(call) and isinstance(next(iter(call.values()), None), str)
+    return _named(call) is None and isinstance(next(iter(call.values()), None), str)
 
 
-def _is_named(call: dict[str, Any]) -> bool:
-    return call.keys() == {"name", "arguments"} and isinstance(call["name"], str)
+def _named(call: dict[str, Any]) -> tuple[str, Any] | None:
+    """Return the name and the arguments of a call that has a key for each, else None."""
+    for name, arguments in _NAMED:
+        if call.keys() == {name, arguments} and isinstance(call[name], str):
+            return call[name], call[arguments]
+    return None
 
 
 def _flat(value: Any, entry_id: Any) -> Iterator[Any]:
@@ -311,19 +333,23 @@ def _conversation(entry: Entry, value: Any, form: Form) -> tuple[list[list[Answe
     if len(value) + sum(map(len, value)) > MAX_ANSWERS:
         return [], "steps"
     wanted = 1 if agentic else len(entry.gold)
-    turns = [[_answer(one, form) for one in turn] for turn in value]
+    turns = [[_answer(answer, form, agentic=agentic) for answer in turn] for turn in value]
     # Upstream stops a conversation in a turn with `MAX_STEPS` answers that all contain calls.
     cut = len(turns) < wanted or (bool(turns) and len(turns[-1]) >= MAX_STEPS)
     return turns, "steps" if cut else ""
 
 
-def _answer(value: Any, form: Form) -> Answer:
+def _answer(value: Any, form: Form, *, agentic: bool = False) -> Answer:
     """Convert a stored answer to an `Answer`."""
     if isinstance(value, str):
-        if form == "text":
-            return Answer(value)
+        if form in _TEXTS:
+            return Answer(_TEXTS[form](value))
         tagged = _tagged(value) if form == "tagged" else ()
         return Answer("" if tagged else value, tagged)
+    if value and isinstance(value, list) and all(isinstance(part, str) for part in value):
+        # Handlers of Gemini and Nova store a text as the list of its parts. In agentic categories
+        # upstream judges only the first part.
+        return Answer(value[0] if agentic else "\n".join(value), ())
     calls = _calls(value, form) if form in ("calls", "objects") else None
     if calls is None:
         return Answer("" if value is None else _json(value), (), unreadable=True)
@@ -332,17 +358,17 @@ def _answer(value: Any, form: Form) -> Answer:
 
 
 def _calls(value: Any, form: Form) -> tuple[ToolCall, ...] | None:
-    """Read calls from ``[{name: arguments}, ...]`` or ``[{"name", "arguments"}, ...]``.
+    """Read calls from ``[{name: arguments}, ...]``, or from lists with the keys of `_NAMED`.
 
     Return None for any other shape. If ``form`` is "calls", arguments must be strings."""
     if not isinstance(value, list):
         return None
     calls = []
-    for one in value:
-        if not isinstance(one, dict) or not one:
+    for call in value:
+        if not isinstance(call, dict) or not call:
             return None
-        named = form == "objects" and _is_named(one)
-        name, arguments = (one["name"], one["arguments"]) if named else next(iter(one.items()))
+        named = _named(call) if form == "objects" else None
+        name, arguments = named or next(iter(call.items()))
         if isinstance(arguments, str):
             calls.append(ToolCall(name, arguments))
         elif isinstance(arguments, dict) and form == "objects":

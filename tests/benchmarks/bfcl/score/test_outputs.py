@@ -173,6 +173,74 @@ def test_answers_of_odd_shapes_do_not_decode(judge: Judge) -> None:
         assert refusal.removeprefix("irrelevance_error:") == strict
 
 
+@pytest.mark.parametrize(
+    ("parts", "fault"),
+    [
+        pytest.param(["I cannot.", "Ask me more."], "", id="words"),
+        pytest.param(["Here is it: ", "[f(a=1)]"], "unreadable_call", id="a call in words"),
+        pytest.param([""], "no_answer", id="nothing"),
+    ],
+)
+@pytest.mark.parametrize("model", ["gemini-2.5-flash-FC", "nova-pro-v1.0", "a-prompted-model"])
+def test_list_of_words_is_a_text(judge: Judge, model: str, parts: list[str], fault: str) -> None:
+    refusals = [(entries(name)[0], parts) for name in ("irrelevance", "live_irrelevance")]
+    assert judge(*refusals, model=model) == ["", ""]
+    strict = judge(*refusals, model=model, rules="strict")
+    assert [kind.removeprefix("irrelevance_error:") for kind in strict] == [fault, fault]
+
+
+@pytest.mark.parametrize("rules", ["official", "strict"])
+def test_list_of_words_is_a_message_of_an_episode(judge: Judge, rules: str) -> None:
+    """Upstream looks for an agentic answer in the first part only."""
+    right = f"It is {MEMORY.gold['ground_truth'][0]}."
+    for parts, kind in (([right, "Ask."], ""), (["Ask.", right], "agentic:answer_not_found")):
+        assert judge((MEMORY, [[parts]]), model="gemini-FC", rules=rules) == [kind]
+
+
+@pytest.mark.parametrize(
+    ("model", "write_calls"),
+    [
+        ("microsoft_phi-4", lambda calls: f"```python\n{render(calls)}\n```"),
+        ("gemini-2.5-flash", lambda calls: f"```tool_code\n{render(calls)}\n```"),
+        ("meta-llama_Llama-3.3-70B-Instruct-FC", render),
+        ("ibm-granite_granite-4.0-350m", tags),
+        ("command-a-03-2025-FC", lambda calls: [
+            {"tool_name": call.name.replace(".", "_"), "parameters": dict(call.args)}
+            for call in calls
+        ]),
+    ],
+)  # fmt: skip
+def test_name_of_a_model_selects_how_its_calls_are_read(
+    judge: Judge, model: str, write_calls: Shape
+) -> None:
+    right, wrong = write_calls(calls_of(FIRST)), write_calls([Call("f", {"a": 1})])
+    verdicts = judge((FIRST, right), (SECOND, wrong), model=model)
+    assert verdicts == ["", "simple_function_checker:wrong_func_name"]
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        ("MadeAgents_Hammer2.1-7b", '```\n[{"name": "f", "arguments": {"a": 1}}]\n```'),
+        ("Salesforce_Llama-xLAM-2-8b-fc-r", '[{"name": "f", "arguments": {"a": 1}}]'),
+        ("BitAgent_BitAgent-Bounty-8B", '{"name": "f", "arguments": {"a": 1}}'),
+        ("ibm-granite_granite-20b-functioncalling", '<function_call> {"name": "f", "arguments": {'),
+        ("THUDM_glm-4-9b-chat", 'f\n{"a": 1}'),
+        ("ThinkAgents_ThinkAgent-1B", "Hm</think>[{'name': 'f', 'arguments': {'a': 1}}]"),
+        ("nvidia_llama-3.1-nemotron-ultra-253b-v1", "<TOOLCALL>[f(a=1)]</TOOLCALL>"),
+        ("tiiuae_Falcon3-7B-Instruct-FC", '<tool_call>\n[{"name": "f", "arguments": {}}]'),
+        ("meta-llama_Llama-3.1-8B-Instruct-FC", '{"name": "f", "parameters": {"a": 1}}'),
+        ("google_functiongemma-270m-it-FC", "<start_function_call>call:f{a:1}"),
+    ],
+)
+def test_calls_that_only_upstreams_handler_reads_are_refused(
+    tmp_path: Path, model: str, text: str
+) -> None:
+    folder = write_results(tmp_path / model, (FIRST, text))
+    refused(folder, "only bfcl-eval's handler of the model can read", model)
+    assert outputs(write_results(tmp_path / "words" / model, (FIRST, "I cannot.")))
+
+
 def test_conversations_end_as_their_results_say(judge: Judge, tmp_path: Path) -> None:
     right = [["[close_day()]", "Done."]] * len(CONVERSATION.gold)
     endless = [*right[:-1], ["[list_orders()]"] * 21]
