@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ace_ray.parsing.literals import Call, literal_calls, typed, types_of
+from ace_ray.parsing.literals import Call, literal_calls, typed, types_of, with_json_words
 from ace_ray.parsing.syntax import MAX_CODE, NotCalls, check_json_depth, expression
 
 # Maximum calls in one answer.
@@ -216,23 +216,13 @@ def _of_blocks(text: str, read: Callable[[str], list[Call]]) -> list[Call]:
     return calls
 
 
-_JSON_WORDS = {"true": True, "false": False, "null": None}
-
-
-class _JsonWords(ast.NodeTransformer):
-    """Replaces ``true``, ``false`` and ``null`` in Python code by values, as vLLM's parsers do."""
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.Constant(_JSON_WORDS[node.id]) if node.id in _JSON_WORDS else node
-
-
 def _python_calls(text: str) -> list[Call]:
     text = text.strip()
     if text[-1:] not in (")", "]"):  # do not spend time on parsing prose
         raise NotCalls("no call at its end")
     if text[:1] != "[":
         text = f"[{text}]"
-    calls = literal_calls(_JsonWords().visit(expression(text)))
+    calls = literal_calls(with_json_words(expression(text)))
     return [_call(call.name, call.args) for call in calls]
 
 

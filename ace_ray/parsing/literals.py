@@ -60,6 +60,20 @@ def literal_calls(tree: ast.expr) -> list[Call]:
     return [_literal_call(item) for item in tree.elts]
 
 
+_JSON_WORDS = {"true": True, "false": False, "null": None}
+
+
+class _JsonWords(ast.NodeTransformer):
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(_JSON_WORDS[node.id]) if node.id in _JSON_WORDS else node
+
+
+def with_json_words(tree: ast.expr) -> ast.expr:
+    """Replace ``true``, ``false`` and ``null`` in a tree, in place, by values, as vLLM's parsers
+    do."""
+    return _JsonWords().visit(tree)  # type: ignore[no-any-return]
+
+
 def parse_calls(text: str) -> list[Call]:
     """Read the calls of a text that is exactly one list of literal calls.
 

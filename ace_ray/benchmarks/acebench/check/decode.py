@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ace_ray.parsing.fold import Refused
-from ace_ray.parsing.literals import Call, LenientReader, literal_calls
+from ace_ray.parsing.literals import Call, LenientReader, literal_calls, with_json_words
 from ace_ray.parsing.syntax import NotCalls, expression
 
 _BRACKETS = re.compile(r"[\[\]]")
@@ -123,6 +123,7 @@ def _strict(parsed: _Parsed, text: str) -> list[Call] | str:
     ):
         return "the output is more than one [...] list"
     try:
-        return literal_calls(parsed)
+        # A second tree: the official reading needs the names in the first.
+        return literal_calls(with_json_words(expression(text)))
     except (NotCalls, RecursionError) as error:
         return str(error)
