@@ -7,7 +7,6 @@ correct. Reading takes linear time. An answer of more than `MAX_CODE` characters
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence

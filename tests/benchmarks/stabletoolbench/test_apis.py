@@ -102,10 +102,25 @@ def test_imported_answers_come_first_and_have_a_hash(tmp_path: Path) -> None:
     for maker in ("sim", ""):
         cache.call("put", PLAYER, '{"a": 1, "b": 2}', maker, ANSWER, 0)
     assert recorded_sha256(tmp_path / "cache", [PLAYER]) is None
-    assert response(imported(tmp_path, ({"b": 2, "a": 1}, "theirs")), {"a": 1, "b": 2}) == "theirs"
+    assert response(imported(tmp_path, ({"a": 1, "b": 2}, "theirs")), {"a": 1, "b": 2}) == "theirs"
     first = recorded_sha256(tmp_path / "cache", [PLAYER])
-    imported(tmp_path, ({"b": 2, "a": 1}, "changed"))
+    imported(tmp_path, ({"a": 1, "b": 2}, "changed"))
     assert recorded_sha256(tmp_path / "cache", [PLAYER]) != first
+
+
+@pytest.mark.parametrize("said", [
+    '{"a": 1, "b": 2}', '{"b": 2, "a": 1}', '{"b": 1, "a": 2}', '{"a": "1", "b": 2}', "",
+    '"{\\"a\\": 1}"', '"{\'a\': 1}"', '{"a": 1}', '"key {}"', "[1, null]", "null",
+])  # fmt: skip
+def test_imported_answer_is_the_one_that_upstreams_server_finds(tmp_path: Path, said: str) -> None:
+    """Upstream's key is ``str`` of the parsed arguments: their order and type matter."""
+    keys = ["{'a': 1, 'b': 2}", "{'b': 2, 'a': 1}", '{"a": 1}', "{'a': 1}", "[1, None]", "{}"]
+    record(tmp_path / "json", {key: {"error": "", "response": key} for key in keys})
+    import_answers(tmp_path / "json", tmp_path / "cache")
+    key = str(json.loads(said or "{}"))
+    arguments = arguments_of(said)
+    answer = response(AnswerCache(str(tmp_path / "cache"), "read"), arguments)
+    assert answer == (key if key in keys else None)
 
 
 def test_a_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
@@ -145,7 +160,7 @@ def test_exported_answers_can_be_imported(
     imported(tmp_path, *pairs)
     own = AnswerCache(str(tmp_path / "cache"), "readwrite")
     own.call("put", PLAYER, '{"b": 2, "a": 1}', "sim", ANSWER, 0)
-    own.call("put", PLAYER, '{"a": 1, "b": 2}', "other", ANSWER.replace("1", "2"), 0)
+    own.call("put", PLAYER, '{"b": 2, "a": 1}', "other", ANSWER.replace("1", "2"), 0)
     own.call("put", PLAYER, '{"c": 1}', "sim", ANSWER, 1)  # a failure is not exported
     own.call("put", names_key("..", "..", ".."), "{}", "", ANSWER, 0)  # must not leave the folder
     assert command("export", "cache", "deep/out") == "5 answers\n"

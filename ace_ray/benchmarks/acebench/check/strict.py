@@ -5,8 +5,8 @@ and number, types and values of the parameters must agree with the gold answer. 
 only the list of calls. The first rule that fails names the error:
 
 - ``output_format``: the stripped output is exactly one ``[F(k=v), ...]``. Calls have keyword
-  arguments and literal values of Python. ``true``, ``false`` and ``null`` are values too, as gold is
-  JSON.
+  arguments and literal values of Python. ``true``, ``false`` and ``null`` are values too, because
+  gold is JSON.
 - ``function_name``: the called names are the gold answer's, in any order and equally often.
 - ``param_num``: the parameter names are the same.
 - ``param_type``: the JSON type equals the gold value's, within containers too: ``True`` is not

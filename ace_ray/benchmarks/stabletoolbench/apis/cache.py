@@ -33,7 +33,7 @@ BUSY_S = 30.0
 _TABLE = """
 CREATE TABLE IF NOT EXISTS answers (
     api TEXT,        -- `api_key`
-    arguments TEXT,  -- canonical JSON, or `other_key`
+    arguments TEXT,  -- canonical JSON; of recorded answers `recorded_key`
     maker TEXT,
     given TEXT,      -- the arguments in upstream's form, as JSON text
     answer TEXT,     -- {"error", "response"}, as JSON text
@@ -89,16 +89,17 @@ class AnswerCache:
     def get(self, api: str, arguments: str, simulator_id: str) -> Found | None:
         """Return the answer that is recorded for a call, or None.
 
-        ``arguments`` is JSON text that keeps the given order of keys. Imported answers take
-        precedence: only they are part of a run's identity, so answers that a run records must not
-        replace them in the next run.
+        ``arguments`` is JSON text that keeps the given order of keys, on which only the keys of
+        imported answers depend, as in upstream's server. Imported answers take precedence: only
+        they are part of a run's identity, so answers that a run records must not replace them in
+        the next run.
         """
         given = json.loads(arguments)
         makers = (RECORDED, simulator_id, "")
         rows = self._rows(
             "SELECT answer, maker, failed FROM answers WHERE api = ? AND arguments IN (?, ?) "
             "AND maker IN (?, ?, ?)",
-            (api, canonical_json(given), other_key(str(given)), *makers),
+            (api, canonical_json(given), recorded_key(str(given)), *makers),
         )
         found = {row[1]: list(row) for row in rows}
         return next((found[maker] for maker in makers if maker in found), None)
@@ -234,7 +235,7 @@ def names_key(category: str, tool: str, api: str) -> str:
     return json.dumps([category, tool, api])
 
 
-def other_key(key: str) -> str:
-    """Return the cache's key for an upstream key that is not a dict literal, such as a list. It
-    begins with the word ``key``, so it differs from the keys that are JSON text."""
+def recorded_key(key: str) -> str:
+    """Return the cache's key for a key of an imported file: the arguments as Python prints them.
+    It begins with the word ``key``, so it differs from the keys that are JSON text."""
     return f"key {json.dumps(key)}"

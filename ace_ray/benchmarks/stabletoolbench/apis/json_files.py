@@ -25,13 +25,10 @@ from ace_ray.benchmarks.stabletoolbench.apis.cache import (
     RECORDED,
     names_key,
     open_database,
-    other_key,
+    recorded_key,
 )
 from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
 from ace_ray.errors import UserError
-from ace_ray.parsing.literals import literal
-from ace_ray.parsing.syntax import NotCalls, expression
-from ace_ray.types import canonical_json
 
 MAX_FILE_BYTES = 32 << 20
 _NO_FILE_NAME = re.compile(r"[^\w%&+()^, -]")
@@ -50,14 +47,12 @@ def import_answers(source: Path, folder: Path) -> int:
             category, tool, _ = relative.parts
             tool = tool.removesuffix(f"_for_{category}")
             api = names_key(standardize_category(category), standardize(tool), api_name(path.stem))
-            rows: dict[str, tuple[str, str]] = {}
-            for key, answer in _json_object(source, relative).items():
-                if isinstance(answer, dict) and {"error", "response"} <= set(answer):
-                    rows.setdefault(_arguments_key(key), (json.dumps(key), _answer_text(answer)))
-            database.executemany(
-                "INSERT OR REPLACE INTO answers VALUES (?,?,?,?,?,0)",
-                [(api, key, RECORDED, *said) for key, said in rows.items()],
-            )
+            rows = [
+                (api, recorded_key(key), RECORDED, json.dumps(key), _answer_text(answer))
+                for key, answer in _json_object(source, relative).items()
+                if isinstance(answer, dict) and {"error", "response"} <= set(answer)
+            ]
+            database.executemany("INSERT OR REPLACE INTO answers VALUES (?,?,?,?,?,0)", rows)
             imported += len(rows)
     if not imported:
         what = "contains no <category>/<tool>/<api>.json with answers"
@@ -75,17 +70,17 @@ def export_answers(folder: Path, target: Path) -> int:
     exported = 0
     with closing(open_database(folder, "read")) as database:
         rows = database.execute(
-            "SELECT api, arguments, given, answer FROM answers WHERE failed = 0 "
+            "SELECT api, given, answer FROM answers WHERE failed = 0 "
             f"ORDER BY api, maker <> '{RECORDED}', rowid"
         )
         for api, answers in groupby(rows, key=lambda row: str(row[0])):
             category, tool, name = (_NO_FILE_NAME.sub("_", part) for part in json.loads(api))
             path = target / category / f"{tool}_for_{category}" / f"{name}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            first: dict[str, tuple[str, Any]] = {}
-            for _, arguments, given, answer in answers:
-                first.setdefault(arguments, (json.loads(given), json.loads(answer)))
-            path.write_text(json.dumps(dict(first.values()), indent=1), encoding="utf-8")
+            first: dict[str, Any] = {}
+            for _, given, answer in answers:
+                first.setdefault(json.loads(given), json.loads(answer))
+            path.write_text(json.dumps(first, indent=1), encoding="utf-8")
             exported += len(first)
     return exported
 
@@ -106,17 +101,6 @@ def _answer_text(answer: dict[str, Any]) -> str:
     error = answer["error"]
     text = "" if error is None else error if isinstance(error, str) else json.dumps(error)
     return json.dumps({"error": text, "response": answer["response"]}, separators=(",", ":"))
-
-
-def _arguments_key(key: str) -> str:
-    """Return the cache's key for an upstream key; the order of arguments does not matter."""
-    try:
-        value = literal(expression(key))
-        if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-            return canonical_json(value)
-    except (NotCalls, TypeError, ValueError, RecursionError):
-        pass
-    return other_key(key)
 
 
 def main() -> None:
