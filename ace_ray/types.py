@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-Status = Literal["scored", "infra_error", "quarantined", "skipped"]
-STATUSES: tuple[Status, ...] = ("scored", "infra_error", "quarantined", "skipped")
+Status = Literal["scored", "not_judged", "infra_error", "quarantined", "skipped"]
+STATUSES: tuple[Status, ...] = ("scored", "not_judged", "infra_error", "quarantined", "skipped")
+# Statuses of rows whose episode is complete and checked.
+CHECKED: tuple[Status, ...] = ("scored", "not_judged")
 RULE_SETS = ("official", "strict")
 # A chat, in OpenAI's form.
 Messages = Sequence[Mapping[str, Any]]
@@ -339,12 +341,15 @@ def assistant_message(completion: Completion) -> dict[str, Any]:
 class Verdict:
     """A checker's judgement of an episode under one rule set.
 
+    ``valid`` is None if only a judge can tell and no judge saw the answer. The row then has metrics
+    but no verdict, and the status ``not_judged``.
+
     ``error_type`` is "" if valid. ``error`` gives the reason in one sentence. ``metrics`` contains
     further numbers of the row in 0..1, such as process accuracy. The metric ``score`` is the share
     of an answer that is right, for benchmarks in which answers can be partly right (`graded`).
     """
 
-    valid: bool
+    valid: bool | None
     error_type: str = ""
     error: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
@@ -362,4 +367,4 @@ class Verdict:
     @property
     def score(self) -> float:
         """Return the answer's contribution to an accuracy, in 0..1."""
-        return self.metrics.get(SCORE, float(self.valid))
+        return self.metrics.get(SCORE, float(self.valid is True))

@@ -163,19 +163,22 @@ def verdicts_of(given: Any, rule_sets: Sequence[str]) -> dict[str, Verdict]:
         given = {rule_sets[0]: given}
     if not isinstance(given, Mapping) or set(given) != set(rule_sets):
         raise ValueError(f"check must return a verdict for each of {', '.join(rule_sets)}")
-    return {rules: _verdict(given[rules]) for rules in rule_sets}
+    verdicts = {rules: _verdict(given[rules]) for rules in rule_sets}
+    if len({verdict.valid is None for verdict in verdicts.values()}) > 1:
+        raise ValueError("valid is None under some rule sets only")
+    return verdicts
 
 
 def _verdict(verdict: Any) -> Verdict:
     if not isinstance(verdict, Verdict):
         raise ValueError(f"check returned a {type(verdict).__name__} instead of a Verdict")
-    if not isinstance(verdict.valid, bool):
-        raise ValueError(f"valid is {verdict.valid!a:.80}, not True or False")
+    if not isinstance(verdict.valid, bool | None):
+        raise ValueError(f"valid is {verdict.valid!a:.80}, not True, False or None")
     if not isinstance(verdict.error_type, str) or not isinstance(verdict.error, str):
         raise ValueError("error_type and error are not strings")
     if verdict.metrics:
         _check_metrics(verdict)
-    if verdict.valid or verdict.error_type:
+    if verdict.valid is not False or verdict.error_type:
         return verdict
     return replace(verdict, error_type="wrong")
 

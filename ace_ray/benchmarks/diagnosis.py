@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from ace_ray.benchmarks.results import ResultRow
 from ace_ray.parsing.known import READERS, known_calls
-from ace_ray.types import Entry, Episode
+from ace_ray.types import CHECKED, Entry, Episode
 
 # The texts that may contain a call (`texts_of`), for each answer in which no call was found.
 Answers = Sequence[Sequence[str]]
@@ -118,12 +118,14 @@ def _percent(share: float | None) -> str:
 @dataclass
 class _Tally:
     rows: int = 0
+    judged: int = 0
     sums: dict[str, float] = field(default_factory=dict)
     """Sum of the rows' scores, by rule set."""
     categories: Counter[str] = field(default_factory=Counter)
 
     def add(self, category: str, scores: Mapping[str, float]) -> None:
         self.rows += 1
+        self.judged += bool(scores)
         self.categories[category] += 1
         for rules, score in scores.items():
             self.sums[rules] = self.sums.get(rules, 0.0) + score
@@ -150,7 +152,7 @@ class Diagnosis:
             yield row
 
     def add(self, row: ResultRow) -> None:
-        if row.status != "scored" or row.repeat:
+        if row.status not in CHECKED or row.repeat:
             return
         scores = {rules: verdict.score for rules, verdict in row.verdicts.items()}
         self._all.add(row.category, scores)
@@ -171,13 +173,13 @@ class Diagnosis:
         rows of the finding, both by rule set. ``categories`` lists the categories that reach the
         minimum share, if the whole benchmark does not. ``text`` describes the finding."""
         every = self._all
-        accuracy = {rules: total / every.rows for rules, total in every.sums.items()}
+        accuracy = {rules: total / every.judged for rules, total in every.sums.items()}
         findings = []
         for kind, tally in self._kinds.items():
             categories = self._of_categories(tally)
             if not categories and not _are_many(tally.rows, every.rows, MIN_SHARE):
                 continue
-            left = every.rows - tally.rows
+            left = every.judged - tally.judged
             others = {
                 rules: (total - tally.sums.get(rules, 0.0)) / left if left else None
                 for rules, total in every.sums.items()

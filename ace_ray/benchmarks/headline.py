@@ -22,13 +22,14 @@ def scores_of(
 ) -> dict[str, list[Score]]:
     """Return the scores by rule set, computed from the benchmark's part of a summary.
 
-    ``headline`` is false if too many rows lack a verdict; scores then have no estimates.
+    ``headline`` is false if too many rows lack a verdict; scores then have no estimates. So do the
+    scores of a benchmark of which a judge saw only a part.
     ``partial`` is true if the run evaluated only named entries; all estimates are then partial."""
     found = {}
     for rules in benchmark.rule_sets:
         with own_code(benchmark, "scores"):
             scores = list(benchmark.scores(summary, rules))
-        if not headline:
+        if not headline or _is_partly_judged(summary):
             scores = [replace(one, estimate=None) for one in scores]
         if partial:
             scores = [
@@ -37,6 +38,12 @@ def scores_of(
             ]
         found[rules] = scores
     return found
+
+
+def _is_partly_judged(summary: Mapping[str, Any]) -> bool:
+    counts = summary.get("counts") or {"status": {}}
+    most = summary.get("max_unscored", 0.0) * counts.get("declared", 0)
+    return bool(counts["status"].get("scored")) and counts["status"].get("not_judged", 0) > most
 
 
 def headline_score(

@@ -50,6 +50,12 @@ class ResultRow:
     """The known format in which the row holds calls that the run did not read
     (`ace_ray.benchmarks.diagnosis`)."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
+    unjudged: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Metrics by rule set of a row with the status ``not_judged``, which has no verdicts."""
+
+    def metrics(self, rules: str) -> Mapping[str, float]:
+        verdict = self.verdicts.get(rules)
+        return self.unjudged.get(rules, {}) if verdict is None else verdict.metrics
 
     def __repr__(self) -> str:
         judged = {rules: one.valid for rules, one in self.verdicts.items()}

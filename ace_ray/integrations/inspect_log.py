@@ -26,7 +26,7 @@ from ace_ray.config.schema import ENDPOINT
 from ace_ray.reports.text import pretty
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.rows import ResultRow
-from ace_ray.types import SCORE, digest
+from ace_ray.types import CHECKED, SCORE, digest
 from ace_ray.util.safe_loading import Unbounded, bounded_time, json_of_row
 from ace_ray.viewer.episode import EpisodeView
 from ace_ray.viewer.select import StoredRun
@@ -215,7 +215,7 @@ class _Log:
             "working_time": facts["generation_s"],
             "uuid": view.row_id,
         }
-        if not view.verdicts:
+        if not view.verdicts and view.status not in CHECKED:
             error = {
                 "message": f"{view.status}: {view.error}",
                 "traceback": "",
@@ -233,7 +233,7 @@ def scores_of_rows(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, list[
     rows of the run lack a verdict, each score's ``estimate`` is None."""
     benchmark = run.class_of(rows[0])
     most, declared = run.manifest.config.max_unscored, run.manifest.declared
-    unscored = declared - sum(row.status == "scored" for row in run.rows)
+    unscored = declared - sum(row.status in CHECKED for row in run.rows)
     summary = benchmark.statistics(rows, most)
     return scores_of(
         benchmark,

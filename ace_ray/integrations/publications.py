@@ -179,7 +179,7 @@ def _metrics(run: _Run) -> dict[str, float]:
     declared = run.manifest.declared
     found["rows/declared"] = declared
     found["rows/not_scored"] = declared - run.summary.scored
-    for key in ("infra_error", "quarantined", "skipped"):
+    for key in ("not_judged", "infra_error", "quarantined", "skipped"):
         if isinstance(extra.get(key), int):
             found[f"rows/{key}"] = extra[key]
     return found

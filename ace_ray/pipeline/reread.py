@@ -46,6 +46,7 @@ from ace_ray.storage.rows import (
 )
 from ace_ray.storage.stored import MANIFEST, Manifest, earlier_timing, read_manifest
 from ace_ray.types import (
+    CHECKED,
     RAW_CHARS,
     Completion,
     Entry,
@@ -275,10 +276,10 @@ def _read_batch(
         counts["answers"] += len(different)
         made = benchmarks[row["benchmark"]]
         one = None
-        if row["model_calls"] == 1 and row["status"] == "scored":
+        if row["model_calls"] == 1 and row["status"] in CHECKED:
             one = _checked(row, read[0], entries[key], made)
         if one is None:
-            counts["diverged"] += row["status"] == "scored"
+            counts["diverged"] += row["status"] in CHECKED
             one = _diverged(row, different[0], len(answers), made)
         else:
             valid = f"{made.rule_sets[0]}_valid"
@@ -400,7 +401,7 @@ def _checked(
 def _diverged(
     row: dict[str, Any], first: int, answers: int, benchmark: Benchmark
 ) -> dict[str, Any]:
-    if row["status"] != "scored":
+    if row["status"] not in CHECKED:
         return row
     why = f"answer {first} of {answers} reads differently, so the conversation would have changed"
     none = verdict_columns({}, benchmark.rule_sets)

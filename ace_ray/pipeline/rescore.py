@@ -26,7 +26,7 @@ from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, compact, new_session, part_names, stored_rows, write_parts
 from ace_ray.storage.rows import AT_ONCE, CHECK_FAILED, ResultRow, episode_of, rows_of
 from ace_ray.storage.stored import MANIFEST, Manifest, earlier_summary, read_manifest
-from ace_ray.types import Entry
+from ace_ray.types import CHECKED, Entry
 
 Say = Callable[[str], None]
 # Opens a URI. The S3 endpoint comes from the command or the environment, never from a run's config.
@@ -88,7 +88,7 @@ def rescore(
                 key = (row["benchmark"], row["category"], row["language"], row["id"])
                 if row["error_class"] == CHECK_FAILED:
                     row |= {"status": "scored", "error_class": None, "error": None}
-                if row["status"] != "scored":
+                if row["status"] not in CHECKED:
                     rows.append(row)
                     continue
                 episode_of(row)  # raises for a damaged run, which must not count as a failed check

@@ -26,7 +26,7 @@ from ace_ray.benchmarks.outputs import Entries, Output, Unscored
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config.schema import EXTERNAL, RunConfig
 from ace_ray.errors import UserError
-from ace_ray.pipeline.actors.judging import read_again
+from ace_ray.pipeline.actors.judging import checked_columns, read_again
 from ace_ray.pipeline.planning.plan import groups_of, row_id
 from ace_ray.pipeline.summary import SUCCESS, as_json, summarize
 from ace_ray.storage.lease import Lease
@@ -42,7 +42,7 @@ from ace_ray.storage.rows import (
     verdict_columns,
 )
 from ace_ray.storage.stored import MANIFEST, SUMMARY, Manifest, read_manifest
-from ace_ray.types import Entry, Episode, Status, Verdict, canonical_json, digest
+from ace_ray.types import Entry, Episode, Verdict, canonical_json, digest
 from ace_ray.util.sanitizing import well_formed
 
 VERDICTS = "verdicts.jsonl"
@@ -173,7 +173,8 @@ class _Rows:
             verdicts = self._benchmark.verdicts(entry, episode)
         self.came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
         again = read_again(self._benchmark, entry, episode)
-        self._add(entry, self._number(output.sample), "scored", episode, verdicts, again)
+        status = checked_columns(verdicts)
+        self._add(entry, self._number(output.sample), status, episode, verdicts, again)
         self.lines += 1
         told = {
             rules: {
@@ -193,7 +194,7 @@ class _Rows:
         if (entry := output.entry) is not None:
             self.came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
             number, why = self._number(output.sample), well_formed(output.reason)
-            self._add(entry, number, "infra_error", Episode(), {}, error=why)
+            self._add(entry, number, {"status": "infra_error", "error": why}, Episode(), {})
         return {
             **_place(entry),
             "sample": output.sample,
@@ -215,6 +216,7 @@ class _Rows:
         """Add skipped rows for missing turns of answered dialogues, and write the waiting rows.
 
         Otherwise a dialogue would count as correct if all its answered turns are correct."""
+        absent = {"status": "skipped", "error": "not in the input"}
         for (language, category), times in self.came.items():
             every = self.entries.of(language, category)
             most: Counter[str] = Counter()
@@ -224,7 +226,7 @@ class _Rows:
             for entry in every.values():
                 # An entry outside a dialogue is a group of one entry, in which none is missing.
                 for missing in range(most[entry.group or entry.id] - times[entry.id]):
-                    self._add(entry, _MOST_SAMPLE + missing, "skipped", Episode(), {})
+                    self._add(entry, _MOST_SAMPLE + missing, absent, Episode(), {})
                     self.absent_turns += 1
         self._write()
 
@@ -239,23 +241,23 @@ class _Rows:
         self,
         entry: Entry,
         sample: int,
-        status: Status,
+        status: Mapping[str, Any],
         episode: Episode,
         verdicts: Mapping[str, Verdict],
         second_reading: str | None = None,
-        error: str | None = None,
     ) -> None:
         self.declared += 1
         self.declared_entries[entry.key] = entry
         row = {
-            "row_id": row_id(digest(entry.benchmark, entry.content_hash()), f"{status} {sample}"),
+            "row_id": row_id(
+                digest(entry.benchmark, entry.content_hash()), f"{status['status']} {sample}"
+            ),
             "run_id": self._run_id,
             "model": self._model,
             **entry_columns(entry),
             "sample": sample,
             "repeat": 0,
-            "status": status,
-            "error": "not in the input" if status == "skipped" else error,
+            **status,
             "attempts": 1,
             **episode_columns(episode),
             # The formats contain neither token counts nor times.

@@ -21,7 +21,7 @@ from ace_ray.storage.object_store import Store
 from ace_ray.storage.parts import Ledger
 from ace_ray.storage.rows import ResultRow, rows_of
 from ace_ray.storage.stored import SUMMARY, Manifest
-from ace_ray.types import STATUSES, added
+from ace_ray.types import CHECKED, STATUSES, added
 
 SUCCESS = "_SUCCESS"
 FILES = "files/"
@@ -81,9 +81,9 @@ def summarize(
 ) -> dict[str, Any]:
     """Return the summary of a run. ``rows`` is called once per benchmark to read the stored rows.
 
-    declared = scored + infra_error + quarantined + skipped + missing. ``complete`` is true if no
-    row is missing or retryable. ``headline`` is false if the share of rows without a verdict is
-    larger than ``max_unscored``, or if a reason against it is given (``why``)."""
+    declared = scored + not_judged + infra_error + quarantined + skipped + missing. ``complete`` is
+    true if no row is missing or retryable. ``headline`` is false if the share of rows that are not
+    `CHECKED` is larger than ``max_unscored``, or if a reason against it is given (``why``)."""
     declared = int(manifest["declared"])
     totals = _Totals()
     blocks = {}
@@ -101,7 +101,7 @@ def summarize(
     counts = totals.statuses
     statuses: dict[str, int] = {status: counts[status] for status in STATUSES}
     missing = declared - counts.total()
-    unscored = declared - statuses["scored"]
+    unscored = declared - sum(statuses[status] for status in CHECKED)
     allowed = float(manifest["config"]["max_unscored"])
     headline = not why and unscored <= allowed * declared
     restricted = manifest.get("restricted") or {}
@@ -219,7 +219,7 @@ class _Totals:
         self.model_calls = 0
         # Rows that are valid under all rule sets.
         self.solved = 0
-        # Entries whose first sample is scored.
+        # Entries whose first sample is checked.
         self.entries = 0
         self.reasoning_truncated = self.cut_by_length = 0
 
@@ -242,7 +242,7 @@ class _Totals:
             self.model_calls += row.model_calls
             valid = [verdict.valid for verdict in row.verdicts.values()]
             self.solved += row.status == "scored" and bool(valid) and all(valid)
-            self.entries += row.status == "scored" and not row.sample and not row.repeat
+            self.entries += row.status in CHECKED and not row.sample and not row.repeat
             self.reasoning_truncated += row.reasoning_truncated
             self.cut_by_length += row.finish_reason == "length"
             yield row

@@ -98,8 +98,8 @@ class Run:
         """Missing parts of the run, as text; "" when every declared row has a verdict."""
         lacks = [
             f"{self.totals[key]} {key}"
-            for key in ("infra_error", "quarantined", "skipped", "missing")
-            if self.totals[key]
+            for key in ("not_judged", "infra_error", "quarantined", "skipped", "missing")
+            if self.totals.get(key)
         ]
         if lacks:
             return f"of {self.totals['declared']} rows " + ", ".join(lacks)

@@ -276,13 +276,15 @@ def episode_of(row: Mapping[str, Any]) -> Episode:
 def verdict_columns(
     verdicts: Mapping[str, Verdict], rule_sets: Sequence[str] = RULE_SETS
 ) -> dict[str, Any]:
-    """Return the verdict columns of a row. Columns of rule sets without a verdict are null."""
+    """Return the verdict columns of a row. Columns of rule sets without a verdict are null, except
+    the metrics of a row that was not judged."""
     columns: dict[str, Any] = {}
     for rules in rule_sets:
         verdict = verdicts.get(rules)
-        columns[f"{rules}_valid"] = verdict.valid if verdict else None
-        columns[f"{rules}_error_type"] = well_formed(verdict.error_type) if verdict else None
-        columns[f"{rules}_error"] = well_formed(verdict.error) if verdict else None
+        judged = verdict if verdict and verdict.valid is not None else None
+        columns[f"{rules}_valid"] = judged.valid if judged else None
+        columns[f"{rules}_error_type"] = well_formed(judged.error_type) if judged else None
+        columns[f"{rules}_error"] = well_formed(judged.error) if judged else None
         columns[f"{rules}_metrics"] = canonical_json(verdict.metrics) if verdict else None
     return columns
 
@@ -331,13 +333,15 @@ def check_values(table: pa.Table) -> None:
 
 
 def _check_verdicts(table: pa.Table) -> None:
-    """Raise `ValueError` if a row has some columns of a verdict but lacks others."""
+    """Raise `ValueError` if a row has some columns of a verdict but lacks others. Rows that were
+    not judged have metrics without a verdict."""
     for rules in rule_sets_in(table.column_names):
         for name in verdict_names([rules]):
             if name not in table.column_names:
                 continue
             here, there = (pc.is_null(table.column(one)) for one in (f"{rules}_valid", name))
-            if pc.any(pc.xor(here, there)).as_py():
+            differ = pc.and_not if name == f"{rules}_metrics" else pc.xor
+            if pc.any(differ(there, here)).as_py():
                 raise ValueError(f"it has verdicts without {name}, or {name} without a verdict")
 
 
@@ -359,7 +363,9 @@ def metrics_of(text: str | None) -> dict[str, float]:
     return metrics
 
 
-_RESULT_FIELDS = [name for name in ResultRow.__dataclass_fields__ if name != "verdicts"]
+_RESULT_FIELDS = [
+    name for name in ResultRow.__dataclass_fields__ if name not in ("verdicts", "unjudged")
+]
 _RESULT_PARTS = ("valid", "error_type", "metrics")
 
 
@@ -395,9 +401,12 @@ def _result_rows(table: pa.Table, rule_sets: Sequence[str]) -> Iterator[ResultRo
     for row_id, parts, *values in zip(ids, verdicts, *fields, strict=True):
         row = ResultRow(*values)
         for rules, (valid, error_type, metrics) in zip(rule_sets, parts, strict=True):
-            if valid is None:
+            if valid is None and metrics is None:
                 continue
             try:
+                if valid is None:
+                    row.unjudged[rules] = metrics_of(metrics)
+                    continue
                 short = metrics is None or len(metrics) <= _SHORT_CHARS
                 made = _shared_verdict if short else _stored_verdict
                 row.verdicts[rules] = made(valid, error_type, metrics)

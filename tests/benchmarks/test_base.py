@@ -195,6 +195,7 @@ def test_a_damaged_verdict_is_never_a_wrong_answer(verdict: Any, line: str) -> N
 
 def test_verdicts_are_completed_and_shares_are_bounded() -> None:
     assert judge(Verdict(False)) == Verdict(False, "wrong")
+    assert judge(Verdict(None)) == Verdict(None), "no judge saw the answer"
     assert judge(Verdict(True)) == Verdict.graded(1) == Verdict(True)
     with pytest.raises(ValueError, match="not between 0 and 1"):
         Verdict.graded(1.5)

@@ -179,7 +179,7 @@ def replays(entries: Sequence[Entry], app_specs: Mapping[str, Any]) -> Iterator[
     for (language, category), group in groupby(entries, lambda e: (e.language, e.category)):
         found = [(entry, *one) for entry in group for one in replay(entry, app_specs)]
         official, strict = (
-            sum(verdicts[rule].valid for _, _, verdicts, _ in found) for rule in RULE_SETS
+            sum(verdicts[rule].valid is True for _, _, verdicts, _ in found) for rule in RULE_SETS
         )
         yield (
             f"{language} {category}: of {len(found)} ideal paths replayed in the sandbox "

@@ -49,7 +49,7 @@ from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
 from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role, parse_role
-from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
+from ace_ray.types import CHECKED, RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 from ace_ray.util.local_files import path_of
 
 _WHERE = "benchmarks.stabletoolbench"
@@ -333,9 +333,9 @@ class StableToolBench(Benchmark):
         def read(group: str | None = None) -> Iterator[tuple[Entry, Mapping[str, Any]]]:
             for row in rows():
                 if group is None or (row["sample"] == 0 and group == row["category"]):
-                    scored = row["status"] == "scored" and row["state"]
+                    checked = row["status"] in CHECKED and row["state"]
                     key = (row["language"], row["category"], row["id"])
-                    yield entries[key], json.loads(row["state"]) if scored else {}
+                    yield entries[key], json.loads(row["state"]) if checked else {}
 
         def answers(group: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             for entry, state in read(group):

@@ -101,7 +101,6 @@ _WHY = {
     **UNANSWERED,
     "unsolved": "the judge says Unsolved",
     "unsure": "the judge cannot tell",
-    "not_judged": "no judge was asked",
 }
 
 
@@ -127,8 +126,10 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
     if state.get("sowr_missing"):
         common["sowr_missing"] = 1.0
     if not votes:
-        kind = why or "not_judged"
-        return dict.fromkeys(("official", "strict"), Verdict(False, kind, _WHY[kind], common))
+        # Not even for an answer that is Unsolved without a judge: accuracies over only such answers
+        # would be 0.
+        none = Verdict(None, "not_judged", "no judge was asked", common)
+        return dict.fromkeys(("official", "strict"), none)
     score = mean_points(votes)
     by_majority = "unsure" if majority(votes) == "Unsure" else "unsolved"
     worst = "unsolved" if any(vote["status"] == "Unsolved" for vote in votes) else "unsure"

@@ -26,7 +26,7 @@ from ace_ray.benchmarks.stabletoolbench.check import (
 )
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS, LEVELS
 from ace_ray.benchmarks.statistics import statistics
-from ace_ray.types import RULE_SETS
+from ace_ray.types import CHECKED, RULE_SETS
 from ace_ray.util.stats import mean_of_present, weighted_interval, wilson
 
 # Metrics that need no judge, averaged over the rows that have them.
@@ -70,7 +70,7 @@ def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[s
     usable = {}
     for name, stats in summary["categories"].items():
         _add_group(stats, by_name[name])
-        if name in GROUPS and stats["unscored"] <= max_unscored * stats["declared"]:
+        if name in GROUPS and lacking(stats) <= max_unscored * stats["declared"]:
             usable[name] = by_name[name]
     for rules in RULE_SETS:
         summary["rules"][rules] |= _means(usable, rules)
@@ -83,11 +83,18 @@ def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[s
     }
 
 
+def lacking(stats: Mapping[str, Any]) -> int:
+    """Return how many rows the values of a group lack. If no row was judged, SoPR has no value, and
+    the metrics without a judge lack only the failed rows."""
+    unjudged = 0 if stats["scored"] else stats["status"]["not_judged"]
+    return int(stats["unscored"] - unjudged)
+
+
 class Group:
     """Sums of the metrics in the verdicts of a group's rows."""
 
     def __init__(self) -> None:
-        self.scored = self.skipped = self.judge_errors = self.calls = 0
+        self.checked = self.skipped = self.judge_errors = self.calls = 0
         # Number of calls for each metric that is a share of a row's calls.
         self.counts: Counter[str] = Counter()
         # Metrics of `OF_SKIPPED` that the run's judge was asked for; set after the last row.
@@ -97,11 +104,11 @@ class Group:
         self._skipped: set[str] = set()
 
     def add(self, row: ResultRow) -> None:
-        if row.status == "scored":
-            self.scored += 1
+        if row.status in CHECKED:
+            self.checked += 1
             for rules in RULE_SETS:
-                self._take(rules, row.verdicts[rules].metrics, row.id)
-            self._count_calls(row.verdicts["official"].metrics)
+                self._take(rules, row.metrics(rules), row.id)
+            self._count_calls(row.metrics("official"))
         elif row.status == "skipped":
             self.skipped += 1
             self._skipped.add(row.id)
@@ -226,8 +233,8 @@ def _spread(votes: Sequence[float]) -> float | None:
 
 
 def _asked(groups: Sequence[Group]) -> set[str]:
-    """Return the metrics of `OF_SKIPPED` that any row has. Return {"sopr"} if no row was scored."""
-    if not any(group.scored for group in groups):
+    """Return the metrics of `OF_SKIPPED` that any row has; {"sopr"} if no row was checked."""
+    if not any(group.checked for group in groups):
         return {"sopr"}
     return {name for name in OF_SKIPPED if any(group.has(name) for group in groups)}
 
@@ -248,7 +255,7 @@ def _sources_of(groups: Sequence[Group]) -> dict[str, Any]:
 
 
 def _calls_per_query(groups: Sequence[Group]) -> float | None:
-    rows = sum(group.scored for group in groups)
+    rows = sum(group.checked for group in groups)
     return sum(group.calls for group in groups) / rows if rows else None
 
 

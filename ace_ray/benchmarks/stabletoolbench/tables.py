@@ -19,7 +19,7 @@ from ace_ray.benchmarks.results import (
 from ace_ray.benchmarks.sizes import curves_by_size
 from ace_ray.benchmarks.stabletoolbench.check import SOURCES
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
-from ace_ray.benchmarks.stabletoolbench.summary import RATES, SHARES
+from ace_ray.benchmarks.stabletoolbench.summary import RATES, SHARES, lacking
 from ace_ray.benchmarks.statistics import estimate, percent, pooled, sample_tables
 from ace_ray.types import RULE_SETS
 
@@ -244,7 +244,7 @@ def _title(group: str) -> str:
 
 def _of_group(run: ReportedRun, name: str, cell: Pick) -> Estimate | None:
     stats = run.summary["categories"].get(name)
-    if stats is None or stats["unscored"] > run.summary["max_unscored"] * stats["declared"]:
+    if stats is None or lacking(stats) > run.summary["max_unscored"] * stats["declared"]:
         return None
     return estimate(cell(stats), "value")
 

@@ -16,7 +16,7 @@ import ace_ray
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.diagnosis import second_reading
 from ace_ray.storage.rows import CHECK_FAILED, episode_of, verdict_columns
-from ace_ray.types import Entry, Episode, Verdict
+from ace_ray.types import CHECKED, Entry, Episode, Verdict
 from ace_ray.util import log
 from ace_ray.util.sanitizing import well_formed
 
@@ -30,22 +30,33 @@ def judged(
     benchmark: Benchmark,
     log: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
-    """Return ``row`` with its status and verdict columns. Judge only rows with status ``scored``.
-    If the check raises, call ``log`` (default: `log_traceback`) in the exception handler."""
+    """Return ``row`` with its status and verdict columns. Judge only rows with a status in
+    `CHECKED`. If the check raises, call ``log`` (default: `log_traceback`) in the exception
+    handler."""
     verdicts: dict[str, Verdict] = {}
-    failure: dict[str, Any] = {}
+    ended: dict[str, Any] = {}
     again: str | None = None
-    if row["status"] == "scored":
+    if row["status"] in CHECKED:
         try:
             episode = episode_of(row)
             verdicts = benchmark.verdicts(entry, episode)
+            ended = checked_columns(verdicts)
             again = read_again(benchmark, entry, episode)
         except Exception as error:  # noqa: BLE001 - a defect of a check is not a wrong answer
             what = f"{type(error).__name__}: {well_formed(str(error))}"
-            failure = {"status": "infra_error", "error_class": CHECK_FAILED, "error": what[:2000]}
+            ended = {"status": "infra_error", "error_class": CHECK_FAILED, "error": what[:2000]}
             (log or log_traceback)()
     columns = verdict_columns(verdicts, benchmark.rule_sets)
-    return {**row, **failure, **columns, "second_reading": again}
+    return {**row, **ended, **columns, "second_reading": again}
+
+
+def checked_columns(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
+    """Return the status of a checked row, and the reason if it has no verdict."""
+    for verdict in verdicts.values():
+        if verdict.valid is None:
+            why = well_formed(verdict.error)
+            return {"status": "not_judged", "error_class": "NotJudged", "error": why}
+    return {"status": "scored", "error_class": None, "error": None}
 
 
 def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | None:

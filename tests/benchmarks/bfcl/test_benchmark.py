@@ -39,7 +39,7 @@ def web(fetch: str) -> dict[str, Any]:
 
 def verdicts(
     benchmark: BFCL, entry: Entry, *replies: Reply, **more: Any
-) -> dict[str, tuple[bool, str]]:
+) -> dict[str, tuple[bool | None, str]]:
     """Play an episode and check it as a checker does: benchmark and state have travelled."""
     episode = played(benchmark, entry, ScriptedModel(*replies), **more)
     travelled: BFCL = pickle.loads(pickle.dumps(benchmark))
@@ -225,7 +225,7 @@ def test_real_copy_is_comparable_and_an_altered_one_is_not(
 CALL = '```json\n{"name": "f", "arguments": {}}\n```'
 
 
-def unread(mode: str, category: str, text: str, **state: Any) -> tuple[bool, Any]:
+def unread(mode: str, category: str, text: str, **state: Any) -> tuple[bool | None, Any]:
     """Tell whether an answer without a call is right, and what a second reading finds in it."""
     benchmark = bfcl(mode=mode)
     episode = Episode(messages=[{"role": "user", "content": "q"}])

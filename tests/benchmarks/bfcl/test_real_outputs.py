@@ -102,7 +102,7 @@ def test_prompted_texts_are_judged_and_strict_differs_where_it_should(
         found = judged(entries[f"{RENAMED[row['category']]}_{number}"], row["result"])
         official, strict = found["official"], found["strict"]
         assert official.error_type not in ("official_unsafe", "official_crash")
-        counts.update({"judged": 1, "valid": int(official.valid)})
+        counts.update({"judged": 1, "valid": int(official.valid is True)})
         if official.valid != strict.valid:
             differing[strict.error_type] += 1
     assert counts == {"judged": 852, "valid": 329}

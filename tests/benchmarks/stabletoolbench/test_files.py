@@ -152,7 +152,7 @@ def test_json_lines_become_episodes(tmp_path: Path) -> None:
     found = outputs(path)
     assert [(one.entry.id, one.sample) for one in found] == [("7", 0), ("8", 0), ("8", 1), ("9", 0)]
     kinds = [verdicts(one.entry, one.episode.state)["official"].error_type for one in found]
-    assert kinds == ["not_judged"] * 3 + ["no_finish"]
+    assert kinds == ["not_judged"] * 4
     assert found[0].episode.output == "Rye."
     episode = found[1].episode
     assert episode.state == found[2].episode.state

@@ -64,9 +64,10 @@ def test_votes_become_verdicts() -> None:
         ("gave_up", [N], "gave_up", 1, 1),
         ("bad_finish", [N], "empty_answer", 1, 0),
         ("answered", None, "not_judged", 1, 0),
+        ("hopeless", None, "not_judged", 0, 0),
     ):
         for verdict in verdicts(ENTRY, state(SCRIPTS[script], given)).values():
-            assert (verdict.valid, verdict.error_type) == (False, kind)
+            assert (verdict.valid, verdict.error_type) == (False if given else None, kind)
             assert (verdict.metrics["finish"], verdict.metrics["give_up"]) == (finish, gave_up)
             assert verdict.metrics.get("sopr") == (0 if given else None)
 

@@ -1,0 +1,86 @@
+"""Answers that no judge saw have no verdict, in any view of a run."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from ace_ray.benchmarks.headline import scores_of
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
+from ace_ray.benchmarks.stabletoolbench.names import GROUPS
+from ace_ray.types import RULE_SETS, Verdict
+from tests.benchmarks.scored_row import scored_row
+from tests.benchmarks.stabletoolbench.builders import write
+
+POLICY = {"metrics": [{"at_least": 0.0}], "unscored_at_most": 0.5}
+
+
+@pytest.fixture
+def run(tmp_path: Path, here: Any) -> Path:
+    """Score an answer to each query, and no answer to every fourth, without votes."""
+    entries = make_benchmark("stabletoolbench", {"data": "mini", "judge": "none"}).dataset()
+    outputs = [
+        {"id": entry.id, "category": entry.category, "output": "Rye." if number % 4 else None}
+        for number, entry in enumerate(entries)
+    ]
+    path = write(tmp_path / "outputs.jsonl", "".join(f"{json.dumps(line)}\n" for line in outputs))
+    options = ("--benchmark", "stabletoolbench", "--data", "mini", "--output", tmp_path / "run")
+    ended = here("score", path, *options)
+    assert "SoPR (mean of groups) N/A" in ended.stdout
+    assert "13 = 0 scored + 13 not_judged" in ended.stdout
+    return tmp_path / "run"
+
+
+def test_rows_and_summary_have_no_verdict(run: Path) -> None:
+    rows = [row for part in (run / "rows").iterdir() for row in pq.read_table(part).to_pylist()]
+    for row in rows:
+        assert (row["status"], row["error"]) == ("not_judged", "no judge was asked")
+        for rules in RULE_SETS:
+            assert row[f"{rules}_valid"] is row[f"{rules}_error_type"] is None
+            assert "finish" in row[f"{rules}_metrics"]
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["scored"], summary["not_judged"], summary["solved"]) == (0, 13, 0)
+    scores = summary["benchmarks"]["stabletoolbench"]["scores"]["official"]
+    values = {score["name"]: score["value"] for score in scores}
+    assert values == {"SoPR": None, "FAC": None, "SoWR": None, "Accuracy": None, "API recall": 0.0}
+
+
+def test_views_and_exports_have_no_verdict(run: Path, tmp_path: Path, here: Any) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(yaml.safe_dump(POLICY))
+    assert "0 of 13 rows" in here("show", run, "--wrong").stdout
+    gate = json.loads(here("gate", policy, run, "--json").stdout)
+    reasons = [check["reason"] for check in gate["checks"]]
+    assert reasons == ["100.0 % of 13 rows are not scored", "no row of the run has a verdict"]
+    assert here("report", run, "--output", tmp_path / "report").code == 0
+    assert ",0/13," in (tmp_path / "report" / "comparison-stabletoolbench.csv").read_text()
+    for kind in ("lm-eval", "inspect"):
+        assert here("export", run, "--to", kind, "--output", tmp_path / kind).code == 0
+    (results,) = (tmp_path / "lm-eval").glob("*/results_*.json")
+    assert "accuracy" not in results.read_text()
+    (log,) = (tmp_path / "inspect").glob("*.eval")
+    with zipfile.ZipFile(log) as parts:
+        samples = [json.loads(parts.read(n)) for n in parts.namelist() if n.startswith("samples/")]
+    assert [(sample["scores"], sample.get("error")) for sample in samples] == [({}, None)] * 13
+    again = here("score", run)  # with the same data, so that no judge saw the answers either
+    assert "no verdict changed" in again.stdout + again.stderr
+
+
+def test_part_without_a_judge_is_no_wrong_answer() -> None:
+    """A score of the judged part alone would be a score of other queries."""
+    right = dict.fromkeys(RULE_SETS, Verdict(True, metrics={"sopr": 1.0}))
+    shares: Any = {rules: {"finish": 1.0} for rules in RULE_SETS}
+    rows = [scored_row(GROUPS[0], str(n), right) for n in range(3)]
+    rows += [scored_row(GROUPS[1], str(n), status="not_judged", unjudged=shares) for n in range(3)]
+    for most, value in ((0.0, None), (0.5, 1.0)):
+        summary = StableToolBench.statistics(rows, most)
+        *_, pooled = scores_of(StableToolBench, summary, headline=True)["official"]
+        assert (pooled.estimate and pooled.estimate.value) == value
+        assert summary["categories"][GROUPS[1]]["shares"]["finish"]["value"] == 1.0
