@@ -42,8 +42,8 @@ def scores_of(
 
 def _is_partly_judged(summary: Mapping[str, Any]) -> bool:
     counts = summary.get("counts") or {"status": {}}
-    most = summary.get("max_unscored", 0.0) * counts.get("declared", 0)
-    return bool(counts["status"].get("scored")) and counts["status"].get("not_judged", 0) > most
+    allowed = summary.get("max_unscored", 0.0) * counts.get("declared", 0)
+    return bool(counts["status"].get("scored")) and counts["status"].get("not_judged", 0) > allowed
 
 
 def headline_score(

@@ -51,7 +51,7 @@ class ResultRow:
     (`ace_ray.benchmarks.diagnosis`)."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     unjudged: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Metrics by rule set of a row with the status ``not_judged``, which has no verdicts."""
+    """Metrics by rule set of a row with the status ``not_judged``, which lacks verdicts."""
 
     def metrics(self, rules: str) -> Mapping[str, float]:
         verdict = self.verdicts.get(rules)

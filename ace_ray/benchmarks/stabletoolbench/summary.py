@@ -84,8 +84,8 @@ def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[s
 
 
 def lacking(stats: Mapping[str, Any]) -> int:
-    """Return how many rows the values of a group lack. If no row was judged, SoPR has no value, and
-    the metrics without a judge lack only the failed rows."""
+    """Return how many rows the values of a group lack. If no row was judged, SoPR is null anyway,
+    and the metrics without a judge lack only the failed rows."""
     unjudged = 0 if stats["scored"] else stats["status"]["not_judged"]
     return int(stats["unscored"] - unjudged)
 

@@ -34,28 +34,28 @@ def judged(
     `CHECKED`. If the check raises, call ``log`` (default: `log_traceback`) in the exception
     handler."""
     verdicts: dict[str, Verdict] = {}
-    ended: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     again: str | None = None
     if row["status"] in CHECKED:
         try:
             episode = episode_of(row)
             verdicts = benchmark.verdicts(entry, episode)
-            ended = checked_columns(verdicts)
+            columns = checked_columns(verdicts)
             again = read_again(benchmark, entry, episode)
         except Exception as error:  # noqa: BLE001 - a defect of a check is not a wrong answer
             what = f"{type(error).__name__}: {well_formed(str(error))}"
-            ended = {"status": "infra_error", "error_class": CHECK_FAILED, "error": what[:2000]}
+            columns = {"status": "infra_error", "error_class": CHECK_FAILED, "error": what[:2000]}
             (log or log_traceback)()
-    columns = verdict_columns(verdicts, benchmark.rule_sets)
-    return {**row, **ended, **columns, "second_reading": again}
+    columns |= verdict_columns(verdicts, benchmark.rule_sets)
+    return {**row, **columns, "second_reading": again}
 
 
 def checked_columns(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
-    """Return the status of a checked row, and the reason if it has no verdict."""
+    """Return the status of a checked row, and the reason if it lacks a verdict."""
     for verdict in verdicts.values():
         if verdict.valid is None:
-            why = well_formed(verdict.error)
-            return {"status": "not_judged", "error_class": "NotJudged", "error": why}
+            error = well_formed(verdict.error)
+            return {"status": "not_judged", "error_class": "NotJudged", "error": error}
     return {"status": "scored", "error_class": None, "error": None}
 
 

@@ -72,8 +72,8 @@ _CONVERSATIONS = frozenset(groups.MULTI_TURN + groups.AGENTIC)
 _TAG, _TAG_END = "<tool_call>\n", "\n</tool_call>"
 # Start of a list of calls in the format that prompts request.
 _PROMPTED = re.compile(r"[\s`]*+\[?[A-Za-z_][\w.]*+\(")
-# Upstream selects a handler by the model's name, and the folder has this name. These models have
-# handlers that read texts as no reader here does.
+# Upstream selects a handler by the model's name, which is the folder's name. Only upstream's
+# handlers of these models can read calls in their texts.
 _OWN_FORM = re.compile(
     r"hammer|xlam|bounty|granite-20b|glm-4-9b|thinkagent|nemotron-ultra"
     r"|(?:llama|phi-|functiongemma|minicpm3|falcon3).*(?-i:FC)",
