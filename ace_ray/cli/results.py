@@ -250,14 +250,22 @@ def gate(
 )
 @click.option("--plugin", "plugins", multiple=True, metavar="FILE", help="File with parsers.")
 @click.option("--python", metavar="PATH", help="Python of another environment with vLLM.")
-@click.option("--tokenizer", metavar="FOLDER", help="Model's config and tokenizer, if moved.")
+@click.option("--tokenizer", metavar="MODEL", help="Model of the run, or a folder with its files.")
+@click.option(
+    "--benchmark",
+    "benchmarks",
+    multiple=True,
+    metavar="FILE.py:CLASS",
+    help="Benchmark of the run whose local code may run. May be repeated.",
+)
 @click.option("--output", metavar="URI", help="Folder of the new run. Default: beside the run.")
 @placed
 def reread(run: str, opens: Any, **options: Any) -> None:
     """Read a run's stored answers again with another parser or another vLLM, without an engine.
 
     Writes a run (reread-...) for report, compare, show and view. Answers that are read differently
-    are checked again. A row has no verdict if its episode would have continued differently.
+    are checked again. A row has no verdict if its episode would have continued differently. A run
+    may come from a stranger, so it names neither the tokenizer nor code that is used.
     """
     from ace_ray.pipeline.reread import reread as read_again
     from ace_ray.reports.explain import print_reread
@@ -340,6 +348,14 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
     "--explain",
     is_flag=True,
     help="Show the first cause of each differing row; implies --allow-different.",
+)
+@click.option(
+    "--tokenizer",
+    "tokenizers",
+    multiple=True,
+    metavar="MODEL",
+    help="Model of a run, or a folder with its files, to number the first differing token of "
+    "prompts with --explain. May be repeated.",
 )
 @placed
 def compare(

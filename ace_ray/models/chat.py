@@ -143,6 +143,7 @@ class Chat:
                 tools=offered,
                 tokenize=False,
                 add_generation_prompt=True,
+                chat_template=None,  # a variable of a stored run must not replace it
                 **self._variables,
             )
         # A template is foreign code: any exception counts as a refusal.

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -25,6 +25,8 @@ import ace_ray
 from ace_ray.errors import UserError
 from ace_ray.models.answers import Reading, reading_facts
 from ace_ray.models.families import FormatChoice
+from ace_ray.models.sources import resolve, tokenizer_folder
+from ace_ray.storage.object_store import S3Store, Store
 from ace_ray.types import ToolAnswer, ToolCall
 from ace_ray.util.subprocesses import module_command, module_environment
 
@@ -34,7 +36,7 @@ TIMEOUT_S = 600.0
 # Chat of a sample prompt. Every prompt is assumed to end like it, e.g. with an open ``<think>``.
 _CHAT = [{"role": "user", "content": "-"}]
 _FIX = "name a Python with vLLM, such as /path/to/venv/bin/python"
-TOKENIZER_FIX = "name a folder with the model's config and tokenizer with --tokenizer"
+TOKENIZER_FIX = "name the model, or a folder with its config and tokenizer, with --tokenizer"
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,23 @@ class StoredAnswer:
     text: str
     token_ids: Sequence[int] | None = None
     tools: str | None = None
+
+
+def tokenizer_of(source: str, opens: Callable[[str], Store]) -> Path:
+    """Return a local folder with config and tokenizer of ``source``, a folder or a model that the
+    command names. A source that only a stored run names must not come here: it is downloaded with
+    the user's keys, and its template is rendered. Raises `UserError`."""
+    if Path(source).is_dir():
+        if not any(Path(source, name).is_file() for name in ("config.json", "params.json")):
+            raise UserError("has no config.json", where=source, fix=TOKENIZER_FIX)
+        return Path(source)
+    store = opens(source) if source.startswith("s3://") else None
+    place = (store.endpoint_url, store.region) if isinstance(store, S3Store) else (None, None)
+    try:
+        ref = resolve(source, None, endpoint_url=place[0], region=place[1], weights=False)
+        return tokenizer_folder(ref)
+    except UserError as error:
+        raise UserError(error.what, where=f"--tokenizer {source}", fix=TOKENIZER_FIX) from error
 
 
 class AnswerParser:

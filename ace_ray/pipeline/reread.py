@@ -15,31 +15,31 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.benchmarks.dataset import shaped
 from ace_ray.benchmarks.headline import DIVERGED, headline_score
 from ace_ray.benchmarks.results import Score
-from ace_ray.config.schema import RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.models.answers import Reading
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.parser_plugins import read_plugins
-from ace_ray.models.reading import TOKENIZER_FIX, AnswerParser, StoredAnswer
-from ace_ray.models.sources import tokenizer_folder
+from ace_ray.models.reading import AnswerParser, StoredAnswer, tokenizer_of
 from ace_ray.pipeline.actors.judging import judged
-from ace_ray.pipeline.planning.preflight import make_benchmarks, resolve_model
-from ace_ray.pipeline.rescore import run_entries
+from ace_ray.pipeline.stored_benchmarks import StoredBenchmarks
 from ace_ray.pipeline.summary import as_json, finish
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, new_session, part_names, stored_rows, write_parts
 from ace_ray.storage.rows import (
     AT_ONCE,
     episode_columns,
+    episode_of,
     messages_of,
     token_ids_of,
     verdict_columns,
@@ -63,6 +63,43 @@ from ace_ray.util.sanitizing import one_line
 Say = Callable[[str], None]
 # Maximum number of rows that the result shows as examples.
 EXAMPLES = 3
+_DAMAGED = "name an intact run, or remove the part that contains the row"
+
+
+class _Part(BaseModel):
+    """Part of a stored answer or tool. Keys that are not used here may have any value."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _Function(_Part):
+    name: str
+
+
+class _Called(_Function):
+    arguments: str
+
+
+class _Call(_Part):
+    function: _Called
+    id: str = ""
+
+
+class _Answer(_Part):
+    content: str | None = None
+    text: str = ""
+    raw: str = ""
+    reasoning: str = ""
+    tool_calls: list[_Call] = []
+
+
+class _Tool(_Part):
+    function: _Function
+    since_answer: int = 1
+
+
+class _Tools(_Part):
+    tools: list[_Tool]
 
 
 @dataclass
@@ -95,7 +132,9 @@ class Reread:
 
     def read_now(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return the facts of a session or an engine, with the parsers that `reread` used."""
-        return {**facts, "reading": {**facts.get("reading", {}), **self.versions}}
+        before = facts.get("reading")
+        before = before if isinstance(before, Mapping) else {}
+        return {**facts, "reading": {**before, **self.versions}}
 
     def total(self, what: str) -> int:
         return sum(counts[what] for counts in self.moved.values())
@@ -118,6 +157,10 @@ class _Replay:
         return answer if tools is not None else replace(answer, tools=None)
 
 
+async def _no_logprobs(messages: Any, answer: str) -> NoReturn:
+    raise _Other
+
+
 def reread(
     uri: str,
     *,
@@ -127,6 +170,7 @@ def reread(
     tokenizer: str | None = None,
     output: str | None = None,
     plugins: Sequence[str] = (),
+    benchmarks: Sequence[str] = (),
     opens: Callable[[str], Store] = open_store,
     say: Say = lambda line: None,
 ) -> Reread:
@@ -135,9 +179,11 @@ def reread(
     Args:
         tool_parser, reasoning_parser: names of vLLM's parsers; None: the parsers of the run.
         python: interpreter of an environment with another vLLM.
-        tokenizer: folder with the model's config and tokenizer; None: the run's model.
+        tokenizer: the run's model (as in a config), or a folder with its config and tokenizer. It
+            must be named: the model in a stored run may be a stranger's.
         output: folder of the new run; None: a folder next to the run.
         plugins: Python files that register further parsers.
+        benchmarks: local benchmark files whose code may run (`StoredBenchmarks`).
 
     Raises `UserError` if the run did not use vLLM, the tokenizer is missing or a parser is unknown.
     """
@@ -157,7 +203,7 @@ def reread(
             where=store.root,
             fix="name the plugin files with --plugin",
         )
-    config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
+    stored = StoredBenchmarks(manifest, store, named=benchmarks)
     earlier = _choice(manifest)
     choice = replace(
         earlier,
@@ -165,33 +211,35 @@ def reread(
         reasoning_parser=reasoning_parser or earlier.reasoning_parser,
         plugins=(*earlier.plugins, *read_plugins(list(plugins))),
     )
-    folder = _tokenizer(config, store, tokenizer)
+    if tokenizer is None:
+        raise UserError(
+            f"needs the tokenizer and the chat template of {manifest.model.source:.200}",
+            where=store.root,
+            fix="if you trust that model, name it, or a folder with its files, with --tokenizer",
+        )
+    folder = tokenizer_of(tokenizer, opens)
     key = digest(manifest.run_id, choice.identity, choice.tool_parser, python)[:8]
-    target = opens(output) if output else opens(f"{store.root.rpartition('/')[0]}/reread-{key}")
+    # A child, since the run's author may have put a link with this name beside the run.
+    beside = store.root.rpartition("/")[0] or "/"
+    target = opens(output) if output else opens(beside).child(f"reread-{key}")
     if part_names(target):
         raise UserError(
             "the folder already contains rows", where=target.root, fix="name another with --output"
         )
-    benchmarks = {made.name: made for made in make_benchmarks(config)}
     ledger = stored_rows(store, manifest, say)
+    stored.read(ledger)
+    target.check_unlinked("rows")
     with AnswerParser(folder, choice, earlier, python) as parser:
         parsers = {"tool_parser": choice.tool_parser, "reasoning_parser": choice.reasoning_parser}
         found = Reread(target.root, store.root, versions=parser.versions, parsers=parsers)
         tree = _manifest(manifest, found, choice, store)
         target.put(MANIFEST, as_json(tree))
         session = new_session([], os.urandom(3).hex())
-        entries = {
-            (name, e.category, e.language, e.id): e
-            for name, made in benchmarks.items()
-            for e in run_entries(made, manifest, ledger.rows(), store)
-        }
-        for made in benchmarks.values():
-            made.ready(named=False)
         for table in ledger.tables(ledger.schema.names):
             rows = []
             for start in range(0, len(table), AT_ONCE):
                 batch = table.slice(start, AT_ONCE).to_pylist()
-                rows += _read_batch(batch, parser, benchmarks, entries, found)
+                rows += _read_batch(batch, parser, stored, found)
             kept = table.filter(pa.array([row is None for row in rows], pa.bool_()))
             new_rows = pa.Table.from_pylist([row for row in rows if row], schema=table.schema)
             write_parts(target, session, pa.concat_tables([kept, new_rows]))
@@ -199,35 +247,20 @@ def reread(
     after = stored_rows(target, new, say)
     timing = earlier_timing(store)
     engines = [found.read_now(one) for one in timing.get("engines") or ()]
-    _, found.summary = finish(target, new, benchmarks, after, {**timing, "engines": engines})
-    found.bounds = {n: _bounds(b, ledger, after) for n, b in benchmarks.items()}
+    _, found.summary = finish(target, new, stored.by_name, after, {**timing, "engines": engines})
+    found.bounds = {n: _bounds(b, ledger, after) for n, b in stored.by_name.items()}
     return found
 
 
 def _choice(manifest: Manifest) -> FormatChoice:
     """Return the format with which the run's answers were parsed."""
-    stored = manifest.tree.get("format") or {}
+    stored = manifest.format
     return FormatChoice(
-        reasoning_parser=stored.get("reasoning_parser") or "none",
-        tool_parser=stored.get("tool_parser"),
-        template_kwargs=stored.get("template_kwargs") or {},
-        start_date=stored.get("start_date"),
+        reasoning_parser=stored.reasoning_parser or "none",
+        tool_parser=stored.tool_parser,
+        template_kwargs=stored.template_kwargs,
+        start_date=stored.start_date,
     )
-
-
-def _tokenizer(config: RunConfig, store: Store, named: str | None) -> Path:
-    if named:
-        if not any(Path(named, name).is_file() for name in ("config.json", "params.json")):
-            raise UserError("has no config.json", where=named, fix=TOKENIZER_FIX)
-        return Path(named)
-    try:
-        return tokenizer_folder(resolve_model(config, weights=False))
-    except UserError as error:
-        raise UserError(
-            f"the run's tokenizer is not available: {error.what}",
-            where=store.root,
-            fix=TOKENIZER_FIX,
-        ) from error
 
 
 def _manifest(
@@ -250,8 +283,7 @@ def _manifest(
 def _read_batch(
     rows: list[dict[str, Any]],
     parser: AnswerParser,
-    benchmarks: Mapping[str, Benchmark],
-    entries: Mapping[tuple[str, str, str, str], Entry],
+    benchmarks: StoredBenchmarks,
     found: Reread,
 ) -> list[dict[str, Any] | None]:
     """Parse the answers of ``rows``. Return the new rows, and None for each row whose answers are
@@ -271,13 +303,14 @@ def _read_batch(
         if not different:
             new.append(None)
             continue
-        key = (row["benchmark"], row["category"], row["language"], row["id"])
-        counts = found.moved.setdefault(key[:2], Counter())
+        made, entry = benchmarks.of(row)
+        counts = found.moved.setdefault((row["benchmark"], row["category"]), Counter())
         counts["answers"] += len(different)
-        made = benchmarks[row["benchmark"]]
         one = None
-        if row["model_calls"] == 1 and row["status"] in CHECKED:
-            one = _checked(row, read[0], entries[key], made)
+        # An interactive episode would call tools, services and roles that only the run names.
+        alone = row["model_calls"] == 1 and not made.interactive(entry)
+        if alone and row["status"] in CHECKED:
+            one = _checked(row, read[0], entry, made)
         if one is None:
             counts["diverged"] += row["status"] in CHECKED
             one = _diverged(row, different[0], len(answers), made)
@@ -297,16 +330,18 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
     """Return a row's assistant messages with their stored answers; [] if they cannot be parsed
     again."""
     said = [m for m in messages_of(row) if m.get("role") == "assistant"]
+    for message in said:
+        shaped(_Answer, message, f"row {row['row_id']}, column messages", _DAMAGED)
     ids = token_ids_of(row) or []
     if not ids and said:
         found.with_ids = False
     # Benchmarks with their own protocol store answers in other messages, which are not parsed.
     if len(said) != row["model_calls"]:
-        found.unread += row["model_calls"]
+        found.unread += row["model_calls"] or 0
         return []
     answers: list[tuple[Mapping[str, Any], StoredAnswer]] = []
     for number, message in enumerate(said, 1):
-        tools = offered_tools(row["tools"], number) if "text" in message else None
+        tools = offered_tools(row, number) if "text" in message else None
         found.with_tools |= tools is not None
         text = message.get("raw") or message.get("text", message.get("content")) or ""
         if len(message.get("raw", "")) == RAW_CHARS:  # the stored text lacks its beginning
@@ -318,14 +353,21 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
     return answers
 
 
-def offered_tools(tools: str | None, answer: int) -> str | None:
-    """Return the tools, a JSON list, that were offered for answer number ``answer``."""
-    if tools is None or '"since_answer"' not in tools:
-        return tools
+def offered_tools(row: Mapping[str, Any], answer: int) -> str | None:
+    """Return the tools, a JSON list, that were offered for answer number ``answer`` of a row.
+    Raises `UserError`: the column is damaged."""
+    if row["tools"] is None:
+        return None
+    where = f"row {row['row_id']}, column tools"
+    try:
+        tools = json_of_row(row["tools"])
+    except ValueError as error:
+        raise UserError(str(error), where=where, fix=_DAMAGED) from error
+    shaped(_Tools, {"tools": tools}, where, _DAMAGED)
     return json.dumps(
         [
             {key: value for key, value in tool.items() if key != "since_answer"}
-            for tool in json_of_row(tools)
+            for tool in tools
             if tool.get("since_answer", 1) <= answer
         ]
     )
@@ -387,12 +429,14 @@ def _checked(
 ) -> dict[str, Any] | None:
     """Judge the row again with ``answer``, the new parse of its only answer. Return None if the
     benchmark then requests further answers."""
+    episode_of(row)  # raises for a damaged run, which must not count as a failed check
     answer = replace(answer, finish_reason=row["finish_reason"])
-    context = EpisodeContext(RoleModel(_Replay(answer), Sampling()))
-    try:
-        episode = asyncio.run(benchmark.run(entry, context))
-    except _Other:
-        return None
+    context = EpisodeContext(RoleModel(_Replay(answer), Sampling()), token_logprobs=_no_logprobs)
+    with own_code(type(benchmark), f"the episode of entry {entry.id!r}"):
+        try:
+            episode = asyncio.run(benchmark.run(entry, context))
+        except _Other:
+            return None
     own = ("messages", "output", "reasoning", "reasoning_truncated", "state", "tools")
     columns = episode_columns(episode)
     return judged({**row, **{name: columns[name] for name in own}}, entry, benchmark)

@@ -114,7 +114,7 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     )
     summary = {
         "benchmark": benchmark.name,
-        "source": manifest.tree["outputs"],
+        "source": manifest.tree.get("outputs", {}),
         "notes": list(_notes(manifest, benchmark.name, total["skipped"])),
         **total,
         "uri": store.root,

@@ -13,6 +13,7 @@ from rich.console import Console
 import ace_ray
 from ace_ray.benchmarks.results import Table
 from ace_ray.errors import UserError
+from ace_ray.models.reading import tokenizer_of
 from ace_ray.reports.comparison import Comparison, ReportedComparison, compare_runs
 from ace_ray.reports.comparison_tables import sentence, tables_of
 from ace_ray.reports.content import comparison_table
@@ -41,14 +42,15 @@ def compare(
     allow_different: bool,
     with_flips: bool,
     with_causes: bool = False,
+    tokenizers: Sequence[str] = (),
     console: Console,
     opens: Callable[[str], Store] = open_store,
 ) -> Comparison:
     """Print a comparison of the runs at ``uris``, write it to ``out``, and return it.
 
     ``baseline``: the label or the folder of the run that all others are compared with. ``rules``: a
-    rule set, or `BOTH` for all. Raises the errors of `compare_runs`, and `UserError`: a URI is not
-    a run, or ``out`` contains other files."""
+    rule set, or `BOTH` for all. ``tokenizers``: models that `explain` may load. Raises the errors
+    of `compare_runs`, and `UserError`: a URI is not a run, or ``out`` contains other files."""
     target = None if out is None else claim(out, opens)
     runs = load_runs(uris, opens)
     comparison = compare_runs(
@@ -58,7 +60,9 @@ def compare(
         groups=groups,
         allow_different=allow_different,
     )
-    causes = [explain(*_pair(runs, pair)) for pair in comparison.pairs] if with_causes else []
+    folders = [tokenizer_of(source, opens) for source in tokenizers]
+    pairs = comparison.pairs if with_causes else []
+    causes = [explain(*_pair(runs, pair), tokenizers=folders) for pair in pairs]
     if causes and not any(found.paired for found in causes):
         raise UserError("the runs share no rows", where="--explain", fix="name other runs")
     tables = [*_headlines(comparison), *tables_of(comparison)]

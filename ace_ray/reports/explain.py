@@ -20,11 +20,8 @@ from rich.console import Console
 
 from ace_ray.benchmarks.headline import DIVERGED
 from ace_ray.benchmarks.results import Score, Table
-from ace_ray.config.schema import RunConfig, validated
-from ace_ray.errors import PromptRefused, UserError
+from ace_ray.errors import PromptRefused
 from ace_ray.models.chat import Chat
-from ace_ray.models.sources import tokenizer_folder
-from ace_ray.pipeline.planning.preflight import resolve_model
 from ace_ray.pipeline.reread import Reread, calls_of, offered_tools, shown, spelled
 from ace_ray.reports.comparison import paired_data
 from ace_ray.reports.comparison_tables import interval_text, signed
@@ -52,8 +49,6 @@ _COLUMNS = (
 )
 # Maximum rows of each run that are compared at a time, to bound memory.
 _BATCH = 512
-# Maximum size of a chat template that is read to compare prompts.
-MAX_TEMPLATE_BYTES = 1 << 20
 # Keys of a message that depend on how the answer was parsed.
 _READ = ("content", "reasoning", "tool_parser_error", "text", "raw")
 # The same keys, of answers that a server may have parsed. It returns no further key.
@@ -81,7 +76,8 @@ class Explanation:
     """The causes of all rows that differ between two runs. ``base``, ``other``: their labels.
 
     ``template``: whether their templates differ. ``parsed``: whether the texts of a run lack the
-    calls, because its server parsed them. ``simulated``: benchmarks with a simulated user."""
+    calls, because its server parsed them. ``simulated``: benchmarks with a simulated user.
+    ``unnumbered``: why the first differing token of other prompts is not known; "" if it is."""
 
     base: str
     other: str
@@ -90,6 +86,7 @@ class Explanation:
     template: bool = False
     parsed: bool = False
     simulated: frozenset[str] = frozenset()
+    unnumbered: str = ""
     differences: list[Difference] = field(default_factory=list)
 
     def table(self) -> Table:
@@ -126,6 +123,8 @@ class Explanation:
             text = "rows without readable token ids were compared by their texts"
             hidden = "; a server parsed answers, so other tokens and another reading look the same"
             yield text + (hidden if self.parsed else "")
+        if self.unnumbered:
+            yield f"the first differing token of other prompts is left out: {self.unnumbered}"
 
     def csv(self) -> str:
         """Return a CSV line per differing row."""
@@ -137,10 +136,11 @@ class Explanation:
         return csv_lines([[*header, "detail", "verdict_differs"], *lines])
 
 
-def explain(base: Run, other: Run) -> Explanation:
+def explain(base: Run, other: Run, *, tokenizers: Sequence[Path] = ()) -> Explanation:
     """Find the first cause of each row that differs in content or verdict.
 
-    Raises `UserError`: a run cannot be read."""
+    ``tokenizers``: folders of models that the user named. Only their chat templates are rendered,
+    to find the first differing token of prompts. Raises `UserError`: a run cannot be read."""
     runs = (base, other)
     found = Explanation(base.label, other.label)
     roles = (item for run in runs for item in run.manifest.identity.roles.items())
@@ -166,7 +166,7 @@ def explain(base: Run, other: Run) -> Explanation:
             if key in before and key in after:
                 cause = _first_cause(before[key], after[key], found)
                 if cause is not None and cause[0] == "prompt":
-                    chats = chats or [_chat_of(run) for run in runs]
+                    chats = chats or [_chat_of(run, tokenizers, found) for run in runs]
                     cause = _in_tokens(cause, chats, (before[key], after[key]))
                 if cause is not None or flips[key]:
                     place = cause or ("checker", 0, 0, "")
@@ -198,8 +198,8 @@ def _flips(before: Any, after: Any) -> tuple[str, ...]:
 
 
 def _format(run: Run) -> Any:
-    tree = run.manifest.tree
-    return [tree.get("chat_template_sha256"), (tree.get("format") or {}).get("template_kwargs")]
+    kwargs = run.manifest.format.template_kwargs
+    return [run.manifest.tree.get("chat_template_sha256"), kwargs]
 
 
 _Place = tuple[Cause, int, int, str]
@@ -258,28 +258,19 @@ def _prompts_differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool
     return single and bool(before["prompt_tokens"] != after["prompt_tokens"])
 
 
-def _chat_of(run: Run) -> Chat | None:
-    """Return the chat template and tokenizer of a run; None if they are not at hand."""
-    tree = run.manifest.tree
-    if run.manifest.config.backend != "vllm":
-        return None
-    try:
-        config = validated(RunConfig, tree["config"], where=run.label)
-        # The run may be a stranger's: its config must not lead to large files or to other buckets.
-        named = Path(config.model.chat_template or ".")
-        if named.is_file() and named.stat().st_size > MAX_TEMPLATE_BYTES:
-            return None
-        if (config.model.source or "").startswith("s3://"):
-            return None
-        folder = tokenizer_folder(resolve_model(config, weights=False))
-        stored = tree.get("format") or {}
-        template = named.read_text() if named.is_file() else None
-        kwargs, date = stored.get("template_kwargs") or {}, stored.get("start_date")
-        chat = Chat.load(folder, kwargs, template=template, date=date)
-    except (UserError, OSError, UnicodeDecodeError):
-        return None
-    hashes = (chat.template_sha256, chat.tools_template_sha256)
-    return chat if tree.get("chat_template_sha256") in hashes else None
+def _chat_of(run: Run, folders: Sequence[Path], found: Explanation) -> Chat | None:
+    """Return the tokenizer in ``folders`` with the run's chat template; None if there is none."""
+    stored, sha256 = run.manifest.format, run.manifest.tree.get("chat_template_sha256")
+    for folder in folders:
+        chat = Chat.load(folder, stored.template_kwargs, date=stored.start_date)
+        if sha256 in (chat.template_sha256, chat.tools_template_sha256):
+            return chat
+    found.unnumbered = (
+        f"no model named with --tokenizer has the chat template of {run.label}"
+        if folders
+        else "it needs the models' chat templates; name models that you trust with --tokenizer"
+    )
+    return None
 
 
 def _in_tokens(
@@ -293,7 +284,7 @@ def _in_tokens(
             return place
         first = takewhile(lambda message: message.get("role") != "assistant", messages_of(row))
         try:
-            tools = json.loads(offered_tools(row["tools"], 1) or "null")
+            tools = json.loads(offered_tools(row, 1) or "null")
             prompts.append(chat.encode(chat.render(list(first), tools)))
         except PromptRefused:
             return place

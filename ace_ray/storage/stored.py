@@ -6,9 +6,10 @@ Another person may have made the run folder, so every file is validated. An inva
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
 
 import ace_ray
 from ace_ray.benchmarks.headline import few
@@ -89,6 +90,20 @@ class _Config(Stored):
     max_unscored: Annotated[float, Field(ge=0, le=1)]
 
 
+def _day(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+class StoredFormat(Stored):
+    """How a run on vLLM rendered chats and parsed answers (`ace_ray.models.families`)."""
+
+    reasoning_parser: Line | None = None
+    tool_parser: Line | None = None
+    template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    start_date: Annotated[str, AfterValidator(_day)] | None = None
+
+
 class _Outputs(Stored):
     """Imported outputs of another tool. ``of``: number of entries in categories with outputs."""
 
@@ -137,6 +152,7 @@ class Manifest(Stored):
     identity: _Identity
     config: _Config
     outputs: _Outputs = Field(default_factory=_Outputs)
+    format: StoredFormat = Field(default_factory=StoredFormat)
     reread: dict[str, Any] = Field(default_factory=dict)
     sessions: Annotated[list[SessionRecord], Field(max_length=1000)] = Field(default_factory=list)
     _tree: dict[str, Any] = PrivateAttr(default_factory=dict)

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import secrets
 import socket
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import cache
 from importlib.resources import files
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -99,11 +98,11 @@ def application(runs: Sequence[RunTable], token: str) -> Starlette:
     site = _Site(runs)
     return Starlette(
         routes=[
-            Route("/", site.alone(site.home)),
-            Route("/run/{run}/", site.alone(site.rows)),
-            Route("/run/{run}/state", site.alone(site.state)),
-            Route("/run/{run}/row/{row}", site.alone(site.row)),
-            Route("/run/{run}/row/{row}/against/{other}", site.alone(site.row)),
+            Route("/", site.home),
+            Route("/run/{run}/", site.rows),
+            Route("/run/{run}/state", site.state),
+            Route("/run/{run}/row/{row}", site.row),
+            Route("/run/{run}/row/{row}/against/{other}", site.row),
             Route(f"{_ASSETS_FOLDER}{{name}}", _asset),
         ],
         middleware=[
@@ -155,23 +154,12 @@ class _Site:
     """Handlers of the pages. They are not asynchronous, so Starlette runs them in threads."""
 
     def __init__(self, runs: Sequence[RunTable]) -> None:
-        self._lock = threading.Lock()
         self._runs: dict[str, RunTable] = {}
         for run in runs:
             name, number = run.run_id, 2
             while name in self._runs:
                 name, number = f"{run.run_id}~{number}", number + 1
             self._runs[name] = run
-
-    def alone(self, handler: Callable[[Request], Response]) -> Callable[[Request], Response]:
-        """Wrap ``handler`` so that one request runs at a time: `RunTable` is not thread-safe."""
-
-        @wraps(handler)
-        def locked(request: Request) -> Response:
-            with self._lock:
-                return handler(request)
-
-        return locked
 
     def home(self, request: Request) -> Response:
         lines = []

@@ -6,6 +6,7 @@ row, one row group is read; to search, one part is read at a time."""
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -84,11 +85,15 @@ class Query:
 
 
 class RunTable:
-    """A stored run, complete or not, that is read again when it has grown. Not thread-safe."""
+    """A stored run, complete or not, that is read again when it has grown.
+
+    Threads may share it. A thread waits for another one only while that one reads new parts, or
+    finds causes for the same filter."""
 
     def __init__(self, store: Store) -> None:
         """Open a run. Raises `UserError`: ``store`` is not a run, or it cannot be read."""
         self._store = store
+        self._reading, self._explaining = threading.Lock(), threading.Lock()
         self.manifest: Manifest = read_manifest(store)
         self.rule_sets: tuple[str, ...] = tuple(self.manifest.all_rule_sets)
         self._schema = rows_schema(self.rule_sets)
@@ -118,6 +123,10 @@ class RunTable:
     def refresh(self) -> bool:
         """Read new parts; return whether the parts changed. Raises `UserError`: the store does not
         answer."""
+        with self._reading:
+            return self._refresh()
+
+    def _refresh(self) -> bool:
         # Also look at the parts of a finished run: they may still be merged.
         names = part_names(self._store)
         self.finished = self.finished or self._store.get(SUCCESS) is not None
@@ -126,12 +135,14 @@ class RunTable:
         ledger = stored_rows(self._store, self.manifest, self._say_once, self._read)
         for gone in self._parts.keys() - set(names):
             del self._parts[gone]
-        self._places, rows = {}, []
+        places: dict[str, tuple[str, int]] = {}
+        rows: list[ResultRow] = []
         for name, positions in ledger.kept.items():
             kept = list(result_rows([self._parts[name].take(positions)]))
             rows += kept
             for row, place in zip(kept, positions, strict=True):
-                self._places[row.row_id] = (name, int(place))
+                places[row.row_id] = (name, int(place))
+        self._places = places
         self.rows = sorted(rows, key=entry_order)
         self.by_id = {row.row_id: row for row in self.rows}
         self.by_key = {key_of(row): row for row in self.rows}
@@ -173,11 +184,12 @@ class RunTable:
 
     def _causes(self, other: RunTable) -> Mapping[tuple[object, ...], str]:
         """Return why rows differ from their rows in ``other``. The last result is kept."""
-        read = (other, *(other._names or ()), *(self._names or ()))
-        if self._explained[0] != read:
-            found = explain(*(read_run(table._store) for table in (other, self)))
-            self._explained = (read, {(*one.key, 0): one.cause for one in found.differences})
-        return self._explained[1]
+        with self._explaining:
+            read = (other, *(other._names or ()), *(self._names or ()))
+            if self._explained[0] != read:
+                found = explain(*(read_run(table._store) for table in (other, self)))
+                self._explained = (read, {(*one.key, 0): one.cause for one in found.differences})
+            return self._explained[1]
 
     def counts(self, value: Callable[[ResultRow], str]) -> list[tuple[str, int]]:
         """Return (value, number of rows), most frequent first. The value "" is left out."""
@@ -218,14 +230,14 @@ class RunTable:
     def _holding(self, text: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
         """Return the ``rows`` that contain ``text``, ignoring case. Only parts that contain some
         of the ``rows`` are read."""
-        if self._searched[0] != text:
-            self._searched = (text, {})
-        found = self._searched[1]
-        for row in rows:
-            name, _ = self._places[row.row_id]
+        searched = self._searched
+        if searched[0] != text:
+            searched = self._searched = (text, {})
+        found = searched[1]
+        places = [self._places[row.row_id] for row in rows]
+        for name, _ in places:
             if name not in found:
                 found[name] = self._search(name, text)
-        places = [self._places[row.row_id] for row in rows]
         return [row for row, (name, at) in zip(rows, places, strict=True) if found[name][at]]
 
     def _search(self, name: str, text: str) -> np.ndarray:

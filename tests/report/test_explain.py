@@ -69,7 +69,7 @@ def test_the_first_cause_is_found(name: str, tmp_path: Path) -> None:
 
 
 def test_another_prompt_names_its_first_token(tmp_path: Path) -> None:
-    folders = []
+    folders, models = [], []
     for name, end in (("a", "."), ("b", "!")):
         model = toy_model(tmp_path / f"model-{name}")
         settings = json.loads((model / "tokenizer_config.json").read_text())
@@ -86,10 +86,16 @@ def test_another_prompt_names_its_first_token(tmp_path: Path) -> None:
                 one["output_token_ids"] = f"[[{ord(end)}]]"
             pq.write_table(pa.Table.from_pylist(rows, schema=ROWS), part)
         folders.append(str(run))
-    found = explain(*load_runs(folders))
+        models.append(model)
+    runs = load_runs(folders)
+    found = explain(*runs, tokenizers=models)
     assert {one.cause for one in found.differences} == {"prompt"}
     assert all(one.position > 10 for one in found.differences)
     assert found.differences[0].detail.endswith("of the prompt")
+    for named, why in (([], "name models that you trust with --tokenizer"), (models[:1], "model-b")):
+        found = explain(*runs, tokenizers=named)
+        assert {(one.cause, one.position) for one in found.differences} == {("prompt", 0)}
+        assert why in list(found.notes())[-1]
 
 
 def test_equal_runs_have_no_differences(tmp_path: Path) -> None:

@@ -70,8 +70,8 @@ def test_a_parser_with_a_fault_gains_loses_and_diverges(tmp_path: Path, here: An
 MISTAKES = [
     ("fake", (), "does not contain the text of the model"),
     ("endpoint", (), "an endpoint returns calls that its server has"),
-    ("vllm", (), "the run's tokenizer is not available"),
-    ("vllm", ("--tokenizer", "/nowhere"), "/nowhere: has no config.json"),
+    ("vllm", (), "template of /no/model; if you trust that model, name it"),
+    ("vllm", ("--tokenizer", "/nowhere"), "--tokenizer /nowhere: model '/nowhere' does not exist"),
 ]
 
 
@@ -108,7 +108,7 @@ def test_the_plugins_of_a_run_must_be_named(tmp_path: Path, here: Any) -> None:
     assert ended.code == 2
     assert ended.stderr.strip().endswith("from plugins; name the plugin files with --plugin")
     # Other parsers do not need them.
-    assert "tokenizer is not available" in here("reread", run, "--tool-parser", "hermes").stderr
+    assert "if you trust that model" in here("reread", run, "--tool-parser", "hermes").stderr
 
 
 @pytest.mark.parametrize(("backend", "options", "said"), MISTAKES)

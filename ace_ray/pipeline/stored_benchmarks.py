@@ -1,0 +1,155 @@
+"""Decide what the config in a stored ``run.json`` may lead to, for commands that judge stored rows.
+
+Another person may have written it, so a command uses nothing but its benchmarks: installed ones,
+and local files that the command itself names. It uses neither its model, adapter and chat template
+nor its store, endpoints, roles and trackers. SECURITY.md lists what stored files name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.registry import is_local
+from ace_ray.config.schema import EXTERNAL, RunConfig, validated
+from ace_ray.errors import UserError
+from ace_ray.pipeline.planning.preflight import make_benchmarks
+from ace_ray.storage.object_store import Store
+from ace_ray.storage.parts import Ledger
+from ace_ray.storage.rows import ResultRow
+from ace_ray.storage.stored import MANIFEST, Manifest
+from ace_ray.types import Entry
+
+
+class StoredBenchmarks:
+    """The benchmarks of the run in ``store``, with the entries of its rows.
+
+    The entries come from the data that the run's config names. If ``data`` is given, it replaces
+    this data for one benchmark: the only one in ``named``, or else the only one of the run.
+    ``named`` has the benchmarks that the user named in the command.
+
+    A local benchmark file is executed only if ``named`` contains it. Code in a benchmark's data is
+    executed only if its hash is known or ``data`` names it.
+
+    Raises `UserError`: the user has to name code or data, or the benchmarks have changed."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        store: Store,
+        *,
+        named: Sequence[str] = (),
+        data: str | None = None,
+    ) -> None:
+        self._manifest, self._store = manifest, store
+        config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
+        config = _with_named_code(config, named, store)
+        # Name of the benchmark whose data the user named.
+        self._owner = ""
+        if data is not None:
+            config, self._owner = _with_data(config, data, named, store)
+        self.by_name = {made.name: made for made in make_benchmarks(config)}
+        if config.backend == EXTERNAL and len(self.by_name) != 1:
+            raise UserError(
+                "outputs of another program have one benchmark, this run has several",
+                where=store.root,
+                fix="name an intact run",
+            )
+        for name, made in self.by_name.items():
+            if made.rule_sets != manifest.rule_sets_of(name):
+                raise UserError(
+                    f"the rule sets of {name} have changed since this run "
+                    f"({', '.join(manifest.rule_sets_of(name))})",
+                    where=store.root,
+                    fix="evaluate the run again",
+                )
+        self._entries: dict[tuple[str, str, str, str], Entry] = {}
+
+    def read(self, ledger: Ledger) -> None:
+        """Read the entries from which the rows of ``ledger`` were made, and load the code of their
+        tools. Raises `UserError`: the data is not the data of the run."""
+        for name, made in self.by_name.items():
+            own = run_entries(made, self._manifest, ledger.rows(), self._store)
+            self._entries |= {(name, e.category, e.language, e.id): e for e in own}
+            made.ready(named=name == self._owner)
+
+    def of(self, row: Mapping[str, Any]) -> tuple[Benchmark, Entry]:
+        """Return the benchmark and the entry of a row. Raises `UserError`: the data lacks it."""
+        key = (row["benchmark"], row["category"], row["language"], row["id"])
+        if key not in self._entries:
+            raise UserError(
+                f"the data does not contain the entry {key} of a row",
+                where=self._store.root,
+                fix="name the data with which the run was evaluated",
+            )
+        return self.by_name[row["benchmark"]], self._entries[key]
+
+
+def _with_named_code(config: RunConfig, named: Sequence[str], store: Store) -> RunConfig:
+    """Return ``config`` with its local benchmark files replaced by the files in ``named``. Raises
+    `UserError` if ``named`` lacks one of them: a file that only the run names is not trusted."""
+    files = {name.rpartition(":")[2]: name for name in named if is_local(name)}
+    sections = []
+    for section in config.benchmarks:
+        if is_local(section.name):
+            trusted = files.get(section.name.rpartition(":")[2])
+            if trusted is None:
+                raise UserError(
+                    f"the run's checks are in a local file, {section.name}",
+                    where=store.root,
+                    fix="if you trust that code, name it with --benchmark FILE.py:CLASS",
+                )
+            section = section.model_copy(update={"name": trusted})
+        sections.append(section)
+    return config.model_copy(update={"benchmarks": sections})
+
+
+def _with_data(
+    config: RunConfig, data: str, named: Sequence[str], store: Store
+) -> tuple[RunConfig, str]:
+    """Return ``config`` with ``data`` as the data of one benchmark, and the benchmark's name."""
+    have = [section.name for section in config.benchmarks]
+    (name,) = named if len(named) == 1 else have if len(have) == 1 else ("",)
+    if name not in have:
+        which = f"no benchmark {name!r}" if name else "several benchmarks"
+        raise UserError(
+            f"the run has {which}",
+            where=store.root,
+            fix=f"name the benchmark of the data {data!r} with --benchmark: {' or '.join(have)}",
+        )
+    sections = [
+        section.model_copy(update={"data": data}) if section.name == name else section
+        for section in config.benchmarks
+    ]
+    return config.model_copy(update={"benchmarks": sections}), name
+
+
+def run_entries(
+    benchmark: Benchmark, manifest: Manifest, rows: Iterable[ResultRow], store: Store
+) -> Sequence[Entry]:
+    """Return the entries from which a stored run selected its entries by ``ids`` and ``limit``.
+
+    For outputs of another program these are all entries of the answered categories, and other
+    entries that ``rows`` name, such as tau2-bench's tasks outside the base split. Raises
+    `UserError` if the run was made with other entries."""
+    name = benchmark.name
+    if manifest.config.backend == EXTERNAL:
+        every = benchmark.output_entries()
+        for row in rows:
+            every.get(row.language, row.category, row.id)  # adds an entry that `of` lacks
+        entries: Sequence[Entry] = [
+            e for key in manifest.outputs.categories for e in every.of(*key).values()
+        ]
+        # This hash covers all entries of the answered categories, even those without an answer.
+        sha256 = manifest.identity.benchmarks.get(name, {}).get("data_sha256")
+    else:
+        entries, sha256 = benchmark.dataset(), manifest.entries.get(name)
+    if sha256 is not None and sha256 != data_hash(entries):
+        raise UserError(
+            f"the data of {name} differs from the data of this run",
+            where=store.root,
+            fix="restore the data (its hash is in run.json), or evaluate the run again",
+        )
+    return entries
