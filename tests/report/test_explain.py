@@ -92,7 +92,10 @@ def test_another_prompt_names_its_first_token(tmp_path: Path) -> None:
     assert {one.cause for one in found.differences} == {"prompt"}
     assert all(one.position > 10 for one in found.differences)
     assert found.differences[0].detail.endswith("of the prompt")
-    for named, why in (([], "name models that you trust with --tokenizer"), (models[:1], "model-b")):
+    for named, why in (
+        ([], "name models that you trust with --tokenizer"),
+        (models[:1], "model-b"),
+    ):
         found = explain(*runs, tokenizers=named)
         assert {(one.cause, one.position) for one in found.differences} == {("prompt", 0)}
         assert why in list(found.notes())[-1]

@@ -202,18 +202,89 @@ def test_no_name_in_a_strangers_run_is_followed(
     source = str(canaries.folder / model) if section == "services" and "theirs" in model else model
     run = strange_run(canaries, own, source, section)
     victim = contents(canaries.folder / "victim")
-    ends = {}
     for words in commands(canaries, own, run, tokenizer):
         ended = here(*words)
         name = " ".join(map(str, words))
         canaries.check(name, victim)
         assert "Traceback" not in ended.stderr, name
-        ends[name] = (ended.code, ended.stderr.splitlines()[-1:])
-    for k, v in ends.items():
-        print(k, v)
     opened = ace_ray.Run.open(str(run))
     assert (opened.status, opened.rows().num_rows > 0) == ("complete", True)
     assert [*opened.episodes()]
     table, mine = (RunTable(open_store(str(folder))) for folder in (run, own))
     assert table.select(Query(cause="prompt", text="http"), mine)
     canaries.check("view", victim)
+    if section == "code":
+        local = f"{run.parent}/evil.py:Evil"
+        here("reread", run, "--tokenizer", tokenizer, "--benchmark", local)
+        assert canaries.mark.exists(), "code that the command names runs"
+
+
+@pytest.fixture
+def rereadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """Return a run and its tokenizer."""
+    monkeypatch.setattr("ace_ray.pipeline.reread.AnswerParser", Parser)
+    tokenizer = toy_model(tmp_path / "tokenizer")
+    run = tmp_path / "theirs/run"
+    return read_run(run, tokenizer, "hermes", categories=["simple_python"]), tokenizer
+
+
+def test_reread_writes_behind_no_link_beside_the_run(
+    rereadable: tuple[Path, Path], tmp_path: Path, here: Any
+) -> None:
+    run, tokenizer = rereadable
+    assert here("reread", run, "--tokenizer", tokenizer).code == 0
+    (made,) = run.parent.glob("reread-*")
+    shutil.rmtree(made)
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    made.symlink_to(victim)
+    ended = here("reread", run, "--tokenizer", tokenizer)
+    assert (ended.code, [*victim.iterdir()]) == (2, [])
+    assert "is a symbolic link" in ended.stderr
+
+
+def said(**keys: Any) -> dict[str, Any]:
+    message = {"role": "assistant", "content": "a", "text": "b", **keys}
+    return {"messages": json.dumps([message]), "model_calls": 1}
+
+
+DAMAGED: dict[str, dict[str, Any]] = {
+    "benchmark": {"benchmark": "[1]"},
+    "id": {"id": "[1]"},
+    "raw": said(raw=None),
+    "calls": said(tool_calls=None),
+    "arguments": said(tool_calls=[{"function": {"name": "f", "arguments": []}}]),
+    "tools": said() | {"tools": '["since_answer"]'},
+    "tool": said() | {"tools": '[{"function": null}]'},
+    "endpoint": said() | {"endpoint": "[1]"},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_reread_names_a_damaged_row_in_one_line(
+    damage: str, rereadable: tuple[Path, Path], here: Any
+) -> None:
+    run, tokenizer = rereadable
+    for part in (run / "rows").glob("*.parquet"):
+        rows = pq.read_table(part).to_pylist()
+        rows[0] |= DAMAGED[damage]
+        pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(part)), part)
+    ended = here("reread", run, "--tokenizer", tokenizer)
+    said = ended.stdout + ended.stderr
+    assert (ended.code, len(said.strip().splitlines())) == (2, 1), said
+
+
+@pytest.mark.parametrize(
+    "stored",
+    ["x", {"template_kwargs": []}, {"start_date": "never"}, {"tool_parser": 1}],
+    ids=["text", "kwargs", "date", "parser"],
+)
+def test_a_damaged_format_is_named_in_one_line(
+    stored: Any, rereadable: tuple[Path, Path], here: Any
+) -> None:
+    run, tokenizer = rereadable
+    tree = json.loads((run / "run.json").read_text()) | {"format": stored}
+    (run / "run.json").write_text(json.dumps(tree))
+    for words in (("reread", run, "--tokenizer", tokenizer), ("show", run)):
+        ended = here(*words)
+        assert (ended.code, len(ended.stderr.strip().splitlines())) == (2, 1), ended.stderr

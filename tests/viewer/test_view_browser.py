@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 
+from ace_ray.reports.explain import Explanation, explain
 from ace_ray.storage.object_store import open_store
 from ace_ray.types import Entry, Episode
 from ace_ray.viewer.server import application, listener_at
@@ -99,6 +100,31 @@ def listed(page: str) -> tuple[str, list[str]]:
     """Return the count of a list, and its entries."""
     (count,) = re.findall(r"data-count>([^<]*)<", page)
     return count, re.findall(r"data-open>([^<]*)<", page)
+
+
+def test_a_slow_filter_by_cause_does_not_stop_other_pages(
+    site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow(*runs: Any) -> Explanation:
+        begun.set()
+        ended.wait(600)
+        return explain(*runs)
+
+    monkeypatch.setattr("ace_ray.viewer.table.explain", slow)
+    filtered = f"{site}/run/one/?cause=prompt&against=two"
+    waiting = threading.Thread(target=ask, args=(filtered,), daemon=True)
+    waiting.start()
+    assert begun.wait(60)
+    try:
+        for page in ("/", "/run/one/", "/run/two/"):
+            request = urllib.request.Request(f"{site}{page}", headers=cookie(site))
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                assert answer.status == 200
+    finally:
+        ended.set()
+        waiting.join()
 
 
 def test_lists_have_pages_filters_and_search(site: str) -> None:
