@@ -264,8 +264,7 @@ def reread(run: str, opens: Any, **options: Any) -> None:
     """Read a run's stored answers again with another parser or another vLLM, without an engine.
 
     Writes a run (reread-...) for report, compare, show and view. Answers that are read differently
-    are checked again. A row has no verdict if its episode would have continued differently. A run
-    may come from a stranger, so it names neither the tokenizer nor code that is used.
+    are checked again. A row has no verdict if its episode would have continued differently.
     """
     from ace_ray.pipeline.reread import reread as read_again
     from ace_ray.reports.explain import print_reread

@@ -50,18 +50,18 @@ class StoredAnswer:
 
 
 def tokenizer_of(source: str, opens: Callable[[str], Store]) -> Path:
-    """Return a local folder with config and tokenizer of ``source``, a folder or a model that the
-    command names. A source that only a stored run names must not come here: it is downloaded with
-    the user's keys, and its template is rendered. Raises `UserError`."""
+    """Return a local folder with config and tokenizer of ``source``, which the command names: a
+    model, or such a folder. A stored run may be a stranger's, and names none. Raises `UserError`.
+    """
     if Path(source).is_dir():
         if not any(Path(source, name).is_file() for name in ("config.json", "params.json")):
             raise UserError("has no config.json", where=source, fix=TOKENIZER_FIX)
         return Path(source)
-    store = opens(source) if source.startswith("s3://") else None
-    place = (store.endpoint_url, store.region) if isinstance(store, S3Store) else (None, None)
+    options: dict[str, Any] = {"weights": False}
+    if source.startswith("s3://") and isinstance(store := opens(source), S3Store):
+        options |= {"endpoint_url": store.endpoint_url, "region": store.region}
     try:
-        ref = resolve(source, None, endpoint_url=place[0], region=place[1], weights=False)
-        return tokenizer_folder(ref)
+        return tokenizer_folder(resolve(source, None, **options))
     except UserError as error:
         raise UserError(error.what, where=f"--tokenizer {source}", fix=TOKENIZER_FIX) from error
 

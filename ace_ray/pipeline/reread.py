@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
@@ -67,39 +67,30 @@ _DAMAGED = "name an intact run, or remove the part that contains the row"
 
 
 class _Part(BaseModel):
-    """Part of a stored answer or tool. Keys that are not used here may have any value."""
-
+    # Keys that are not used here may have any value.
     model_config = ConfigDict(extra="allow", strict=True)
 
 
 class _Function(_Part):
     name: str
-
-
-class _Called(_Function):
-    arguments: str
+    arguments: str = ""
 
 
 class _Call(_Part):
-    function: _Called
+    function: _Function
     id: str = ""
+    since_answer: int = 1
 
 
 class _Answer(_Part):
+    """A stored answer and the tools that were offered for it."""
+
     content: str | None = None
     text: str = ""
     raw: str = ""
     reasoning: str = ""
     tool_calls: list[_Call] = []
-
-
-class _Tool(_Part):
-    function: _Function
-    since_answer: int = 1
-
-
-class _Tools(_Part):
-    tools: list[_Tool]
+    tools: list[_Call] = []
 
 
 @dataclass
@@ -132,9 +123,9 @@ class Reread:
 
     def read_now(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return the facts of a session or an engine, with the parsers that `reread` used."""
-        before = facts.get("reading")
-        before = before if isinstance(before, Mapping) else {}
-        return {**facts, "reading": {**before, **self.versions}}
+        stored = facts.get("reading")
+        known = stored if isinstance(stored, Mapping) else {}
+        return {**facts, "reading": {**known, **self.versions}}
 
     def total(self, what: str) -> int:
         return sum(counts[what] for counts in self.moved.values())
@@ -155,10 +146,6 @@ class _Replay:
             raise _Other
         answer = self._answers.pop()
         return answer if tools is not None else replace(answer, tools=None)
-
-
-async def _no_logprobs(messages: Any, answer: str) -> NoReturn:
-    raise _Other
 
 
 def reread(
@@ -203,7 +190,7 @@ def reread(
             where=store.root,
             fix="name the plugin files with --plugin",
         )
-    stored = StoredBenchmarks(manifest, store, named=benchmarks)
+    stored = StoredBenchmarks(manifest, store, benchmarks)
     earlier = _choice(manifest)
     choice = replace(
         earlier,
@@ -308,8 +295,8 @@ def _read_batch(
         counts["answers"] += len(different)
         one = None
         # An interactive episode would call tools, services and roles that only the run names.
-        alone = row["model_calls"] == 1 and not made.interactive(entry)
-        if alone and row["status"] in CHECKED:
+        needs_more = made.interactive(entry) or made.needs_logprobs
+        if row["model_calls"] == 1 and row["status"] in CHECKED and not needs_more:
             one = _checked(row, read[0], entry, made)
         if one is None:
             counts["diverged"] += row["status"] in CHECKED
@@ -363,7 +350,7 @@ def offered_tools(row: Mapping[str, Any], answer: int) -> str | None:
         tools = json_of_row(row["tools"])
     except ValueError as error:
         raise UserError(str(error), where=where, fix=_DAMAGED) from error
-    shaped(_Tools, {"tools": tools}, where, _DAMAGED)
+    shaped(_Answer, {"tools": tools}, where, _DAMAGED)
     return json.dumps(
         [
             {key: value for key, value in tool.items() if key != "since_answer"}
@@ -431,7 +418,7 @@ def _checked(
     benchmark then requests further answers."""
     episode_of(row)  # raises for a damaged run, which must not count as a failed check
     answer = replace(answer, finish_reason=row["finish_reason"])
-    context = EpisodeContext(RoleModel(_Replay(answer), Sampling()), token_logprobs=_no_logprobs)
+    context = EpisodeContext(RoleModel(_Replay(answer), Sampling()))
     with own_code(type(benchmark), f"the episode of entry {entry.id!r}"):
         try:
             episode = asyncio.run(benchmark.run(entry, context))

@@ -48,7 +48,7 @@ def rescore(
     Return (exit code, summary). Raises `UserError` if ``uri`` is not a run, another driver has its
     lease, or the benchmark's data is not the data of the run."""
     with _leased(uri, say, opens) as (store, manifest, lease):
-        benchmarks = StoredBenchmarks(manifest, store, named=named, data=data)
+        benchmarks = StoredBenchmarks(manifest, store, named, data)
         ledger = stored_rows(store, manifest, say)
         benchmarks.read(ledger)
         session = new_session(part_names(store), os.urandom(3).hex())

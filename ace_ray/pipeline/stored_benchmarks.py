@@ -1,9 +1,7 @@
-"""Decide what the config in a stored ``run.json`` may lead to, for commands that judge stored rows.
+"""Decide what the config in a stored ``run.json``, which may be a stranger's, may lead to.
 
-Another person may have written it, so a command uses nothing but its benchmarks: installed ones,
-and local files that the command itself names. It uses neither its model, adapter and chat template
-nor its store, endpoints, roles and trackers. SECURITY.md lists what stored files name.
-"""
+Commands that judge stored rows use its benchmarks only: installed ones, and local files that the
+command names. No model, adapter, template, store, endpoint, role or tracker in it is used."""
 
 from __future__ import annotations
 
@@ -26,22 +24,14 @@ from ace_ray.types import Entry
 class StoredBenchmarks:
     """The benchmarks of the run in ``store``, with the entries of its rows.
 
-    The entries come from the data that the run's config names. If ``data`` is given, it replaces
-    this data for one benchmark: the only one in ``named``, or else the only one of the run.
-    ``named`` has the benchmarks that the user named in the command.
+    ``named``: the benchmarks that the command names. A local file is executed only if it is among
+    them. ``data`` replaces the data of one benchmark: the only one in ``named``, or else in the
+    run. Code in other data is executed only if its hash is known.
 
-    A local benchmark file is executed only if ``named`` contains it. Code in a benchmark's data is
-    executed only if its hash is known or ``data`` names it.
-
-    Raises `UserError`: the user has to name code or data, or the benchmarks have changed."""
+    Raises `UserError`: the command must name code or data, or the benchmarks have changed."""
 
     def __init__(
-        self,
-        manifest: Manifest,
-        store: Store,
-        *,
-        named: Sequence[str] = (),
-        data: str | None = None,
+        self, manifest: Manifest, store: Store, named: Sequence[str], data: str | None = None
     ) -> None:
         self._manifest, self._store = manifest, store
         config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
@@ -50,15 +40,15 @@ class StoredBenchmarks:
         self._owner = ""
         if data is not None:
             config, self._owner = _with_data(config, data, named, store)
-        self.by_name = {made.name: made for made in make_benchmarks(config)}
+        self.by_name = {benchmark.name: benchmark for benchmark in make_benchmarks(config)}
         if config.backend == EXTERNAL and len(self.by_name) != 1:
             raise UserError(
                 "outputs of another program have one benchmark, this run has several",
                 where=store.root,
                 fix="name an intact run",
             )
-        for name, made in self.by_name.items():
-            if made.rule_sets != manifest.rule_sets_of(name):
+        for name, benchmark in self.by_name.items():
+            if benchmark.rule_sets != manifest.rule_sets_of(name):
                 raise UserError(
                     f"the rule sets of {name} have changed since this run "
                     f"({', '.join(manifest.rule_sets_of(name))})",
@@ -70,10 +60,10 @@ class StoredBenchmarks:
     def read(self, ledger: Ledger) -> None:
         """Read the entries from which the rows of ``ledger`` were made, and load the code of their
         tools. Raises `UserError`: the data is not the data of the run."""
-        for name, made in self.by_name.items():
-            own = run_entries(made, self._manifest, ledger.rows(), self._store)
-            self._entries |= {(name, e.category, e.language, e.id): e for e in own}
-            made.ready(named=name == self._owner)
+        for name, benchmark in self.by_name.items():
+            entries = run_entries(benchmark, self._manifest, ledger.rows(), self._store)
+            self._entries |= {(name, e.category, e.language, e.id): e for e in entries}
+            benchmark.ready(named=name == self._owner)
 
     def of(self, row: Mapping[str, Any]) -> tuple[Benchmark, Entry]:
         """Return the benchmark and the entry of a row. Raises `UserError`: the data lacks it."""

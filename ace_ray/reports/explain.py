@@ -165,7 +165,7 @@ def explain(base: Run, other: Run, *, tokenizers: Sequence[Path] = ()) -> Explan
         for key in keys:
             if key in before and key in after:
                 cause = _first_cause(before[key], after[key], found)
-                if cause is not None and cause[0] == "prompt":
+                if cause is not None and cause[0] == "prompt" and not found.parsed:
                     chats = chats or [_chat_of(run, tokenizers, found) for run in runs]
                     cause = _in_tokens(cause, chats, (before[key], after[key]))
                 if cause is not None or flips[key]:

@@ -90,9 +90,7 @@ class _Config(Stored):
     max_unscored: Annotated[float, Field(ge=0, le=1)]
 
 
-def _day(text: str) -> str:
-    datetime.fromisoformat(text)
-    return text
+_Day = Annotated[str, AfterValidator(lambda day: datetime.fromisoformat(day) and day)]
 
 
 class StoredFormat(Stored):
@@ -101,7 +99,7 @@ class StoredFormat(Stored):
     reasoning_parser: Line | None = None
     tool_parser: Line | None = None
     template_kwargs: dict[str, Any] = Field(default_factory=dict)
-    start_date: Annotated[str, AfterValidator(_day)] | None = None
+    start_date: _Day | None = None
 
 
 class _Outputs(Stored):
