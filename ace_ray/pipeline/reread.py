@@ -317,8 +317,6 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
     """Return a row's assistant messages with their stored answers; [] if they cannot be parsed
     again."""
     said = [m for m in messages_of(row) if m.get("role") == "assistant"]
-    for message in said:
-        shaped(_Answer, message, f"row {row['row_id']}, column messages", _DAMAGED)
     ids = token_ids_of(row) or []
     if not ids and said:
         found.with_ids = False
@@ -328,6 +326,7 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
         return []
     answers: list[tuple[Mapping[str, Any], StoredAnswer]] = []
     for number, message in enumerate(said, 1):
+        shaped(_Answer, message, f"row {row['row_id']}, column messages", _DAMAGED)
         tools = offered_tools(row, number) if "text" in message else None
         found.with_tools |= tools is not None
         text = message.get("raw") or message.get("text", message.get("content")) or ""

@@ -99,6 +99,9 @@ def test_another_prompt_names_its_first_token(tmp_path: Path) -> None:
         found = explain(*runs, tokenizers=named)
         assert {(one.cause, one.position) for one in found.differences} == {("prompt", 0)}
         assert why in list(found.notes())[-1]
+    runs[1].manifest.format.template_kwargs["chat_template"] = "a stranger's"
+    found = explain(*runs, tokenizers=models)
+    assert {one.position for one in found.differences} == {0}
 
 
 def test_equal_runs_have_no_differences(tmp_path: Path) -> None:

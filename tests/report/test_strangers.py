@@ -49,30 +49,27 @@ class Parser(ExitStack):
 
 
 @pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, Path]:
-    """Return a run, a copy in another folder, and their tokenizer."""
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, Path, Path]:
+    """Return a run, a copy in another folder, their tokenizer, and the folder ``fired``."""
     monkeypatch.setattr("ace_ray.pipeline.reread.AnswerParser", Parser)
     monkeypatch.chdir(tmp_path)
     tokenizer = toy_model(tmp_path / "tokenizer")
     own = read_run(tmp_path / "own/run", tokenizer, "hermes", categories=["simple_python"])
     shutil.copytree(tmp_path / "own", tmp_path / "theirs")
-    return own, tmp_path / "theirs/run", tokenizer
+    (fired := tmp_path / "fired").mkdir()
+    return own, tmp_path / "theirs/run", tokenizer, fired
 
 
 @pytest.fixture
-def fired(tmp_path: Path) -> Path:
-    (folder := tmp_path / "fired").mkdir()
-    return folder
-
-
-@pytest.fixture
-def url(fired: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def url(runs: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Return the address of the server. It is the hub of Hugging Face, too."""
     from huggingface_hub import constants
 
+    fired = runs[-1]
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            (fired / f"request {self.path.replace('/', '_')}").touch()
+            (fired / "request").touch()
             self.send_error(404)
 
         do_POST = do_PUT = do_HEAD = do_GET
@@ -110,12 +107,8 @@ def answer(**keys: Any) -> dict[str, Any]:
 def make_hostile(run: Path, model: str, benchmark: dict[str, Any], fired: Path, url: str) -> None:
     """Replace every name in a run, in its rows and in the sweep above it by a canary."""
     code, sweep = f"{run.parent}/evil.py", run.parent
-    their_model = toy_model(run.parent / "model")
-    settings = json.loads((their_model / "tokenizer_config.json").read_text())
-    settings |= {"auto_map": {"AutoTokenizer": ["evil.Evil", None]}, "tokenizer_class": "Evil"}
-    (their_model / "tokenizer_config.json").write_text(json.dumps(settings))
-    for name in ("evil.py", "model/evil.py"):
-        (run.parent / name).write_text(CODE.format(fired=str(fired)))
+    toy_model(run.parent / "model")
+    (run.parent / "evil.py").write_text(CODE.format(fired=str(fired)))
     config = change_manifest(run)["config"] | {
         "benchmarks": [benchmark],
         "store": {"endpoint_url": url, "region": "us-east-1"},
@@ -172,9 +165,9 @@ def commands(own: Path, run: Path, tokenizer: Path, folder: Path) -> Iterator[tu
     ids=["s3 and local code", "hub and services", "folder and services"],
 )
 def test_no_name_in_a_strangers_run_is_followed(
-    model: str, local: bool, runs: Any, fired: Path, url: str, tmp_path: Path, here: Any
+    model: str, local: bool, runs: Any, url: str, tmp_path: Path, here: Any
 ) -> None:
-    own, run, tokenizer = runs
+    own, run, tokenizer, fired = runs
     code, service = f"{run.parent}/evil.py:Evil", {"url": url, "api_key_env": "HF_TOKEN"}
     bfcl = {
         **{"name": "bfcl", "mode": "native", "categories": ["simple_python", "web_search_base"]},
@@ -196,8 +189,8 @@ def test_no_name_in_a_strangers_run_is_followed(
         assert [path.name for path in fired.iterdir()] == ["code"], "the command names it"
 
 
-def test_reread_writes_behind_no_link_beside_the_run(runs: Any, fired: Path, here: Any) -> None:
-    _, run, tokenizer = runs
+def test_reread_writes_behind_no_link_beside_the_run(runs: Any, here: Any) -> None:
+    _, run, tokenizer, fired = runs
     assert here("reread", run, "--tokenizer", tokenizer).code == 0
     (made,) = run.parent.glob("reread-*")
     shutil.rmtree(made)
@@ -223,7 +216,7 @@ DAMAGED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("damage", DAMAGED)
 def test_reread_names_the_damage_in_one_line(damage: str, runs: Any, here: Any) -> None:
-    _, run, tokenizer = runs
+    _, run, tokenizer, _ = runs
     change = change_manifest if "format" in DAMAGED[damage] else change_row
     change(run, **DAMAGED[damage])
     ended = here("reread", run, "--tokenizer", tokenizer)
