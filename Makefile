@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_USER = 0
 unexport PIP_TARGET PIP_PREFIX PYTHONPATH
 
-.PHONY: install quickstart test test-all check format docs lock clean
+.PHONY: install quickstart test test-all faults check format docs lock clean
 
 install: $(READY)
 
@@ -47,6 +47,10 @@ test: $(READY)
 # Every test, in the parts of tests/parts.py; prints the seconds and counts of each.
 test-all: check
 	@$(BIN)/python tests/parts.py
+
+# Kill, stop and starve the processes of runs; half an hour.
+faults: $(READY)
+	$(BIN)/pytest --timeout 3600 -m "nightly or not nightly" tests/faults
 
 check: $(READY)
 	$(BIN)/ruff check .

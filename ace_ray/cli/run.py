@@ -116,7 +116,7 @@ def _evaluate(
     resume: bool,
     full: bool,
 ) -> int:
-    began = time.time()  # before imports, which take seconds
+    began = time.monotonic()  # before imports, which take seconds
     from ace_ray.config.schema import load_config
     from ace_ray.errors import RunFailed
     from ace_ray.pipeline.evaluate import evaluate
@@ -188,7 +188,7 @@ def run_sweep(
     **options: Any,
 ) -> int:
     """Run ``ace-ray sweep`` and return the exit code."""
-    began = time.time()  # before imports, which take seconds
+    began = time.monotonic()  # before imports, which take seconds
     from ace_ray.integrations.publish import run_published
     from ace_ray.reports.report import make_report
     from ace_ray.sweep.config import load_sweep

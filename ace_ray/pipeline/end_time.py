@@ -1,9 +1,10 @@
-"""End a run in time: when it must end, and which rows can still end before then."""
+"""End a run in time. Times are `time.monotonic` of the driver, which cannot be set back."""
 
 from __future__ import annotations
 
 import math
 import os
+import time
 from collections import defaultdict, deque
 from collections.abc import Mapping
 
@@ -30,11 +31,11 @@ ROW_ROOM = 1.25
 def ends_at(
     limit: str | None, began: float, environment: Mapping[str, str] = os.environ
 ) -> float | None:
-    """Return the Unix time at which a command must have ended; None for no limit.
+    """Return the time at which a command must have ended; None for no limit.
 
     Args:
         limit: `RunConfig.time_limit`. The environment's times apply in addition, unless it is None.
-        began: Unix time at which the command began.
+        began: time at which the command began.
 
     Raises `UserError`: a variable is set to something that is not a Unix time."""
     if limit is None:
@@ -44,8 +45,8 @@ def ends_at(
 
 
 def _job_ends(environment: Mapping[str, str]) -> dict[str, float]:
-    """Return the Unix times of the `VARIABLES` that are set. Raises `UserError`: not a time."""
-    ends = {}
+    """Return the times of the `VARIABLES` that are set. Raises `UserError`: not a time."""
+    ends, boot = {}, time.time() - time.monotonic()
     for name in VARIABLES:
         if not (value := environment.get(name, "").strip()):
             continue
@@ -59,13 +60,13 @@ def _job_ends(environment: Mapping[str, str]) -> dict[str, float]:
                 where=name,
                 fix="set the seconds since 1970, such as $(date -d '+8 hours' +%s), or unset it",
             )
-    return ends
+    return {name: end - boot for name, end in ends.items()}
 
 
 def rows_end_at(
     limit: str | None, began: float, environment: Mapping[str, str] = os.environ
 ) -> float | None:
-    """Return the Unix time at which the last row must have ended. Arguments as for `ends_at`.
+    """Return the time at which the last row must have ended. Arguments as for `ends_at`.
 
     Raises `UserError`: no time is left, for example in a shell that outlived its Slurm job."""
     if (end := ends_at(limit, began, environment)) is None:
@@ -76,7 +77,12 @@ def rows_end_at(
             where=min(ends := _job_ends(environment), key=ends.__getitem__),
             fix="start a new job, or unset the variable, or set time_limit=null",
         )
-    return end - min(max(CLOSING_SHARE * (end - began), CLOSING_S[0]), CLOSING_S[1])
+    return end - closing_s(end - began)
+
+
+def closing_s(limit_s: float) -> float:
+    """Return the seconds for storing the last rows and writing the summary."""
+    return min(max(CLOSING_SHARE * limit_s, CLOSING_S[0]), CLOSING_S[1])
 
 
 def share_end(now: float, end: float, later: int, row_s: float) -> float:

@@ -57,14 +57,14 @@ def evaluate(
 
     By default a stored run is continued: rows with a verdict are not evaluated again. In the main
     thread, the first SIGINT or SIGTERM lets rows in flight end; a second one stops the run at once.
-    ``began``: Unix time at which the command began (default: now).
+    ``began``: time at which the command began (`time.monotonic`; default: now).
 
     Raises:
         UserError: the run cannot be started with this config; nothing was written.
         RunFailed: the cluster or the engines failed; stored rows stay.
         KeyboardInterrupt: the run was stopped at once.
     """
-    began = began or time.time()
+    began = began or time.monotonic()
     with Interrupts() as interrupts:
         check_lasting(config.output)
         plan = plan_run(config)
@@ -74,6 +74,7 @@ def evaluate(
         # A complete run does not need Ray, and one without time must not start it.
         begins = has_time and (fresh or output_store(plan).get(SUCCESS) is None)
         if begins:
+            interrupts.abort_at(rows_end_at(limit, began))
             prepare()
         with (
             log.known(run_id=plan.run_id),
@@ -88,6 +89,7 @@ def evaluate(
             say(log.Line(line, event="begin", declared=rows, pending=pending))
             if chosen := choice_line(plan.config, plan.choice):
                 say(chosen)
+            interrupts.abort_at(None)  # until a pass begins: a complete run has its result
             rows_end = rows_end_at(limit, began) if pending else None
             Session([run], interrupts, say, rows_end_at=rows_end).run()
             if run.ended is None:

@@ -55,9 +55,9 @@ class OpenRun:
     declared: bool
     """Whether the folder contains the manifest of this run, and no rows of other runs."""
     began: float
-    """Wall-clock start of the command."""
+    """Start of the command (`time.monotonic`)."""
     planned: float
-    """Wall-clock end of planning."""
+    """End of planning (`time.monotonic`)."""
     began_it: bool
     """Whether the folder contained no run when this session began."""
     say: Callable[[str], None]
@@ -251,7 +251,8 @@ def opened(
         # Read the folder again under the lease, since it may have changed before.
         store, manifest = open_output(plan, fresh=fresh)
         declared = manifest is not None
-        run = OpenRun(plan, store, lease, facts, declared, began, time.time(), not declared, say)
+        now = time.monotonic()
+        run = OpenRun(plan, store, lease, facts, declared, began, now, not declared, say)
         run.read(say)
         run.check_declared()
         if skipped and len(run.pending(again=False)):

@@ -61,7 +61,7 @@ class Session:
     Args:
         runs: runs that differ only in their weights.
         examine: whether checkpoints are examined before they are loaded.
-        rows_end_at: Unix time at which all rows must have ended, if any (`end_time`).
+        rows_end_at: time at which all rows must have ended, if any (`end_time`).
         concluded: called with each run as soon as its summary is written.
     """
 
@@ -80,7 +80,7 @@ class Session:
         self._rows_end_at = rows_end_at
         self._config = runs[0].plan.config
         self._tallies: list[Tally] = []
-        # Wall-clock times at which the first pass had connected to Ray and had started its actors.
+        # Times at which the first pass had connected to Ray and had started its actors.
         self._reached: dict[str, float] = {}
         self._resources: Resources | None = None
         self._utilization = Utilization()
@@ -173,11 +173,12 @@ class Session:
             last = attempts >= self._config.max_attempts
             if not pending and not waiting:
                 break  # a failure without pending rows does not matter
-            if failure is not None and (last or not failure.again):
+            stops = self._interrupts.asked
+            if failure is not None and ((last and not stops) or not failure.again):
                 raise failure
             if failure is not None:
-                line = f"{failure}; continuing with {_count(pending or waiting)} rows"
-                self._say(log.warning(line))
+                more = "" if stops else f"; continuing with {_count(pending or waiting)} rows"
+                self._say(log.warning(f"{failure}{more}"))
             if aside and last:
                 break
             aside = last or not pending
@@ -218,9 +219,10 @@ class Session:
     def _pass(self, pending: Pending) -> None:
         """Connect to Ray, start the actors, and evaluate ``pending`` in a graph. Raises `UserError`
         if the config is wrong, and `RunFailed` if the cluster or the engines fail."""
+        self._interrupts.abort_at(self._rows_end_at)
         asked = self._ask()
         connection.connect()
-        self._reached.setdefault("ray", time.time())
+        self._reached.setdefault("ray", time.monotonic())
         import ray
 
         from ace_ray.cluster.ray_internals import lean_data, without_reference_count
@@ -333,7 +335,7 @@ class Session:
                 ]
                 monitor.engines_start()
                 self._utilization.begin(self._resources.workers, pending)
-                self._reached.setdefault("actors", time.time())
+                self._reached.setdefault("actors", time.monotonic())
                 with lean_data() if connection.is_own() else nullcontext():
                     run_graph(
                         job,

@@ -8,7 +8,7 @@ SPEC is a JSON file:
 - ``runs``: ``run_id`` and resolved ``config`` of each run;
 - ``events``: the file to which the lane writes JSON lines about its runs;
 - ``parent``: a process id; the lane is killed when this process ends;
-- ``rows_end_at``: Unix time at which all rows must have ended, or null for no limit;
+- ``rows_end_at``: time at which all rows must have ended (`time.monotonic`), null for no limit;
 - ``shared``: true for a cluster. If it is too small, this may be temporary (see `_passes`);
 - ``gpus``: GPU counts of this lane and the running lanes. The GPUs of a count must be on one node.
 """
@@ -61,7 +61,7 @@ def main() -> int:
             _tell(events, run["run_id"], **{"later" if later else "failed": str(error)})
         return INCOMPLETE if later else FAILED
     except KeyboardInterrupt:
-        if time.time() > (spec.get("rows_end_at") or math.inf):  # the engines have not started
+        if time.monotonic() > (spec.get("rows_end_at") or math.inf):  # no engine has started
             for run in spec["runs"]:
                 _tell(events, run["run_id"], code=INCOMPLETE, rows=0, out_of_time=True)
         return INCOMPLETE
@@ -94,13 +94,13 @@ def run_lane(
         code, summary = run.ended
         line = f"{run.plan.run_id}: {summary['scored']} of {summary['declared']} rows scored"
         say(log.Line(line, event="end", run_id=run.plan.run_id, code=code))
-        late = run.out_of_time or (rows_end_at is not None and time.time() > rows_end_at)
+        late = run.out_of_time or (rows_end_at is not None and time.monotonic() > rows_end_at)
         rows = summary["timing"].get("rows_evaluated", 0)
         _tell(events, run.plan.run_id, code=code, rows=rows, out_of_time=late)
         run.lease.release()
 
     say = log.say_on(Console())
-    began = time.time()
+    began = time.monotonic()
     with Interrupts() as interrupts, ExitStack() as stack:
         plans = [plan_run(run_config(spec["config"], where="the sweep")) for spec in specs]
         for spec, plan in zip(specs, plans, strict=True):

@@ -80,8 +80,8 @@ class Sweep:
 
         ``complete``: labels of runs to evaluate without early stopping; "all" selects every run.
         ``preview``: plan the checkpoints of a watched folder even if they have not settled.
-        ``began``: Unix time at which the command began (default: now)."""
-        self._began = began or time.time()
+        ``began``: time at which the command began (`time.monotonic`; default: now)."""
+        self._began = began or time.monotonic()
         check_lasting(config.output)
         self._config, self._options, self._say = config, config.options, say
         # The config of one run, to read keys that all runs share.
@@ -149,12 +149,12 @@ class Sweep:
     @property
     def has_time(self) -> bool:
         """Return whether there is time for a report before the time limit."""
-        return time.time() < self._lanes_end_at
+        return time.monotonic() < self._lanes_end_at
 
     @property
     def seconds_per_row(self) -> float | None:
         """Return the seconds of this execution per evaluated row; None if no row was evaluated."""
-        return (time.time() - self._began) / self._rows if self._rows else None
+        return (time.monotonic() - self._began) / self._rows if self._rows else None
 
     @property
     def has_results(self) -> bool:
@@ -392,10 +392,10 @@ class Sweep:
                 log.warning("the time limit is reached; the same command continues the sweep")
             )
             self._stop = True
-            self._stop_by = time.monotonic() + self._lanes_end_at - time.time()
+            self._stop_by = self._lanes_end_at
 
     def _time_left(self) -> float:
-        return math.inf if self._rows_end_at is None else self._rows_end_at - time.time()
+        return math.inf if self._rows_end_at is None else self._rows_end_at - time.monotonic()
 
     def _has_come(self) -> bool:
         """Call `_take_new` if ``poll_s`` has passed. Return whether there are runs to evaluate."""
@@ -499,7 +499,7 @@ class Sweep:
         end = self._rows_end_at
         if end is not None:
             share = self._longer * time_share(lane, [*running, *waiting], self.machine)
-            end = time.time() + min(1.0, share) * (end - time.time())
+            end = time.monotonic() + min(1.0, share) * (end - time.monotonic())
         gpus: list[int] = []
         if not self.machine.shared:  # a lane sees only its own GPUs
             return {"shared": False, "gpus": gpus, "rows_end_at": end}

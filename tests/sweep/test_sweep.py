@@ -562,7 +562,7 @@ class TestStopping:
 
         setup.script = script
         setup.save(1, 2, 3)
-        ends = time.time() + 36000 - 2 * 60
+        ends = time.monotonic() + 36000 - 2 * 60
         assert setup.run(swap=False, time_limit="10h") == 0
         assert setup.lanes == [["step 1"], ["step 2"], ["step 3"], *[["step 1"]] * 3]
         left = [(lane.room["rows_end_at"] - ends) / (36000 - 120) + 1 for lane in setup.started]

@@ -44,6 +44,8 @@ class Start:
     """Number of earlier starts of this actor since a row last made progress."""
     isolated: bool = False
     """Whether any rows are isolated for this kind of process (`isolation`)."""
+    clock: float = field(default_factory=time.monotonic, compare=False)
+    """`time.monotonic` on the driver's machine."""
 
 
 @dataclass
@@ -126,7 +128,7 @@ class Coordinator:
         self._tally.notice = ""
         counts = self._tally.of(run)
         counts.stored += rows
-        counts.last_stored_at = time.time()
+        counts.last_stored_at = time.monotonic()
         if self._metrics:
             self._metrics.stored(run, rows)
 
@@ -139,7 +141,7 @@ class Coordinator:
     def loaded(self, run: int, facts: dict[str, Any]) -> None:
         """Note that an engine has loaded the weights of ``run``."""
         counts = self._tally.of(run)
-        counts.ready_at = counts.ready_at or time.time()
+        counts.ready_at = counts.ready_at or time.monotonic()
         counts.loads.append(facts)
 
     def broken(self, run: int, why: str) -> None:
@@ -193,7 +195,7 @@ class Coordinator:
 
         Returns None after too many starts."""
         if process.kind == "engine":
-            self._tally.begun_at = self._tally.begun_at or time.time()
+            self._tally.begun_at = self._tally.begun_at or time.monotonic()
         last = self._processes.get(process.actor)
         state = self._processes[process.actor] = _ProcessState(process)
         if last is not None:
@@ -379,9 +381,11 @@ class Coordinator:
         self._given_back.difference_update(back)
         return back
 
-    def read(self) -> Tally:
+    def read(self, crashes: int | None = None) -> Tally:
+        """Return the tally; without isolated rows, which may be many, if ``crashes`` is current."""
         now = time.monotonic()
-        self._tally.isolated = {kind: isolation.rows for kind, isolation in self._isolation.items()}
+        isolated = {} if crashes == self._tally.crashes else self._isolation
+        self._tally.isolated = {kind: isolation.rows for kind, isolation in isolated.items()}
         self._tally.silent = {
             state.process: now - state.heard_at for state in self._processes.values() if state.ready
         }
@@ -429,8 +433,8 @@ def start_coordinator(
         name: name by which `named_coordinator` finds the actor.
     """
     # The actor takes no logical CPU, which the pools need in a small cluster. It runs on the
-    # driver's node, because other nodes may leave during the run.
-    node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    # driver's node, because other nodes may leave during the run, and have another clock.
+    node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     actor = ray.remote(Coordinator).options(num_cpus=0, name=name, scheduling_strategy=node)
     shared = [ray.put(entries), ray.put(dict(benchmarks))]
     return actor.remote(shared, isolated, had_success=had_success, metrics=metrics)

@@ -90,6 +90,7 @@ class EngineWorker:
         begun: Start | None = None
         try:
             begun = start(self._coordinator, self._process, job.first)
+            self._rows_end_at = job.rows_end_here(begun)
             self._crash_file = CrashFile(self._process)
             self._entries, self._benchmarks = fetch_shared(job.coordinator)
             self._sampling = job.config.sampling.sampling()
@@ -140,7 +141,7 @@ class EngineWorker:
         # Ended rows that are not yet reported to the coordinator.
         self._ended: list[str] = []
         self._durations = Durations()
-        # Run -> Unix time at which its rows must have ended.
+        # Run -> time at which its rows must have ended (`time.monotonic`).
         self._run_ends: dict[int, float] = {}
         # Runs that were stopped early. Their rows are not evaluated and stay pending.
         self._decided: set[int] = set()
@@ -285,17 +286,17 @@ class EngineWorker:
 
     def _can_end(self, row: Mapping[str, Any]) -> bool:
         """Return whether ``row`` can probably end before its run must end."""
-        if self._job.rows_end_at is None:
+        if self._rows_end_at is None:
             return True
-        end = self._run_end(row["run"], self._job.rows_end_at)
-        return time.time() + self._durations.expected(self._kind_of(row)) <= end
+        end = self._run_end(row["run"], self._rows_end_at)
+        return time.monotonic() + self._durations.expected(self._kind_of(row)) <= end
 
     def _run_end(self, run: int, end: float) -> float:
-        """Return the Unix time at which the rows of ``run`` must have ended. The first call for a
+        """Return the time at which the rows of ``run`` must have ended. The first call for a
         run, after its weights were loaded, sets the time and calls `_end_run` if runs follow."""
         if run not in self._run_ends:
             later = sum(other > run for other in self._job.pending)
-            now = time.time()
+            now = time.monotonic()
             self._run_ends[run] = share_end(now, end, later, self._durations.longest)
             if later:
                 self._end_run(run, max(0.0, self._run_ends[run] - now))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,11 +64,16 @@ class Job:
     first: int = 0
     """Index of the run whose weights an engine loads at its start."""
     rows_end_at: float | None = None
-    """Unix time at which rows must have ended (`ace_ray.pipeline.end_time`); None for no limit."""
+    """Time by the driver's clock at which rows must have ended (`ace_ray.pipeline.end_time`)."""
     pending: tuple[int, ...] = (0,)
     """Indexes of the runs with pending rows. They share the time until ``rows_end_at``."""
     examine: bool = False
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
+
+    def rows_end_here(self, begun: Start) -> float | None:
+        """Return `rows_end_at` by the clock of this process, which has just called `start`."""
+        end = self.rows_end_at
+        return None if end is None else time.monotonic() + end - begun.clock
 
 
 class Scenarios:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -18,8 +19,6 @@ from ace_ray.errors import RowError, UserError
 from ace_ray.pipeline.actors.coordinator import fetch_shared, named_coordinator
 from ace_ray.pipeline.actors.judging import log_traceback
 
-# Timeout of one call of the actor.
-CALL_S = 60.0
 # Timeout of a call including its retries, during which the actor may restart.
 LOST_S = 120.0
 # Maximum number of requests in one call of the actor.
@@ -103,21 +102,18 @@ class RunningService:
             self._sender = None
 
     async def _call_actor(self, asked: list[Asked]) -> list[tuple[Any, str]]:
-        clock, pause_s = asyncio.get_running_loop().time, 0.2
-        deadline = clock() + LOST_S
-        while True:
-            try:
-                answers: list[tuple[Any, str]] = await asyncio.wait_for(
-                    self._actor.calls.remote(asked), CALL_S
-                )
-                return answers
-            except (RayActorError, TimeoutError) as error:
-                if clock() + pause_s >= deadline:
-                    raise TimeoutError(
-                        f"no answer within {LOST_S:g} s ({type(error).__name__})"
-                    ) from error
-                await asyncio.sleep(pause_s)
-                pause_s = min(5.0, 2 * pause_s)
+        pause_s = 0.2
+        try:
+            async with asyncio.timeout(LOST_S):
+                while True:
+                    # A call is repeated only if the actor died; a slow service still works on it.
+                    with suppress(RayActorError):
+                        answers: list[tuple[Any, str]] = await self._actor.calls.remote(asked)
+                        return answers
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(5.0, 2 * pause_s)
+        except TimeoutError as error:
+            raise TimeoutError(f"no answer within {LOST_S:g} s") from error
 
 
 def start_services(coordinator: str, benchmarks: Mapping[str, Benchmark]) -> dict[str, Any]:

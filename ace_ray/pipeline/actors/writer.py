@@ -41,7 +41,7 @@ class Writer:
     def __init__(self, job: Job, *, rows: int, planned: Sequence[int], calls: int) -> None:
         self._job, self._rows, self._calls = job, rows, calls
         self._coordinator, self._process = job.coordinator, this_process("writer")
-        start(self._coordinator, self._process)
+        self._rows_end_at = job.rows_end_here(start(self._coordinator, self._process))
         tally = ray.get(job.coordinator.read.remote())
         self._piles = [_Pile(left - tally.of(run).stored) for run, left in enumerate(planned)]
         self._writing: list[float] = []
@@ -87,8 +87,8 @@ class Writer:
 
     async def _flush_in_time(self, run: int) -> None:
         # Near the end of the time, the rows that would complete a part may never come.
-        end = self._job.rows_end_at
-        wait_s = FLUSH_S if end is None else min(FLUSH_S, max(2.0, (end - time.time()) / 10))
+        end = self._rows_end_at
+        wait_s = FLUSH_S if end is None else min(FLUSH_S, max(2.0, (end - time.monotonic()) / 10))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._draining.wait(), wait_s)
             # A stopping run has only a few seconds, and its cancelled rows never arrive.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -12,8 +13,9 @@ import psutil
 
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
-from ace_ray.pipeline.health.processes import NAMES, ProcessInfo
-from ace_ray.pipeline.health.signals import Interrupts
+from ace_ray.pipeline.end_time import closing_s
+from ace_ray.pipeline.health.processes import NAMES, ProcessInfo, began_at
+from ace_ray.pipeline.health.signals import TIME_LIMIT, Interrupts
 from ace_ray.pipeline.monitoring.counts import Progress, Tally
 from ace_ray.pipeline.monitoring.utilization import Utilization
 from ace_ray.storage.lease import LeaseLost
@@ -59,12 +61,14 @@ class HealthMonitor:
         self._coordinator, self._config = coordinator, config
         self._interrupts, self._lost, self._say = interrupts, lost, say
         self._rows, self._had_success = rows, had_success
-        self._rows_end_at = rows_end_at
+        self._rows_end_at = math.inf if rows_end_at is None else rows_end_at
         self._utilization = utilization or Utilization()
         self._latest = Tally()
         self._progress: Progress | None = None
         self._began: float | None = None
-        self._answered_at = self._engine_at = time.monotonic()
+        self._answered_at = self._engine_at = now = time.monotonic()
+        # The summary needs the other half of the closing time.
+        self._stopped_at = self._rows_end_at + closing_s(self._rows_end_at - now) / 2
         self._drain_until: float | None = None
         # Number of engine deaths that were already printed.
         self._deaths_reported = 0
@@ -74,6 +78,7 @@ class HealthMonitor:
         self._thread = threading.Thread(target=self._loop, name="health monitor", daemon=True)
 
     def __enter__(self) -> HealthMonitor:
+        self._interrupts.abort_at(None)  # from now on `_loop` looks at the time
         self._interrupts.drainable = True
         self._thread.start()
         return self
@@ -88,12 +93,21 @@ class HealthMonitor:
         self._progress = Progress(self._rows, self._say)
         self._began = self._answered_at = self._engine_at = time.monotonic()
 
-    def refresh(self) -> Tally:
-        """Return the coordinator's tally, or the last known tally if the coordinator is silent."""
+    def _timeout_s(self, limit_s: float) -> float:
+        """Return the timeout of a call: ``limit_s``, or less near the time limit."""
+        return min(limit_s, max(3.0, self._rows_end_at - time.monotonic()))
+
+    def refresh(self, *, final: bool = False) -> Tally:
+        """Return the coordinator's tally, or the last known tally if the coordinator is silent.
+        Isolated rows are those after the latest crash, or the present ones if ``final``."""
         import ray
 
+        crashes = None if final else self._latest.crashes
         try:
-            self._latest = ray.get(self._coordinator.read.remote(), timeout=30)
+            tally = ray.get(self._coordinator.read.remote(crashes), timeout=self._timeout_s(30.0))
+            if tally.crashes == crashes:
+                tally.isolated = self._latest.isolated
+            self._latest = tally
             self._answered_at = time.monotonic()
         except Exception:  # noqa: BLE001 - the cluster may be gone; use the latest tally
             pass
@@ -102,7 +116,7 @@ class HealthMonitor:
     def last_look(self) -> Tally:
         """Return the coordinator's final tally, and print the engine crashes that were not printed
         yet. On a busy machine, the last tally that `_loop` has read may be old."""
-        tally = self.refresh()
+        tally = self.refresh(final=True)
         self._utilization.look(tally)
         self._utilization.end()
         self._tell_deaths(tally)
@@ -123,29 +137,27 @@ class HealthMonitor:
                 self._give_up(tally)
                 self._end_frozen(tally)
         except Exception as error:  # noqa: BLE001 - nothing else might end the run
-            self._interrupts.abort(error)
+            if not self._over.is_set():  # else the cluster is gone, as intended
+                self._interrupts.abort(error)
 
     def _stop_if_asked(self, tally: Tally) -> None:
         now, grace = time.monotonic(), self._config.grace_s
-        at_limit = self._rows_end_at is not None and time.time() > self._rows_end_at
-        if at_limit and not tally.workers:
-            left = self._rows - tally.stored
-            line = f"the time limit was reached before an engine was ready: {left} rows are left"
-            self._interrupts.abort(KeyboardInterrupt(line))
-        elif at_limit:
+        at_limit = now > self._rows_end_at
+        if at_limit:
             # Rows that still run take longer than expected, and are handed back.
             self._interrupts.asked, grace = True, 0.0
         if not self._interrupts.asked:
             return
-        if not tally.workers:
-            self._interrupts.abort(KeyboardInterrupt())  # nothing is in flight
+        if not tally.workers:  # nothing is in flight
+            line = f"{TIME_LIMIT}: {self._rows - tally.stored} rows are left" if at_limit else ""
+            self._interrupts.abort(KeyboardInterrupt(line))
         elif self._drain_until is None:
             self._drain_until = now + grace + END_S
             self._coordinator.drain.remote(grace)
             line = f"finishing rows in flight ({grace:g} s); Ctrl-C again to stop now"
             self._say(log.warning("the time limit is reached: the run stops" if at_limit else line))
-        elif now > self._drain_until:
-            self._interrupts.abort(KeyboardInterrupt())
+        elif now > min(self._drain_until, self._stopped_at):
+            self._interrupts.abort(_passing("rows in flight did not stop in time and stay pending"))
 
     def _tell_deaths(self, tally: Tally) -> None:
         """Print at most `DEATH_LINES` lines about engine crashes that were not printed yet."""
@@ -164,7 +176,7 @@ class HealthMonitor:
                 return
             if silent > limit and process not in self._killed | self._ended:
                 # A process that `_kill` does not find was removed after its work, or is restarting.
-                frozen = _kill(self._coordinator, process)
+                frozen = _kill(self._coordinator, process, self._timeout_s(60.0))
                 (self._killed if frozen else self._ended).add(process)
                 if frozen:
                     line = f"{NAMES[process.kind]} {process.name} does not respond and is killed"
@@ -229,7 +241,7 @@ def _passing(line: str) -> RunFailed:
     return RunFailed(line, resumable=True, again=True)
 
 
-def _kill(coordinator: Any, process: ProcessInfo) -> bool:
+def _kill(coordinator: Any, process: ProcessInfo, timeout_s: float) -> bool:
     """Send SIGKILL to ``process`` on its node, since a frozen process reads no messages. Return
     False if the process no longer exists; True if it was killed or its node does not answer."""
     import ray
@@ -238,7 +250,7 @@ def _kill(coordinator: Any, process: ProcessInfo) -> bool:
     def kill(coordinator: Any, process: ProcessInfo) -> bool:
         with suppress(psutil.NoSuchProcess):
             running = psutil.Process(process.pid)
-            if running.create_time() == process.began:
+            if began_at(running) == process.began:
                 # SIGSTOP is an external cause; a process that blocks itself is not.
                 stopped = running.status() == psutil.STATUS_STOPPED
                 why = "it was stopped by a signal" if stopped else "it did not respond"
@@ -249,15 +261,10 @@ def _kill(coordinator: Any, process: ProcessInfo) -> bool:
                 return True
         return False
 
-    done = (
-        ray.remote(kill)
-        .options(
-            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(process.node, soft=False)
-        )
-        .remote(coordinator, process)
-    )
+    there = NodeAffinitySchedulingStrategy(process.node, soft=False)
     try:
-        was_there: bool = ray.get(done, timeout=60)
+        task = ray.remote(kill).options(num_cpus=0, scheduling_strategy=there)
+        was_there: bool = ray.get(task.remote(coordinator, process), timeout=timeout_s)
     except Exception:  # noqa: BLE001 - the node and its processes are gone
         return True
     return was_there

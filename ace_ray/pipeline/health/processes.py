@@ -13,6 +13,7 @@ import signal
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -43,7 +44,7 @@ class ProcessInfo:
     node: str
     pid: int
     began: float
-    """Creation time by the machine's clock. It distinguishes processes with the same pid."""
+    """Result of `began_at`. It distinguishes processes with the same pid."""
 
     @property
     def name(self) -> str:
@@ -71,8 +72,13 @@ def this_process(kind: Kind) -> ProcessInfo:
         socket.gethostname(),
         context.get_node_id(),
         process.pid,
-        process.create_time(),
+        began_at(process),
     )
+
+
+def began_at(process: psutil.Process) -> float:
+    """Return the seconds from boot to the start of ``process``, also after the clock was set."""
+    return float(round(-psutil.boot_time() + process.create_time(), 2))
 
 
 def give_back_memory() -> None:
@@ -121,24 +127,22 @@ class Heartbeat:
 
         while True:
             time.sleep(min(BEAT_S, self._stall_s / 4))
-            since = self._busy_since()
-            silent = 0.0 if since is None else time.monotonic() - since
-            if silent > self._stall_s:
-                die(
-                    self._coordinator,
-                    self._process,
-                    f"no answer for {silent:.0f} s (stall_s = {self._stall_s:g})",
-                    self._rows_at_work(),
-                    self._outside(),
-                )
             try:
+                since = self._busy_since()
+                silent = 0.0 if since is None else time.monotonic() - since
+                if silent > self._stall_s:
+                    why = f"no answer for {silent:.0f} s (stall_s = {self._stall_s:g})"
+                    rows = self._rows_at_work()
+                    die(self._coordinator, self._process, why, rows, self._outside())
                 beat = self._coordinator.beat.remote(self._process, self._load())
                 left = ray.get(beat, timeout=30)
-            except Exception:  # noqa: BLE001 - the driver ends a graph without a coordinator
-                continue
-            if left is not None and self._on_drain is not None:
-                self._on_drain(left)
-                self._on_drain = None
+                if left is not None and self._on_drain is not None:
+                    self._on_drain(left)
+                    self._on_drain = None
+            except ray.exceptions.RayError:
+                continue  # the driver ends a graph without a coordinator
+            except Exception:  # noqa: BLE001 - a process without heartbeats is killed
+                log.say(log.error("a heartbeat failed", traceback=traceback.format_exc()))
 
 
 def die(

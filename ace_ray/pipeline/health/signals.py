@@ -28,6 +28,7 @@ _PASSED_ON = (signal.SIGINT, signal.SIGTERM)
 _RAISED = "raised"
 
 
+TIME_LIMIT = "the time limit was reached before an engine was ready"
 REMIND_S = 30.0
 # Signals within this time count as one. A signal to all processes with the command's name reaches
 # the driver twice: directly, and through the command's process.
@@ -46,6 +47,7 @@ class Interrupts:
         self._abort: BaseException | None = None
         self._woken_at = 0.0
         self._asked_at = 0.0
+        self._timer = threading.Timer(0.0, self._wake)
         self._main = threading.current_thread() is threading.main_thread()
         self._before: dict[int, Any] = {}
 
@@ -54,6 +56,7 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
@@ -72,6 +75,16 @@ class Interrupts:
             self._abort = error
             self._wake()
 
+    def abort_at(self, end: float | None) -> None:
+        """Call `abort` at the time ``end`` (`time.monotonic`) unless an engine is ready by then.
+        None: do not call it any more."""
+        self._timer.cancel()
+        if end is not None:
+            stop, wait_s = KeyboardInterrupt(TIME_LIMIT), max(0.0, end - time.monotonic())
+            self._timer = threading.Timer(wait_s, self.abort, [stop])
+            self._timer.daemon = True
+            self._timer.start()
+
     def remind(self) -> None:
         """Raise the error of `abort` again after `REMIND_S`, in case other code has caught it."""
         if self._abort is not None and time.monotonic() - self._woken_at > REMIND_S:
@@ -85,6 +98,7 @@ class Interrupts:
 
     def forget(self) -> None:
         """Drop the error of `abort`, so that it is not raised after the work has ended."""
+        self._timer.cancel()
         self._abort = None
 
     def _wake(self) -> None:

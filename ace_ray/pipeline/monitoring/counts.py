@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ace_ray.models.start_phases import PHASES
+from ace_ray.pipeline.end_time import about
 from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.pipeline.health.processes import KINDS, EngineLoad, Kind, ProcessInfo
 from ace_ray.util import log
@@ -32,7 +33,7 @@ class EngineCounts(NamedTuple):
 
 @dataclass
 class RunCounts:
-    """Counts of one of the runs that a graph evaluates. Times (``_at``) are wall-clock times."""
+    """Counts of one of the runs that a graph evaluates. Times (``_at``): the driver's clock."""
 
     done: int = 0
     prompt_tokens: int = 0
@@ -85,7 +86,7 @@ class Tally:
         # Sum of the scores of these rows by rule set.
         self.scores: dict[tuple[str, str], dict[str, float]] = {}
         self.workers: list[dict[str, Any]] = []
-        # Wall-clock time at which the first engine worker's process started.
+        # Time at which the first engine worker's process started.
         self.begun_at: float | None = None
         self.failure = ""
         self.store_failed = False
@@ -98,6 +99,7 @@ class Tally:
         # One line for each engine that died.
         self.deaths: list[str] = []
         self.other_deaths: Counter[str] = Counter()
+        # States of isolated rows; {} for a reader that has the states after the latest crash.
         self.isolated: dict[Kind, dict[str, IsolatedRow]] = {kind: {} for kind in KINDS}
         # Ready process -> seconds since its last message.
         self.silent: dict[ProcessInfo, float] = {}
@@ -117,6 +119,10 @@ class Tally:
     @property
     def done(self) -> int:
         return sum(counts.done for counts in self.runs.values())
+
+    @property
+    def crashes(self) -> int:
+        return len(self.deaths) + self.other_deaths.total()
 
     @property
     def out_of_time(self) -> int:
@@ -156,7 +162,7 @@ class Tally:
         return most
 
     def add(self, rows: list[tuple[Any, ...]]) -> None:
-        now = time.time()
+        now = time.monotonic()
         for run, benchmark, language, status, scores, *tokens in rows:
             counts = self.of(run)
             counts.first_row_at = counts.first_row_at or now
@@ -182,9 +188,9 @@ class Progress:
 
     def __init__(self, planned: int, say: Callable[[str], None]) -> None:
         self._planned, self._say = planned, say
-        self._start = time.time()
+        self._start = time.monotonic()
         self._has_started = False
-        self._shown, self._shown_at = -1, 0.0
+        self._shown, self._shown_at = -1, -LOG_EVERY_S
 
     def show(self, tally: Tally) -> None:
         """Print one line when the first engine has started, and a progress line every
@@ -193,10 +199,10 @@ class Progress:
         if not self._has_started and tally.workers:
             self._has_started = True
             self._say(start_line(tally.workers[0]))
-        if time.time() - self._shown_at < LOG_EVERY_S:
+        if time.monotonic() - self._shown_at < LOG_EVERY_S:
             return
         if tally.done != self._shown or not tally.done or tally.notice:
-            self._shown, self._shown_at = tally.done, time.time()
+            self._shown, self._shown_at = tally.done, time.monotonic()
             self._say(log.Line(self.line(tally), event="progress", **self.numbers(tally)))
 
     def numbers(self, tally: Tally) -> dict[str, Any]:
@@ -217,7 +223,7 @@ class Progress:
     def line(self, tally: Tally) -> str:
         if not tally.workers and not tally.done:
             at = [f"{tally.phases[phase]} {phase}" for phase in PHASES if tally.phases[phase]]
-            waited = f"starting engines ... {time.time() - self._start:.0f} s"
+            waited = f"starting engines ... {time.monotonic() - self._start:.0f} s"
             return waited + (f" ({', '.join(at)})" if at else "")
         failed = tally.done - tally.statuses["scored"]
         parts = [f"{tally.done}/{self._planned} rows", *_work(tally.load), _accuracy(tally)]
@@ -237,7 +243,7 @@ class Progress:
         # The longest rows come first, so an early estimate would be far too long.
         far_enough = tally.done >= self._planned / 10
         speed = f"{_tokens(tally)}, {tokens:.0f} tokens/s"
-        return [speed, f"about {_clock(left)} left" if far_enough else ""]
+        return [speed, f"{about(left)} left" if far_enough else ""]
 
 
 def start_line(worker: Mapping[str, Any]) -> log.Line:
@@ -279,9 +285,3 @@ def _accuracy(tally: Tally) -> str:
         + " ".join(f"{rules} {share:.3f}" for rules, share in shares.items())
         for key, shares in tally.accuracies().items()
     )
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -110,7 +110,7 @@ def timing(
     spent["idle"] += max(0.0, use.get("engine_s", 0.0) - sum(spent.values()))
     engines = [*(earlier.get("engines") or []), *(worker["engine"] for worker in workers)]
     return {
-        "wall_s": round(time.time() - began, 2),
+        "wall_s": round(time.monotonic() - began, 2),
         "plan_s": round(planned - began, 2),
         "engine_start_s": round(ready_at - planned, 2) if ready_at else None,
         "first_row_s": round(first - began, 2) if first else None,
@@ -167,7 +167,7 @@ def _waits(use: Mapping[str, Any], tool_s: float) -> dict[str, float] | None:
 
 
 def _phases(began: float, **ends: float | None) -> dict[str, float]:
-    """Return the seconds of each phase. ``ends`` are the wall-clock ends of the phases, in order.
+    """Return the seconds of each phase. ``ends`` are the ends of the phases, in order.
     Return {} if an end is missing, or is before the previous end as in later runs of a lane."""
     times = [began, *ends.values()]
     known = [at for at in times if at is not None]

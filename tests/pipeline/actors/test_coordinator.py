@@ -227,6 +227,16 @@ def test_rows_of_a_lost_node_are_not_isolated(node: bool) -> None:
     assert (tally.deaths, tally.silent) == ([f"{here.name}: its node is gone"], {})
 
 
+def test_isolated_rows_are_read_once_per_crash() -> None:
+    coordinator, lost = Coordinator([]), process()
+    up(coordinator, lost)
+    coordinator.enter(lost, ["a"])
+    coordinator.dying(lost, "it is gone", None)
+    assert [*coordinator.read(crashes=0).isolated["engine"]] == ["a"]
+    assert coordinator.read(crashes=1).isolated == {}
+    assert [*coordinator.read().isolated["engine"]] == ["a"]
+
+
 def test_checker_works_on_rows_that_are_not_isolated_until_they_are_judged() -> None:
     earlier: dict[Kind, dict[str, IsolatedRow]] = {"checker": {"apart": IsolatedRow(1, 4)}}
     coordinator, checker = Coordinator([], earlier), process(kind="checker")

@@ -13,6 +13,7 @@ import ray
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
 from ace_ray.pipeline.health import monitor as monitor_module
+from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.pipeline.health.monitor import BUG_ROWS, END_S, HealthMonitor
 from ace_ray.pipeline.health.processes import Kind, ProcessInfo
 from ace_ray.pipeline.health.signals import Interrupts
@@ -79,7 +80,7 @@ class Monitored:
             rows_end_at=rows_end_at,
         )
 
-    def _read(self) -> Tally:
+    def _read(self, crashes: int | None) -> Tally:
         if self.next is not None:
             (self.tally, seconds), self.next = self.next, None
             self.clock.now += seconds
@@ -222,7 +223,7 @@ def test_request_to_stop_drains_and_then_ends(monitored: Any) -> None:
     assert one.later(**UP) is None
     assert one.drained == [7.0]
     assert "finishing rows in flight (7 s)" in one.lines[-1]
-    assert isinstance(one.later(7.0 + END_S + 1, **UP), KeyboardInterrupt)
+    assert one.later(7.0 + END_S + 1, **UP).resumable
     idle = monitored()
     idle.interrupts.asked = True
     assert isinstance(idle.later(), KeyboardInterrupt), "nothing is in flight"
@@ -238,3 +239,21 @@ def test_time_limit_before_an_engine_is_ready_is_named(monitored: Any) -> None:
     assert one.later(**UP) is None
     assert one.drained == [0.0]
     assert one.lines[-1] == "the time limit is reached: the run stops"
+
+
+def test_rows_that_do_not_stop_leave_time_for_the_summary(monitored: Any) -> None:
+    one = monitored(rows_end_at=Clock.now + 80)
+    one.interrupts.asked = True
+    assert one.later(85, **UP) is None
+    error = one.later(6, **UP)
+    assert "stay pending" in str(error)
+    assert error.again
+
+
+def test_isolated_rows_are_known_after_the_coordinator_left_them_out(monitored: Any) -> None:
+    one, rows = monitored(), {"engine": {"a": IsolatedRow(1, 1)}}
+    one.later(**UP, deaths=["host:1"], isolated=rows)
+    one.later(**UP, deaths=["host:1"], isolated={})
+    assert one.monitor.refresh().isolated == rows
+    one.later(**UP, deaths=["host:1", "host:2"], isolated={})
+    assert one.monitor.refresh().isolated == {}

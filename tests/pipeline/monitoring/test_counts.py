@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from ray.exceptions import GetTimeoutError, RayActorError
 from ace_ray.pipeline.actors.coordinator import MOST_BUGS, Coordinator
 from ace_ray.pipeline.actors.judging import MOST_CHARS, report_bug
 from ace_ray.pipeline.health.processes import Kind, ProcessInfo
-from ace_ray.pipeline.monitoring.counts import Progress, Tally
+from ace_ray.pipeline.monitoring.counts import LOG_EVERY_S, Progress, Tally
 from ace_ray.pipeline.monitoring.metrics import PREFIX, Metrics
 
 
@@ -38,7 +39,7 @@ def test_progress_tells_start_rows_accuracy_and_failures() -> None:
     tally.of(0).ready_at, tally.of(0).last_row_at = 100.0, 104.0
     assert view.line(tally) == (
         "3/5 rows | toy en: official 0.500 strict 0.000 | 9 prompt + 15 output tokens, "
-        "6 tokens/s | about 0:03 left | "
+        "6 tokens/s | about 3 s left | "
         "1 not scored | 1 engine crash(es) | results cannot be stored yet"
     )
 
@@ -49,6 +50,17 @@ def with_bug(rows: int) -> Coordinator:
         coordinator.bug("toy", "KeyError in toy.py:7", "Traceback ...")
         coordinator.rows([row(status="infra_error")])
     return coordinator
+
+
+def test_progress_goes_on_after_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    wall, lines = time.time(), list[str]()
+    progress = Progress(8, lines.append)
+    progress.show(Tally())
+    monkeypatch.setattr(time, "time", lambda: wall - 3600)
+    later = time.monotonic() + LOG_EVERY_S
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    progress.show(Tally())
+    assert len(lines) == 2
 
 
 def test_same_exception_in_every_row_is_a_bug() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from ace_ray.cluster.resources import Resources
 from ace_ray.pipeline.monitoring.counts import Tally
 from ace_ray.pipeline.monitoring.timing import STATES, Clock, timing
 from ace_ray.pipeline.summary import cost_of, costs
+from ace_ray.storage.object_store import open_store
+from ace_ray.storage.stored import read_summary
 
 
 def test_every_second_has_one_state() -> None:
@@ -95,6 +98,14 @@ def test_workers_have_a_speed_and_the_time_after_their_last_row_counts() -> None
     unknown: list[dict[str, Any]] = [{"price_per_hour": None}, {"device_s": {}}]
     for change in (*unknown, {"device": "endpoint"}):
         assert cost_of({**found, **change}) is None
+
+
+def test_a_stored_span_below_zero_is_unknown(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    store.put("summary.json", b'{"timing": {"wall_s": -3549.45, "engine_start_s": 2.5}}')
+    summary = read_summary(store)
+    assert summary is not None
+    assert (summary.timing.wall_s, summary.timing.engine_start_s) == (None, 2.5)
 
 
 def test_time_until_the_first_row_by_phase() -> None:
