@@ -1,5 +1,5 @@
-"""vLLM with tiny dummy weights: its engine core is killed, terminated and stopped, and a raylet is
-killed. No row is lost and no process is left."""
+"""vLLM with tiny dummy weights: processes of runs are killed, terminated and stopped, and a cache
+holds one episode. No row is lost and no process is left."""
 
 from __future__ import annotations
 
@@ -108,3 +108,31 @@ def test_killed_terminated_and_stopped_engine_cores_cost_no_row(run):
     ]
     left = [p for p in driver.below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert not left, [title_of(p) for p in left]
+
+
+def test_episodes_that_wait_for_the_cache_survive_lost_processes_and_a_time_limit(run):
+    """The cache holds one context, and each command loses a process or its time."""
+    agents = {"name": "acebench", "languages": ["en"], "user": "same", "max_messages": 6}
+    engine = {**run.tree["engine"], "max_model_len": 4096, "kv_cache_memory_bytes": 3 << 20}
+    run.write(
+        benchmarks=[{**agents, "categories": ["agent_multi_turn", "agent_multi_step"]}],
+        engine=engine,
+        sampling={"max_tokens": 60},
+        rows_per_part=2,
+    )
+    for title in ("ray::Coordinator", "raylet/raylet", "driver", "time"):
+        run.write(time_limit="150s" if title == "time" else None)
+        driver = run.start(RAY_gcs_rpc_server_reconnect_timeout_s="5")
+        if title != "time":
+            until_part_after(driver, 0)
+            driver.find(title).kill() if "ray" in title else driver.kill()
+        if title != "driver":
+            assert driver.wait() in (0, 75), driver.text
+        kept = {row["row_id"]: row["started_at"] for row in run.rows() if row["status"] == "scored"}
+    run.write(time_limit=None)
+    last = run.to_the_end()
+    assert last.code == 0, last.text
+    rows = {row["row_id"]: row for row in run.rows()}
+    assert len(rows) == run.summary()["declared"] == len(run.rows())
+    assert kept.items() <= {row_id: row["started_at"] for row_id, row in rows.items()}.items()
+    assert {row["status"] for row in rows.values()} == {"scored"}

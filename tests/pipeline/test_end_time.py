@@ -79,7 +79,7 @@ def test_a_run_stops_at_its_limit_before_ray_is_up(
     run = planned_run(tmp_path / "run", ModelRef("fake", "fake", "fake", "fake"))
     config = run.config.model_copy(update={"time_limit": "60s"})
     up = threading.Event()
-    monkeypatch.setattr(connection, "_connect", up.wait)
+    monkeypatch.setattr(connection, "_connect", lambda: up.wait(20))
     with pytest.raises(KeyboardInterrupt, match="limit was reached before an engine was ready"):
         evaluate(config, fresh=False, console=Console(quiet=True), began=time.monotonic() - 41)
     up.set()
