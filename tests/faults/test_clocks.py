@@ -28,9 +28,9 @@ def test_run_whose_clock_is_set_back_has_a_report(make_run):
     assert {"wall_s", "first_row_s", "generation_wall_s"} <= spans.keys()
     assert min(value for value in spans.values() if isinstance(value, float)) >= 0
     assert timing["until_first_row_s"]
-    report = [sys.executable, "-m", "ace_ray.cli.main", "report", str(run.path)]
-    done = subprocess.run(report, capture_output=True, text=True, cwd=run.folder)
-    assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-m", "ace_ray.cli.main", "report", str(run.path)]
+    report = subprocess.run(command, capture_output=True, text=True, cwd=run.folder)
+    assert report.returncode == 0, report.stderr
 
 
 def test_writer_that_is_stopped_when_the_time_ends_leaves_time_for_the_summary(make_run):

@@ -70,10 +70,10 @@ class Job:
     examine: bool = False
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
 
-    def rows_end_here(self, begun: Start) -> float | None:
-        """Return `rows_end_at` by the clock of this process, which has just called `start`."""
+    def rows_end_here(self, answer: Start) -> float | None:
+        """Return `rows_end_at` by the clock of this machine. ``answer``: of `start`, just now."""
         end = self.rows_end_at
-        return None if end is None else time.monotonic() + end - begun.clock
+        return None if end is None else time.monotonic() + end - answer.clock
 
 
 class Scenarios:

@@ -66,9 +66,9 @@ class HealthMonitor:
         self._latest = Tally()
         self._progress: Progress | None = None
         self._began: float | None = None
-        self._answered_at = self._engine_at = now = time.monotonic()
+        self._answered_at = self._engine_at = time.monotonic()
         # The summary needs the other half of the closing time.
-        self._stopped_at = self._rows_end_at + closing_s(self._rows_end_at - now) / 2
+        self._stopped_at = self._rows_end_at + closing_s(self._rows_end_at - self._engine_at) / 2
         self._drain_until: float | None = None
         # Number of engine deaths that were already printed.
         self._deaths_reported = 0
@@ -261,9 +261,9 @@ def _kill(coordinator: Any, process: ProcessInfo, timeout_s: float) -> bool:
                 return True
         return False
 
-    there = NodeAffinitySchedulingStrategy(process.node, soft=False)
+    node = NodeAffinitySchedulingStrategy(process.node, soft=False)
     try:
-        task = ray.remote(kill).options(num_cpus=0, scheduling_strategy=there)
+        task = ray.remote(kill).options(num_cpus=0, scheduling_strategy=node)
         was_there: bool = ray.get(task.remote(coordinator, process), timeout=timeout_s)
     except Exception:  # noqa: BLE001 - the node and its processes are gone
         return True
