@@ -24,9 +24,7 @@ def test_run_whose_clock_is_set_back_has_a_report(make_run):
     driver = run.to_the_end(**clock)
     assert driver.code == 0, driver.text
     timing = run.summary()["timing"]
-    spans = {name: value for name, value in timing.items() if name.endswith("_s") and value}
-    assert {"wall_s", "first_row_s", "generation_wall_s"} <= spans.keys()
-    assert min(value for value in spans.values() if isinstance(value, float)) >= 0
+    assert timing["wall_s"] > timing["first_row_s"] > 0 < timing["generation_wall_s"]
     assert timing["until_first_row_s"]
     command = [sys.executable, "-m", "ace_ray.cli.main", "report", str(run.path)]
     report = subprocess.run(command, capture_output=True, text=True, cwd=run.folder)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import ray
 
@@ -15,7 +17,7 @@ from ace_ray.errors import RunFailed
 from ace_ray.pipeline.health import monitor as monitor_module
 from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.pipeline.health.monitor import BUG_ROWS, END_S, HealthMonitor
-from ace_ray.pipeline.health.processes import Kind, ProcessInfo
+from ace_ray.pipeline.health.processes import Heartbeat, Kind, ProcessInfo, began_at
 from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.pipeline.monitoring.counts import Bug, Tally
 
@@ -257,3 +259,27 @@ def test_isolated_rows_are_known_after_the_coordinator_left_them_out(monitored: 
     assert one.monitor.refresh().isolated == rows
     one.later(**UP, deaths=["host:1", "host:2"], isolated={})
     assert one.monitor.refresh().isolated == {}
+
+
+def test_heartbeat_goes_on_after_an_exception() -> None:
+    beats, errors = threading.Event(), iter([RuntimeError("closed")])
+
+    def busy_since() -> None:
+        for error in errors:
+            raise error
+
+    def beat(*_: Any) -> None:
+        beats.set()
+        threading.Event().wait()  # the thread ends with the tests
+
+    coordinator = SimpleNamespace(beat=SimpleNamespace(remote=beat))
+    Heartbeat(coordinator, process(), stall_s=0.04, busy_since=busy_since)
+    assert beats.wait(60)
+
+
+def test_process_is_recognised_after_the_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    known, created, boot = psutil.Process(), psutil.Process().create_time(), psutil.boot_time()
+    before = began_at(known)
+    monkeypatch.setattr(psutil, "boot_time", lambda: boot - 3600)
+    monkeypatch.setattr(known, "create_time", lambda: created - 3600)
+    assert began_at(known) == before
