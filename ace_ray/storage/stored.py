@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
 
 import ace_ray
 from ace_ray.benchmarks.headline import few
@@ -47,10 +47,8 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=
 Rules = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 Line = Annotated[str, Field(max_length=4 << 20)]
 Amount = Annotated[float, Field(ge=0, le=1e15)]
-# None if it is negative: early versions used the wall clock, which may be set back.
-Span = Annotated[
-    Amount | None, BeforeValidator(lambda s: None if isinstance(s, float) and s < 0 else s)
-]
+# None if it is not positive: early versions used the wall clock, which may be set back.
+Span = Annotated[float | None, AfterValidator(lambda s: s if s and 0 < s <= 1e15 else None)]
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 
 
