@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from ace_ray.benchmarks.headline import scores_of
 from ace_ray.benchmarks.registry import make_benchmark
@@ -19,20 +18,16 @@ from ace_ray.types import RULE_SETS, Verdict
 from tests.benchmarks.scored_row import scored_row
 from tests.benchmarks.stabletoolbench.builders import write
 
-POLICY = {"metrics": [{"at_least": 0.0}], "unscored_at_most": 0.5}
-
 
 @pytest.fixture
 def run(tmp_path: Path, here: Any) -> Path:
     """Score an answer to each query, and no answer to every fourth, without votes."""
     entries = make_benchmark("stabletoolbench", {"data": "mini", "judge": "none"}).dataset()
-    outputs = [
-        {"id": entry.id, "category": entry.category, "output": "Rye." if number % 4 else None}
-        for number, entry in enumerate(entries)
-    ]
-    path = write(tmp_path / "outputs.jsonl", "".join(f"{json.dumps(line)}\n" for line in outputs))
-    options = ("--benchmark", "stabletoolbench", "--data", "mini", "--output", tmp_path / "run")
-    ended = here("score", path, *options)
+    names = [{"id": entry.id, "category": entry.category} for entry in entries]
+    lines = [{**name, "output": "Rye." if n % 4 else None} for n, name in enumerate(names)]
+    path = write(tmp_path / "outputs.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines))
+    options = ("--benchmark", "stabletoolbench", "--data", "mini", "--output")
+    ended = here("score", path, *options, tmp_path / "run")
     assert "SoPR (mean of groups) N/A" in ended.stdout
     assert "13 = 0 scored + 13 not_judged" in ended.stdout
     return tmp_path / "run"
@@ -54,7 +49,7 @@ def test_rows_and_summary_have_no_verdict(run: Path) -> None:
 
 def test_views_and_exports_have_no_verdict(run: Path, tmp_path: Path, here: Any) -> None:
     policy = tmp_path / "policy.yaml"
-    policy.write_text(yaml.safe_dump(POLICY))
+    policy.write_text("{metrics: [{at_least: 0.0}], unscored_at_most: 0.5}")
     assert "0 of 13 rows" in here("show", run, "--wrong").stdout
     gate = json.loads(here("gate", policy, run, "--json").stdout)
     reasons = [check["reason"] for check in gate["checks"]]
@@ -69,8 +64,6 @@ def test_views_and_exports_have_no_verdict(run: Path, tmp_path: Path, here: Any)
     with zipfile.ZipFile(log) as parts:
         samples = [json.loads(parts.read(n)) for n in parts.namelist() if n.startswith("samples/")]
     assert [(sample["scores"], sample.get("error")) for sample in samples] == [({}, None)] * 13
-    again = here("score", run)  # with the same data, so that no judge saw the answers either
-    assert "no verdict changed" in again.stdout + again.stderr
 
 
 def test_part_without_a_judge_is_no_wrong_answer() -> None:

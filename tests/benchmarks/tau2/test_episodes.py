@@ -312,17 +312,13 @@ MISSING = "Error: 1 validation error for Passenger\nlast_name\n  "
 @pytest.mark.parametrize(
     ("recorded", "difference"),
     [
-        pytest.param(f"{MISSING}Field required [type=missing]", "", id="no link"),
         pytest.param(f"{MISSING}Field required\n    See https://x/2.5/v/missing", "", id="link"),
         pytest.param(f"{MISSING}field required (type=value_error.missing)", "", id="wording"),
         pytest.param(MISSING.replace("last", "first"), "r\\nfirst_name", id="field"),
-        pytest.param(MISSING.replace("Passenger", "Payment"), "for Payment", id="model"),
         pytest.param("Error: Number of passengers does not match", "Error: Number", id="error"),
     ],
 )
-def test_recorded_error_of_another_library_version(
-    airline: Tau2, recorded: str, difference: str
-) -> None:
+def test_error_of_another_pydantic(airline: Tau2, recorded: str, difference: str) -> None:
     agent = ScriptedModel(("update_reservation_passengers", PASSENGERS), "That failed.")
     entry = next(entry for entry in airline.dataset() if not entry.gold["actions"])
     state = play(airline, entry, agent, ScriptedModel("Change it.", BYE)).state
@@ -330,10 +326,7 @@ def test_recorded_error_of_another_library_version(
     assert result["content"].startswith(MISSING)
     result["content"] = recorded
     for verdict in airline.verdicts(entry, Episode(state=state)).values():
-        assert (verdict.valid, verdict.error_type) == (
-            not difference,
-            "replay_failed" * bool(difference),
-        )
+        assert verdict.error_type == ("replay_failed" if difference else "")
         assert difference in verdict.error
 
 

@@ -80,7 +80,6 @@ VALUES: list[tuple[str, Any, str, str, str]] = [
     ("ratio", 2.5, HEX, CRASH, "param_value"),
     ("open", True, "'false'", OK, "param_type"),
     ("open", True, "true", OK, OK),
-    ("open", True, "false", OK, "param_value"),
     ("open", True, "TRUE", "type_error", NOT_A_LIST),
     ("city", "true", "true", "type_error", "param_type"),
     ("options", {"a": None, "b": [False]}, "{'a': null, 'b': [false]}", VALUE, OK),

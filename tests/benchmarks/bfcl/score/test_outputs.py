@@ -222,22 +222,17 @@ def test_name_of_a_model_selects_how_its_calls_are_read(
     ("model", "text"),
     [
         ("MadeAgents_Hammer2.1-7b", '```\n[{"name": "f", "arguments": {"a": 1}}]\n```'),
-        ("Salesforce_Llama-xLAM-2-8b-fc-r", '[{"name": "f", "arguments": {"a": 1}}]'),
-        ("BitAgent_BitAgent-Bounty-8B", '{"name": "f", "arguments": {"a": 1}}'),
+        ("Salesforce_xLAM-2-8b-fc-r", '[{"name": "f", "arguments": {"a": 1}}]'),
         ("ibm-granite_granite-20b-functioncalling", '<function_call> {"name": "f", "arguments": {'),
         ("THUDM_glm-4-9b-chat", 'f\n{"a": 1}'),
-        ("ThinkAgents_ThinkAgent-1B", "Hm</think>[{'name': 'f', 'arguments': {'a': 1}}]"),
-        ("nvidia_llama-3.1-nemotron-ultra-253b-v1", "<TOOLCALL>[f(a=1)]</TOOLCALL>"),
         ("tiiuae_Falcon3-7B-Instruct-FC", '<tool_call>\n[{"name": "f", "arguments": {}}]'),
         ("meta-llama_Llama-3.1-8B-Instruct-FC", '{"name": "f", "parameters": {"a": 1}}'),
-        ("google_functiongemma-270m-it-FC", "<start_function_call>call:f{a:1}"),
     ],
 )
 def test_calls_that_only_upstreams_handler_reads_are_refused(
     tmp_path: Path, model: str, text: str
 ) -> None:
-    folder = write_results(tmp_path / model, (FIRST, text))
-    refused(folder, "only bfcl-eval's handler of the model can read", model)
+    refused(write_results(tmp_path / model, (FIRST, text)), "only bfcl-eval's handler", model)
     assert outputs(write_results(tmp_path / "words" / model, (FIRST, "I cannot.")))
 
 
