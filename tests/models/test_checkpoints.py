@@ -170,7 +170,7 @@ def test_weights_of_torch_are_checked_at_their_ends(tmp_path: Path) -> None:
         ("actor/dist_ckpt/__0_0.distcp", "--backend megatron --local_dir {}/actor --target_dir"),
         ("pytorch_model_fsdp_0/__0_0.distcp", "accelerate merge-weights {}/pytorch_model_fsdp_0 "),
         ("__0_0.distcp", "torch.distributed.checkpoint.format_utils dcp_to_torch {} "),
-        ("global_step5/mp_rank_00_model_states.pt", "zero_to_fp32.py, which DeepSpeed saves above"),
+        ("mp_rank_00_model_states.pt", "zero_to_fp32.py, which DeepSpeed saves above {}"),
         ("iter_5/mp_rank_00/model_optim_rng.pt", "shards in {}/iter_5 with Megatron Bridge"),
         ("sub/model.safetensors", ""),
     ],
