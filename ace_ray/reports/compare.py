@@ -51,6 +51,8 @@ def compare(
     ``baseline``: the label or the folder of the run that all others are compared with. ``rules``: a
     rule set, or `BOTH` for all. ``tokenizers``: models that `explain` may load. Raises the errors
     of `compare_runs`, and `UserError`: a URI is not a run, or ``out`` contains other files."""
+    if tokenizers and not with_causes:
+        raise UserError("applies to --explain only", where="--tokenizer", fix="add --explain")
     target = None if out is None else claim(out, opens)
     runs = load_runs(uris, opens)
     comparison = compare_runs(
