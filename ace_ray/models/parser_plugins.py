@@ -14,6 +14,8 @@ from ace_ray.config.schema import config_text
 from ace_ray.errors import UserError
 from ace_ray.util.subprocesses import module_command, module_environment
 
+# Timeout of a child that imports vLLM and the plugins. vLLM alone takes 10 s, more on a busy disk.
+IMPORT_S = 300
 _loaded: set[str] = set()
 
 
@@ -41,10 +43,16 @@ def registered_parsers(plugins: tuple[tuple[str, str], ...]) -> dict[str, list[s
     """Return the names of all "tool" and "reasoning" parsers after loading ``plugins``, pairs of
     file name and text, in a child process. Raises `UserError`: a file cannot be imported."""
     command = module_command("ace_ray.models.parser_plugins")
-    child = subprocess.run(
-        command, env=module_environment(), input=json.dumps(plugins),
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    try:
+        child = subprocess.run(
+            command, env=module_environment(), input=json.dumps(plugins),
+            capture_output=True, text=True, check=False, timeout=IMPORT_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise UserError(
+            f"importing the files took over {IMPORT_S} s", where="model.plugins",
+            fix="remove what waits or computes while the files are imported",
+        ) from error  # fmt: skip
     try:
         # Plugins and vLLM may print too.
         names: dict[str, list[str]] = json.loads(child.stdout.splitlines()[-1])
