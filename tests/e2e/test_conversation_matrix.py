@@ -106,11 +106,14 @@ def test_conversations_go_on_after_calls(
         "served": {"model": {"source": SOURCE}, "engine": ENGINE, "sampling": BRIEF},
         "endpoint": {"endpoint": endpoint, "sampling": BRIEF},
     }
+    candidates: dict[str, Tree] = {
+        # Two logical CPUs also hold a role's server.
+        "engine": {"model": MODEL, "engine": ENGINE, "worker_cpus": 0.4},
+        "endpoint": {"model": {"endpoint": endpoint}},
+    }
     tree: Tree = {
+        **candidates[candidate],
         "benchmarks": benchmarks(mode, roles[role]),
-        "model": MODEL if candidate == "engine" else {"endpoint": endpoint},
-        "engine": ENGINE if candidate == "engine" else {},
-        "worker_cpus": 0.4,  # two logical CPUs also hold a role's server
         "sampling": BRIEF,
         "output": str(tmp_path / "runs"),
         "run_id": "cell",
