@@ -155,6 +155,7 @@ def test_markup_and_json_of_calls_are_attempts_anywhere():
     for text in (
         '<tool_call>\n<tool_call name="f" arguments={"a": 1}/>\n</tool_call>',
         "[TOOL_CALLS]get_weather{",
+        "<|tool_call_start|>\n```python\nget_weather(city='Paris')\n```\n<|tool_call_end|>",
         "<|channel|>commentary to=functions.get_weather <|message|>{",
         json.dumps(json.dumps({"tool_calls": [CALL]}))[:-6],
         '<|im_start|>\n{"arguments": {"city": "Paris"}, "name": "get_weather"}',
