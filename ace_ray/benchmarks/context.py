@@ -15,6 +15,7 @@ is full, it decides whether the episode is scored. The benchmark chooses the mes
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -318,8 +319,9 @@ def number_calls(message: Message, before: Sequence[Message]) -> None:
     for number, call in enumerate(message.get("tool_calls", ()), start=len(earlier)):
         if not call.get("id") or call["id"] in taken:
             stem, colon, digits = (call.get("id") or "").rpartition(":")
-            renumbered = f"{stem}:{number}" if colon and digits.isdigit() else call_id(number)
-            call["id"] = call_id(number) if renumbered in taken else renumbered
+            keeps_name = colon and digits.isdigit()
+            ids = (f"{stem}:{n}" if keeps_name else call_id(n) for n in itertools.count(number))
+            call["id"] = next(free for free in ids if free not in taken)
         taken.add(call["id"])
 
 

@@ -267,7 +267,7 @@ _MARKUP = re.compile(
     | \[TOOL_CALLS\]\s*+[\[{\w] | <\|python_tag\|>\s*+[\w\[{] | functools\[\s*+\{
     | <\|(?:tool_call|tool_calls_section|tool_call_argument)_begin\|> | <\|tool_call\|>\s*+[\[{]
     | <｜tool▁calls?▁begin｜> | <start_function_call>call: | \bto=functions\.\w
-    | <\|tool_call_start\|>
+    | <\|tool_call_start\|>\s*+[`\[{\w]
     | ^Action:.*+\n++Action\ Input:
     """,
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,

@@ -227,6 +227,7 @@ def test_name_of_a_model_selects_how_its_calls_are_read(
         ("THUDM_glm-4-9b-chat", 'f\n{"a": 1}'),
         ("tiiuae_Falcon3-7B-Instruct-FC", '<tool_call>\n[{"name": "f", "arguments": {}}]'),
         ("meta-llama_Llama-3.1-8B-Instruct-FC", '{"name": "f", "parameters": {"a": 1}}'),
+        ("openbmb_MiniCPM3-4B-FC", "<|thought_end|>\n<|tool_call_start|>\n```python\nf(a=1)\n```"),
     ],
 )
 def test_calls_that_only_upstreams_handler_reads_are_refused(
