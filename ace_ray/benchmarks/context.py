@@ -304,8 +304,8 @@ def _stalled(who: str) -> EpisodeStalled:
 
 
 def call_id(number: int) -> str:
-    """Return a call id of nine characters, which some chat templates require."""
-    return f"call{number % 100_000:05d}"
+    """Return a call id. Below 100,000 it has nine characters, which some templates require."""
+    return f"call{number:05d}"
 
 
 def number_calls(message: Message, before: Sequence[Message]) -> None:

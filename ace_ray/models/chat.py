@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -226,11 +227,13 @@ def one_call_per_message(messages: Messages) -> list[Mapping[str, Any]] | None:
 
 
 def _position(result: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> int:
-    """Return the index after the last message that makes the call of ``result``."""
+    """Return the index after the last message that makes the call of ``result``, and after the
+    results that follow this message."""
     for index in range(len(messages), 0, -1):
         calls = messages[index - 1].get("tool_calls") or ()
         if any(call.get("id") == result.get("tool_call_id") for call in calls):
-            return index
+            results = itertools.takewhile(lambda m: m["role"] == "tool", messages[index:])
+            return index + len(list(results))
     return len(messages)
 
 

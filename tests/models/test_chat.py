@@ -163,6 +163,10 @@ def test_an_answer_with_two_calls_is_divided_for_templates_of_single_calls(
     _, _, text = chat.render([answer, *results], TOOLS).partition("<|assistant|>")
     first, second = (f'<call>{{"name": "{name}", "arguments": {{}}}}' for name in "fg")
     assert text == f"both{first}<|tool|>result of f<|assistant|>{second}<|tool|>result of g"
+    more = {"role": "tool", "tool_call_id": "f", "content": "more of f"}
+    assert "<|tool|>result of f<|tool|>more of f<|assistant|>" in chat.render(
+        [answer, *results, more], TOOLS
+    )
     plain = Chat.load(model_folder(template=HISTORY + CALLS + END, name="plain"), {})
     assert f"both{first}{second}<|tool|>result of f<|tool|>" in plain.render(
         [answer, *results], TOOLS
