@@ -47,11 +47,12 @@ def check_gold(benchmark: Any, say: Callable[[str], object]) -> bool:
         count = counts.setdefault(entry.category, Counter())
         count["answers"] += 1
         for rules, verdict in benchmark.verdicts(entry, gold.right).items():
-            count[f"gold {rules}"] += verdict.valid
+            count[f"gold {rules}"] += verdict.valid is True
             if not verdict.valid and not gold.may_fail and rules in required:
-                surprises.append(f"{entry.id}: the gold answer is {verdict.error_type} ({rules})")
+                fault = verdict.error_type or "not judged"
+                surprises.append(f"{entry.id}: the gold answer is {fault} ({rules})")
         for rules, verdict in benchmark.verdicts(entry, gold.mangled).items():
-            count[f"wrong copies {rules}"] += verdict.valid
+            count[f"wrong copies {rules}"] += verdict.valid is True
             if verdict.valid and not gold.mangled_may_pass and rules in required:
                 surprises.append(f"{entry.id}: a deliberately wrong copy is valid ({rules})")
     for category, count in counts.items():

@@ -260,6 +260,8 @@ class Sums(Mine):
         return [Entry(id=str(n), prompt=f"{n} + {n}", gold=gold) for n, gold in texts]
 
     def check(self, entry: Entry, episode: Episode) -> Verdict:
+        if self.known == "unjudged":
+            return Verdict(None)
         right = self.known == "all" or episode.output == str(2 * int(entry.id))
         return Verdict(right, "wrong_sum")
 
@@ -281,6 +283,9 @@ def test_surprising_gold_answers_are_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Sums, "known", "3")
     assert Sums.check_data("", said.append)
     assert said[-1] == "3 gold answers and 3 wrong copies: 0 unexpected verdicts"
+    monkeypatch.setattr(Sums, "known", "unjudged")
+    assert not Sums.check_data("", said.append)
+    assert said[-2] == "3: the gold answer is not judged (correct)"
     monkeypatch.setattr(Sums, "known", "all")
     assert not Sums.check_data("", said.append)
     assert "1: a deliberately wrong copy is valid (correct)" in said
