@@ -17,23 +17,21 @@ only the list of calls. The first rule that fails names the error:
 Parallel calls may be in any order, and each gold call must match a different call. If no assignment
 matches all gold calls, the first unmatched gold call of the one with the fewest faults decides.
 
-**Special rows**: the message must contain the sentence that the prompt asks for, letter by letter,
-in English and in Chinese rows. Only the full stop may be missing. The sentences (upstream
-``prompt_en.py`` and ``prompt_zh.py``):
+**Special rows**: the message contains a phrase, names exactly the wanted parts, and calls nothing.
+Blanks and letter case of the phrase do not count. The phrases, and the parts after them:
 
-- incomplete: ``Missing necessary parameters (a, b) for the api (Name)``;
-- error_param: ``There is incorrect value (v) for the parameters (k) in the conversation history.``;
-- irrelevant: ``Due to the limitations of the function, I cannot solve this problem.``
+- incomplete: ``missing necessary parameters (a, b)``;
+- error_param: ``incorrect value (v) for the parameters (p)``, or ``... for the (p)``;
+- irrelevant: ``cannot solve this problem`` or ``limitations of the function``.
 
-Text around the sentence is ignored. A message may have several sentences of this form. Together
-they must name all missing parameters of each function, or all wrong (parameter, value) pairs, and
-no others. The message must not contain a sentence of another category or a call. A thought between
-think tags is not part of the message.
+Several such phrases name their parts together. A name with its path (``location.latitude``) names
+the gold parameter that is one of its steps. A number with its unit (``250 feet``) names the number.
+A thought between think tags is not part of the message.
 
 Errors:
 
-- ``detection_failed``: the sentence is missing, or a function is called.
-- ``correction_failed``: the sentence has other names or values, or another sentence is there.
+- ``detection_failed``: the phrase is missing, or a function is called.
+- ``correction_failed``: the message names other parameters or values.
 - ``false_positive``: any of these failures on an irrelevant row.
 """
 
@@ -215,19 +213,16 @@ def _is_number(value: Any) -> bool:
 
 
 # A value may contain parentheses. The length limits keep the search time linear in the text.
-_MISSING = re.compile(
-    r"Missing necessary parameters \(([^()]{1,2000})\) for the api \(([^()]{1,300})\)"
-)
-_WRONG = re.compile(
-    r"There is incorrect value \((.{1,300}?)\) for the parameters \(([^()]{1,300})\)"
-    r" in the conversation history"
-)
-_LIMITS = re.compile(r"Due to the limitations of the function, I cannot solve this problem")
-_SENTENCES = {
-    "special_incomplete": _MISSING,
-    "special_error_param": _WRONG,
-    "special_irrelevant": _LIMITS,
+_PHRASES = {
+    "special_incomplete": r"missing necessary parameters(?: ?\(([^()]{1,2000})\))?",
+    "special_error_param": (
+        r"incorrect values?"
+        r"(?: ?\((.{1,300}?)\) for the (?:parameters? ?)?\(([^()]{1,300})\))?"
+    ),
+    "special_irrelevant": "cannot solve this problem|limitations of the function",
 }
+_PATTERNS = {name: re.compile(text, re.IGNORECASE) for name, text in _PHRASES.items()}
+_NUMBER_WITH_UNIT = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?) ?[^\W\d_][^\d,]*")
 _COMMAS = re.compile("[,，]")  # the Chinese prompt uses the wide comma
 _QUOTES = " '\"`"
 # `name(key=`, `name()` or `[name(`.
@@ -240,19 +235,18 @@ _JSON_NAME = re.compile(r"""["']name["']\s{0,9}:\s{0,9}["']([^"']{1,200})["']"""
 
 def judge_special(entry: Entry, output: str | None) -> Verdict:
     """Return the verdict on a row of a special category."""
-    text = (output or "").rpartition("</think>")[2].partition("<think>")[0]
+    message = (output or "").rpartition("</think>")[2].partition("<think>")[0]
+    text = " ".join(message.split())
     irrelevant = entry.category == "special_irrelevant"
     undetected = "false_positive" if irrelevant else "detection_failed"
-    uncorrected = "false_positive" if irrelevant else "correction_failed"
-    sentence = _SENTENCES[entry.category]
-    if not sentence.search(text):
-        return Verdict(False, undetected, "the sentence that the prompt asks for is missing")
-    if _calls(entry, sentence.sub(" ", text)):
+    phrase = _PATTERNS[entry.category]
+    matches = list(phrase.finditer(text))
+    if not matches:
+        return Verdict(False, undetected, "the phrase that the prompt asks for is missing")
+    if _calls(entry, phrase.sub(" ", text)):
         return Verdict(False, undetected, "a function is called")
-    if any(other.search(text) for other in _SENTENCES.values() if other is not sentence):
-        return Verdict(False, uncorrected, "the message also has the sentence of another category")
-    if not irrelevant and not _names(entry, sentence.findall(text)):
-        return Verdict(False, uncorrected, "the sentence does not name exactly the wrong parts")
+    if not irrelevant and not _names(entry, matches):
+        return Verdict(False, "correction_failed", "the message does not name exactly these parts")
     return Verdict(True)
 
 
@@ -267,28 +261,34 @@ def _calls(entry: Entry, text: str) -> bool:
     return bool(_CALL.search(text)) or any(name in names for name in _JSON_NAME.findall(text))
 
 
-def _names(entry: Entry, named: Sequence[tuple[str, str]]) -> bool:
-    gold = entry.gold
+def _names(entry: Entry, matches: Sequence[re.Match[str]]) -> bool:
+    """Return whether the texts in parentheses after the phrases name exactly gold's parts."""
+    gold = {str(part) for parts in entry.gold.values() for part in parts}
     if entry.category == "special_incomplete":
-        missing: dict[str, set[str]] = {}
-        for params, api in named:
-            missing.setdefault(_bare(api), set()).update(_split(params))
-        return missing == {api: set(params) for api, params in gold.items()}
-    pairs: set[tuple[str, str]] = set()
-    for values, params in named:
-        pairs |= _pairs(values, params, gold)
-    return pairs == {(param, str(value)) for param, values in gold.items() for value in values}
+        return _parameters([match[1] for match in matches], gold) == gold
+    wrong = entry.gold.keys()
+    return (
+        _values([match[1] for match in matches], gold) == gold
+        and _parameters([match[2] for match in matches], set(wrong)) == wrong
+    )
 
 
-def _pairs(values: str, params: str, gold: Mapping[str, Sequence[Any]]) -> set[tuple[str, str]]:
-    """Return the (parameter, value) pairs of one sentence. If ``params`` is one parameter and
-    ``values`` equals one of its gold values, ``values`` is not split at commas."""
-    names, parts = _split(params), _split(values)
-    if len(names) == 1:
-        whole = _bare(values)
-        parts = [whole] if whole in map(str, gold.get(names[0], ())) else parts
-        return {(names[0], part) for part in parts}
-    return set(zip(names, parts, strict=True)) if len(names) == len(parts) else {("", values)}
+def _parameters(texts: Sequence[str | None], gold: set[str]) -> set[str]:
+    """Return the parameters that ``texts`` name. Paths become the gold parameters on them."""
+    named: set[str] = set()
+    for name in (name for text in texts if text for name in _split(text)):
+        named |= {name} & gold or set(name.split(".")) & gold or {name}
+    return named
+
+
+def _values(texts: Sequence[str | None], gold: set[str]) -> set[str]:
+    """Return the values that ``texts`` name. A gold value is not split at its commas."""
+    named: set[str] = set()
+    for text in filter(None, texts):
+        for value in [_bare(text)] if _bare(text) in gold else _split(text):
+            number = _NUMBER_WITH_UNIT.fullmatch(value)
+            named.add(number[1] if number and number[1] in gold else value)
+    return named
 
 
 def _split(text: str) -> list[str]:

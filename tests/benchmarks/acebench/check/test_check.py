@@ -6,6 +6,8 @@ import itertools
 import random
 from typing import Any
 
+import pytest
+
 from ace_ray.benchmarks.acebench.benchmark import check
 from ace_ray.benchmarks.acebench.check.strict import assign
 from ace_ray.types import Entry
@@ -131,36 +133,77 @@ def wrong(value: str, param: str) -> str:
     return f"There is incorrect value ({value}) for the parameters ({param}) {place}"
 
 
-ONE, TWO = {"book": ["day", "room"]}, {"book": ["day", "room"], "pay": ["card"]}
+MISSING, WRONG = "special_incomplete", "special_error_param"
+IRRELEVANT = "special_irrelevant"
+ONE, SORT = {"book": ["day", "room"]}, {"Get_Cities": ["sort"]}
 BOTH = {"day": ["x1"], "room": ["q7"]}
 
 
-def test_special_rows_have_the_sentence_exactly_and_no_call() -> None:
-    special: dict[str, list[tuple[Any, str | None, str, str]]] = {
-        "incomplete": [
-            (ONE, f"Sorry. {BOOK}. Which day would you like? I need it (a hotel service).", OK, OK),
-            (TWO, "Missing necessary parameters: book pay day room card", OK, MISSED),
-            (ONE, None, CRASH, MISSED),
-            (ONE, BOOK.lower(), NOTHING, MISSED),
-            (ONE, f"{BOOK} book()", OK, MISSED),
-            (ONE, BOOK.replace("day", "day, x"), OK, MORE),
-            (ONE, BOOK.replace("book", "pay"), NAMES, MORE),
-        ],
-        "error_param": [
-            ({"place": ["4.A,-1.3 (b)"]}, wrong("4.A,-1.3 (b)", "place"), OK, OK),
-            ({"day": ["x1", "x2"]}, wrong("x2, x1", "day"), OK, OK),
-            (BOTH, wrong("q7", "room") + wrong("'x1'", "`day`"), OK, OK),
-            (BOTH, wrong("x1", "day, room"), NAMES, MORE),
-        ],
-        "irrelevant": [
-            (REFUSAL, f'Sorry: ["{REFUSAL}"]', OK, OK),
-            (REFUSAL, f"{REFUSAL} [book(day=1)]", OK, "false_positive"),
-            (REFUSAL, f"{REFUSAL} {BOOK}", OK, "false_positive"),
-            (REFUSAL, "I cannot solve this problem.", NOTHING, "false_positive"),
-        ],
-    }
+@pytest.mark.parametrize(
+    ("category", "gold", "output", "official", "strict"),
+    [
+        pytest.param(MISSING, ONE, f"Sorry. {BOOK}. Which day? (Any.)", OK, OK, id="text-around"),
+        pytest.param(
+            MISSING, ONE, BOOK.upper().replace("DAY, ROOM", "day,room"), NOTHING, OK, id="case"
+        ),
+        pytest.param(MISSING, ONE, BOOK.replace("g n", "g\n  n"), NOTHING, OK, id="line-break"),
+        pytest.param(MISSING, ONE, BOOK.replace("day", "trip.day.from"), OK, OK, id="path"),
+        pytest.param(
+            MISSING,
+            SORT,
+            "Missing necessary parameters (sort) for the API (F)",
+            NAMES,
+            OK,
+            id="document",
+        ),
+        pytest.param(
+            MISSING,
+            SORT,
+            "Missing necessary parameters (sort by) for the api (Get_Cities)",
+            OK,
+            MORE,
+            id="figure-35",
+        ),
+        pytest.param(MISSING, ONE, BOOK.replace("day", "day, trip.x"), OK, MORE, id="another-path"),
+        pytest.param(MISSING, ONE, BOOK.replace("day, ", ""), NAMES, MORE, id="too-few"),
+        pytest.param(
+            MISSING, ONE, "Missing necessary parameters: book day room", OK, MORE, id="no-list"
+        ),
+        pytest.param(MISSING, ONE, "Which day, and which room?", NOTHING, MISSED, id="no-phrase"),
+        pytest.param(MISSING, ONE, f"{BOOK} book()", OK, MISSED, id="call"),
+        pytest.param(MISSING, ONE, None, CRASH, MISSED, id="no-output"),
+        pytest.param(
+            WRONG,
+            {"team": ["f$1"]},
+            "There is incorrect value (f$1) for the (team).",
+            OK,
+            OK,
+            id="figure-12",
+        ),
+        pytest.param(WRONG, {"at": ["4.A,-1 (b)"]}, wrong("4.A,-1 (b)", "at"), OK, OK, id="comma"),
+        pytest.param(
+            WRONG, {"size": ["-250"]}, wrong("-250 square feet", "size"), OK, OK, id="unit"
+        ),
+        pytest.param(
+            WRONG, {"size": ["250"]}, wrong("2500 feet", "size"), OK, MORE, id="another-number"
+        ),
+        pytest.param(WRONG, BOTH, wrong("q7", "room") + wrong("'x1'", "`day`"), OK, OK, id="two"),
+        pytest.param(WRONG, BOTH, wrong("x1, q7", "day"), OK, MORE, id="one-parameter"),
+        pytest.param(WRONG, BOTH, wrong("x1, q7, z", "day, room"), OK, MORE, id="third-value"),
+        pytest.param(IRRELEVANT, REFUSAL, f'Sorry: ["{REFUSAL}"]', OK, OK, id="refusal"),
+        pytest.param(IRRELEVANT, REFUSAL, "I cannot solve this problem.", NOTHING, OK, id="short"),
+        pytest.param(
+            IRRELEVANT,
+            REFUSAL,
+            f"{REFUSAL} [book(day=1)]",
+            OK,
+            "false_positive",
+            id="refusal-and-call",
+        ),
+    ],
+)
+def test_special_rows_have_the_phrase_exactly_the_parts_and_no_call(
+    category: str, gold: Any, output: str | None, official: str, strict: str
+) -> None:
     functions = {"name": "book"}, {"name": "pay"}
-    for category, rows in special.items():
-        for gold, output, *expected in rows:
-            found = verdicts(output, gold, *functions, category=f"special_{category}")
-            assert found == tuple(expected), output
+    assert verdicts(output, gold, *functions, category=category) == (official, strict)
