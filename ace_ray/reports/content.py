@@ -185,11 +185,22 @@ def _benchmark_content(holders: BenchmarkRuns, rules: str | None) -> BenchmarkCo
 
 
 def _present(paper: Paper | None) -> Paper:
-    """Return ``paper`` without the lines, columns and tables that are empty for all runs."""
+    """Return ``paper`` without the lines, columns and tables that are empty for all runs. A note
+    gives the reason for each table without lines."""
     if paper is None:
         return Paper([], [], [])
     tables = [_present_table(table) for table in paper.tables]
-    return Paper([table for table in tables if table.lines], paper.figures, paper.notes)
+    reasons = [f"not shown: {table.title}: {_reason(table)}" for table in tables if not table.lines]
+    return Paper(
+        [table for table in tables if table.lines], paper.figures, [*paper.notes, *reasons]
+    )
+
+
+def _reason(table: Table) -> str:
+    """Return why ``table`` has no lines: its notes on missing runs, if there are any."""
+    missing = [note for note in table.notes if note.startswith("missing")]
+    incomplete = "no run has all categories of a column, with few enough rows without a verdict"
+    return "; ".join(missing or [incomplete, *table.notes])
 
 
 def _present_table(table: Table) -> Table:

@@ -129,8 +129,8 @@ def _paper(content: Content) -> Section | None:
         # The main table of a rule set is its first table with numbers, else its first table.
         main = [next(filter(_has_numbers, tables), tables[0]) for tables in own if tables]
         further = [t for pair in zip(*own, strict=True) for t in pair if t not in main]
-        if main:
-            notes = benchmark.papers[benchmark.rules].notes
+        notes = benchmark.papers[benchmark.rules].notes
+        if main or notes:
             blocks.append({"main": main, "further": further, "notes": notes})
     return Section("paper", "As in the paper", "paper.html.j2", blocks) if blocks else None
 

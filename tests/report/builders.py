@@ -164,7 +164,8 @@ def load_run(uri: Path | str) -> Run:
 
 @cache
 def _benchmark(variant: str) -> tuple[ACEBench, dict[str, Any]]:
-    benchmark = ACEBench.from_options({"data": "mini", "variant": variant})
+    prompts = {"mode": "native"} if variant == "native" else {"variant": variant}
+    benchmark = ACEBench.from_options({"data": "mini", **prompts})
     return benchmark, dict(benchmark.identity())
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.options import AGENT
 from ace_ray.benchmarks.results import Curves, Estimate, Paper, Table
+from ace_ray.reports.report import make_report
 from ace_ray.reports.runs import load_runs
 from tests.report.builders import block, everything, row, write_run
 
@@ -114,6 +118,32 @@ def test_table_6_composes_variants_that_differ_in_nothing_else(tmp_path: Path) -
     assert table(6, folders[0]).lines == []
     # All other tables show the standard prompts.
     assert [line[0] for line in table(2, *folders).lines] == ["Toy-7B-Instruct (standard)"]
+
+
+def test_each_kind_of_prompt_has_its_tables_and_missing_tables_a_reason(tmp_path: Path) -> None:
+    rows = everything({})
+    native = [
+        write_run(tmp_path / size, rows, model=f"o/toy-{size}", variant="native")
+        for size in ("3B", "7B")
+    ]
+    scored: dict[str, Any] = {"benchmarks": {"acebench": {"data_sha256": "0" * 64}}}
+    elsewhere = write_run(tmp_path / "x", block("en", AGENT[0], 1, 2), extra_identity=scored)
+    output = StringIO()
+    console = Console(file=output, width=300)
+    make_report(
+        [str(folder) for folder in (*native, elsewhere)],
+        **{"paper": True, "out": str(tmp_path / "out"), "rules": "official", "console": console},
+    )
+    text = output.getvalue()
+    heading = "(native tool calls; the paper used prompts), official rules"
+    for number in (2, 3, 4, 5, 7, 8):
+        assert any(f"Table {number}:" in t and t.endswith(heading) for t in text.splitlines())
+    assert "sizes from the model's name: toy-3B 3B, toy-7B 7B" in text
+    assert (tmp_path / "out" / "table2-native.csv").is_file()
+    assert "(prompt not known), official rules" in text
+    for number in (2, 3, 5, 7, 8):
+        assert re.search(rf"not shown: Table {number}: .*\(prompt not known\).*: no run has", text)
+    assert "not shown: Table 6" in text
 
 
 def test_scaling_uses_sizes_of_the_manifest_or_the_name(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from ace_ray.benchmarks.acebench.tables import (
     aggregate,
     category,
     judged,
-    notes_on_runs,
-    standard,
+    named,
+    notes_on_languages,
     table2,
     table3,
     table4,
@@ -53,11 +53,10 @@ _SPECIAL = {
 
 def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
     """Build Table 5: errors by type on ``special_incomplete`` and ``special_error_param`` rows."""
-    shown = standard(runs)
-    labels, legend = marked(shown)
+    labels, legend = marked(runs)
     lines: list[list[Value]] = []
     judged_rows, others = [], []
-    for run, label in zip(shown, labels, strict=True):
+    for run, label in zip(runs, labels, strict=True):
         blocks = [judged(run, run.summary["combined"], name) for name in _DETECTED_IN]
         judged_blocks = [block for block in blocks if block is not None]
         if len(judged_blocks) < len(blocks):
@@ -81,7 +80,7 @@ def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
         title="Table 5: errors on Special data by type (rows)",
         header=["Model", *_SPECIAL],
         lines=lines,
-        notes=[*legend, *notes_on_runs(shown, runs), *notes],
+        notes=[*legend, *notes_on_languages(runs), *notes],
     )
 
 
@@ -92,10 +91,9 @@ def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, lis
     """Return Figure 7, with a curve over model size for each model family, and notes on the sizes.
 
     The figure is None if fewer than two sizes are known. Accuracies cover all languages of runs."""
-    shown = standard(runs)
-    sizes = [size_of(run) for run in shown]
+    sizes = [size_of(run) for run in runs]
     origins: dict[str, list[str]] = {}
-    for run, size in zip(shown, sizes, strict=True):
+    for run, size in zip(runs, sizes, strict=True):
         none = "unknown, not drawn" if run.step is None else "of checkpoints, not drawn"
         origin = f"from {size.source}" if size else none
         label = f"{run.label} {size.billions:g}B" if size else run.label
@@ -109,7 +107,7 @@ def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, lis
         panel: lambda run, column=column: aggregate(run, run.summary["combined"], column, rules)
         for column, panel in _PANELS.items()
     }
-    curves = curves_by_size(shown, panels, "figure7", title)
+    curves = curves_by_size(runs, panels, "figure7", title)
     missing = [panel for panel in panels if curves is None or panel not in curves.panels]
     if missing:
         notes.append(f"Figure 7 has no panel for {', '.join(missing)}: N/A in every run")
@@ -118,7 +116,14 @@ def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, lis
 
 _HEADLINE = {"overall": "Overall", "normal": "Normal", "special": "Special", "agent": "Agent"}
 _TOP = ("normal", "special", "agent")
-_TABLES = (table2, table3, table4, table5, table6, table7, table8)
+_TABLES = (table2, table3, table4, table5, table7, table8)
+# Prompts of the runs in a set of tables, by `variant`, and the heading of the set. The shorter
+# variants are in Table 6.
+_PROMPTS = {
+    "standard": "",
+    "native": "native tool calls; the paper used prompts",
+    "unknown": "prompt not known",
+}
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
@@ -174,11 +179,34 @@ def task(row: ResultRow) -> str:
 
 
 def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
-    """Build Tables 2 to 8 and Figure 7 (scaling)."""
-    scaling, origins = figure7(runs, rules)
-    tables = [table(runs, rules) for table in _TABLES]
+    """Build Tables 2 to 8 and Figure 7 (scaling). Each kind of prompt has its own tables."""
+    tables, figures, notes = [], [], []
+    for variant, heading in _PROMPTS.items():
+        members = [run for run in runs if named(run, "variant") == variant]
+        if not members:
+            continue
+        suffix, title = (f"-{variant}", f" ({heading})") if heading else ("", "")
+        tables += [
+            replace(table, name=table.name + suffix, title=table.title + title)
+            for table in (build(members, rules) for build in _TABLES)
+        ]
+        scaling, origins = figure7(members, rules)
+        if scaling is not None:
+            figures.append(
+                replace(scaling, name=scaling.name + suffix, title=scaling.title + title)
+            )
+        notes += [note.replace("Figure 7", f"Figure 7{title}", 1) for note in origins]
+    shorter = [
+        f"{run.label} ({named(run, 'variant')})"
+        for run in runs
+        if named(run, "variant") not in _PROMPTS
+    ]
+    if shorter:
+        notes.append(f"only in Table 6, the prompt variant is not standard: {', '.join(shorter)}")
+    if not tables:
+        notes.append("Tables 2 to 5, 7, 8 and Figure 7 are not shown: no run has standard prompts")
+    tables.append(table6(runs, rules))
+    tables.sort(key=lambda table: (table.name.partition("-")[2], table.name))
     return Paper(
-        [replace(table, title=f"{table.title}, {rules} rules") for table in tables],
-        [] if scaling is None else [scaling],
-        origins,
+        [replace(table, title=f"{table.title}, {rules} rules") for table in tables], figures, notes
     )

@@ -59,8 +59,6 @@ def _lines(language: str, block: Mapping[str, Any]) -> list[list[str]]:
 # The block of a language in the summary, or the combined block (`summary.summarize`).
 Block = Mapping[str, Any]
 
-STANDARD = "standard"
-
 
 def aggregate(run: ReportedRun, block: Block | None, name: str, rules: str) -> Estimate | None:
     """Return a run's estimate for the column ``name`` of the paper's Table 2.
@@ -110,23 +108,13 @@ def named(run: ReportedRun, key: str) -> str:
     return str(run.identity.get(key, "unknown"))
 
 
-def standard(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
-    """Return the runs with standard prompts, for Figure 7 and all tables except Table 6."""
-    return [run for run in runs if named(run, "variant") == STANDARD]
-
-
-def notes_on_runs(shown: Sequence[ReportedRun], every: Sequence[ReportedRun]) -> list[str]:
-    """Return notes that name the runs a table leaves out and the runs with only one language."""
-    notes = []
-    if hidden := [f"{run.label} ({named(run, 'variant')})" for run in every if run not in shown]:
-        notes.append(f"not shown, the prompt variant is not standard: {', '.join(hidden)}")
-    if not shown:
-        notes.append("missing: a run with the standard prompt variant")
+def notes_on_languages(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return notes that name the runs with only one language."""
     alone = {
-        language: [run.label for run in shown if set(run.summary["languages"]) == {language}]
+        language: [run.label for run in runs if set(run.summary["languages"]) == {language}]
         for language in LANGUAGES
     }
-    return notes + [f"{lang} only: {', '.join(labels)}" for lang, labels in alone.items() if labels]
+    return [f"{lang} only: {', '.join(labels)}" for lang, labels in alone.items() if labels]
 
 
 _SPECIAL = {
@@ -203,14 +191,13 @@ def _table(
     *,
     agents: bool,
 ) -> Table:
-    shown = standard(runs)
-    labels, legend = marked(shown)
+    labels, legend = marked(runs)
     return Table(
         name=name,
         title=title,
         header=["Model", *header],
-        lines=[[label, *cells(run)] for label, run in zip(labels, shown, strict=True)],
-        notes=[*legend, *notes_on_runs(shown, runs), *(self_played(shown) if agents else ())],
+        lines=[[label, *cells(run)] for label, run in zip(labels, runs, strict=True)],
+        notes=[*legend, *notes_on_languages(runs), *(self_played(runs) if agents else ())],
     )
 
 
@@ -240,6 +227,8 @@ def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
         )
         notes.append(f"{members[0].model}: {taken}")
         notes += [line for line in marked(members)[1] if line.startswith("*")]
+    if not lines and not missing:
+        notes.append("missing: runs of at least two prompt variants, without native tool calls")
     return Table(
         name="table6",
         title="Table 6: accuracy by prompt variant, English Normal data (%)",
