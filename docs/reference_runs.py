@@ -87,12 +87,8 @@ def store_sweep(uri: str, config: str) -> None:
     (FOLDER / SWEEP).parent.mkdir(exist_ok=True)
     text = json.dumps(stored, indent=1, ensure_ascii=False)
     (FOLDER / SWEEP).write_text(text + "\n", encoding="utf-8")
-    # Of the figures in the section on curves, the first.
-    _, _, curves = (sweep.get("report/report.html") or b"").decode().partition('id="curves"')
-    figure = re.search(r"<svg(.*?</svg>)", curves, re.DOTALL)
-    if figure is not None:
-        namespace = '<svg xmlns="http://www.w3.org/2000/svg"'
-        (FOLDER / FIGURE).write_text(f"{namespace}{figure[1]}\n", encoding="utf-8")
+    if (figure := sweep.get("report/figure7.svg")) is not None:
+        (FOLDER / FIGURE).write_bytes(figure)
 
 
 def sweep_command(config: str) -> str:

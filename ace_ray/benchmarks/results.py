@@ -175,12 +175,23 @@ class Curves:
 
 
 @dataclass(frozen=True, slots=True)
+class Bars:
+    """A figure with a bar for each model, divided into ``kinds``. ``bars`` maps the label of a
+    model to its number of each kind."""
+
+    name: str
+    title: str
+    kinds: Sequence[str]
+    bars: Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
 class Paper:
     """The tables and figures of a benchmark's paper, made from the user's runs. ``notes`` name the
     figures that are missing."""
 
     tables: Sequence[Table]
-    figures: Sequence[Curves]
+    figures: Sequence[Curves | Bars]
     notes: Sequence[str]
 
 

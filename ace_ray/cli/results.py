@@ -303,7 +303,7 @@ def compact(run: str, opens: Any) -> None:
 )
 @placed
 def report(runs: tuple[str, ...], **options: Any) -> None:
-    """Write report.html and CSV files for runs or a sweep (folders or s3:// URIs)."""
+    """Write report.html, CSV and SVG files for runs or a sweep (folders or s3:// URIs)."""
     from ace_ray.reports.report import make_report
 
     make_report(runs, console=Console(), **options)
@@ -322,7 +322,7 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
     "--out",
     "out",
     metavar="URI",
-    help="Folder or s3:// prefix for report.html and CSV files. Default: write no files.",
+    help="Folder or s3:// prefix for report.html, CSV and SVG files. Default: write no files.",
 )
 @click.option(
     "--baseline",

@@ -227,7 +227,11 @@ def _prefixed(content: BenchmarkContent) -> dict[str, Paper]:
     """Prefix table names with the benchmark: two benchmarks may both have a ``table2``."""
     prefix = content.holders.benchmark
     return {
-        rules: replace(paper, tables=[replace(t, name=f"{prefix}-{t.name}") for t in paper.tables])
+        rules: replace(
+            paper,
+            tables=[replace(t, name=f"{prefix}-{t.name}") for t in paper.tables],
+            figures=[replace(f, name=f"{prefix}-{f.name}") for f in paper.figures],
+        )
         for rules, paper in content.papers.items()
     }
 

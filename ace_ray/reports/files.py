@@ -5,7 +5,7 @@ Each section has a template and a view, which is the data that the template rend
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from ace_ray.reports.content import (
     error_table,
 )
 from ace_ray.reports.early import decisions_table
+from ace_ray.reports.figures import figure_files
 from ace_ray.reports.folder import PAGE
 from ace_ray.reports.html.answers import answers, choose
 from ace_ray.reports.html.comparison import comparison, flips
@@ -40,7 +41,8 @@ _CHARACTERS = 300
 
 
 def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
-    """Return file name -> content: ``report.html``, and CSV files of the tables and comparison.
+    """Return file name -> content: ``report.html``, CSV files of the tables and comparison, and SVG
+    files of the figures.
 
     ``wrong``: maximum wrong answers on the page, per run, language and category.
     """
@@ -51,6 +53,7 @@ def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
     files = {PAGE: _page(content, reported, wrong, made_at)}
     for table in content.tables():
         files[f"{table.name}.csv"] = csv_text(table).encode("utf-8", "replace")
+    files |= figure_files(content, filter(None, [_in_flight(content.runs)]))
     if reported is not None and reported.comparison is not None:
         files |= comparison_files(reported.comparison, reported.flips)
     return files
@@ -197,23 +200,25 @@ def _curves(content: Content) -> Section | None:
 
 def _engine(content: Content) -> Section | None:
     """Build the section with the engines' figures; None if no run has them."""
-    stored = {run.label: run.totals["timing"].get("rows_in_flight") or {} for run in content.runs}
-    points = {
+    figure = _in_flight(content.runs)
+    tables = engine_tables(content.runs)
+    view = {"figure": figure, "tables": tables}
+    return Section("engine", "Engines", "engine.html.j2", view) if tables or figure else None
+
+
+def _in_flight(runs: Sequence[Run]) -> Lines | None:
+    stored = {run.label: run.totals["timing"].get("rows_in_flight") or {} for run in runs}
+    series = {
         label: [(at * one.get("every_s", 1.0), rows) for at, rows in enumerate(one["rows"])]
         for label, one in stored.items()
         if len(one.get("rows") or ()) > 1
     }
-    figure = _in_flight(points) if points else None
-    tables = engine_tables(content.runs)
-    view = {"figure": figure, "tables": tables}
-    return Section("engine", "Engines", "engine.html.j2", view) if tables or points else None
-
-
-def _in_flight(series: Mapping[str, Sequence[tuple[float, float]]]) -> Lines:
+    if not series:
+        return None
     last = max(points[-1][0] for points in series.values())
     unit, seconds = next((u, s) for u, s in _UNITS.items() if last >= 2 * s or s == 1)
     lines = {name: [(at / seconds, rows) for at, rows in one] for name, one in series.items()}
-    return Lines("Rows in flight in the last session", lines, unit)
+    return Lines("rows-in-flight", "Rows in flight in the last session", lines, unit)
 
 
 def _provenance(content: Content) -> Section:

@@ -78,7 +78,7 @@ def test_csv_has_columns_for_the_interval_and_no_formulas() -> None:
 def test_the_page_of_one_run(run: Path, tmp_path: Path) -> None:
     content = report_page(run, out=tmp_path / "out", rules="strict")
     is_sound(Page(content))
-    assert anchors(content) == "results paper categories errors answers provenance"
+    assert anchors(content) == "results paper categories errors curves answers provenance"
     results = section(content, "results")
     assert results.count("340/340") == 2
     first, second = "acebench, strict rules (%)", "acebench, official rules (%)"
@@ -110,6 +110,10 @@ def test_runs_with_a_price_have_costs_and_a_figure(tmp_path: Path) -> None:
     assert [line[-2:] for line in rows[1:]] == [
         [f"{n * 0.01:.3g}", f"{n * solved:.3g}"] for n in (1, 2)
     ]
+    for name in ("cost-acebench", "rows-in-flight"):
+        assert (tmp_path / f"out/{name}.svg").is_file()
+    points = (tmp_path / "out/rows-in-flight-points.csv").read_text().split()
+    assert points == ["Line,minutes,Value", "small,0.0,8.0", "small,1.0,64.5", "small,2.0,0.0"]
     waits = (tmp_path / "out/waits.csv").read_text()
     assert waits.split() == ["Run,All,Start,Tail", "small,34.0,9.0,22.0"]
     assert "25.0" in (tmp_path / "out/engine.csv").read_text()

@@ -6,6 +6,7 @@ import re
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
@@ -15,6 +16,7 @@ from ace_ray.benchmarks.acebench.options import AGENT
 from ace_ray.benchmarks.results import Curves, Estimate, Paper, Table
 from ace_ray.reports.report import make_report
 from ace_ray.reports.runs import load_runs
+from ace_ray.types import RULE_SETS
 from tests.report.builders import block, everything, row, write_run
 
 SHARES = {"normal_atom_bool": 4, "normal_similar_api": 5, "special_incomplete": 3}
@@ -44,7 +46,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_tables_have_groups_categories_and_their_overall(whole: Path) -> None:
     found = paper(whole)
-    assert [t.title.partition(":")[0] for t in found.tables] == [f"Table {i}" for i in range(2, 9)]
+    titles = [t.title.partition(":")[0] for t in found.tables]
+    assert titles == [*(f"Table {i}" for i in range(2, 9)), *["Figure 6"] * 3]
     assert all(t.title.endswith("official rules") for t in found.tables)
     names = "Atom Single-Turn Multi-Turn Similar-API Preference Summary Special Agent Overall"
     # Square-root weights over 120, 30 and 20 judged entries.
@@ -103,6 +106,46 @@ def test_incomplete_runs_are_marked_and_have_no_overall(tmp_path: Path) -> None:
     assert shares(table(3, allowed).lines[0]) == [100.0, 0.0, 100.0]
 
 
+def test_figure_6_counts_kinds_of_errors_by_group(tmp_path: Path) -> None:
+    def wrong(category: str, number: int, kind: str) -> dict[str, object]:
+        return row("en", category, number, official=False, errors=dict.fromkeys(RULE_SETS, kind))
+
+    rows = [
+        *(wrong("normal_atom_bool", number, "param_value") for number in (0, 1)),
+        wrong("normal_similar_api", 0, "output_format"),
+        row("en", "normal_similar_api", 1),
+        wrong("special_incomplete", 0, "detection_failed"),
+        row("en", "special_irrelevant", 0, status="infra_error"),
+    ]
+    folder = write_run(tmp_path / "run", rows)
+    output = str(tmp_path / "out")
+    make_report(
+        [str(folder)], paper=False, out=output, rules="strict", console=Console(file=StringIO())
+    )
+    by_name = {t.name: t for t in paper(folder, rules="strict").tables}
+    normal, special = by_name["figure6-normal"], by_name["figure6-special"]
+    assert list(normal.header)[1:] == ["Judged rows", "Errors", "param_value", "output_format"]
+    assert normal.lines[0][1:] == [4, 3, 2, 1]
+    assert special.lines[0][1:] == [1, 1, 1]
+    assert by_name["figure6-agent"].lines[0][1:] == [None, None]
+    (run,) = load_runs([str(folder)])
+    rules = run.reported("acebench", ACEBench.statistics).summary["combined"]["rules"]["strict"]
+    sums = {
+        group: sum(kind["count"] for kind in kinds.values())
+        for group, kinds in rules["group_errors"].items()
+    }
+    assert sums == {"normal": 3, "special": 1}
+    # Every figure is a file, with its points.
+    svg = ElementTree.fromstring((Path(output) / "figure6-normal.svg").read_text())
+    assert svg.tag == "{http://www.w3.org/2000/svg}svg"
+    points = (Path(output) / "figure6-normal-points.csv").read_text().splitlines()
+    assert points[1:] == [
+        "Toy-7B-Instruct*,param_value,2,66.6667",
+        "Toy-7B-Instruct*,output_format,1,33.3333",
+    ]
+    assert (Path(output) / "figure6-normal-official.svg").is_file()
+
+
 def test_table_6_composes_variants_that_differ_in_nothing_else(tmp_path: Path) -> None:
     folders = []
     for variant, valid in {"standard": 10, "condensed": 4, "minimal": 1}.items():
@@ -139,7 +182,9 @@ def test_each_kind_of_prompt_has_its_tables_and_missing_tables_a_reason(tmp_path
     for number in (2, 3, 4, 5, 7, 8):
         assert any(f"Table {number}:" in t and t.endswith(heading) for t in text.splitlines())
     assert "sizes from the model's name: toy-3B 3B, toy-7B 7B" in text
-    assert (tmp_path / "out" / "table2-native.csv").is_file()
+    assert {"table2-native.csv", "figure7-native.svg", "figure7-native-points.csv"} <= {
+        file.name for file in (tmp_path / "out").iterdir()
+    }
     assert "(prompt not known), official rules" in text
     for number in (2, 3, 5, 7, 8):
         assert re.search(rf"not shown: Table {number}: .*\(prompt not known\).*: no run has", text)

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ace_ray.benchmarks.acebench.error_kinds import figure6
 from ace_ray.benchmarks.acebench.options import AGENT, MULTI_TURN, agent_task
-from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER_COLUMNS
+from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER_COLUMNS, TOP
 from ace_ray.benchmarks.acebench.tables import (
     aggregate,
     category,
@@ -27,6 +28,7 @@ from ace_ray.benchmarks.acebench.tables import (
 )
 from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.results import (
+    Bars,
     CategoryResult,
     Curves,
     Paper,
@@ -115,7 +117,6 @@ def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, lis
 
 
 _HEADLINE = {"overall": "Overall", "normal": "Normal", "special": "Special", "agent": "Agent"}
-_TOP = ("normal", "special", "agent")
 _TABLES = (table2, table3, table4, table5, table7, table8)
 # Prompts of the runs in a set of tables, by `variant`, and the heading of the set. The shorter
 # variants are in Table 6.
@@ -132,7 +133,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     block = summary["combined"]
 
     def score(name: str, column: str, formula: str) -> Score:
-        groups = _TOP if column == "overall" else (column,)
+        groups = TOP if column == "overall" else (column,)
         members = [c for group in groups for c in GROUPS[group]]
         cell = block["rules"][rules][formula].get(column)
         if cell is None:  # before the first row
@@ -179,22 +180,26 @@ def task(row: ResultRow) -> str:
 
 
 def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
-    """Build Tables 2 to 8 and Figure 7 (scaling). Each kind of prompt has its own tables."""
-    tables, figures, notes = [], [], []
+    """Build Tables 2 to 8, Figures 6 and 7. Each kind of prompt has its own tables and figures."""
+    tables: list[Table] = []
+    figures: list[Curves | Bars] = []
+    notes: list[str] = []
     for variant, heading in _PROMPTS.items():
         members = [run for run in runs if named(run, "variant") == variant]
         if not members:
             continue
         suffix, title = (f"-{variant}", f" ({heading})") if heading else ("", "")
+        scaling, origins = figure7(members, rules)
+        kinds, bars = figure6(members, rules)
         tables += [
             replace(table, name=table.name + suffix, title=table.title + title)
-            for table in (build(members, rules) for build in _TABLES)
+            for table in (*(build(members, rules) for build in _TABLES), *kinds)
         ]
-        scaling, origins = figure7(members, rules)
-        if scaling is not None:
-            figures.append(
-                replace(scaling, name=scaling.name + suffix, title=scaling.title + title)
-            )
+        drawn: list[Curves | Bars] = [*bars, *([scaling] if scaling else [])]
+        figures += [
+            replace(figure, name=figure.name + suffix, title=figure.title + title)
+            for figure in drawn
+        ]
         notes += [note.replace("Figure 7", f"Figure 7{title}", 1) for note in origins]
     shorter = [
         f"{run.label} ({named(run, 'variant')})"
@@ -206,7 +211,13 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
     if not tables:
         notes.append("Tables 2 to 5, 7, 8 and Figure 7 are not shown: no run has standard prompts")
     tables.append(table6(runs, rules))
-    tables.sort(key=lambda table: (table.name.partition("-")[2], table.name))
+    tables.sort(key=_order)
     return Paper(
         [replace(table, title=f"{table.title}, {rules} rules") for table in tables], figures, notes
     )
+
+
+def _order(table: Table) -> tuple[bool, str, str]:
+    """Return the sort key: standard prompts first, then Tables 2 to 8 before Figure 6."""
+    *_, variant = ["", *(name for name in _PROMPTS if table.name.endswith(f"-{name}"))]
+    return bool(variant), variant, "z" if table.name.startswith("figure") else table.name

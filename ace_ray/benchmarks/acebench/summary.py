@@ -48,6 +48,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "special": SPECIAL,
     "agent": AGENT,
 }
+TOP = ("normal", "special", "agent")
 WORKBOOK_COLUMNS = {
     "atom": "atom",
     "single_turn": "single_turn",
@@ -272,9 +273,19 @@ def _rules(usable: Mapping[str, Any], every: Sequence[Tally]) -> dict[str, Any]:
         rules[rule] = {
             "workbook": workbook(judged),
             "paper": paper(judged),
-            "errors": errors(every, rule),
+            **_errors(every, rule),
         }
     return rules
+
+
+def _errors(every: Sequence[Tally], rule: str) -> dict[str, Any]:
+    """Return the errors of all rows, and of each group that has judged rows."""
+    judged = {
+        group: [tally for tally in every if tally.category in GROUPS[group] and tally.scored]
+        for group in TOP
+    }
+    groups = {group: errors(tallies, rule) for group, tallies in judged.items() if tallies}
+    return {"errors": errors(every, rule), "group_errors": groups}
 
 
 def _combined_rules(blocks: Mapping[str, Any], every: Sequence[Tally]) -> dict[str, Any]:
@@ -285,7 +296,7 @@ def _combined_rules(blocks: Mapping[str, Any], every: Sequence[Tally]) -> dict[s
             )
             for table in ("workbook", "paper")
         }
-        | {"errors": errors(every, rule)}
+        | _errors(every, rule)
         for rule in RULE_SETS
     }
 

@@ -10,16 +10,15 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench.options import AGENT, LANGUAGES
 from ace_ray.benchmarks.acebench.prompts import VARIANTS
-from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER_COLUMNS
+from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER_COLUMNS, TOP
 from ace_ray.benchmarks.conditions import marked, self_played
 from ace_ray.benchmarks.results import Estimate, ReportedRun, Table, Value
 from ace_ray.benchmarks.statistics import estimate, percent
 from ace_ray.types import canonical_json
 
 HEADER = ("language", "group", "category", "n", "official", "strict")
-_TOP = ("normal", "special", "agent")
 # Aggregates with a line in the printed table. The other two equal a single category.
-_NAMED = ("atom", "single_turn", "multi_turn", *_TOP, "overall")
+_NAMED = ("atom", "single_turn", "multi_turn", *TOP, "overall")
 
 
 def table(summary: Mapping[str, Any]) -> list[list[str]]:
@@ -39,7 +38,7 @@ def _lines(language: str, block: Mapping[str, Any]) -> list[list[str]]:
     lines = []
     for category, stats in block["categories"].items():
         official, strict = stats["official"], stats["strict"]
-        group = next(name for name in _TOP if category in GROUPS[name])
+        group = next(name for name in TOP if category in GROUPS[name])
         cells = [percent(result["accuracy"], result["interval"]) for result in (official, strict)]
         lines.append([language, group, category, str(official["n"]), *cells])
         if category in AGENT and "process_accuracy" in official:
@@ -70,7 +69,7 @@ def aggregate(run: ReportedRun, block: Block | None, name: str, rules: str) -> E
     cell = block["rules"][rules]["paper"].get(name)  # no cell before the first row
     if cell is None or cell["value"] is None:  # the group lacks a category
         return None
-    groups = _TOP if name == "overall" else (name,)
+    groups = TOP if name == "overall" else (name,)
     n = sum(block["categories"][c][rules]["n"] for group in groups for c in GROUPS[group])
     return estimate({"accuracy": cell["value"], "interval": cell["interval"], "n": n})
 

@@ -20,7 +20,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ace_ray.benchmarks.results import Curves, Estimate, Table, Value
+from ace_ray.benchmarks.results import Bars, Curves, Estimate, Table, Value
 from ace_ray.reports.text import visible
 
 # Maximum characters of a value in a template. Texts of models are exempt by the filter `whole`,
@@ -89,7 +89,7 @@ def environment(package: str = "ace_ray.reports", folder: str = "html") -> Envir
         "thousands": lambda number: f"{number:,}",
         "kinds": _kinds,
         "whole": escape,
-        "figure": lambda it: Markup((lines_svg if isinstance(it, Lines) else inline_svg)(it)),
+        "figure": lambda figure: Markup(figure_svg(figure)),
     }
     environment.filters |= filters
     return environment
@@ -123,6 +123,8 @@ _DASHES = ("none", "6 3", "2 3")
 _MOST_TICKS = 6
 # Height of a line of text.
 _LINE = 18
+# Height of a bar with its margin.
+_BAR = 26
 # Size of a panel, including its title and axis labels.
 _WIDTH, _HEIGHT = 420, 250
 # Margins of a panel, for titles and labels.
@@ -173,6 +175,7 @@ def inline_svg(figure: Curves) -> str:
 class Lines:
     """A figure with lines: names mapped to (x, y) points, from 0. ``across`` is the unit of x."""
 
+    name: str
     title: str
     lines: Mapping[str, Sequence[tuple[float, float]]]
     across: str
@@ -190,6 +193,46 @@ def lines_svg(figure: Lines) -> str:
     for number, points in enumerate(figure.lines.values()):
         parts.append(_polyline([(across(x), up(y)) for x, y in points], number))
     return _svg(figure.title, parts, list(figure.lines), 2, below)
+
+
+def bars_svg(figure: Bars) -> str:
+    """Return ``figure`` as one ``<svg>`` element. Each bar shows the shares of the kinds. Kinds for
+    which there is no colour are drawn together."""
+    colours = len(_COLOURS)
+    together = len(figure.kinds) > colours
+    names = [*figure.kinds[: colours - 1], "other kinds"] if together else list(figure.kinds)
+    width, start = 2 * _WIDTH, 4 * _LEFT
+    parts = [_text(width / 2, 14, _short(figure.title, 100), size=12)]
+    for number, (label, counts) in enumerate(figure.bars.items()):
+        top, total = _LINE + 8 + number * _BAR, max(1, sum(counts))
+        drawn = [*counts[: colours - 1], sum(counts[colours - 1 :])] if together else counts
+        across = _Scale(0.0, total, start, width - _LEFT)
+        parts.append(_text(start - 6, top + 13, _short(label, 28), anchor="end"))
+        parts.append(_text(width - _LEFT + 6, top + 13, f"{sum(counts):,}", anchor="start"))
+        done = 0
+        for colour, kind, count in zip(_COLOURS, names, drawn, strict=False):
+            x, share = across(done), f"{label}, {kind}: {count:,} ({100 * count / total:.1f} %)"
+            parts.append(
+                f'<rect x="{x:.1f}" y="{top}" width="{across(done + count) - x:.1f}" '
+                f'height="{_BAR - 8}" fill="{colour}"><title>{html.escape(_short(share, 120))}'
+                "</title></rect>"
+            )
+            done += count
+    return _svg(figure.title, parts, names, 2, _LINE + 8 + len(figure.bars) * _BAR)
+
+
+Figure = Curves | Bars | Lines
+
+
+def figure_svg(figure: Figure) -> str:
+    """Return ``figure`` as one ``<svg>`` element."""
+    match figure:
+        case Lines():
+            return lines_svg(figure)
+        case Bars():
+            return bars_svg(figure)
+        case _:
+            return inline_svg(figure)
 
 
 def _svg(title: str, parts: Sequence[str], names: Sequence[str], columns: int, below: float) -> str:

@@ -1,0 +1,57 @@
+"""Write every figure of a report as an SVG file, and its points as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from ace_ray.benchmarks.results import Bars, Curves
+from ace_ray.reports.content import Content
+from ace_ray.reports.html.page import Figure, Lines, figure_svg
+from ace_ray.reports.table import csv_lines
+
+# Attributes that a figure outside of the page needs.
+_ALONE = 'xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"'
+
+
+def figure_files(content: Content, further: Iterable[Lines]) -> dict[str, bytes]:
+    """Return file name -> content: ``<name>.svg`` and ``<name>-points.csv`` of each figure.
+
+    The names of a paper's figures end in the rule set, except under the first."""
+    files = {}
+    for figure in (*_figures(content), *further):
+        svg = figure_svg(figure).replace("<svg", f"<svg {_ALONE}", 1)
+        files[f"{figure.name}.svg"] = f"{svg}\n".encode()
+        files[f"{figure.name}-points.csv"] = csv_lines(_points(figure)).encode("utf-8", "replace")
+    return files
+
+
+def _figures(content: Content) -> Iterator[Figure]:
+    for benchmark in content.benchmarks:
+        yield from benchmark.pictures
+        for rules in benchmark.rule_sets:
+            suffix = "" if rules == benchmark.rules else f"-{rules}"
+            for figure in benchmark.papers[rules].figures:
+                yield replace(figure, name=figure.name + suffix)
+
+
+def _points(figure: Figure) -> Iterator[list[Any]]:
+    match figure:
+        case Curves():
+            yield ["Panel", "Curve", figure.axis, "Share (%)", "low", "high", "n", "partial"]
+            for panel, curves in figure.panels.items():
+                for name, points in curves.items():
+                    for x, share in points:
+                        shares = (100 * value for value in (share.value, *share.interval))
+                        partial = "yes" if share.partial else ""
+                        yield [panel, name, x, *(f"{v:.4f}" for v in shares), share.n, partial]
+        case Bars():
+            yield ["Model", "Kind", "Count", "Share (%)"]
+            for name, counts in figure.bars.items():
+                for kind, count in zip(figure.kinds, counts, strict=True):
+                    yield [name, kind, count, f"{100 * count / max(1, sum(counts)):.4f}"]
+        case _:
+            yield ["Line", figure.across, "Value"]
+            for name, line in figure.lines.items():
+                yield from ([name, x, y] for x, y in line)
