@@ -98,6 +98,8 @@ class ACEBench(Benchmark):
             self._prompts = prompts.official(self._folder, options.variant)
         else:
             self._prompts = prompts.own(options.variant)
+        if options.prompt_file is not None:
+            self._prompts = prompts.replaced(self._prompts, Path(options.prompt_file))
         self._user = parse_role(options.user, "benchmarks.acebench.user")
 
     @cached_property
@@ -145,7 +147,10 @@ class ACEBench(Benchmark):
 
     def resolved(self) -> dict[str, Any]:
         options = self._options
-        return {**options.model_dump(mode="json"), "data": pinned(options.data, self._folder)}
+        resolved = options.model_dump(mode="json")
+        if options.prompt_file is not None:
+            resolved["prompt_file"] = str(Path(options.prompt_file).absolute())
+        return {**resolved, "data": pinned(options.data, self._folder)}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         if entry.category not in groups.AGENT:

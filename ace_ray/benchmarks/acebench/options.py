@@ -105,6 +105,11 @@ class Options(Section):
     variant: Literal["standard", "condensed", "minimal"] = Field(
         "standard", description="variant of the normal prompt, as in the paper's appendix D.4"
     )
+    prompt_file: str | None = Field(
+        None,
+        description="JSON file of prompt texts by upstream's names, in place of the texts of "
+        "these names that prompts and variant select",
+    )
     mode: Literal["prompt", "native"] = Field(
         "prompt",
         description="way to offer functions; native: through the model's tool-calling template, "
@@ -135,7 +140,11 @@ def wording(options: Options, folder: Path) -> Literal["official", "own"]:
 
 def check_native(options: Options) -> None:
     """Raise `UserError` for options that native tool calling does not support."""
-    asked = {"prompts": options.prompts == "official", "variant": options.variant != "standard"}
+    asked = {
+        "prompts": options.prompts == "official",
+        "variant": options.variant != "standard",
+        "prompt_file": options.prompt_file is not None,
+    }
     for key, is_asked in asked.items():
         if is_asked:
             raise UserError(

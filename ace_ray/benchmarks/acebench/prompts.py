@@ -29,8 +29,9 @@ _TOKEN = re.compile(r"\{\{|\}\}|\{(time|profile|functions?|question|history|inst
 class Prompts:
     """One set of prompt texts for entries that take one model call.
 
-    ``source`` is "official" or "own" (ace_ray's), ``variant`` one of `VARIANTS`. ``templates`` has
-    the texts by upstream's names. The leaderboard's runs had "official" and "standard"."""
+    ``source`` is "official", "own" (ace_ray's) or "file" (the user's). ``variant`` is one of
+    `VARIANTS`. ``templates`` has the texts by upstream's names. The leaderboard's runs had
+    "official" and "standard"."""
 
     source: str
     variant: str
@@ -83,6 +84,21 @@ def official(data_folder: Path, variant: str = "standard") -> Prompts:
             raise UserError(f"{name} {problem}", where=str(path), fix=_FIX)
     texts = {name: upstream[name] for name in OWN}
     return Prompts("own" if shorter else "official", variant, {**texts, **shorter})
+
+
+def replaced(prompts: Prompts, path: Path) -> Prompts:
+    """Replace texts of ``prompts`` by the user's texts in the JSON file ``path``, which has some of
+    the names in `OWN`. Raises `UserError` naming the file and the text."""
+    fix = f"give an object with some of the texts {', '.join(OWN)}"
+    texts = json_value(read_bounded(path), path, fix)
+    if not isinstance(texts, dict) or not texts:
+        raise UserError("has no prompt texts", where=str(path), fix=fix)
+    for name, text in texts.items():
+        if name not in OWN:
+            raise UserError(f"has the unknown text {name[:80]!r}", where=str(path), fix=fix)
+        if problem := problem_of(text, _fields(name)):
+            raise UserError(f"{name} {problem}", where=str(path), fix="edit this text")
+    return Prompts("file", prompts.variant, {**prompts.templates, **texts})
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:

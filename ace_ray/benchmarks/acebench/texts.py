@@ -83,6 +83,8 @@ Conversation + APIs -> next calls. Format: [ApiName(key1='value1', key2='value2'
 
 {time}
 
+Who speaks: "user" is the user, "assistant" or "system" is you, "tool" is the answer of a call.
+
 APIs:
 {function}"""
 
@@ -90,6 +92,8 @@ _MINIMAL_ZH = """\
 对话+API→下一步调用。格式：[ApiName(key1='value1', key2='value2')]
 
 {time}
+
+对话中的身份：user是用户，assistant或system是你，tool是调用的返回。
 
 API：
 {function}"""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench import native, prompts
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data import loader as data
 from ace_ray.benchmarks.acebench.options import GENERATION, LANGUAGES
 from ace_ray.benchmarks.acebench.texts import OWN
@@ -76,6 +77,29 @@ def test_official_prompts_are_the_users_copy(tmp_path: Path) -> None:
     assert condensed.messages(entry())[0] == own_normal
     special = entry("special_incomplete")
     assert condensed.messages(special) == texts.messages(special)
+
+
+def test_a_users_file_replaces_texts_and_changes_the_identity(tmp_path: Path) -> None:
+    name, text = "SYSTEM_PROMPT_FOR_NORMAL_DATA_EN", "Mine. {time} {function}"
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({name: text}))
+    options = {"variant": "minimal", "categories": ["normal"]}
+    benchmark = ACEBench.from_options({**options, "prompt_file": str(file)})
+    plain = ACEBench.from_options(options)
+    assert benchmark.prompt(entry(time="Noon"))[0]["content"] == "Mine. Noon [{'name': 'F'}]"
+    assert benchmark.prompt(entry(language="zh")) == plain.prompt(entry(language="zh"))
+    differing = {k for k, v in plain.identity().items() if benchmark.identity()[k] != v}
+    assert differing == {"prompts", "prompts_sha256"}, "Table 6 compares such runs"
+    for content, message in {
+        '{"SYSTEM_PROMPT": "x"}': "unknown text 'SYSTEM_PROMPT'",
+        json.dumps({name: "{function}"}): "must have the placeholders {function}, {time} and no",
+        "[]": "has no prompt texts",
+    }.items():
+        file.write_text(content)
+        with pytest.raises(UserError, match=re.escape(message)):
+            ACEBench.from_options({"prompt_file": str(file)})
+    with pytest.raises(UserError, match="no effect with mode: native"):
+        ACEBench.from_options({"prompt_file": str(file), "mode": "native"})
 
 
 def test_a_broken_file_of_prompts_is_named(tmp_path: Path) -> None:
