@@ -15,12 +15,12 @@ from ace_ray.reports.table import csv_lines
 _ALONE = 'xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"'
 
 
-def figure_files(content: Content, further: Iterable[Lines]) -> dict[str, bytes]:
+def figure_files(content: Content, engine_figures: Iterable[Lines]) -> dict[str, bytes]:
     """Return file name -> content: ``<name>.svg`` and ``<name>-points.csv`` of each figure.
 
     The names of a paper's figures end in the rule set, except under the first."""
     files = {}
-    for figure in (*_figures(content), *further):
+    for figure in (*_figures(content), *engine_figures):
         svg = figure_svg(figure).replace("<svg", f"<svg {_ALONE}", 1)
         files[f"{figure.name}.svg"] = f"{svg}\n".encode()
         files[f"{figure.name}-points.csv"] = csv_lines(_points(figure)).encode("utf-8", "replace")

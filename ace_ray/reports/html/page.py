@@ -209,15 +209,15 @@ def bars_svg(figure: Bars) -> str:
         across = _Scale(0.0, total, start, width - _LEFT)
         parts.append(_text(start - 6, top + 13, _short(label, 28), anchor="end"))
         parts.append(_text(width - _LEFT + 6, top + 13, f"{sum(counts):,}", anchor="start"))
-        done = 0
+        offset = 0
         for colour, kind, count in zip(_COLOURS, names, drawn, strict=False):
-            x, share = across(done), f"{label}, {kind}: {count:,} ({100 * count / total:.1f} %)"
+            x, share = across(offset), f"{label}, {kind}: {count:,} ({100 * count / total:.1f} %)"
             parts.append(
-                f'<rect x="{x:.1f}" y="{top}" width="{across(done + count) - x:.1f}" '
+                f'<rect x="{x:.1f}" y="{top}" width="{across(offset + count) - x:.1f}" '
                 f'height="{_BAR - 8}" fill="{colour}"><title>{html.escape(_short(share, 120))}'
                 "</title></rect>"
             )
-            done += count
+            offset += count
     return _svg(figure.title, parts, names, 2, _LINE + 8 + len(figure.bars) * _BAR)
 
 
