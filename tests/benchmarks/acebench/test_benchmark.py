@@ -69,6 +69,7 @@ def test_options_are_resolved_or_refused(
         "categories": ["all"],
         "prompts": "own",
         "variant": "standard",
+        "prompt_file": None,
         "mode": "prompt",
         "max_messages": 40,
         "user": "same",
