@@ -203,6 +203,7 @@ def score(
     output: str | None = None,
     data: str | None = None,
     model: str | None = None,
+    fresh: bool = False,
     endpoint_url: str | None = None,
     region: str | None = None,
     console: Console | None = None,
@@ -210,7 +211,7 @@ def score(
     """Score external outputs, or judge the stored episodes of a run again. Return the run.
 
     With ``output``, ``path`` names external outputs, and ``output`` is the place of the new run.
-    Without ``output``, ``path`` is a run. ``endpoint_url`` and ``region`` name an S3-compatible
+    ``fresh`` replaces the run of other outputs there. Without ``output``, ``path`` is a run. ``endpoint_url`` and ``region`` name an S3-compatible
     store. Raises `UserError`."""
     say = log.say_on(console)
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
@@ -234,6 +235,7 @@ def score(
         model=model,
         store=opens(output),
         say=say,
+        fresh=fresh,
     )
     return Run(opens(output))
 

@@ -29,6 +29,7 @@ from ace_ray.util import log
 @click.option("--data", help="Data folder, mini, or imported[:VERSION].")
 @click.option("--output", metavar="URI", help="Where to write the run made from external outputs.")
 @click.option("--model", help="Name of the model that made the outputs. Default: the name of PATH.")
+@click.option("--fresh", is_flag=True, help="Replace the scored run of other outputs at --output.")
 @FULL
 @placed
 def score(
@@ -37,6 +38,7 @@ def score(
     data: str | None,
     output: str | None,
     model: str | None,
+    fresh: bool,
     full: bool,
     opens: Any,
 ) -> None:
@@ -51,6 +53,8 @@ def score(
     version of the benchmark, or if --data names the data (with --benchmark, if the run has several
     benchmarks). Code in a local file runs only if --benchmark names it.
     """
+    if output is None and fresh:
+        raise UserError("--fresh needs --output", where=path, fix="name the folder with --output")
     if output is None:
         from ace_ray.pipeline.rescore import rescore
         from ace_ray.reports.printed_summary import tell_results
@@ -74,6 +78,7 @@ def score(
         model=model,
         store=opens(output),
         say=log.say_on(),
+        fresh=fresh,
     )
     tell_results(summary, COMPLETE, full=full)
 

@@ -55,29 +55,32 @@ _MOST_SAMPLE = 1 << 30
 
 
 def score_outputs(
-    path: Path, *, benchmark: str, data: str | None, model: str | None, store: Store, say: Say
+    path: Path,
+    *,
+    benchmark: str,
+    data: str | None,
+    model: str | None,
+    store: Store,
+    say: Say,
+    fresh: bool = False,
 ) -> dict[str, Any]:
     """Judge the outputs at ``path`` and store them as a run in ``store``. Return its summary.
 
     The run declares a row for each output, and a skipped row for each missing turn of a dialogue.
     If the outputs cover only some entries, the run counts as limited, as with ``evaluate --limit``.
     All outputs are read before anything is written. ``model`` is the name of the outputs' model;
-    the default is the name of the file or folder.
+    the default is the name of the file or folder. With ``fresh``, the run may replace the run of
+    other outputs.
 
     Raises `UserError` if an output is not of this benchmark, or ``store`` has another run."""
     made = make_benchmark(benchmark, {} if data is None else {"data": data})
     with own_code(type(made), "ready"):
         made.ready(named=True)
-    if store.get(MANIFEST) is not None and read_manifest(store).config.backend != EXTERNAL:
-        raise UserError(
-            "contains a run that ace_ray evaluated, not a run made from external outputs",
-            where=store.root,
-            fix="name another --output",
-        )
+    run_id = f"{made.name}-{digest(str(path.absolute()))[:10]}"
+    named = model or (path.stem if path.is_file() else path.absolute().name)
+    _check_stored(store, run_id, named, fresh)
     with tempfile.TemporaryDirectory(prefix="ace_ray-score-") as folder:
         scratch = LocalStore(folder)
-        run_id = f"{made.name}-{digest(str(path.absolute()))[:10]}"
-        named = model or (path.stem if path.is_file() else path.absolute().name)
         rows = _Rows(made, made.output_entries(), scratch, run_id, named)
         with Path(folder, VERDICTS).open("w", encoding="ascii") as verdicts:
             for output in made.outputs(path, rows.entries):
@@ -96,6 +99,27 @@ def score_outputs(
             return summarized(store, made)
         finally:
             lease.release()
+
+
+def _check_stored(store: Store, run_id: str, model: str, fresh: bool) -> None:
+    """Raise `UserError` if ``store`` has a run that must not be replaced.
+
+    The same outputs, which may be scored again, have the same benchmark, path and model."""
+    if store.get(MANIFEST) is None:
+        return
+    stored = read_manifest(store)
+    if stored.config.backend != EXTERNAL:
+        raise UserError(
+            "contains a run that ace_ray evaluated, not a run made from external outputs",
+            where=store.root,
+            fix="name another --output",
+        )
+    if not fresh and (stored.run_id, stored.model.source) != (run_id, model):
+        raise UserError(
+            f"contains the run of other outputs (model {stored.model.source!r})",
+            where=store.root,
+            fix="name another --output, or replace the run with --fresh",
+        )
 
 
 def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:

@@ -34,17 +34,39 @@ def entries(*categories: str) -> list[Entry]:
     return load(MINI, languages=["en"], categories=categories)
 
 
-def score(folder: Path, given: Path | list[Any]) -> dict[str, Any]:
+def score(folder: Path, given: Path | list[Any], **changes: Any) -> dict[str, Any]:
     """Score rows, or the outputs at a path, into ``folder/out``."""
     path = write(folder / "g.jsonl", given) if isinstance(given, list) else given
     store = LocalStore(str(folder / "out"))
-    options: dict[str, Any] = {"benchmark": "acebench", "data": str(MINI), "model": None}
+    options = {"benchmark": "acebench", "data": str(MINI), "model": None, **changes}
     return score_outputs(path, **options, store=store, say=lambda line: None)
 
 
 def verdicts(folder: Path) -> list[dict[str, Any]]:
     lines = (folder / "out" / "verdicts.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("file", "model"), [("a.jsonl", "B"), ("b.jsonl", "A")], ids=["other-model", "other-path"]
+)
+def test_the_run_of_other_outputs_is_replaced_only_when_asked(
+    tmp_path: Path, file: str, model: str
+) -> None:
+    outputs, others = (
+        write(tmp_path / name, [answer(e) for e in entries(PREFERENCE)])
+        for name in ("a.jsonl", file)
+    )
+    score(tmp_path, outputs, model="A")
+    score(tmp_path, outputs, model="A")
+    before = (tmp_path / "out/run.json").read_bytes()
+    with pytest.raises(
+        UserError, match=r"contains the run of other outputs \(model 'A'\).*--fresh"
+    ):
+        score(tmp_path, others, model=model)
+    assert (tmp_path / "out/run.json").read_bytes() == before
+    score(tmp_path, others, model=model, fresh=True)
+    assert json.loads((tmp_path / "out/run.json").read_text())["model"]["source"] == model
 
 
 def test_verdicts_follow_the_input_and_the_summary_counts_them(tmp_path: Path) -> None:
