@@ -211,8 +211,8 @@ def score(
     """Score external outputs, or judge the stored episodes of a run again. Return the run.
 
     With ``output``, ``path`` names external outputs, and ``output`` is the place of the new run.
-    ``fresh`` replaces the run of other outputs there. Without ``output``, ``path`` is a run. ``endpoint_url`` and ``region`` name an S3-compatible
-    store. Raises `UserError`."""
+    ``fresh`` replaces the run of other outputs there. Without ``output``, ``path`` is a run.
+    ``endpoint_url`` and ``region`` name an S3-compatible store. Raises `UserError`."""
     say = log.say_on(console)
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
     if output is None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.bfcl import categories as groups
@@ -65,7 +65,7 @@ _WHERE = "benchmarks.bfcl"
 _WEB_TOOLS = "WebSearchAPI"
 # Keys of the first and the last sandbox state in `Episode.state`: multi-turn entries, then memory.
 _STATES = (("before", "end"), ("memory", "memory_end"))
-_INTERACTIVE = frozenset((*groups.MULTI_TURN, *groups.AGENTIC))
+_INTERACTIVE = frozenset((*groups.CONVERSATIONS, *groups.AGENTIC))
 
 
 class BFCL(Benchmark):
@@ -165,7 +165,7 @@ class BFCL(Benchmark):
                 # Upstream adds the hints twice in format sensitivity, since it loads entries twice.
                 hints=2 if category == groups.FORMAT_SENSITIVITY else 1,
             )
-        if category not in groups.MULTI_TURN:
+        if category not in groups.CONVERSATIONS:
             messages = with_system(self._prompts.texts.agentic, messages)
         if category in groups.MEMORY:
             backend = category.removeprefix("memory_")
@@ -215,7 +215,7 @@ class BFCL(Benchmark):
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         self._without_system(context)
-        if entry.category in groups.MULTI_TURN:
+        if entry.category in groups.CONVERSATIONS:
             return await conversation.rollout(entry, context, self._episodes)
         if entry.category in groups.MEMORY:
             return await agentic.memory_rollout(
@@ -254,7 +254,7 @@ class BFCL(Benchmark):
         state = episode.state or {}
         turns = [[Answer.stored(one) for one in turn] for turn in state.get("turns", ())]
         ended = str(state.get("ended", ""))
-        if entry.category in groups.MULTI_TURN:
+        if entry.category in groups.CONVERSATIONS:
             verdicts = check_multi_turn(entry, turns, ended, self._sources, self._docs)
             return with_metrics(verdicts, ended=ended or "finished")
         if entry.category in groups.AGENTIC:
@@ -324,6 +324,13 @@ class BFCL(Benchmark):
     def gold(self, entry: Entry) -> Gold | None:
         return gold_of(entry, self._docs)
 
+    @classmethod
+    def for_gold_check(cls, data: str) -> Self:
+        unused = [] if data == "mini" else ["unused"]
+        benchmark = cls.from_options({"data": data, "categories": ["all", *unused]})
+        benchmark.ready(named=True)
+        return benchmark
+
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
         asked = named(self._options)
@@ -359,6 +366,8 @@ class BFCL(Benchmark):
             yield "native tool calling is comparable only with native tool calling"
         elif self._prompts.sha256 != OFFICIAL_PROMPTS_SHA256:
             yield "the prompts are not official"
+        if set(self._categories) & set(groups.UNUSED):
+            yield "upstream no longer scores some of the categories"
         if "memory_vector" in self._categories:
             yield "memory_vector uses another embedding model than upstream"
         if self._options.results != "tool" or self._options.system != "system":
@@ -386,10 +395,10 @@ class BFCL(Benchmark):
 def _count(package: UpstreamPackage) -> Mapping[str, int]:
     """Read all files of a bfcl-eval copy. Return the number of rows per category. Raises
     `UserError`."""
-    rows = Counter(entry.category for entry in load(package))
+    rows = Counter(entry.category for entry in load(package, groups.ALL_CATEGORIES))
     function_docs(package), prerequisites(package), official(package)
     load_classes(replace(tool_sources(package), named=True), list(TOOL_MODULES))
-    return {category: rows[category] for category in groups.CATEGORIES}
+    return {category: rows[category] for category in groups.ALL_CATEGORIES}
 
 
 def _answers(episode: Episode) -> list[Answer]:

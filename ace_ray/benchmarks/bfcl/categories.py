@@ -40,8 +40,15 @@ AGENTIC = WEB_SEARCH + MEMORY
 FORMAT_SENSITIVITY = "format_sensitivity"
 SCORING = SINGLE_TURN + MULTI_TURN + AGENTIC
 CATEGORIES = (*SCORING, FORMAT_SENSITIVITY)
+# Categories that upstream no longer scores (its ``data/unused_datasets``).
+CHATABLE, SQL, REST = "chatable", "sql", "rest"
+EXEC = ("exec_simple", "exec_multiple", "exec_parallel", "exec_parallel_multiple")
+COMPOSITE = "multi_turn_composite"
+UNUSED = (SQL, REST, *EXEC, CHATABLE, COMPOSITE)
+ALL_CATEGORIES = (*CATEGORIES, *UNUSED)
+CONVERSATIONS = (*MULTI_TURN, COMPOSITE)
 # Categories without gold answers. The verdict depends on whether the answer contains a call.
-RELEVANCE = ("irrelevance", "live_irrelevance", "live_relevance")
+RELEVANCE = ("irrelevance", "live_irrelevance", "live_relevance", CHATABLE)
 
 GROUPS: Mapping[str, Sequence[str]] = {
     "non_live": NON_LIVE,
@@ -51,6 +58,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "memory": MEMORY,
     "web_search": WEB_SEARCH,
     "agentic": AGENTIC,
+    "exec": EXEC,
+    "unused": UNUSED,
 }
 
 Language = Literal["python", "java", "javascript"]

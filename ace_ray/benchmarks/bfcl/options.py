@@ -16,7 +16,7 @@ CHOICES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "categories": {
         "all": groups.SCORING,
         **groups.GROUPS,
-        **dict.fromkeys(groups.CATEGORIES, ()),
+        **dict.fromkeys(groups.ALL_CATEGORIES, ()),
     }
 }
 
@@ -125,4 +125,4 @@ def chosen(options: Options) -> list[str]:
                 fix="configure what is missing, or leave the category out",
             )
     asked = named(options)
-    return [name for name in groups.CATEGORIES if name in asked and name not in missing]
+    return [name for name in groups.ALL_CATEGORIES if name in asked and name not in missing]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
+from ace_ray.benchmarks.bfcl.categories import CHATABLE, COMPOSITE, REST, SQL, UNUSED
 from ace_ray.benchmarks.bfcl.data import upstream_package
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
@@ -20,6 +21,8 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     TOOL_MODULES,
     VERSION,
     UpstreamPackage,
+    answer_file,
+    question_file,
 )
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.sandbox.protocol import LocalSession
@@ -93,6 +96,31 @@ def _cast_to_openai_type(properties, mapping):
 """
 
 
+def unused_row(category: str, file: str) -> dict[str, Any]:
+    """Return a row in the form of upstream's unused files, which differs between categories."""
+    key: dict[str, Any] = {"idx": 0} if category == REST else {"id": f"{category}_0"}
+    message = {"role": "user", "content": "Add 1 and 2."}
+    if category == CHATABLE:
+        return {"question": message["content"], "function": ""}
+    if category == COMPOSITE:
+        state = {"initial_config": {"stray": 1}, "involved_classes": ["TicketAPI"]}
+        row = {**key, "question": [[message]], **state}
+        return row if file == question_file(category) else {**key, "ground_truth": [["f()"]]}
+    if file == question_file(category):
+        types = {"a": "integer", "b": "tuple", "c": "dict"}
+        properties = {
+            name: {"type": kind, "items": {"type": "float"}} for name, kind in types.items()
+        }
+        parameters = {"type": "dict", "properties": properties, "required": ["a"]}
+        doc = {"name": "add", "description": "", "parameters": parameters}
+        question = [message] if category == SQL else [[message]]
+        return {"id": f"{category}_0", "question": question, "function": [doc]}
+    if category == SQL:
+        return {**key, "ground_truth": [{"add": {"a": [1]}}]}
+    call = "add(5*2, b=(1.5, 2.5), c={'k': 'v'})"
+    return {**key, "ground_truth": call if category == REST else [call]}
+
+
 def write_copy(folder: Path, version: str | None = VERSION) -> Path:
     """Write ``bfcl_eval`` into ``folder``, and its metadata if a version is given."""
     root = folder / "bfcl_eval"
@@ -105,6 +133,10 @@ def write_copy(folder: Path, version: str | None = VERSION) -> Path:
             (docs / name).write_bytes(spare)
     for path in (root / "data").glob("BFCL_v4_multi_turn_*.json"):
         path.write_text(path.read_text().replace("Bakery", "TicketAPI"))
+    for category in UNUSED:
+        for file in filter(None, (question_file(category), answer_file(category))):
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            (root / file).write_text(json.dumps(unused_row(category, file)))
     for scenario in upstream_package.SCENARIOS:
         path = root / upstream_package.prerequisite_file(scenario)
         if not path.exists():

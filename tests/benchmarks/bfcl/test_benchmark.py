@@ -60,7 +60,7 @@ def test_all_categories_that_can_run_are_run_and_the_others_named() -> None:
 def test_options_that_cannot_be_are_refused() -> None:
     refused: list[tuple[str, dict[str, Any], str]] = [
         ("memory_vector", {}, "no embedding endpoint"),
-        ("rest", {}, "no category or group 'rest'.*simple_python"),
+        ("ruby", {}, "no category or group 'ruby'.*simple_python"),
         ("format_sensitivity", {"mode": "native"}, "formats need prompt mode"),
         ("all", {"contamination": True, "mode": "native"}, "contamination.*mode: prompt"),
         ("memory_vector", {"embedding": ENDPOINT}, "mini set has no class MemoryAPI_vector"),

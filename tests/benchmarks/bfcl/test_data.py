@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS
+from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, UNUSED
 from ace_ray.benchmarks.bfcl.data import upstream_package
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, VERSION, UpstreamPackage
@@ -49,6 +49,26 @@ def test_rows_become_entries(made_up: Path) -> None:
     assert entries["live_irrelevance_0-0-0"].gold is None
 
 
+def test_rows_of_unused_categories_take_the_form_of_the_others(made_up: Path) -> None:
+    entries = {e.category: e for e in load(UpstreamPackage.locate(str(made_up)), UNUSED)}
+    assert set(entries) == set(UNUSED)
+    message = [[{"role": "user", "content": "Add 1 and 2."}]]
+    assert all(entry.data["question"] == message for entry in entries.values())
+    assert (entries["chatable"].data["function"], entries["chatable"].gold) == ([], None)
+    assert entries["sql"].gold == [{"add": {"a": [1]}}]
+    # A call becomes acceptable values: named, computed, and with lists for tuples.
+    called = [{"add": {"a": [10], "b": [[1.5, 2.5]], "c": [{"k": ["v"]}]}}]
+    assert entries["rest"].gold == entries["exec_parallel"].gold == called
+    assert entries["multi_turn_composite"].data["initial_config"] == {}
+
+
+def test_gold_calls_that_cannot_be_read_are_refused(made_up: Path) -> None:
+    file = str(upstream_package.answer_file("rest"))
+    for call in ("f(", "open('x')", "add(1, 2, 3, 4)", "add(a=10**(10**9))"):
+        edit_line(made_up / "bfcl_eval" / file, 1, lambda row, c=call: {**row, "ground_truth": c})
+        assert ".json:1: " in refused("gold calls that cannot be read", made_up, "rest")
+
+
 def test_a_folder_is_or_holds_the_package(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(made_up.parent)
     copies = [UpstreamPackage.locate(str(path)) for path in (made_up.name, made_up / "bfcl_eval")]
@@ -64,7 +84,8 @@ def test_data_that_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.M
     for spec in ("", "nowhere", "imported:x/y", "imported"):
         assert "pip install" in refused("neither mini|nothing is imported", spec)
     refused("has no bfcl_eval/data in it; give the folder", tmp_path)
-    refused("unknown category 'sql'; write one of simple_python", "mini", "sql")
+    refused("unknown category 'ruby'; write one of simple_python", "mini", "ruby")
+    refused("BFCL_v4_sql.json: no such file; .*bfcl-eval", "mini", "sql")
     folder = write_copy(tmp_path / "old", "2025.7.1")
     line = refused(
         f"is version 2025.7.1 of bfcl-eval, but ace_ray supports only version {VERSION}", folder
@@ -139,7 +160,7 @@ def test_import_lands_whole_and_once(made_up: Path) -> None:
     assert manifest["upstream_version"] == VERSION
     assert manifest["official_data"] is False
     assert manifest["rows"]["simple_python"] == 4
-    assert said[0] == f"imported: 174 rows, version {folder.name} in {folder}"
+    assert said[0] == f"imported: 182 rows, version {folder.name} in {folder}"
     assert said[1].startswith("the files differ from the published package")
     copy, before = UpstreamPackage.locate("imported"), UpstreamPackage.locate(str(made_up))
     assert copy.name == f"imported:{folder.name}"
@@ -148,7 +169,7 @@ def test_import_lands_whole_and_once(made_up: Path) -> None:
     assert official(copy) == official(before)
     said = []
     assert import_copy(folder, said) == folder
-    assert said[0].startswith("already imported, nothing to do: 174 rows")
+    assert said[0].startswith("already imported, nothing to do: 182 rows")
 
 
 def test_installed_package_is_imported_without_running_it(

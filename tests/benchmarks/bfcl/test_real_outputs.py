@@ -19,7 +19,7 @@ from ace_ray.benchmarks.bfcl.gold import UNANSWERABLE, asked_for_gold, gold_call
 from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
 from ace_ray.benchmarks.outputs import Entries
 from ace_ray.parsing.literals import render
-from ace_ray.types import Entry, Verdict
+from ace_ray.types import RULE_SETS, Entry, Verdict
 
 RENAMED = {
     "simple": "simple_python",
@@ -60,7 +60,49 @@ def test_gold_answers_pass_but_for_the_known_ones(entries: dict[str, Entry]) -> 
         assert found["official"] == found["strict"]
         if not found["official"].valid:
             failing.add(entry.id)
-    assert failing == UNANSWERABLE
+    assert failing == UNANSWERABLE & {entry.id for entry in asked}
+
+
+@pytest.mark.parametrize(
+    ("categories", "answers"),
+    [
+        pytest.param(("sql", "rest", "exec", "chatable"), 610, id="single-turn"),
+        pytest.param(("multi_turn_composite",), 200, id="composite", marks=pytest.mark.nightly),
+    ],
+)
+def test_gold_answers_of_unused_categories(
+    bfcl_copy: UpstreamPackage, categories: tuple[str, ...], answers: int
+) -> None:
+    """All gold answers pass but for the listed ones, and no mangled copy does."""
+    benchmark = BFCL.from_options({"data": bfcl_copy.name, "categories": list(categories)})
+    benchmark.ready(named=True)
+    gold = {entry: benchmark.gold(entry) for entry in benchmark.entries()}
+    assert len(gold) == answers
+    for entry, answer in gold.items():
+        assert answer is not None
+        right = dict.fromkeys(RULE_SETS, entry.id not in UNANSWERABLE)
+        for episode, valid in (
+            (answer.right, right),
+            (answer.mangled, dict.fromkeys(RULE_SETS, False)),
+        ):
+            found = benchmark.verdicts(entry, episode)
+            assert {rules: one.valid for rules, one in found.items()} == valid, entry.id
+
+
+def test_outputs_of_unused_categories_count_where_they_are_named(
+    known: Entries, tmp_path: Path
+) -> None:
+    file = tmp_path / "m" / "BFCL_v3_sql_result.json"
+    other = file.with_name("BFCL_v3_simple_result.json")
+    file.parent.mkdir()
+    file.write_text('{"id": "sql_0", "result": "x"}')
+    other.write_text('{"id": "simple_0", "result": "x"}')
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"id": "rest_0", "output": "x"}')
+    read = {
+        path: [o.entry.id for o in read_outputs(path, known)] for path in (file, file.parent, lines)
+    }
+    assert read == {file: ["sql_0"], file.parent: ["simple_python_0"], lines: ["rest_0"]}
 
 
 @pytest.mark.parametrize(("third", "answers"), [(0, 387), (1, 260), (2, 261)])

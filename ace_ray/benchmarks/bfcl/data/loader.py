@@ -8,6 +8,7 @@ that names the file, the line and the expected form."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -15,12 +16,19 @@ from pydantic import Field
 
 from ace_ray.benchmarks.bfcl.categories import (
     AGENTIC,
+    ALL_CATEGORIES,
     CATEGORIES,
+    CHATABLE,
+    COMPOSITE,
+    CONVERSATIONS,
+    DEFAULT,
+    EXEC,
     FORMAT_SENSITIVITY,
     FORMS,
     MEMORY,
-    MULTI_TURN,
+    REST,
     SINGLE_TURN,
+    SQL,
 )
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
     DOC_FILES,
@@ -35,6 +43,8 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     published,
     question_file,
 )
+from ace_ray.benchmarks.bfcl.decode import read_any
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.dataset import (
     Part,
     Rows,
@@ -46,6 +56,8 @@ from ace_ray.benchmarks.dataset import (
     shaped,
 )
 from ace_ray.errors import UserError
+from ace_ray.parsing.fold import Refused
+from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import Entry
 
 Docs = dict[str, list[dict[str, Any]]]
@@ -57,9 +69,9 @@ def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> li
     """Load the entries of one category after the other, each in the order of its rows. Raises
     `UserError`."""
     for category in categories:
-        if category not in CATEGORIES:
+        if category not in ALL_CATEGORIES:
             raise UserError(
-                f"unknown category {category!r}", fix=f"write one of {', '.join(CATEGORIES)}"
+                f"unknown category {category!r}", fix=f"write one of {', '.join(ALL_CATEGORIES)}"
             )
     reader = _Reader(package)
     return [entry for category in categories for entry in reader.entries(category)]
@@ -114,8 +126,9 @@ class _Reader:
     def _category(self, category: str) -> list[Made]:
         if category not in self._made:
             kinds: Mapping[Sequence[str], Callable[[str], list[Made]]] = {
-                SINGLE_TURN: self._single,
-                MULTI_TURN: self._multi_turn,
+                (*SINGLE_TURN, CHATABLE, SQL): self._single,
+                (REST, *EXEC): self._called,
+                CONVERSATIONS: self._multi_turn,
                 AGENTIC: self._agentic,
                 (FORMAT_SENSITIVITY,): self._format_sensitivity,
             }
@@ -128,6 +141,21 @@ class _Reader:
         for row_id, where, row, answer in self._joined(category):
             shaped(Single, row, where)
             gold = None if answer is None else _gold(SingleGold, answer)
+            made.append((row_id, {key: row[key] for key in ("question", "function")}, gold))
+        return made
+
+    def _called(self, category: str) -> list[Made]:
+        """Return the entries of a category whose gold answers are texts of calls."""
+        made = []
+        for row_id, where, row, answer in self._joined(category):
+            shaped(Single, row, where)
+            texts = _gold(CalledGold, answer)
+            try:
+                gold = _called_gold([texts] if isinstance(texts, str) else texts, row["function"])
+            except (NotCalls, Refused, LookupError, TypeError) as error:
+                raise UserError(
+                    f"{row_id!r} has gold calls that cannot be read: {error}", where=where
+                ) from error
             made.append((row_id, {key: row[key] for key in ("question", "function")}, gold))
         return made
 
@@ -180,14 +208,53 @@ class _Reader:
     ) -> list[tuple[str, str, dict[str, Any], tuple[str, dict[str, Any]] | None]]:
         """Return (id, location, row, answer) of each question; answer: (location, row) or None."""
         question_path, answer_path = question_file(category), answer_file(category)
-        questions = _read(self._package, question_path)
-        answers = _read(self._package, answer_path) if answer_path else {}
+        questions = self._rows(category, question_path)
+        answers = self._rows(category, answer_path) if answer_path else {}
         if answer_path:
             where = self._package.where
             check_joined(questions, where(question_path), answers, where(answer_path))
         return [
             (row_id, where, row, answers.get(row_id)) for row_id, (where, row) in questions.items()
         ]
+
+    def _rows(self, category: str, path: str) -> Rows:
+        """Read a file; give rows of unused categories the form of the others."""
+        raw, where = self._package.read(path), self._package.where(path)
+        if category == CHATABLE:
+            return {
+                f"{category}_{number}": (line, {"question": [[message]], "function": []})
+                for number, (line, row) in enumerate(json_lines(raw, where))
+                for message in [{"role": "user", "content": row.get("question")}]
+            }
+        if category == REST and path == answer_file(REST):
+            lines = json_lines(raw, where)
+            return {f"{category}_{row.get('idx')}": (line, row) for line, row in lines}
+        rows = rows_by_id(raw, where)
+        for _, row in rows.values():
+            if category == SQL and isinstance(row.get("question"), list):  # the turn's messages
+                row["question"] = [row["question"]]
+            config, classes = row.get("initial_config"), row.get("involved_classes")
+            if category == COMPOSITE and isinstance(config, dict) and isinstance(classes, list):
+                # Two rows also have states outside a class, which upstream does not read.
+                row["initial_config"] = {name: config[name] for name in config if name in classes}
+        return rows
+
+
+def _called_gold(texts: Sequence[str], functions: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return gold calls in the form of `SingleGold`, with one acceptable value per parameter."""
+    names = {doc["name"]: list(doc["parameters"]["properties"]) for doc in functions}
+    calls = read_any(Answer(f"[{', '.join(texts)}]"), DEFAULT, "python")
+    gold = []
+    for call in calls or ():
+        placed = {names[call.name][i]: value() for i, value in call.positional.items()}
+        arguments = json.loads(json.dumps({**placed, **call.args}))  # tuples become lists
+        gold.append({call.name: {name: [_options(value)] for name, value in arguments.items()}})
+    return gold
+
+
+def _options(value: Any) -> Any:
+    """Return a value; in an object, each value becomes a list of acceptable values."""
+    return {key: [inner] for key, inner in value.items()} if isinstance(value, dict) else value
 
 
 def _gold(model: type[Part], answer: tuple[str, dict[str, Any]] | None) -> Any:
@@ -275,6 +342,10 @@ class SingleGold(Part):
     ground_truth: list[
         Annotated[dict[str, dict[str, list[Any]]], Field(min_length=1, max_length=1)]
     ] = Field(min_length=1)
+
+
+class CalledGold(Part):
+    ground_truth: str | Names
 
 
 class MultiTurnGold(Part):

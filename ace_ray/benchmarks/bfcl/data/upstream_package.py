@@ -12,7 +12,9 @@ from ace_ray.benchmarks.bfcl.categories import (
     MEMORY,
     MULTI_TURN,
     RELEVANCE,
+    REST,
     SINGLE_TURN,
+    UNUSED,
     WEB_SEARCH,
 )
 from ace_ray.benchmarks.dataset import files_hash
@@ -25,6 +27,7 @@ FORMAT_IDS = "data/BFCL_v4_format_sensitivity.json"
 PROMPT_SOURCE = "constants/default_prompts.py"
 HINT_SOURCE = "utils.py"
 NATIVE_SOURCE = "model_handler/utils.py"
+_UNUSED_FOLDER = "data/unused_datasets"
 
 # The file with the documentation of each class's functions.
 DOC_FILES = {
@@ -74,6 +77,8 @@ TOOL_SOURCES = tuple(
 
 def question_file(category: str) -> str:
     """Return the path of the file with a category's questions; categories may share a file."""
+    if category in UNUSED:
+        return f"{_UNUSED_FOLDER}/question/BFCL_v4_{category}.json"
     return f"data/BFCL_v4_{published(category)}.json"
 
 
@@ -81,6 +86,12 @@ def answer_file(category: str) -> str | None:
     """Return the path of the file with a category's answers, None for a category of `RELEVANCE`."""
     if category in RELEVANCE:
         return None
+    if category == REST:  # its file of answers has the services' responses, not calls
+        return (
+            f"{_UNUSED_FOLDER}/executable_eval_sanity_check/api_status_check_ground_truth_rest.json"
+        )
+    if category in UNUSED:
+        return f"{_UNUSED_FOLDER}/possible_answer/BFCL_v4_{category}.json"
     return f"data/possible_answer/BFCL_v4_{published(category)}.json"
 
 
@@ -114,7 +125,15 @@ def data_files() -> tuple[str, ...]:
 
 def all_files() -> tuple[str, ...]:
     """Return the paths of all files that an import copies."""
-    return (*data_files(), PROMPT_SOURCE, HINT_SOURCE, NATIVE_SOURCE, *TOOL_SOURCES)
+    paths = (path(category) for category in UNUSED for path in (question_file, answer_file))
+    return (
+        *data_files(),
+        *filter(None, paths),
+        PROMPT_SOURCE,
+        HINT_SOURCE,
+        NATIVE_SOURCE,
+        *TOOL_SOURCES,
+    )
 
 
 VERSION = "2026.3.23"

@@ -68,7 +68,7 @@ live_relevance_39-26-0 live_relevance_40-27-0
 """
 # Ids in versions 3 and 4 that upstream has since removed, taken from the history of its files.
 DROPPED_IDS = frozenset(_DROPPED.split())
-_CONVERSATIONS = frozenset(groups.MULTI_TURN + groups.AGENTIC)
+_CONVERSATIONS = frozenset(groups.CONVERSATIONS + groups.AGENTIC)
 _TAG, _TAG_END = "<tool_call>\n", "\n</tool_call>"
 # Start of a list of calls in the format that prompts request.
 _PROMPTED = re.compile(r"[\s`]*+\[?[A-Za-z_][\w.]*+\(")
@@ -116,7 +116,8 @@ def entries_of(package: UpstreamPackage) -> Entries:
     return Entries(
         lambda _, category: load(package, [category]),
         languages=["en"],
-        categories=groups.CATEGORIES,
+        categories=groups.ALL_CATEGORIES,
+        searched=groups.CATEGORIES,
     )
 
 
@@ -126,8 +127,8 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
 
     A row of a JSON lines file has ``id``, ``output`` (in any shape of ``result``) and optionally
     ``sample``. Files are read in the order of the categories. Removed ids are skipped, and so are
-    conversations that fill a memory, categories that are not scored (``exec_*``, ``rest``, ``sql``,
-    ``chatable``), and files that name only a group (``memory``, ``web_search``) as their category.
+    conversations that fill a memory, a folder's files of `groups.UNUSED`, and files that name
+    only a group (``memory``, ``web_search``) as their category.
     An answer in an unknown shape counts as undecodable.
 
     Raises `UserError` for a malformed line, for a path with results of several models or of none,
@@ -213,16 +214,17 @@ def _sources(path: Path, entries: Entries) -> list[Source]:
         if source.named in _GROUP_NAMES:
             entries.remarks[f"files named {source.named}, a group of categories, skipped"] += 1
             continue
-        if _NOT_SCORED.fullmatch(source.named):
+        unused_file = path.is_file() and source.named in groups.UNUSED
+        if _NOT_SCORED.fullmatch(source.named) and not unused_file:
             continue
-        require_known("category", source.category, groups.CATEGORIES, str(file))
+        require_known("category", source.category, entries.categories, str(file))
         if other := sources.get(source.category):
             what = f"is a second file of {source.category}; the other one is {other.path}"
             raise UserError(what, where=str(file), fix="remove one of them")
         sources[source.category] = source
     if not sources:
         raise UserError("contains no scored category", where=str(path), fix=fix)
-    return [sources[category] for category in groups.CATEGORIES if category in sources]
+    return [sources[category] for category in entries.categories if category in sources]
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -19,7 +19,7 @@ from statistics import stdev
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import (
-    CATEGORIES,
+    ALL_CATEGORIES,
     FORMAT_SENSITIVITY,
     FORMS,
     LIVE,
@@ -42,7 +42,9 @@ def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[s
     A category with a larger share of unscored rows than ``max_unscored`` enters no aggregate. Its
     accuracy over the scored rows is still reported."""
     diagnostics = Diagnostics()
-    summary = statistics(diagnostics.through(rows), RULE_SETS, {"all": CATEGORIES}, max_unscored)
+    summary = statistics(
+        diagnostics.through(rows), RULE_SETS, {"all": ALL_CATEGORIES}, max_unscored
+    )
     for rules in RULE_SETS:
         judged = {
             name: stats[rules]

@@ -13,6 +13,7 @@ from decimal import localcontext
 from functools import cache, wraps
 from typing import Any
 
+from ace_ray.benchmarks.bfcl.categories import COMPOSITE
 from ace_ray.benchmarks.bfcl.tools.evaluate import CallRefused, evaluate, strings_in
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
 from ace_ray.benchmarks.bfcl.tools.standins import known_vectors
@@ -47,7 +48,7 @@ def initial_state_of(entry: Entry, docs: Docs) -> InitialState:
             for name in entry.data["involved_classes"]
         },
         entry.data.get("initial_config", {}),
-        "long_context" in entry.category,
+        "long_context" in entry.category or entry.category == COMPOSITE,
     )
 
 

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, SCORING, asked_id, form_of
+from ace_ray.benchmarks.bfcl.categories import (
+    CATEGORIES,
+    FORMS,
+    SCORING,
+    UNUSED,
+    asked_id,
+    form_of,
+)
 from ace_ray.benchmarks.bfcl.score.summary import summarize, with_metrics
 from ace_ray.benchmarks.bfcl.score.tables import further_tables, notes, table
 from ace_ray.benchmarks.results import ResultRow
@@ -59,6 +66,15 @@ def test_columns_of_both_versions() -> None:
     assert summary["counts"]["scored"] == len(WHOLE)
     pooled = summary["rules"]["official"]["v4"]["live"]["interval"]
     assert pooled == pytest.approx(wilson(12, 16))
+
+
+def test_unused_categories_enter_no_column() -> None:
+    summary = summarize([*WHOLE, *(row for name in UNUSED for row in judged(name, 1, 4))])
+    assert summary["categories"]["sql"]["official"]["accuracy"] == 0.25
+    for rules in RULE_SETS:
+        for version in ("v3", "v4"):
+            expected = summarize(WHOLE)["rules"][rules][version]
+            assert summary["rules"][rules][version] == expected
 
 
 def test_columns_without_one_of_their_categories_have_no_value() -> None:
