@@ -76,17 +76,15 @@ def test_gold_answers_of_unused_categories(
     """All gold answers pass but for the listed ones, and no mangled copy does."""
     benchmark = BFCL.from_options({"data": bfcl_copy.name, "categories": list(categories)})
     benchmark.ready(named=True)
-    gold = {entry: benchmark.gold(entry) for entry in benchmark.entries()}
-    assert len(gold) == answers
-    for entry, answer in gold.items():
-        assert answer is not None
-        right = dict.fromkeys(RULE_SETS, entry.id not in UNANSWERABLE)
-        for episode, valid in (
-            (answer.right, right),
-            (answer.mangled, dict.fromkeys(RULE_SETS, False)),
-        ):
-            found = benchmark.verdicts(entry, episode)
-            assert {rules: one.valid for rules, one in found.items()} == valid, entry.id
+    entries = benchmark.entries()
+    assert len(entries) == answers
+    for entry in entries:
+        gold = benchmark.gold(entry)
+        assert gold is not None
+        for episode, valid in ((gold.right, entry.id not in UNANSWERABLE), (gold.mangled, False)):
+            verdicts = benchmark.verdicts(entry, episode)
+            expected = dict.fromkeys(RULE_SETS, valid)
+            assert {rules: v.valid for rules, v in verdicts.items()} == expected, entry.id
 
 
 def test_outputs_of_unused_categories_count_where_they_are_named(
