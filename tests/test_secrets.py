@@ -163,6 +163,7 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "json": lambda key: json.dumps(key)[1:-1].replace("/", "\\/"),
     "json, escapes": lambda key: "".join(f"\\u{ord(sign):04X}" for sign in key),
     "html": html.escape,
+    "html, numbers": lambda key: "".join(f"&#{ord(sign):04};" for sign in key),
 }
 
 

@@ -201,7 +201,9 @@ def _check_checkout(job: str, checkout: Path) -> list[str]:
             where=str(checkout),
             fix="submit from a checkout (pip install --editable .), or with ray job submit",
         )
-    return _untracked(checkout) if (checkout / ".git").exists() else []
+    # A monorepo has its `.git` above the checkout.
+    inside = any((folder / ".git").exists() for folder in (checkout, *checkout.resolve().parents))
+    return _untracked(checkout) if inside else []
 
 
 def _untracked(checkout: Path) -> list[str]:
@@ -215,17 +217,29 @@ def _untracked(checkout: Path) -> list[str]:
 
     try:
         paths = listed("--others", "--directory", "--exclude=__pycache__")
-        links = [path for path in listed() if (checkout / path).is_symlink()]
+        tracked, staged = listed(), listed("--stage")
     except (OSError, subprocess.CalledProcessError) as error:
         problem = getattr(error, "stderr", b"").decode("utf-8", "replace") or error
         what = f"git does not list its files: {first_line(problem)}"
         fix = "make git work here, since only files that it tracks are sent"
         raise UserError(what, where=str(checkout), fix=fix) from error
-    for link in links:  # Ray packs the files behind a link under the link's name
-        target = os.path.relpath((checkout / link).resolve(), checkout.resolve()) + "/"
-        if target.startswith(("../", *(f"{path}/" for path in paths))):
-            paths.append(link)
-        paths += [link + path[len(target) - 1 :] for path in paths if path.startswith(target)]
+    if not tracked:
+        return []  # a copy without git in a folder of another checkout
+    links = [path for path in tracked if (checkout / path).is_symlink()]
+    # Of a submodule, git lists only the folder.
+    paths += [line.partition("\t")[2] for line in staged if line.startswith("160000 ")]
+    before = -1
+    while len(paths) > before:  # a link may lead to further links
+        before = len(paths)
+        for link in set(links) - set(paths):
+            # Ray packs the files behind a link under the link's name.
+            target = os.path.relpath((checkout / link).resolve(), checkout.resolve()) + "/"
+            outside = target.startswith(("./", "../", *(f"{path}/" for path in paths)))
+            if outside or link.startswith(target):  # or a loop
+                paths.append(link)
+                continue
+            behind = (link + path[len(target) - 1 :] for path in paths if path.startswith(target))
+            paths += [path for path in behind if path not in paths]
     return paths
 
 

@@ -114,7 +114,7 @@ def without_key(text: str, key: str | None) -> str:
     its characters quoted as in a URL, in JSON or in HTML."""
     spellings = (
         rf"(?:\\{{0,3}}(?:{re.escape(sign)}|{re.escape(escape(sign))}|u(?i:{ord(sign):04x}))"
-        rf"|%(?:25){{0,3}}(?i:{ord(sign):02x})|&#(?:{ord(sign)}|(?i:x{ord(sign):x}));)"
+        rf"|%(?:25){{0,3}}(?i:{ord(sign):02x})|&#0*(?:{ord(sign)}|(?i:x0*{ord(sign):x}));)"
         for sign in key or ""
     )
     return re.sub("".join(spellings), MASK, text) if key else text

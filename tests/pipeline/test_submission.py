@@ -133,6 +133,11 @@ def test_files_with_names_of_keys_and_untracked_files_stay_behind(
     for name, target in links.items():
         (checkout / name).symlink_to(target)
     subprocess.run(["git", "-C", str(checkout), "add", *links], check=True)
+    (checkout / "chain").symlink_to("chained")
+    (checkout / "chained").mkdir()
+    (checkout / "chained/link").symlink_to("../mine")
+    (checkout / "up").symlink_to(".")
+    subprocess.run(["git", "-C", str(checkout), "add", "chain", "chained", "up"], check=True)
     odd = ["trail ", "trail\t", "cr\rx", "a\\ ", "nb\xa0", "not utf-8 \udcff"]
     for name in ("notes [1].txt", "mine/diary.txt", "configs/mine.yaml", "ignored.txt", *odd):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
@@ -140,6 +145,27 @@ def test_files_with_names_of_keys_and_untracked_files_stay_behind(
     made = submission(str(checkout / "configs/mine.yaml"), checkout=checkout)
     assert packed(made) == code
     assert made.command(None).isascii()
+
+
+def test_untracked_files_of_a_folder_in_a_repository_and_of_submodules_stay_behind(
+    config: Path, checkout: Path
+) -> None:
+    def git(folder: Path, *arguments: str) -> None:
+        who = ("-c", "user.name=n", "-c", "user.email=e", "-c", "protocol.file.allow=always")
+        subprocess.run(["git", "-C", str(folder), *who, *arguments], check=True)
+
+    whole = checkout.parent
+    git(whole, "init", "-q")
+    other = whole / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    git(other, "commit", "-qm", "empty", "--allow-empty")
+    git(whole, "add", checkout.name)
+    git(whole, "submodule", "add", "-q", str(other), f"{checkout.name}/part")
+    tracked = packed(submission(str(config), checkout=checkout))
+    for name in ("diary.txt", "part/diary.txt"):
+        (checkout / name).write_text("x")
+    assert packed(submission(str(config), checkout=checkout)) == tracked
 
 
 def test_a_checkout_whose_files_git_does_not_list_is_refused(config: Path, checkout: Path) -> None:
