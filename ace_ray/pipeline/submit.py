@@ -228,8 +228,7 @@ def _untracked(checkout: Path) -> list[str]:
     links = [path for path in tracked if (checkout / path).is_symlink()]
     # Of a submodule, git lists only the folder.
     paths += [line.partition("\t")[2] for line in staged if line.startswith("160000 ")]
-    before = -1
-    while len(paths) > before:  # a link may lead to further links
+    for _ in links:  # a link may lead to further links
         before = len(paths)
         for link in set(links) - set(paths):
             # Ray packs the files behind a link under the link's name.
@@ -240,6 +239,8 @@ def _untracked(checkout: Path) -> list[str]:
                 continue
             behind = (link + path[len(target) - 1 :] for path in paths if path.startswith(target))
             paths += [path for path in behind if path not in paths]
+        if len(paths) == before:
+            break
     return paths
 
 

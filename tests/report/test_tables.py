@@ -175,7 +175,10 @@ def test_each_kind_of_prompt_has_its_tables_and_missing_tables_a_reason(tmp_path
     console = Console(file=output, width=300)
     make_report(
         [str(folder) for folder in (*native, elsewhere)],
-        **{"paper": True, "out": str(tmp_path / "out"), "rules": "official", "console": console},
+        paper=True,
+        out=str(tmp_path / "out"),
+        rules="official",
+        console=console,
     )
     text = output.getvalue()
     heading = "(native tool calls; the paper used prompts), official rules"
