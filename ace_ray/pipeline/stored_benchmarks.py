@@ -59,22 +59,27 @@ class StoredBenchmarks:
 
     def read(self, ledger: Ledger) -> None:
         """Read the entries from which the rows of ``ledger`` were made, and load the code of their
-        tools. Raises `UserError`: the data is not the data of the run."""
+        tools. Raises `UserError`: the data is not the data of the run, or lacks a row's entry."""
         for name, benchmark in self.by_name.items():
             entries = run_entries(benchmark, self._manifest, ledger.rows(), self._store)
             self._entries |= {(name, e.category, e.language, e.id): e for e in entries}
             benchmark.ready(named=name == self._owner)
+        for row in ledger.rows():  # rows that are not judged have files and statistics too
+            self._entry((row.benchmark, row.category, row.language, row.id))
 
     def of(self, row: Mapping[str, Any]) -> tuple[Benchmark, Entry]:
-        """Return the benchmark and the entry of a row. Raises `UserError`: the data lacks it."""
+        """Return the benchmark and the entry of a row."""
         key = (row["benchmark"], row["category"], row["language"], row["id"])
+        return self.by_name[row["benchmark"]], self._entry(key)
+
+    def _entry(self, key: tuple[str, str, str, str]) -> Entry:
         if key not in self._entries:
             raise UserError(
                 f"the data does not contain the entry {key} of a row",
                 where=self._store.root,
                 fix="name the data with which the run was evaluated",
             )
-        return self.by_name[row["benchmark"]], self._entries[key]
+        return self._entries[key]
 
 
 def _with_named_code(config: RunConfig, named: Sequence[str], store: Store) -> RunConfig:
