@@ -15,6 +15,7 @@ from ace_ray.cli import results, run  # noqa: F401 - they add their commands
 from ace_ray.cli.group import cli, echo_result
 from ace_ray.errors import FAILED, UserError
 from ace_ray.util import log
+from ace_ray.util.local_files import path_of
 
 __all__ = ["cli", "main"]
 
@@ -92,6 +93,26 @@ def data_check(benchmark: str, folder: str) -> None:
     from ace_ray.benchmarks.registry import benchmark_class
 
     sys.exit(0 if benchmark_class(benchmark).check_data(folder, echo_result) else 1)
+
+
+@data.command("answers")
+@click.argument("action", type=click.Choice(["import", "export"]))
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--cache-folder", help="Recorded answers; default: in $ACE_RAY_CACHE, as in a run.")
+def data_answers(action: str, folder: Path, cache_folder: str | None) -> None:
+    """Import or export StableToolBench's recorded API answers.
+
+    FOLDER has JSON files, <category>/<tool>/<api>.json.
+    """
+    from ace_ray.benchmarks.stabletoolbench.apis import cache, json_files
+
+    answers = cache.cache_folder(cache_folder, "--cache-folder")
+    if action == "import":
+        count = json_files.import_answers(path_of(folder, "FOLDER"), answers)
+        echo_result(f"imported {count:,} answers from {folder} to {answers}")
+    else:
+        count = json_files.export_answers(answers, path_of(folder, "FOLDER"))
+        echo_result(f"exported {count:,} answers from {answers} to {folder}")
 
 
 if __name__ == "__main__":

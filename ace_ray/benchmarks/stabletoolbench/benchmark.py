@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +34,7 @@ from ace_ray.benchmarks.stabletoolbench.options import FOLDERS, Settings
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
 from ace_ray.benchmarks.stabletoolbench.outputs import read_outputs
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
-from ace_ray.benchmarks.stabletoolbench.queries import load, locate, present
+from ace_ray.benchmarks.stabletoolbench.queries import absent_line, load, locate, present
 from ace_ray.benchmarks.stabletoolbench.result_json import Metadata, result_json
 from ace_ray.benchmarks.stabletoolbench.shapes import Doc, ToolFolder
 from ace_ray.benchmarks.stabletoolbench.summary import summarize
@@ -52,6 +53,7 @@ from ace_ray.models.roles import Role, parse_role
 from ace_ray.types import CHECKED, RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 from ace_ray.util.local_files import path_of
 
+_log = logging.getLogger(__name__)
 _WHERE = "benchmarks.stabletoolbench"
 _T = TypeVar("_T")
 # Maximum time for judging after an episode's deadline; less than ``DEADLINE_GRACE_S``.
@@ -72,7 +74,7 @@ class StableToolBench(Benchmark):
 
     def __init__(self, options: StableToolBenchOptions) -> None:
         super().__init__(options)
-        check_names(options.groups, GROUPS, what="group", where=f"{_WHERE}.groups")
+        check_names(options.groups or (), GROUPS, what="group", where=f"{_WHERE}.groups")
         for key in FOLDERS:
             scheme, separator, _ = (getattr(options, key) or "").partition("://")
             if separator:  # the rest is not shown: it may contain a password
@@ -82,6 +84,7 @@ class StableToolBench(Benchmark):
                     fix="name a folder of this machine",
                 )
         self._folder = locate(options.data)
+        self._groups = options.groups or present(self._folder)
         checkout = path_of(options.upstream, f"{_WHERE}.upstream") if options.upstream else None
         self._options = options
         self._sources = ApiSources(options, checkout)
@@ -109,7 +112,7 @@ class StableToolBench(Benchmark):
         # Answers as JSON text, by group and query id: a long chain cannot be pickled.
         self._reference: dict[str, dict[str, str]] = {}
         if options.reference is not None:
-            self._reference = read_reference(_converted(options.reference), options.groups)
+            self._reference = read_reference(_converted(options.reference), self._groups)
         self._warnings: list[str] = []
         self._lacking: list[str] = []
         # APIs of all groups, if every query offers all of them; otherwise None.
@@ -119,11 +122,14 @@ class StableToolBench(Benchmark):
         options = self._options
         folder = options.tool_folder
         tools = ToolFolder(path_of(folder, f"{_WHERE}.tool_folder")) if folder else None
-        wanted = load(self._folder, groups=options.groups, tools=tools)
+        wanted = load(self._folder, groups=self._groups, tools=tools)
         if options.tool_scope == "all":
             every = load(self._folder, groups=present(self._folder), tools=tools).entries
             self._pool = _pool(every)
-        self._warnings = list(dict.fromkeys(wanted.warnings))
+        absent = "" if options.groups else absent_line(self._folder, self._groups)
+        if absent:
+            _log.warning("%s; the other groups are evaluated", absent)
+        self._warnings = list(dict.fromkeys(filter(None, (absent, *wanted.warnings))))
         self._lacking = wanted.lacking
         return wanted.entries
 
@@ -164,6 +170,7 @@ class StableToolBench(Benchmark):
             **options.model_dump(mode="json"),
             **absolute,
             "data": pinned(options.data, self._folder),
+            "groups": self._groups,
         }
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
@@ -343,7 +350,7 @@ class StableToolBench(Benchmark):
                     tools = schemas(self._apis(entry), self._settings.texts)
                     yield entry.id, {**state["answer"], "available_tools": tools}
 
-        timing, groups = summary["timing"], self._options.groups
+        timing, groups = summary["timing"], self._groups
         metadata = Metadata(
             framework=str(summary["model"]["source"]),
             test_set="all" if set(groups) == set(GROUPS) else "+".join(groups),

@@ -9,7 +9,6 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
-from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, Texts
 from ace_ray.config.schema import Section
 
@@ -80,7 +79,9 @@ class Options(Section):
         description="data set: mini (ships with ace_ray), imported, imported:VERSION, or a "
         "folder that is or contains solvable_queries",
     )
-    groups: list[str] = Field(list(GROUPS), min_length=1, description="groups of queries")
+    groups: list[str] | None = Field(
+        None, min_length=1, description="groups of queries; default: all groups in the data"
+    )
     upstream: str | None = Field(
         None, description="checkout of StableToolBench whose prompts replace ace_ray's own"
     )
@@ -139,5 +140,5 @@ class Options(Section):
 
     @field_validator("groups")
     @classmethod
-    def _once(cls, names: list[str]) -> list[str]:
-        return list(dict.fromkeys(names))
+    def _once(cls, names: list[str] | None) -> list[str] | None:
+        return names and list(dict.fromkeys(names))

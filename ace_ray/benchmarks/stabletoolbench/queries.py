@@ -83,9 +83,22 @@ def load(
 
 
 def present(folder: Path) -> list[str]:
-    """Return the groups whose file of queries is in ``folder``."""
+    """Return the groups whose file of queries is in ``folder``. Raises `UserError` if none is."""
     root = queries_folder(folder)
-    return [group for group in GROUPS if (root / files_of(group)[0]).is_file()]
+    groups = [group for group in GROUPS if (root / files_of(group)[0]).is_file()]
+    if not groups:
+        raise UserError(
+            f"has no group of queries, such as {files_of(GROUPS[0])[0]}",
+            where=str(root),
+            fix="give a checkout of StableToolBench, or its solvable_queries",
+        )
+    return groups
+
+
+def absent_line(folder: Path, groups: Sequence[str]) -> str:
+    """Return a line that names the groups that ``folder`` lacks beside ``groups``; "" if none."""
+    absent = [group for group in GROUPS if group not in groups]
+    return f"{folder} lacks the groups {', '.join(absent)}" if absent else ""
 
 
 def files_of(group: str) -> tuple[str, str]:
@@ -206,17 +219,18 @@ def _json(path: Path) -> Any:
 def import_queries(
     path: Path, *, cache: Path | None = None, say: Callable[[str], object] = _log.info
 ) -> Path:
-    """Import all six groups from ``path``, and return the folder of the import.
+    """Import the groups in ``path``, and return the folder of the import.
 
     ``path`` is ``solvable_queries`` or a folder that contains it, such as a checkout. Importing the
     same content again changes nothing. Raises `UserError`; nothing is imported then."""
     path = path_of(path, "data").resolve()
     queries = queries_folder(path)
-    loaded = load(path)
+    groups = present(path)
+    loaded = load(path, groups=groups)
     rows = Counter(entry.category for entry in loaded.entries)
     files = {
         f"{QUERIES}/{name}": read_inside(queries, name)
-        for group in GROUPS
+        for group in groups
         for name in files_of(group)
         if (queries / name).exists()
     }
@@ -231,8 +245,10 @@ def import_queries(
         official_queries=official,
         commit=OFFICIAL_COMMIT if official else None,
         source={"path": str(path)},
-        rows={group: rows[group] for group in GROUPS},
+        rows={group: rows[group] for group in groups},
     )
+    if line := absent_line(queries, groups):
+        say(line)
     for line in loaded.warnings:
         say(line)
     if not official:

@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.cache import (
     names_key,
     recorded_sha256,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.json_files import export_answers, import_answers, main
+from ace_ray.benchmarks.stabletoolbench.apis.json_files import export_answers, import_answers
 from ace_ray.benchmarks.stabletoolbench.apis.real import (
     RealApis,
     RealConfig,
@@ -47,6 +46,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     system_text,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiCaller
+from ace_ray.cli.main import main
 from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
 from ace_ray.models.http import HttpRequest, Reply
 from tests.benchmarks.stabletoolbench.builders import API, role_of, write
@@ -149,11 +149,13 @@ def test_a_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
 
 
 def test_exported_answers_can_be_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def command(action: str, *folders: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["x", action, *(str(tmp_path / one) for one in folders)])
-        main()
+    def command(action: str, folder: str, cache: str) -> str:
+        folders = [str(tmp_path / folder), "--cache-folder", str(tmp_path / cache)]
+        with pytest.raises(SystemExit) as ended:
+            main(["data", "answers", action, *folders])
+        assert ended.value.code == 0
         return capsys.readouterr().out
 
     pairs = [({"b": 1, "a": None}, ["x", 1.5]), ([1], "list"), ({"u": "ü\ud800"}, "\ud800")]
@@ -163,11 +165,11 @@ def test_exported_answers_can_be_imported(
     own.call("put", PLAYER, '{"b": 2, "a": 1}', "other", ANSWER.replace("1", "2"), 0)
     own.call("put", PLAYER, '{"c": 1}', "sim", ANSWER, 1)  # a failure is not exported
     own.call("put", names_key("..", "..", ".."), "{}", "", ANSWER, 0)  # must not leave the folder
-    assert command("export", "cache", "deep/out") == "5 answers\n"
+    assert command("export", "deep/out", "cache").startswith("exported 5 answers from ")
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
     found = json.loads((tmp_path / "deep/out" / RECORDED).read_text())
     assert found["{'b': 2, 'a': 1}"] == {"error": "", "response": {"n": 1}}
-    command("import", "deep/out", "again")
+    assert command("import", "deep/out", "again").startswith("imported 5 answers from ")
     again = AnswerCache(str(tmp_path / "again"), "read")
     assert [response(again, said) for said, _ in pairs] == [said for _, said in pairs]
     with pytest.raises(UserError, match="not an empty folder"):

@@ -74,6 +74,11 @@ def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
     for options in ({}, {"tool_scope": "all"}):
         benchmark = made(tmp_path, data=str(folder), groups=few, **options)
         assert {entry.category for entry in benchmark.entries()} == set(few)
+    whole = made(tmp_path, data=str(folder))
+    assert {entry.category for entry in whole.entries()} == set(few)
+    (line,) = whole.summarize([], 0)["warnings"]
+    assert line.endswith("lacks the groups G1_category, G1_tool, G2_instruction, G2_category")
+    assert whole.resolved()["groups"] == few
     with pytest.raises(UserError, match=r"G2_category is missing.*leave the group out"):
         made(tmp_path, data=str(folder), groups=["G2_category"]).entries()
     # A pool holds the APIs of groups that are there and not run.

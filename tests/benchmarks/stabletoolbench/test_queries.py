@@ -19,7 +19,7 @@ from ace_ray.benchmarks.stabletoolbench.names import (
 )
 from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
-from ace_ray.benchmarks.stabletoolbench.queries import MINI, load, locate
+from ace_ray.benchmarks.stabletoolbench.queries import MINI, load, locate, present
 from ace_ray.benchmarks.stabletoolbench.shapes import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, find, schemas, tool_lines
 from ace_ray.errors import UserError
@@ -131,6 +131,20 @@ def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is a symbolic link"):
         importer.import_queries(root)
     assert sorted(folder.parent.rglob("*")) == before
+
+
+def test_an_import_takes_the_groups_that_are_there(root: Path) -> None:
+    absent = [group for group in GROUPS if not group.endswith("_instruction")]
+    for group in absent:
+        queries_file(root, group).unlink()
+    said: list[str] = []
+    folder = importer.import_queries(root, say=said.append)
+    assert present(folder) == ["G1_instruction", "G2_instruction", "G3_instruction"]
+    assert any(line.endswith(f"lacks the groups {', '.join(absent)}") for line in said)
+    for group in present(root):
+        queries_file(root, group).unlink()
+    with pytest.raises(UserError, match="has no group of queries"):
+        importer.import_queries(root)
 
 
 FIND: dict[str, Any] = {"name": "Find bread", "description": "Finds it", "required_parameters": []}

@@ -17,8 +17,10 @@ from typing import Any, Literal
 
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
 from ace_ray.benchmarks.stabletoolbench.tools import Api
+from ace_ray.config.schema import cache_root
 from ace_ray.errors import RowError, UserError
 from ace_ray.types import canonical_json
+from ace_ray.util.local_files import path_of
 
 Mode = Literal["read", "readwrite"]
 # ``await service(method, *values)`` calls a method of the `AnswerCache` in any process.
@@ -41,6 +43,13 @@ CREATE TABLE IF NOT EXISTS answers (
     PRIMARY KEY (api, arguments, maker)
 )"""
 _log = logging.getLogger(__name__)
+
+
+def cache_folder(given: str | None, where: str) -> Path:
+    """Return the folder of recorded answers that a user names; by default one in `cache_root`."""
+    if given:
+        return path_of(given, where).absolute()
+    return cache_root() / "stabletoolbench" / "answers"
 
 
 def api_key(api: Api) -> str:

@@ -3,17 +3,12 @@
 The layout is upstream's: ``<category>/<tool>_for_<category>/<api>.json``, or
 ``<category>/<tool>/<api>.json``. Each file is one object. A key is a call's arguments as Python
 prints them; its value is ``{"error", "response"}``.
-
-    python -m ace_ray.benchmarks.stabletoolbench.apis.json_files import JSON_FOLDER CACHE_FOLDER
-    python -m ace_ray.benchmarks.stabletoolbench.apis.json_files export CACHE_FOLDER JSON_FOLDER
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import sys
 from contextlib import closing
 from itertools import groupby
 from pathlib import Path
@@ -101,21 +96,3 @@ def _answer_text(answer: dict[str, Any]) -> str:
     error = answer["error"]
     text = "" if error is None else error if isinstance(error, str) else json.dumps(error)
     return json.dumps({"error": text, "response": answer["response"]}, separators=(",", ":"))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Import or export recorded API answers.")
-    parser.add_argument("action", choices=("import", "export"))
-    parser.add_argument("source", type=Path, help="folder that is read")
-    parser.add_argument("target", type=Path, help="folder that is written")
-    given = parser.parse_args()
-    moves = {"import": import_answers, "export": export_answers}
-    try:
-        moved = moves[given.action](given.source, given.target)
-    except UserError as error:
-        sys.exit(f"ace-ray: {error}")
-    print(f"{moved:,} answers")
-
-
-if __name__ == "__main__":
-    main()

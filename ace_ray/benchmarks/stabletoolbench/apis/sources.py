@@ -14,7 +14,12 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     Unusable,
     arguments_of,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.cache import AnswerCache, CacheClient, recorded_sha256
+from ace_ray.benchmarks.stabletoolbench.apis.cache import (
+    AnswerCache,
+    CacheClient,
+    cache_folder,
+    recorded_sha256,
+)
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real, read_key
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     MIRROR_TOKENS,
@@ -28,13 +33,11 @@ from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
 )
 from ace_ray.benchmarks.stabletoolbench.options import Options
 from ace_ray.benchmarks.stabletoolbench.tools import Api
-from ace_ray.config.schema import cache_root
 from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
 from ace_ray.models.http import Http
 from ace_ray.models.roles import EndpointRole, Role, parse_role
 from ace_ray.types import Sampling, digest
-from ace_ray.util.local_files import path_of
 
 _WHERE = "benchmarks.stabletoolbench"
 # Backends in the order in which they are tried.
@@ -76,11 +79,7 @@ class ApiSources:
                 where=f"{_WHERE}.apis",
                 fix=f"name one in {_WHERE}.real, or remove 'real' from {_WHERE}.apis",
             )
-        self._cache_folder = (
-            path_of(options.cache_folder, f"{_WHERE}.cache_folder").absolute()
-            if options.cache_folder
-            else cache_root() / "stabletoolbench" / "answers"
-        )
+        self._cache_folder = cache_folder(options.cache_folder, f"{_WHERE}.cache_folder")
         self._callers: dict[str, ApiCaller] = {}
 
     def __getstate__(self) -> dict[str, Any]:
