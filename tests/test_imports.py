@@ -32,6 +32,7 @@ USERS = {
     "aiohttp": {"models"},
     "jinja2": {"models", "reports", "viewer"},
     "markupsafe": {"reports"},
+    "bm25s": {"benchmarks"},
     "scipy": {"reports"},
     "boto3": {"storage.object_store"},
     "botocore": {"storage.object_store"},

@@ -190,6 +190,11 @@ class Benchmark(ABC):
     refused_fix: ClassVar[str] = "use a model whose template takes system and user messages"
     """Suggested fix in the error for a chat template that refuses the messages."""
 
+    def shorter_prompts(self, context_tokens: int, chars_per_token: float) -> str:
+        """Return the change of options with which prompts would fit a context, or "". Preflight
+        prints it if no prompt fits."""
+        return ""
+
     without_native: ClassVar[str] = ""
     """Config line that puts tools into the prompt; "" if the benchmark has no such line."""
 

@@ -30,13 +30,14 @@ from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
 from ace_ray.benchmarks.stabletoolbench.judge import asking, measures
 from ace_ray.benchmarks.stabletoolbench.judge import prompts as judge_prompts
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS, LEVELS
-from ace_ray.benchmarks.stabletoolbench.options import FOLDERS, Settings
+from ace_ray.benchmarks.stabletoolbench.options import FOLDERS, Retrieved, Settings
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
 from ace_ray.benchmarks.stabletoolbench.outputs import read_outputs
+from ace_ray.benchmarks.stabletoolbench.pool import RETRIEVER, ToolPool, all_docs
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
 from ace_ray.benchmarks.stabletoolbench.queries import absent_line, load, locate, present
 from ace_ray.benchmarks.stabletoolbench.result_json import Metadata, result_json
-from ace_ray.benchmarks.stabletoolbench.shapes import Doc, ToolFolder
+from ace_ray.benchmarks.stabletoolbench.shapes import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import (
     categories,
@@ -94,6 +95,7 @@ class StableToolBench(Benchmark):
             max_steps=options.max_steps,
             max_queries=options.max_queries,
             texts=read_texts(checkout) if checkout else OWN,
+            exact_names=options.tool_scope != "query",
         )
         self._judging = judge_prompts.official(checkout) if checkout else judge_prompts.own()
         self._roles: dict[str, Role] = {}
@@ -115,17 +117,17 @@ class StableToolBench(Benchmark):
             self._reference = read_reference(_converted(options.reference), self._groups)
         self._warnings: list[str] = []
         self._lacking: list[str] = []
-        # APIs of all groups, if every query offers all of them; otherwise None.
-        self._pool: list[Doc] | None = None
+        self._pool: ToolPool | None = None
 
     def entries(self) -> Sequence[Entry]:
         options = self._options
         folder = options.tool_folder
         tools = ToolFolder(path_of(folder, f"{_WHERE}.tool_folder")) if folder else None
         wanted = load(self._folder, groups=self._groups, tools=tools)
-        if options.tool_scope == "all":
+        if options.tool_scope != "query":
             every = load(self._folder, groups=present(self._folder), tools=tools).entries
-            self._pool = _pool(every)
+            docs = all_docs(every, tools.docs() if tools else ())
+            self._pool = ToolPool(docs, options.tool_scope, wanted.entries, self._settings.texts)
         absent = "" if options.groups else absent_line(self._folder, self._groups)
         if absent:
             _log.warning("%s; the other groups are evaluated", absent)
@@ -141,8 +143,9 @@ class StableToolBench(Benchmark):
             "prompts_sha256": self._settings.texts.sha256(),
             "episodes": {
                 **self._settings.identity(),
-                "tool_scope": options.tool_scope,
-                **({"pool_sha256": digest(self._pool)} if self._pool else {}),
+                "tool_scope": self._scope(),
+                **({"pool_sha256": self._pool.sha256} if self._pool else {}),
+                **({"retriever": RETRIEVER} if isinstance(options.tool_scope, Retrieved) else {}),
                 **self._sources.identity(self._api_keys),
             },
         }
@@ -185,6 +188,9 @@ class StableToolBench(Benchmark):
     def interactive(self, entry: Entry) -> bool:
         return True
 
+    def shorter_prompts(self, context_tokens: int, chars_per_token: float) -> str:
+        return self._pool.fitting(context_tokens, chars_per_token) if self._pool else ""
+
     def roles(self) -> Mapping[str, Role]:
         return self._roles
 
@@ -201,12 +207,19 @@ class StableToolBench(Benchmark):
         return self._sources.service()
 
     def _apis(self, entry: Entry) -> list[Api]:
-        return apis_of(entry, self._settings.texts, docs=self._pool)
+        return self._pool.of(entry) if self._pool else apis_of(entry, self._settings.texts)
+
+    def _scope(self) -> Any:
+        """Return the tool scope as JSON."""
+        return self._options.model_dump(mode="json")["tool_scope"]
 
     def _api_keys(self) -> Iterator[str]:
         """Yield the keys of the APIs that agents may call."""
         entries = self.dataset()
-        for entry in entries[:1] if self._pool else entries:  # all queries offer the same APIs
+        if self._pool:
+            yield from map(api_key, self._pool.offered())
+            return
+        for entry in entries:
             yield from map(api_key, self._apis(entry))
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
@@ -224,6 +237,10 @@ class StableToolBench(Benchmark):
             "fac": None,
             "sowr": None,
         }
+        relevant = {tuple(pair) for pair in entry.gold["relevant"]}
+        if self._pool and relevant:
+            offered = {(api.tool, api.api) for api in apis}
+            state["offered_recall"] = len(relevant & offered) / len(relevant)
         if simulator := self._sources.simulator_of(context):
             state["simulator"] = simulator.identity()
         if "judge" in self._roles:
@@ -311,7 +328,7 @@ class StableToolBench(Benchmark):
             "method": self._options.method,
             "mode": self._options.mode,
             "prompts": self._settings.texts.source,
-            "tool_scope": self._options.tool_scope,
+            "tool_scope": self._scope(),
             "apis": list(self._sources.backends),
             "warnings": [*self._warnings, *self._lacking],
             "comparable": " ".join(
@@ -347,7 +364,10 @@ class StableToolBench(Benchmark):
         def answers(group: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             for entry, state in read(group):
                 if state:
-                    tools = schemas(self._apis(entry), self._settings.texts)
+                    apis = self._apis(entry)
+                    if self._options.tool_scope == "all":  # thousands for each query
+                        apis = _own_or_called(entry, apis, state["calls"])
+                    tools = schemas(apis, self._settings.texts)
                     yield entry.id, {**state["answer"], "available_tools": tools}
 
         timing, groups = summary["timing"], self._groups
@@ -369,10 +389,13 @@ class StableToolBench(Benchmark):
         return "none" if role is None else model_of(role) or str(summary["model"]["source"])
 
 
-def _pool(entries: Sequence[Entry]) -> list[Doc]:
-    """Return the APIs of all entries, each API once."""
-    docs = (doc for entry in entries for doc in entry.data["apis"])
-    return list({(doc["category"], doc["tool"], doc["api"]): doc for doc in docs}.values())
+def _own_or_called(
+    entry: Entry, apis: Sequence[Api], calls: Sequence[Mapping[str, Any]]
+) -> list[Api]:
+    """Return the APIs of the entry's query, and those that its agent called."""
+    own = {(doc["category"], doc["tool"], doc["api"]) for doc in entry.data["apis"]}
+    names = {call["name"] for call in calls}
+    return [a for a in apis if a.name in names or (a.category, a.tool, a.api) in own]
 
 
 def _has_own_sampling(role: Role) -> bool:

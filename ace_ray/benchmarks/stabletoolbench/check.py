@@ -109,7 +109,8 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
 
     ``state`` is `Episode.state`. If its ``votes``, ``fac`` or ``sowr`` is null, the metrics that
     are computed from it are missing. The metric ``sowr_missing`` is 1 if the reference run has not
-    answered the query. The rule sets differ only in validity and in the metric ``sopr``."""
+    answered the query. ``offered_recall`` is the share of relevant APIs that the agent was offered
+    from a pool. The rule sets differ only in validity and in the metric ``sopr``."""
     answer = state["answer"]["answer"]
     votes: Sequence[Mapping[str, Any]] = state["votes"] or ()
     why = unanswered(answer, answer["final_answer"])
@@ -120,6 +121,8 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
     common |= {f"{VOTE}{n}": POINTS[vote["status"]] for n, vote in enumerate(votes)}
     if state["fac"]:
         common["fac"] = float(state["fac"]["status"] == "Solved")
+    if state.get("offered_recall") is not None:
+        common["offered_recall"] = float(state["offered_recall"])
     if state["sowr"]:
         outcome = state["sowr"]["outcome"]
         common |= {name: float(name == outcome) for name in ("win", "lose", "tie")}

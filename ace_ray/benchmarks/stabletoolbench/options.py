@@ -37,6 +37,8 @@ class Settings:
     max_steps: int = MAX_STEPS
     max_queries: int = MAX_QUERIES
     texts: Texts = OWN
+    # In pools, where many names end alike; otherwise upstream's rule (`tools.find`).
+    exact_names: bool = False
 
     @property
     def tries(self) -> int:
@@ -71,6 +73,22 @@ _ROLE = (
 FOLDERS = ("data", "upstream", "tool_folder", "reference", "cache_folder")
 
 
+class Retrieved(Section):
+    """Offer the APIs of the pool that fit the query's text best."""
+
+    retrieved: int = Field(ge=1, description="number of APIs")
+
+
+class Distractors(Section):
+    """Offer the query's APIs and others of the pool."""
+
+    distractors: int = Field(ge=1, description="number of other APIs")
+    seed: int = Field(0, ge=0, description="seed that draws the other APIs")
+
+
+Scope = Literal["query", "all"] | Retrieved | Distractors
+
+
 class Options(Section):
     """Keys of the item ``{name: stabletoolbench, ...}`` of ``benchmarks``."""
 
@@ -88,9 +106,11 @@ class Options(Section):
     tool_folder: str | None = Field(
         None, description="tool directory (<Category>/<tool>.json) that describes the APIs"
     )
-    tool_scope: Literal["query", "all"] = Field(
+    tool_scope: Scope = Field(
         "query",
-        description="APIs offered to the agent: those of the query, or those of all queries",
+        description="APIs offered to the agent: query: the query's; {retrieved: K}: the K best of "
+        "all for the query's text; {distractors: K}: the query's and K others; all: all of the "
+        "data and of tool_folder",
     )
     method: str = Field(
         "CoT@1", description="search method: CoT@<tries>, or DFS_woFilter_w2 (DFSDT)"

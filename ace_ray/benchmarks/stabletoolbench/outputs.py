@@ -44,7 +44,7 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
 )
 from ace_ray.benchmarks.stabletoolbench.judge.measures import POINTS
 from ace_ray.benchmarks.stabletoolbench.names import FINISH, GROUPS, HALLUCINATED
-from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, Api, apis_of, find
+from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, Api, apis_of, find, own_name
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode, canonical_json
 
@@ -205,11 +205,15 @@ def _calls(
     """Return the calls as a run stores them, with the source "none". A function is unknown if it is
     neither an API of the query nor in ``offered``: upstream can offer further functions."""
     calls = []
+    names = {api.name: api for api in reversed(apis)}
+    has_pool = not offered <= {*names, FINISH}  # then only exact names reach an API
+    names |= {own_name(api.category, api.tool, api.api): api for api in apis}
     for one in nodes:
         if one["role"] != "tool" or one["message"]["name"] == FINISH:
             continue
         name = one["message"]["name"]
-        api = None if name == HALLUCINATED else find(apis, name)
+        api = names.get(name) if has_pool else find(apis, name)
+        api = None if name == HALLUCINATED else api
         error = _error(one["message"]["response"])
         code = status_code(Answered(error, None, "none"))
         if api is None and name not in offered:

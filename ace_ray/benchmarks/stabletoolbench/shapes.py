@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,16 +73,24 @@ class Query(Identified):
 class _ToolApi(Part):
     name: str
     description: Any = None
+    method: str = "GET"
+    template_response: Any = None
     required_parameters: list[_Parameter] | None = None
     optional_parameters: list[_Parameter] | None = None
 
 
 class _Tool(Part):
+    tool_name: str = ""
     tool_description: _Description = ""
     api_list: list[_ToolApi] = Field(default_factory=list)
 
 
 TOOL_LIMIT_BYTES = 4 << 20
+
+
+def _tool_of(path: Path) -> _Tool:
+    tree = json_value(read_bounded(path, TOOL_LIMIT_BYTES), str(path))
+    return shaped(_Tool, tree, str(path))
 
 
 class ToolFolder:
@@ -127,6 +136,24 @@ class ToolFolder:
             return enriched
         return {**enriched, **api}
 
+    def docs(self) -> Iterator[Doc]:
+        """Yield every API of the directory. Raises `UserError` for a malformed file."""
+        for category, folder in sorted(self._categories.items()):
+            for path in sorted(folder.glob("*.json")):
+                tool = _tool_of(path)
+                for api in tool.api_list:
+                    yield {
+                        "category": category,
+                        "tool": tool.tool_name or path.stem,
+                        "api": api.name,
+                        "description": api.description if isinstance(api.description, str) else "",
+                        "tool_description": tool.tool_description,
+                        "method": api.method,
+                        "required": [p.model_dump() for p in api.required_parameters or ()],
+                        "optional": [p.model_dump() for p in api.optional_parameters or ()],
+                        "template": api.template_response,
+                    }
+
     def _tool(self, category: str, name: str) -> dict[str, Any] | None:
         key = (category, name)
         if key not in self._tools:
@@ -142,8 +169,7 @@ class ToolFolder:
         if folder is None or not path.is_file():
             self._lack(f"{self.root} lacks the tool {name!r} ({category})")
             return None
-        where = str(path)
-        tool = shaped(_Tool, json_value(read_bounded(path, TOOL_LIMIT_BYTES), where), where)
+        where, tool = str(path), _tool_of(path)
         apis: dict[str, dict[str, Any]] = {}
         for api in tool.api_list:
             parameters = {"required": api.required_parameters, "optional": api.optional_parameters}

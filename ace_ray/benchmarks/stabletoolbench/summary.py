@@ -31,6 +31,7 @@ from ace_ray.util.stats import mean_of_present, weighted_interval, wilson
 
 # Metrics that need no judge, averaged over the rows that have them.
 SHARES = (
+    "offered_recall",
     "api_recall",
     "api_precision",
     "exact_set",

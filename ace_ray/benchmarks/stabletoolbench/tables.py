@@ -42,13 +42,15 @@ def further_tables(summary: Stats) -> list[dict[str, Any]]:
     """Build the tables that are printed after `table`: other judged metrics, metrics without a
     judge, sources of observations, and pass@k."""
     categories, averages = summary["categories"], summary["averages"]
+    has_pool = any(one["shares"]["offered_recall"]["n"] for one in categories.values())
+    metrics = SHARES if has_pool else [name for name in SHARES if name != "offered_recall"]
     free = [
-        [name, *(_share(one["shares"][metric]["value"]) for metric in SHARES), _number(one)]
+        [name, *(_share(one["shares"][metric]["value"]) for metric in metrics), _number(one)]
         for name, one in categories.items()
     ]
-    means = (_share(averages[metric]["value"]) for metric in SHARES)
+    means = (_share(averages[metric]["value"]) for metric in metrics)
     free.append([AVERAGE, *means, _number(summary["totals"])])
-    header = ["group", *SHARES, "calls per query"]
+    header = ["group", *metrics, "calls per query"]
     tables = [_judged(summary), {"title": "without a judge", "header": header, "lines": free}]
     if summary["sources"]["calls"]:
         named = {name: stats["sources"] for name, stats in categories.items()}

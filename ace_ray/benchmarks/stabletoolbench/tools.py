@@ -7,12 +7,14 @@ integer. A call reaches the first function whose name ends in the called name.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ace_ray.benchmarks.stabletoolbench.names import (
     FINISH,
+    MAX_NAME,
     api_name,
     function_name,
     standardize,
@@ -20,7 +22,7 @@ from ace_ray.benchmarks.stabletoolbench.names import (
 )
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, Texts
 from ace_ray.benchmarks.stabletoolbench.shapes import Doc
-from ace_ray.types import Entry
+from ace_ray.types import Entry, digest
 
 Schema = dict[str, Any]
 
@@ -56,9 +58,28 @@ class Api:
     template: Any
 
 
-def apis_of(entry: Entry, texts: Texts = OWN, docs: Sequence[Doc] | None = None) -> list[Api]:
-    """Return the entry's APIs in published order, or the APIs of ``docs`` if given."""
-    return [_api(doc, texts) for doc in (entry.data["apis"] if docs is None else docs)]
+def apis_of(entry: Entry, texts: Texts = OWN) -> list[Api]:
+    """Return the entry's APIs in published order."""
+    return [_api(doc, texts) for doc in entry.data["apis"]]
+
+
+def distinct_apis(docs: Sequence[Doc], texts: Texts = OWN) -> list[Api]:
+    """Return the APIs of ``docs``, which differ, with a name of its own for each."""
+    counts = Counter(function_name(doc["api"], doc["tool"]) for doc in docs)
+    repeated = {name for name, count in counts.items() if count > 1}
+    return [
+        _api(doc, texts, own_name(doc["category"], doc["tool"], doc["api"]))
+        if function_name(doc["api"], doc["tool"]) in repeated
+        else _api(doc, texts)
+        for doc in docs
+    ]
+
+
+def own_name(category: str, tool: str, api: str) -> str:
+    """Return the function name of an API in a pool where another API has its usual name: the first
+    characters of ``<api>_for_<tool>``, and a hash of the published names."""
+    mark = f"_{digest(category, tool, api)[:6]}"
+    return f"{api_name(api)}_for_{standardize(tool)}"[: MAX_NAME - len(mark)] + mark
 
 
 def schemas(apis: Sequence[Api], texts: Texts = OWN) -> list[Schema]:
@@ -80,9 +101,11 @@ def finish_schema(texts: Texts = OWN) -> Schema:
     return _schema(FINISH, texts.finish, parameters)
 
 
-def find(apis: Sequence[Api], called_name: str) -> Api | None:
+def find(apis: Sequence[Api], called_name: str, *, exact: bool = False) -> Api | None:
     """Return the first API whose function name ends in ``called_name``, or None. An empty name
-    finds the first API."""
+    finds the first API. If ``exact``, the name must be equal."""
+    if exact:
+        return next((api for api in apis if api.name == called_name), None)
     return next((api for api in apis if api.name.endswith(called_name)), None)
 
 
@@ -101,8 +124,8 @@ def _schema(name: str, description: str, parameters: dict[str, Any]) -> Schema:
     return {"type": "function", "function": function}
 
 
-def _api(doc: Doc, texts: Texts) -> Api:
-    name = function_name(doc["api"], doc["tool"])
+def _api(doc: Doc, texts: Texts, name: str = "") -> Api:
+    name = name or function_name(doc["api"], doc["tool"])
     std_tool = standardize(doc["tool"])
     shown = texts.function.replace("{tool}", std_tool)
     if description := doc["description"].strip():

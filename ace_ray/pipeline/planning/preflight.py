@@ -360,13 +360,17 @@ def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
         longest, least = max(longest, tokens), min(least or tokens, tokens)
         fits = context is None or tokens < context
         fitting, skipped = fitting + fits, skipped + (not fits)
-        if context is None or fitting == ENOUGH or (fitting and time.monotonic() > end):
+        if context is None or fitting == ENOUGH or time.monotonic() > end:
             break
     if entries and not fitting:
+        shortest = entries[0]
+        benchmark = plan.benchmarks[plan.entries[shortest].benchmark]
+        chars_per_token = len(plan.openings[shortest]) / (least or 1)
+        change = benchmark.shorter_prompts(context or 0, chars_per_token)
         raise UserError(
-            f"no prompt fits: the shortest has {least} tokens, but the context is {context}",
+            f"no prompt fits: the shortest has {least:,} tokens, but the context is {context:,}",
             where="engine.max_model_len",
-            fix="raise it, or use a model with a longer context",
+            fix=change or "raise it, or use a model with a longer context",
         )
     if context is None:
         return "the chat template accepts them; only vLLM knows the context length", skipped

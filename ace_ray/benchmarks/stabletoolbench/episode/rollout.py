@@ -295,7 +295,7 @@ class Rollout:
         return node
 
     async def _call(self, tree: Tree, node: Node, call: ToolCall) -> tuple[str, int]:
-        api = find(self.apis, call.name)
+        api = find(self.apis, call.name, exact=self.settings.exact_names)
         made: dict[str, Any] = {
             "name": call.name,
             "tool": api.tool if api else None,

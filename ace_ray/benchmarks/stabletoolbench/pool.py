@@ -1,0 +1,156 @@
+"""Choose the APIs that agents are offered if the option ``tool_scope`` is not ``query``.
+
+The pool has the APIs of all queries in the data, and of the tool directory if one is given, each
+once. Its function names differ (`tools.own_name`), so that every API can be called.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import bm25s
+import numpy as np
+
+from ace_ray.benchmarks.stabletoolbench.apis.cache import names_key
+from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
+from ace_ray.benchmarks.stabletoolbench.options import Distractors, Retrieved, Scope
+from ace_ray.benchmarks.stabletoolbench.prompts import Texts
+from ace_ray.benchmarks.stabletoolbench.shapes import Doc
+from ace_ray.benchmarks.stabletoolbench.tools import Api, distinct_apis, schemas
+from ace_ray.errors import UserError
+from ace_ray.types import Entry, digest
+
+RETRIEVER = {"library": f"bm25s {bm25s.__version__}", "k1": 1.5, "b": 0.75, "stopwords": "english"}
+_WHERE = "benchmarks.stabletoolbench.tool_scope"
+# No model takes more; the prompts of all queries would not fit the driver's memory either.
+MAX_TOKENS = 2_000_000
+_CHARS_PER_TOKEN = 4
+
+
+def all_docs(entries: Iterable[Entry], directory: Iterable[Doc]) -> list[Doc]:
+    """Return the APIs of ``entries``, then the other APIs of ``directory``, each once."""
+    docs: dict[tuple[str, ...], Doc] = {}
+    for entry in entries:
+        for doc in entry.data["apis"]:
+            docs.setdefault(_triple(doc), doc)
+    # The directory may write categories and tools in their standard form.
+    keys = {_key(doc) for doc in docs.values()}
+    for doc in directory:
+        if (key := _key(doc)) not in keys:
+            keys.add(key)
+            docs[_triple(doc)] = doc
+    return list(docs.values())
+
+
+class ToolPool:
+    """The APIs of a pool, and those of them that each query's agent is offered."""
+
+    def __init__(
+        self, docs: Sequence[Doc], scope: Scope, entries: Sequence[Entry], texts: Texts
+    ) -> None:
+        """Choose the APIs for each of ``entries``. Raises `UserError` if the pool does not fit the
+        scope."""
+        self.apis = distinct_apis(docs, texts)
+        self.sha256 = digest(docs)
+        self._mean_chars = sum(map(len, map(json.dumps, schemas(self.apis, texts)))) / len(docs)
+        self._indices: dict[tuple[str, ...], list[int]] | None = None
+        if isinstance(scope, Retrieved):
+            _require(scope.retrieved, len(docs), "retrieved")
+            index = _Index(docs)
+            self._indices = {e.key: index.best(e.data["query"], scope.retrieved) for e in entries}
+        elif isinstance(scope, Distractors):
+            numbers = {_triple(doc): number for number, doc in enumerate(docs)}
+            needed = {e.key: {numbers[_triple(doc)] for doc in e.data["apis"]} for e in entries}
+            most = len(docs) - max(map(len, needed.values()))
+            _require(scope.distractors, most, "distractors")
+            self._indices = {
+                key: _with_distractors(
+                    own, len(docs), scope, random.Random(digest(scope.seed, *key))
+                )
+                for key, own in needed.items()
+            }
+        elif (tokens := int(self._mean_chars * len(docs) / _CHARS_PER_TOKEN)) > MAX_TOKENS:
+            raise UserError(
+                f"all {len(docs):,} APIs have about {tokens:,} tokens, which fit no model",
+                where=_WHERE,
+                fix="write {retrieved: 40}",
+            )
+
+    def of(self, entry: Entry) -> list[Api]:
+        """Return the APIs that the entry's agent is offered, in the order of the prompt."""
+        if self._indices is None:
+            return self.apis
+        return [self.apis[number] for number in self._indices[entry.key]]
+
+    def offered(self) -> list[Api]:
+        """Return the APIs that the agent of any entry is offered."""
+        if self._indices is None:
+            return self.apis
+        return [self.apis[n] for n in sorted({n for ns in self._indices.values() for n in ns})]
+
+    def fitting(self, context_tokens: int, chars_per_token: float) -> str:
+        """Return the scope whose prompts take about half of a context; "" if it is too short."""
+        count = int(context_tokens / 2 * chars_per_token / self._mean_chars)
+        count = min(count, len(self.apis)) // 10 * 10 or count
+        return f"set tool_scope: {{retrieved: {count}}} (half of the context)" if count else ""
+
+
+class _Index:
+    """A BM25 index over the names, descriptions and parameters of APIs."""
+
+    def __init__(self, docs: Sequence[Doc]) -> None:
+        # With numba, where it is installed, scores would be rounded otherwise.
+        self._bm25 = bm25s.BM25(k1=RETRIEVER["k1"], b=RETRIEVER["b"], backend="numpy")
+        self._bm25.index(_tokens([_text(doc) for doc in docs]), show_progress=False)
+
+    def best(self, query: str, count: int) -> list[int]:
+        """Return the indices of the ``count`` best APIs, best first; ties keep their order."""
+        words = _tokens([query])[0]
+        if not words:  # of which the library raises
+            return list(range(count))
+        scores = self._bm25.get_scores(words)
+        return [int(number) for number in np.argsort(-scores, kind="stable")[:count]]
+
+
+def _tokens(texts: list[str]) -> list[list[str]]:
+    tokens: list[list[str]] = bm25s.tokenize(
+        texts, stopwords=RETRIEVER["stopwords"], return_ids=False, show_progress=False
+    )
+    return tokens
+
+
+def _text(doc: Doc) -> str:
+    words = [doc["category"], doc["tool"], doc["api"], doc["description"], doc["tool_description"]]
+    for parameter in (*doc["required"], *doc["optional"]):
+        words += [parameter["name"], parameter["description"]]
+    return " ".join(words).replace("_", " ")
+
+
+def _with_distractors(
+    own: set[int], total: int, scope: Distractors, draw: random.Random
+) -> list[int]:
+    """Return the query's ``own`` APIs and the distractors among ``total``, shuffled: their position
+    must not tell them apart."""
+    drawn = draw.sample(range(total), scope.distractors + len(own))
+    offered = [*sorted(own), *(n for n in drawn if n not in own)][: scope.distractors + len(own)]
+    draw.shuffle(offered)
+    return offered
+
+
+def _triple(doc: Doc) -> tuple[str, str, str]:
+    return doc["category"], doc["tool"], doc["api"]
+
+
+def _key(doc: Any) -> str:
+    return names_key(
+        standardize_category(doc["category"]), standardize(doc["tool"]), api_name(doc["api"])
+    )
+
+
+def _require(count: int, most: int, kind: str) -> None:
+    if count > most:
+        what = f"{kind} is {count:,}, but the pool has only {most:,} such APIs"
+        raise UserError(what, where=_WHERE, fix=f"write at most {most:,}, or all")
