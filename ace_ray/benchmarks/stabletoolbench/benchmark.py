@@ -118,6 +118,8 @@ class StableToolBench(Benchmark):
         self._warnings: list[str] = []
         self._lacking: list[str] = []
         self._pool: ToolPool | None = None
+        # System message of all queries, if they share it.
+        self._system: dict[str, Any] | None = None
 
     def entries(self) -> Sequence[Entry]:
         options = self._options
@@ -177,7 +179,12 @@ class StableToolBench(Benchmark):
         }
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
-        return initial_messages(entry.data["query"], self._apis(entry), self._settings)
+        apis = [] if self._system else self._apis(entry)
+        messages = initial_messages(entry.data["query"], apis, self._settings)
+        if self._options.tool_scope == "all":  # the same thousands of APIs for each query
+            self._system = self._system or messages[0]
+            messages[0] = self._system
+        return messages
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
         return offered(self._apis(entry), self._settings)

@@ -64,13 +64,13 @@ class ToolPool:
         elif isinstance(scope, Distractors):
             numbers = {_triple(doc): number for number, doc in enumerate(docs)}
             needed = {e.key: {numbers[_triple(doc)] for doc in e.data["apis"]} for e in entries}
-            most = len(docs) - max(map(len, needed.values()))
-            _require(scope.distractors, most, "distractors")
+            limit = len(docs) - max(map(len, needed.values()))
+            _require(scope.distractors, limit, "distractors")
             self._indices = {
                 key: _with_distractors(
-                    own, len(docs), scope, random.Random(digest(scope.seed, *key))
+                    indices, len(docs), scope, random.Random(digest(scope.seed, *key))
                 )
-                for key, own in needed.items()
+                for key, indices in needed.items()
             }
         elif (tokens := int(self._mean_chars * len(docs) / _CHARS_PER_TOKEN)) > MAX_TOKENS:
             raise UserError(
@@ -130,12 +130,13 @@ def _text(doc: Doc) -> str:
 
 
 def _with_distractors(
-    own: set[int], total: int, scope: Distractors, draw: random.Random
+    query_indices: set[int], total: int, scope: Distractors, draw: random.Random
 ) -> list[int]:
-    """Return the query's ``own`` APIs and the distractors among ``total``, shuffled: their position
+    """Return ``query_indices`` and the distractors' indices below ``total``, shuffled: the position
     must not tell them apart."""
-    drawn = draw.sample(range(total), scope.distractors + len(own))
-    offered = [*sorted(own), *(n for n in drawn if n not in own)][: scope.distractors + len(own)]
+    count = scope.distractors + len(query_indices)
+    drawn = [n for n in draw.sample(range(total), count) if n not in query_indices]
+    offered = [*sorted(query_indices), *drawn][:count]
     draw.shuffle(offered)
     return offered
 
@@ -150,7 +151,7 @@ def _key(doc: Any) -> str:
     )
 
 
-def _require(count: int, most: int, kind: str) -> None:
-    if count > most:
-        what = f"{kind} is {count:,}, but the pool has only {most:,} such APIs"
-        raise UserError(what, where=_WHERE, fix=f"write at most {most:,}, or all")
+def _require(count: int, limit: int, kind: str) -> None:
+    if count > limit:
+        what = f"{kind} is {count:,}, but the pool has only {limit:,} such APIs"
+        raise UserError(what, where=_WHERE, fix=f"write at most {limit:,}, or all")

@@ -89,7 +89,7 @@ def test_the_best_apis_for_the_text_are_offered(folder: Path) -> None:
 
 
 def test_distractors_are_drawn_by_the_seed(folder: Path) -> None:
-    draws = {}
+    draws: dict[int, list[str]] = {}
     for seed in (0, 0, 1, 2, 3):
         names = offered(made(folder, {"distractors": 2, "seed": seed}))
         assert len(set(names)) == 3
@@ -138,7 +138,7 @@ def test_scores_read_names_of_a_pool_back(tmp_path: Path) -> None:
         below.append({"role": "tool", "message": message, "next": []})
         below = below[0]["next"]
     tools = [{"function": {"name": one}} for one in (name, other, "Finish")]
-    given = {"query": "Who?", "available_tools": tools}
+    given: dict[str, Any] = {"query": "Who?", "available_tools": tools}
     given["answer"] = {"final_answer": "", "answer_details": [nodes]}
     path = write(tmp_path / "G1_tool.json", {entry.id: given})
     (output,) = read_outputs(path, Entries.among([entry]))
