@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,18 +48,19 @@ class Late(Benchmark):
         return [Entry(id=f"e{n}", category="c", prompt="x", gold="4") for n in range(3)]
 
     async def run(self, entry, context):
-        raise TimeoutError("the tool server did not answer")
+        raise RAISED
 
     def check(self, entry, episode):
         raise NotImplementedError
 """
 
 
-def test_a_timeout_in_the_code_of_a_benchmark_is_its_bug(make_run, tmp_path: Path):
+@pytest.mark.parametrize("raised", ["TimeoutError", "SystemExit", "asyncio.CancelledError"])
+def test_a_timeout_or_an_exit_in_the_code_of_a_benchmark_is_its_bug(make_run, tmp_path, raised):
     code = tmp_path / "late.py"
-    code.write_text(LATE)
+    code.write_text("import asyncio\n" + LATE.replace("RAISED", f'{raised}("of the server")'))
     run = make_run(benchmarks=[{"name": f"{code}:Late"}])
     driver = run.to_the_end()
     assert driver.code == 1, driver.text
-    assert "TimeoutError: the tool server did not answer" in driver.text
+    assert f"{raised.rpartition('.')[2]}: of the server" in driver.text
     assert "EpisodeTimeout" not in driver.text

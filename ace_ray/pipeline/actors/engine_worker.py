@@ -466,7 +466,7 @@ class EngineWorker:
 
     async def _in_time(self, work: Awaitable[Any], grace_s: float) -> Any:
         """Await ``work``. Raises `EpisodeTimeout` only if its time has passed: a `TimeoutError` of
-        the benchmark's code is raised as it is."""
+        the benchmark's code is raised as it is. Its exits and cancellations become errors."""
         limit_s = self._job.config.episode_timeout_s
         try:
             async with asyncio.timeout(limit_s + grace_s) as limit:
@@ -475,6 +475,12 @@ class EngineWorker:
             if not limit.expired():
                 raise
             raise EpisodeTimeout(f"timed out after {limit_s:g} s (episode_timeout_s)") from error
+        except (SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task and task.cancelling():
+                raise  # the worker stops this row
+            problem = f"the benchmark's code raised {type(error).__name__}: {error}"
+            raise RuntimeError(problem).with_traceback(error.__traceback__) from error
 
     async def _prepared(
         self, row: Mapping[str, Any], shared: Shared, work: Callable[[], Awaitable[EpisodeContext]]

@@ -127,22 +127,29 @@ class Heartbeat:
 
         while True:
             time.sleep(min(BEAT_S, self._stall_s / 4))
-            try:
-                since = self._busy_since()
-                silent = 0.0 if since is None else time.monotonic() - since
-                if silent > self._stall_s:
-                    why = f"no answer for {silent:.0f} s (stall_s = {self._stall_s:g})"
-                    rows = self._rows_at_work()
-                    die(self._coordinator, self._process, why, rows, self._outside())
-                beat = self._coordinator.beat.remote(self._process, self._load())
-                left = ray.get(beat, timeout=30)
-                if left is not None and self._on_drain is not None:
-                    self._on_drain(left)
-                    self._on_drain = None
-            except ray.exceptions.RayError:
-                continue  # the driver ends a graph without a coordinator
-            except Exception:  # noqa: BLE001 - a process without heartbeats is killed
-                log.say(log.error("a heartbeat failed", traceback=traceback.format_exc()))
+            # Separately: a process without heartbeats is killed, whatever else fails in it.
+            for step in (self._end_if_stalled, self._beat):
+                try:
+                    step()
+                except ray.exceptions.RayError:
+                    continue  # the driver ends a graph without a coordinator
+                except Exception:  # noqa: BLE001 - the thread must go on
+                    log.say(log.error("a heartbeat failed", traceback=traceback.format_exc()))
+
+    def _end_if_stalled(self) -> None:
+        since = self._busy_since()
+        silent = 0.0 if since is None else time.monotonic() - since
+        if silent > self._stall_s:
+            why = f"no answer for {silent:.0f} s (stall_s = {self._stall_s:g})"
+            die(self._coordinator, self._process, why, self._rows_at_work(), self._outside())
+
+    def _beat(self) -> None:
+        import ray
+
+        left = ray.get(self._coordinator.beat.remote(self._process, self._load()), timeout=30)
+        if left is not None and self._on_drain is not None:
+            self._on_drain(left)
+            self._on_drain = None
 
 
 def die(
