@@ -27,7 +27,7 @@ _PROBE_FUNCTION = {
         "required": ["key"],
     },
 }
-_PROBE_TOOLS = [{"type": "function", "function": _PROBE_FUNCTION}]
+PROBE_TOOLS = [{"type": "function", "function": _PROBE_FUNCTION}]
 _TEMPLATE_FIX = (
     "set model.chat_template to a template that shows tools, calls and results (vLLM's examples "
     "have one for many families), or write mode: prompt"
@@ -35,7 +35,7 @@ _TEMPLATE_FIX = (
 # Some templates require ids of nine characters.
 _PROBE_IDS = ("call00000", "call00001")
 _PROBE_CALL = {"name": _PROBE, "arguments": {"key": _VALUE}}
-_HISTORY: list[dict[str, Any]] = [
+PROBE_HISTORY: list[dict[str, Any]] = [
     {"role": "system", "content": "x"},
     {"role": "user", "content": "x"},
     {
@@ -129,12 +129,8 @@ class Chat:
     def render(self, messages: Messages, tools: Tools = None) -> str:
         """Render the prompt text, with ``tools`` in OpenAI's format. Raises `PromptRefused` when
         the template does not compile or rejects the messages."""
-        try:
-            return self._render(messages, tools)
-        except PromptRefused:
-            if (divided := one_call_per_message(messages)) is None:
-                raise
-        return self._render(divided, tools)
+        divided = one_call_per_message(messages)
+        return self._render(divided if divided and self.is_single_call else messages, tools)
 
     def _render(self, messages: Messages, tools: Tools) -> str:
         offered = [_tool_as_served(tool) for tool in tools] if tools else None
@@ -157,7 +153,7 @@ class Chat:
         """Whether the template renders tools. Tested with a probe tool, whose name must be in the
         prompt. Other templates ignore tools, and the model would not see them."""
         try:
-            return _PROBE in self.render([{"role": "user", "content": "x"}], _PROBE_TOOLS)
+            return _PROBE in self.render([{"role": "user", "content": "x"}], PROBE_TOOLS)
         except PromptRefused:
             return False
 
@@ -166,7 +162,7 @@ class Chat:
         """Describe why the template cannot be used for episodes with tools, or return "". It must
         accept a chat with an answer that makes two calls, and render the calls and results."""
         try:
-            text = self.render(_HISTORY, _PROBE_TOOLS)
+            text = self.render(PROBE_HISTORY, PROBE_TOOLS)
         except PromptRefused as error:
             return f"in a chat with tool calls and their results, {error}"
         if _RESULT not in text:
@@ -177,12 +173,18 @@ class Chat:
 
     @cached_property
     def is_single_call(self) -> bool:
-        """Whether the template rejects an answer with two calls. `render` then divides answers."""
+        """Whether the template rejects an answer with two calls, but accepts two answers with one
+        call each (Llama 3). `render` then divides answers."""
+        return not self._accepts(PROBE_HISTORY) and self._accepts(
+            one_call_per_message(PROBE_HISTORY) or ()
+        )
+
+    def _accepts(self, messages: Messages) -> bool:
         try:
-            self._render(_HISTORY, _PROBE_TOOLS)
+            self._render(messages, PROBE_TOOLS)
         except PromptRefused:
-            return True
-        return False
+            return False
+        return True
 
     def require_tools(
         self,

@@ -14,7 +14,7 @@ from typing import Any
 
 from ace_ray.errors import PromptRefused, PromptTooLong, RequestFailed
 from ace_ray.models.answers import AnswerReader, Reading, parser_class
-from ace_ray.models.chat import one_call_per_message
+from ace_ray.models.chat import PROBE_HISTORY, PROBE_TOOLS, one_call_per_message
 from ace_ray.models.completions import with_text_arguments
 from ace_ray.models.families import SWITCHES, FormatChoice, date_variables
 from ace_ray.models.reasoning import closes_thinking, may_think
@@ -96,7 +96,7 @@ class Format:
             reader = AnswerReader(made, self.tokenizer, model_config, tool=tool, split=split)
             return theirs, reader
 
-        self._is_single_call = False
+        self._is_single_call: bool | None = None
         self._effort = None
         self._variables = dict(choice.template_kwargs)
         if self._of_jinja:
@@ -114,15 +114,25 @@ class Format:
         ``schema``: JSON schema of the answer, from which some parsers build a grammar. Raises
         `PromptRefused`, `PromptTooLong`, and `RequestFailed` after vLLM's timeout."""
         divided = one_call_per_message(messages)
-        if divided is None or not self._is_single_call:
-            try:
-                return await self._rendered(messages, tools, schema)
-            except PromptRefused:
-                if divided is None:
-                    raise
-        prompt = await self._rendered(divided, tools, schema)
-        self._is_single_call = True  # vLLM logs every refusal, so ask for it once
-        return prompt
+        if divided is not None and await self._takes_single_calls():
+            messages = divided
+        return await self._rendered(messages, tools, schema)
+
+    async def _takes_single_calls(self) -> bool:
+        """Return `Chat.is_single_call` of vLLM's template. Computed once, from a probe: a row's
+        prompt must not depend on other rows."""
+        if self._is_single_call is None:
+            divided = one_call_per_message(PROBE_HISTORY) or ()
+            refused = not await self._accepts(PROBE_HISTORY)
+            self._is_single_call = refused and await self._accepts(divided)
+        return self._is_single_call
+
+    async def _accepts(self, messages: Messages) -> bool:
+        try:
+            await self._rendered(messages, PROBE_TOOLS, "")
+        except PromptRefused:
+            return False
+        return True
 
     async def _rendered(self, messages: Messages, tools: Tools, schema: str) -> Prompt:
         offered = list(tools) if tools else None
