@@ -286,6 +286,7 @@ class Summary(Stored):
     complete: bool = False
     why: str = ""
     scored: Count = 0
+    not_judged: Count = 0
     entries: Count = 0
     tokens: Tokens = Field(default_factory=Tokens)
     timing: Timing = Field(default_factory=Timing)

@@ -79,7 +79,8 @@ def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> Co
     line.state = "complete" if summary.complete else "incomplete"
     if summary.early is not None and summary.early.stopped:
         line.state = "decided"
-    line.rows_left = line.rows_left - summary.scored if line.state == "incomplete" else 0
+    settled = summary.scored + summary.not_judged
+    line.rows_left = line.rows_left - settled if line.state == "incomplete" else 0
     if summary.early is not None and summary.early.against is not None:
         headlines = summary.early.headlines.items()
         line.undecided = {name: one.needs for name, one in headlines if one.outcome is None}
