@@ -83,6 +83,10 @@ _OWN_FORM = re.compile(
 _FC_TEXTS = re.compile(r"llama-(?:3\.[23]|4).*FC$", re.IGNORECASE)
 # Handlers that read tags, although the name lacks FC.
 _TAGS_ONLY = re.compile(r"granite-4|nanbeige4", re.IGNORECASE)
+# Handlers that read lists only, although the name lacks FC.
+_LISTS_ONLY = re.compile(
+    r"nova-|palmyra|arch-agent|granite-3|ministral|xiaoming|dm-cito", re.IGNORECASE
+)
 _GEMINI, _PHI = re.compile("gemini", re.IGNORECASE), re.compile("phi-", re.IGNORECASE)
 
 # Format of the calls in one model's answers. "text": in the text, as prompts request. "gemini" and
@@ -249,13 +253,14 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     "tagged": the name has ``FC``, and most answers with calls are strings with tags.
     "calls": the calls are lists, and at least half of them have JSON strings as arguments.
     "objects": the calls are lists with other arguments.
-    Some names decide it otherwise (`_FC_TEXTS`, `_TAGS_ONLY`).
+    Some names decide it otherwise (`_FC_TEXTS`, `_TAGS_ONLY`, `_LISTS_ONLY`).
 
     Raises `UserError` if no answer is a list and a string has a call in a format that only
     upstream's handler of this model can read."""
     listed = spelled = prompted = tagged = 0
     lists = own_form = False
-    in_text = _FC_TEXTS.search(model) is not None or "FC" not in model
+    lists_only = "FC" in model or _LISTS_ONLY.search(model) is not None
+    in_text = _FC_TEXTS.search(model) is not None or not lists_only
     has_handler = _OWN_FORM.search(model) is not None and not _FC_TEXTS.search(model)
     for path in paths:
         for _, row in read_rows(path):

@@ -218,6 +218,12 @@ def test_name_of_a_model_selects_how_its_calls_are_read(
     assert verdicts == ["", "simple_function_checker:wrong_func_name"]
 
 
+def test_texts_of_models_that_answer_with_lists_have_no_calls(judge: Judge) -> None:
+    irrelevance = entries("irrelevance")[0]
+    for model, kind in (("nova-pro-v1.0", ""), ("m", "irrelevance_error:decoder_success")):
+        assert judge((irrelevance, "[f(a=1)]"), model=model) == [kind]
+
+
 @pytest.mark.parametrize(
     ("model", "text"),
     [
