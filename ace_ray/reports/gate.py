@@ -338,7 +338,7 @@ def limit_check(
         return Check(name, "NO-GO", reason)
     distance = abs(value - limit)
     half = value - low if value >= limit else high - value
-    more = ceil(n * ((half / distance) ** 2 - 1)) if half < 1e3 * distance else None
     # None: the distance is tiny or 0, and the number would be huge or infinite.
+    more = ceil(n * ((half / distance) ** 2 - 1)) if half < 1e3 * distance else None
     needed = f"about {more:,} more rows would decide" if more else "more rows may not decide"
     return Check(name, "INCONCLUSIVE", f"{reason}; {needed}")
