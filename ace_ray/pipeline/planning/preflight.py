@@ -360,7 +360,10 @@ def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
         longest, least = max(longest, tokens), min(least or tokens, tokens)
         fits = context is None or tokens < context
         fitting, skipped = fitting + fits, skipped + (not fits)
-        if context is None or fitting == ENOUGH or time.monotonic() > end:
+        # A prompt with more characters may have fewer tokens, but not half as many.
+        can_fit = context is None or least <= 2 * context
+        time_over = time.monotonic() > end and (fitting or not can_fit)
+        if context is None or fitting == ENOUGH or time_over:
             break
     if entries and not fitting:
         shortest = entries[0]
