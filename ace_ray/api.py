@@ -18,10 +18,9 @@ from rich.console import Console
 
 from ace_ray.config.schema import RunConfig, read_tree, run_config
 from ace_ray.errors import COMPLETE, UserError
-from ace_ray.pipeline.summary import SUCCESS
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.storage.rows import ResultRow
-from ace_ray.storage.stored import MANIFEST, SUMMARY
+from ace_ray.storage.stored import MANIFEST, SUCCESS, SUMMARY
+from ace_ray.types import ResultRow
 from ace_ray.util import log
 from ace_ray.util.safe_loading import json_object
 from ace_ray.viewer.episode import EpisodeView
@@ -183,10 +182,12 @@ def evaluate(
         UserError: the run cannot start as configured. Nothing was written.
         RunFailed: the cluster or the engines failed. Stored rows stay.
     """
+    from ace_ray.integrations.trackers import check_publishers
     from ace_ray.pipeline.evaluate import evaluate as run
 
     settings = {**settings, "output": output, "limit": limit, "ids": _listed(ids)}
     asked = _config(config, model, benchmarks, settings)
+    check_publishers(asked.publish)
     console = console or Console()
     code, summary = run(asked, fresh=not resume, console=console)
     if code == COMPLETE and summary["complete"]:
@@ -216,7 +217,7 @@ def score(
     say = log.say_on(console)
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
     if output is None:
-        from ace_ray.pipeline.rescore import rescore
+        from ace_ray.rescoring.rescore import rescore
 
         rescore(str(path), say, opens, data=data, named=(benchmark,) if benchmark else ())
         return Run(opens(str(path)))
@@ -226,7 +227,7 @@ def score(
             where=str(path),
             fix="name the benchmark",
         )
-    from ace_ray.pipeline.score import score_outputs
+    from ace_ray.rescoring.score import score_outputs
 
     score_outputs(
         Path(path),
@@ -253,13 +254,16 @@ def sweep(
 
     Raises `UserError`: the sweep cannot start as configured."""
     from ace_ray.integrations.publish import run_published
+    from ace_ray.integrations.trackers import check_publishers
     from ace_ray.sweep.config import load_sweep
     from ace_ray.sweep.sweep import Sweep
 
     given = {"output": output, "limit": limit, "ids": _listed(ids)}
     values = {name: value for name, value in given.items() if value is not None}
     say = log.say_on(console)
-    asked = Sweep(load_sweep(str(config), (), values), say)
+    loaded = load_sweep(str(config), (), values)
+    check_publishers(loaded.any_run.publish)
+    asked = Sweep(loaded, say)
     run_published(asked, say)
     plans = [run.plan for run in asked.runs if run.plan is not None]
     return [_opened(plan.uri, plan.config) for plan in plans if _has_begun(plan)]

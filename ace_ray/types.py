@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from ace_ray.util.sanitizing import one_line
+
 Status = Literal["scored", "not_judged", "infra_error", "quarantined", "skipped"]
 STATUSES: tuple[Status, ...] = ("scored", "not_judged", "infra_error", "quarantined", "skipped")
 # Statuses of rows whose episode is complete and checked.
@@ -368,3 +370,56 @@ class Verdict:
     def score(self) -> float:
         """Return the answer's contribution to an accuracy, in 0..1."""
         return self.metrics.get(SCORE, float(self.valid is True))
+
+
+@dataclass(slots=True, repr=False)
+class ResultRow:
+    """The fields of a stored row that a summary needs: keys, status, verdicts, usage."""
+
+    row_id: str
+    benchmark: str
+    category: str
+    language: str
+    id: str
+    group: str
+    sample: int
+    status: str
+    repeat: int = 0
+    """1 for a row that was generated again, to measure how much two identical runs differ."""
+    error_class: str | None = None
+    error: str | None = None
+    """Reason why the row lacks a verdict."""
+    prompt_tokens: int | None = 0
+    completion_tokens: int | None = 0
+    """Like ``prompt_tokens``, None if an endpoint did not report it."""
+    model_calls: int = 0
+    generation_s: float | None = 0.0
+    duration_s: float | None = 0.0
+    """Like ``generation_s``, None if another program generated the output."""
+    reasoning_truncated: bool = False
+    finish_reason: str = ""
+    endpoint: dict[str, Any] | None = None
+    """Facts on an endpoint's answers, from `ace_ray.storage.rows.endpoint_of`."""
+    cached_prompt_tokens: int | None = None
+    first_token_s: float | None = None
+    decode_s: float | None = None
+    """Sums over the row's calls (`ace_ray.types.EngineFigures`); None if unknown for a call."""
+    second_reading: str | None = None
+    """The known format in which the row holds calls that the run did not read
+    (`ace_ray.benchmarks.diagnosis`)."""
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    unjudged: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Metrics by rule set of a row with the status ``not_judged``, which lacks verdicts."""
+
+    def metrics(self, rules: str) -> Mapping[str, float]:
+        verdict = self.verdicts.get(rules)
+        return self.unjudged.get(rules, {}) if verdict is None else verdict.metrics
+
+    def __repr__(self) -> str:
+        judged = {rules: one.valid for rules, one in self.verdicts.items()}
+        return f"<ResultRow {one_line(self.id, 80)}, sample {self.sample}: {judged or self.status}>"
+
+
+def own_task(row: ResultRow) -> str:
+    """Return the default key of the row's task, which identifies the row's entry or dialogue."""
+    return f"{row.language}/{row.category}/{row.group}"

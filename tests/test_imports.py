@@ -9,18 +9,10 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "ace_ray"
 FLOORS = [
-    {"errors", "util", "types", "config", "storage.object_store"},
-    {"parsing", "integrations.trackers", "models", "cluster"},
-    {"sandbox"},
-    {"benchmarks"},
-    {"early_stopping", "storage"},
-    {"pipeline"},
-    {"sweep"},
-    {"reports"},
-    {"viewer"},
-    {"integrations"},
-    {"api"},
-    {"cli"},
+    {"errors", "util", "types"},
+    *({room} for room in ("config", "storage", "parsing", "models", "sandbox", "benchmarks")),
+    *({room} for room in ("early_stopping", "cluster", "pipeline", "rescoring", "sweep")),
+    *({room} for room in ("reports", "viewer", "integrations", "api", "cli")),
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 USERS = {
@@ -34,13 +26,13 @@ USERS = {
     "markupsafe": {"reports"},
     "bm25s": {"benchmarks"},
     "scipy": {"reports"},
-    "boto3": {"storage.object_store"},
-    "botocore": {"storage.object_store"},
-    "pyarrow.fs": {"storage.object_store"},
-    "tensorboard": {"integrations.trackers"},
-    "trackio": {"integrations.trackers"},
-    "wandb": {"integrations.trackers"},
-    "mlflow": {"integrations.trackers"},
+    "boto3": {"storage"},
+    "botocore": {"storage"},
+    "pyarrow.fs": {"storage"},
+    "tensorboard": {"integrations"},
+    "trackio": {"integrations"},
+    "wandb": {"integrations"},
+    "mlflow": {"integrations"},
 }
 
 
@@ -54,10 +46,8 @@ MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 def room_of(module: str) -> str:
     """Return the room of a module (``ace_ray.pipeline.planning.plan`` -> ``pipeline``), "" for the
-    package. Some parts of a room have a floor of their own."""
-    parts = module.split(".")
-    part = ".".join(parts[1:3])
-    return part if part in FLOOR else [*parts, ""][1]
+    package."""
+    return [*module.split("."), ""][1]
 
 
 @cache

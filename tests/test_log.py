@@ -14,8 +14,8 @@ from rich.console import Console
 
 from ace_ray.pipeline.monitoring import counts
 from ace_ray.pipeline.monitoring.counts import Tally
-from ace_ray.pipeline.rescore import rescore
 from ace_ray.reports.printed_summary import tell_results
+from ace_ray.rescoring.rescore import rescore
 from ace_ray.util import log
 from tests.pipeline.made_run import sound_run
 

@@ -14,9 +14,9 @@ from urllib.parse import quote, quote_plus
 import pytest
 import yaml
 
+from ace_ray.cluster.submit import make_submission
 from ace_ray.config.schema import load_config
 from ace_ray.errors import UserError
-from ace_ray.pipeline.submit import make_submission
 from ace_ray.sweep.config import load_sweep
 from ace_ray.util.secrets import is_secret_name, masked, secrets_in, without_key
 

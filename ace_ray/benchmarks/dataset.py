@@ -25,6 +25,7 @@ from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, digest
 from ace_ray.util.local_files import path_of, without_bom
+from ace_ray.util.safe_loading import first_problem
 
 DATA_LIMIT_BYTES = 64 << 20
 SOURCE_LIMIT_BYTES = 2 << 20
@@ -208,13 +209,6 @@ def shaped(model: type[_Model], tree: Any, where: str | Path, fix: str = "") -> 
         return model.model_validate(tree)
     except ValidationError as error:
         raise UserError(first_problem(error), where=str(where), fix=fix) from error
-
-
-def first_problem(error: ValidationError) -> str:
-    """Return the first invalid key of an object, and the problem."""
-    first = error.errors(include_input=False, include_url=False)[0]
-    what = "is not an object" if first["type"] == "model_type" else str(first["msg"]).lower()
-    return ": ".join(filter(None, (".".join(map(str, first["loc"])), what)))
 
 
 def is_texts(value: Any) -> bool:

@@ -18,9 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ace_ray.benchmarks.results import ResultRow
 from ace_ray.parsing.known import READERS, known_calls
-from ace_ray.types import CHECKED, Entry, Episode
+from ace_ray.types import CHECKED, Entry, Episode, ResultRow
 
 # The texts that may contain a call (`texts_of`), for each answer in which no call was found.
 Answers = Sequence[Sequence[str]]

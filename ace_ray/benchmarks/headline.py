@@ -8,13 +8,12 @@ from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
-from ace_ray.benchmarks.results import ResultRow, Score
-from ace_ray.types import Verdict
+from ace_ray.benchmarks.results import Score
+from ace_ray.types import ResultRow, Verdict
+from ace_ray.util.sanitizing import few
 
 # Error class of a row without a verdict, since an earlier answer was read differently.
 DIVERGED = "Diverged"
-# Maximum number of categories that a line names. The others are only counted.
-FEW = 2
 
 
 def scores_of(
@@ -91,11 +90,3 @@ def partial_notes(scores: Sequence[Score]) -> list[str]:
                 f"{title} {covers if one.of else 'is partial'}, not run: {few(one.missing)}"
             )
     return notes
-
-
-def few(names: Iterable[str], most: int = FEW) -> str:
-    """Join the first ``most`` names, followed by the number of the remaining names."""
-    names = list(names)
-    if len(names) <= most + 1:
-        return ", ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most} more"

@@ -21,8 +21,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ace_ray.benchmarks.results import CategoryResult, Estimate, ReportedRun, ResultRow, Score
+from ace_ray.benchmarks.results import CategoryResult, Estimate, ReportedRun, Score
 from ace_ray.benchmarks.tally import Tally, accuracies, counts, lacks, totals
+from ace_ray.types import ResultRow
 from ace_ray.util.stats import wilson
 
 Groups = Mapping[str, Sequence[str]]

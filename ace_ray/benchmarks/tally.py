@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ace_ray.benchmarks.results import ResultRow
-from ace_ray.types import STATUSES, Verdict
+from ace_ray.types import STATUSES, ResultRow, Verdict
 from ace_ray.util.stats import pass_at_k, pass_hat_k, wilson
 
 _COSTS = ("prompt_tokens", "completion_tokens", "generation_s")

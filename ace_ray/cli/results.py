@@ -56,8 +56,8 @@ def score(
     if output is None and fresh:
         raise UserError("--fresh needs --output", where=path, fix="name the folder with --output")
     if output is None:
-        from ace_ray.pipeline.rescore import rescore
         from ace_ray.reports.printed_summary import tell_results
+        from ace_ray.rescoring.rescore import rescore
 
         code, rescored = rescore(path, log.say_on(), opens, data=data, named=benchmarks)
         tell_results(rescored, code, full=full)
@@ -68,8 +68,8 @@ def score(
             where=path,
             fix="name one benchmark with --benchmark; to score a run again, leave --output out",
         )
-    from ace_ray.pipeline.score import score_outputs
     from ace_ray.reports.printed_summary import tell_results
+    from ace_ray.rescoring.score import score_outputs
 
     summary = score_outputs(
         Path(path),
@@ -271,8 +271,8 @@ def reread(run: str, opens: Any, **options: Any) -> None:
     Writes a run (reread-...) for report, compare, show and view. Answers that are read differently
     are checked again. A row has no verdict if its episode would have continued differently.
     """
-    from ace_ray.pipeline.reread import reread as read_again
     from ace_ray.reports.explain import print_reread
+    from ace_ray.rescoring.reread import reread as read_again
 
     print_reread(read_again(run, opens=opens, say=log.say_on(), **options), opens, Console())
 
@@ -282,7 +282,7 @@ def reread(run: str, opens: Any, **options: Any) -> None:
 @placed
 def compact(run: str, opens: Any) -> None:
     """Merge the Parquet parts of a run (folder or s3:// URI) into a few large ones."""
-    from ace_ray.pipeline.rescore import compact_run
+    from ace_ray.rescoring.rescore import compact_run
 
     compact_run(run, log.say_on(), opens)
 
@@ -363,11 +363,18 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
 )
 @placed
 def compare(
-    runs: tuple[str, ...], flips: bool, explain: bool, allow_different: bool, **options: Any
+    runs: tuple[str, ...],
+    flips: bool,
+    explain: bool,
+    allow_different: bool,
+    tokenizers: tuple[str, ...],
+    opens: Any,
+    **options: Any,
 ) -> None:
     """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""
     from ace_ray.reports.compare import compare as compare_runs
     from ace_ray.reports.compared_runs import NotComparable
+    from ace_ray.rescoring.prompts import FirstPrompts
 
     try:
         compare_runs(
@@ -375,6 +382,8 @@ def compare(
             with_flips=flips,
             with_causes=explain,
             allow_different=allow_different or explain,
+            prompts=FirstPrompts(tokenizers, opens) if tokenizers else None,
+            opens=opens,
             console=Console(),
             **options,
         )

@@ -89,14 +89,14 @@ def run_evaluate(
 
 
 def _show_plan(config: str | None, overrides: tuple[str, ...], values: dict[str, Any]) -> int:
+    from ace_ray.cli.doctor import planned
     from ace_ray.config.schema import load_config
-    from ace_ray.pipeline.doctor import planned
 
     return _print_checks(planned(load_config(config, overrides, values)), ("", ""))
 
 
 def _print_checks(lines: Iterable[Any], verdicts: tuple[str, str]) -> int:
-    """Print ``lines``, the checks of `ace_ray.pipeline.doctor`, and return the exit code.
+    """Print ``lines``, the checks of `ace_ray.cli.doctor`, and return the exit code.
     ``verdicts``: prefix of a line without a problem, prefix of a line with a problem."""
     failed = False
     for line in lines:
@@ -119,11 +119,13 @@ def _evaluate(
     began = time.monotonic()  # before imports, which take seconds
     from ace_ray.config.schema import load_config
     from ace_ray.errors import RunFailed
+    from ace_ray.integrations.trackers import check_publishers
     from ace_ray.pipeline.evaluate import evaluate
     from ace_ray.reports.printed_summary import tell_results
 
     try:
         loaded = load_config(config, overrides, values)
+        check_publishers(loaded.publish)
         code, summary = evaluate(loaded, fresh=not resume, console=Console(), began=began)
     except RunFailed as error:
         again = ["the same command continues this run"] if error.resumable else []
@@ -190,6 +192,7 @@ def run_sweep(
     """Run ``ace-ray sweep`` and return the exit code."""
     began = time.monotonic()  # before imports, which take seconds
     from ace_ray.integrations.publish import run_published
+    from ace_ray.integrations.trackers import check_publishers
     from ace_ray.reports.report import make_report
     from ace_ray.sweep.config import load_sweep
     from ace_ray.sweep.show import left_line, print_plan, tell_ledger
@@ -198,6 +201,7 @@ def run_sweep(
     console = Console()
     say = log.say_on(console)
     loaded = load_sweep(config, overrides, _values(options))
+    check_publishers(loaded.any_run.publish)
     sweep = Sweep(loaded, say, complete, preview=only_plan, began=began)
     if only_plan:
         print_plan(sweep, console)
@@ -233,8 +237,8 @@ def doctor(
 
     CONFIG and options are the same as for evaluate. For a sweep, sweep --plan checks each model.
     """
+    from ace_ray.cli.doctor import examine
     from ace_ray.config.schema import RunConfig, load_config, read_tree
-    from ace_ray.pipeline.doctor import examine
 
     _check_config(config, model, benchmarks)
 
@@ -263,7 +267,7 @@ def list_kinds(kind: str, as_json: bool) -> None:
 
     "sql" prints a DuckDB macro that reads the rows of a run (docs/recipes.md).
     """
-    from ace_ray.pipeline.doctor import listed, listed_lines
+    from ace_ray.cli.doctor import listed, listed_lines
 
     if kind == "sql":
         click.echo(
@@ -305,8 +309,8 @@ def submit(
     **options: Any,
 ) -> None:
     """Send a config to a Ray cluster as a job, and print its log. Exits with the job's code."""
-    from ace_ray.pipeline.submit import make_submission
-    from ace_ray.pipeline.submit import submit as send
+    from ace_ray.cluster.submit import make_submission
+    from ace_ray.cluster.submit import submit as send
 
     if job == "sweep":
         from ace_ray.sweep.config import load_sweep

@@ -1,7 +1,7 @@
 """Access to Ray's private modules, and the patches of Ray that a run applies.
 
 No other module of the package imports ``ray._private`` or ``ray.data._internal``, or uses a private
-attribute of Ray's objects. `tests/pipeline/test_ray_internals.py` lists for each private name what
+attribute of Ray's objects. `tests/cluster/test_ray_internals.py` lists for each private name what
 fails without it.
 """
 

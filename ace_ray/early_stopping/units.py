@@ -20,10 +20,9 @@ import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
-from ace_ray.benchmarks.results import ResultRow, own_task
 from ace_ray.early_stopping.betting import Draws
 from ace_ray.errors import UserError
-from ace_ray.types import Entry, Verdict
+from ace_ray.types import Entry, ResultRow, Verdict, own_task
 
 Bounds = tuple[float, float]
 _BITS = 53

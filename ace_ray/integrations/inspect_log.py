@@ -25,8 +25,7 @@ from ace_ray.benchmarks.transcript import Call, Step
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.reports.text import pretty
 from ace_ray.storage.object_store import Store
-from ace_ray.storage.rows import ResultRow
-from ace_ray.types import CHECKED, SCORE, digest
+from ace_ray.types import CHECKED, SCORE, ResultRow, digest
 from ace_ray.util.safe_loading import Unbounded, bounded_time, json_of_row
 from ace_ray.viewer.episode import EpisodeView
 from ace_ray.viewer.select import StoredRun

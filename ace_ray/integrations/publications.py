@@ -13,19 +13,27 @@ from typing import Any
 from pydantic import Field
 
 from ace_ray.benchmarks.conditions import flattened
-from ace_ray.benchmarks.headline import few, titles
+from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.results import Score
 from ace_ray.config.schema import validated
 from ace_ray.errors import UserError
 from ace_ray.integrations.trackers import Point, Publication, Scalar
-from ace_ray.pipeline.summary import SUCCESS
 from ace_ray.reports.sweeps import SweepManifest, read_sweep
 from ace_ray.storage.object_store import Store, Unreachable
 from ace_ray.storage.parts import stored_rows
-from ace_ray.storage.stored import SUMMARY, Manifest, Stored, Summary, read_manifest, read_summary
+from ace_ray.storage.stored import (
+    SUCCESS,
+    SUMMARY,
+    Manifest,
+    Stored,
+    Summary,
+    read_manifest,
+    read_summary,
+)
 from ace_ray.sweep.ledger import CostRecord
 from ace_ray.types import canonical_json, digest
 from ace_ray.util.safe_loading import bounded_time
+from ace_ray.util.sanitizing import few
 
 # Maximum characters of a config value. Prompts do not belong in trackers.
 _LONGEST = 500

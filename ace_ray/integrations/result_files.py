@@ -16,15 +16,14 @@ from typing import Any
 import yaml
 
 import ace_ray
-from ace_ray.benchmarks.headline import few
 from ace_ray.benchmarks.results import Score
 from ace_ray.errors import UserError
 from ace_ray.integrations.inspect_log import by_benchmark, last_answer, model_name, scores_of_rows
 from ace_ray.reports.text import pretty
 from ace_ray.storage.object_store import Store
-from ace_ray.storage.rows import ResultRow
-from ace_ray.types import digest
+from ace_ray.types import ResultRow, digest
 from ace_ray.util.safe_loading import bounded_time
+from ace_ray.util.sanitizing import few
 from ace_ray.util.stats import Z95
 from ace_ray.viewer.episode import EpisodeView
 from ace_ray.viewer.select import StoredRun

@@ -12,7 +12,6 @@ from rich.console import Console
 from ace_ray.cluster import connection
 from ace_ray.config.schema import RunConfig, SamplingConfig
 from ace_ray.errors import RunFailed, UserError
-from ace_ray.integrations.trackers import check_publishers
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.end_time import ends_at, rows_end_at
 from ace_ray.pipeline.health.signals import Interrupts
@@ -26,15 +25,14 @@ from ace_ray.pipeline.planning.preflight import (
     resolve_model,
 )
 from ace_ray.pipeline.session import Session, prepare
-from ace_ray.pipeline.summary import SUCCESS
 from ace_ray.storage.object_store import is_relative
+from ace_ray.storage.stored import SUCCESS
 from ace_ray.util import log
 
 
 def plan_run(config: RunConfig) -> Plan:
     """Plan a run, with all checks that work without Ray. Raises `UserError` if a check fails."""
     check_engine(config)
-    check_publishers(config.publish)
     benchmarks = make_benchmarks(config)
     model = resolve_model(config)
     return make_plan(config, model, benchmarks, facts_of(config, model))
@@ -43,7 +41,6 @@ def plan_run(config: RunConfig) -> Plan:
 def check_config(config: RunConfig) -> None:
     """Raise `UserError` if ``config`` has a mistake that does not depend on the model."""
     check_engine(config)
-    check_publishers(config.publish)
     # Do not check parsers and sampling defaults, which depend on the model's files.
     sampling = config.sampling if config.sampling.is_complete else SamplingConfig()
     trial = config.model_copy(update={"backend": "fake", "sampling": sampling})

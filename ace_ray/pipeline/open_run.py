@@ -11,29 +11,24 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
+from ace_ray.early_stopping.looks import EarlyLooks
 from ace_ray.errors import UserError
 from ace_ray.models.adapters import base_differs
-from ace_ray.pipeline.early import EarlyLooks
 from ace_ray.pipeline.health.isolation import IsolatedRow, set_aside, shared_id
 from ace_ray.pipeline.health.processes import Kind, give_back_memory
 from ace_ray.pipeline.planning.formats import choice_facts
 from ace_ray.pipeline.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
 from ace_ray.pipeline.planning.preflight import check_chat, open_output, output_store
-from ace_ray.pipeline.summary import (
-    FILES,
-    RESULTS,
-    SUCCESS,
-    as_json,
-    finish,
-    reopen,
-)
+from ace_ray.pipeline.summary import FILES, RESULTS, finish, reopen
 from ace_ray.storage.lease import LEASE, Lease
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
 from ace_ray.storage.rows import SHARED, rows_schema
 from ace_ray.storage.stored import (
     MANIFEST,
+    SUCCESS,
     SUMMARY,
+    as_json,
     earlier_timing,
     read_manifest,
     session_record,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from array import array
 from collections import Counter, deque
@@ -19,11 +18,10 @@ from ace_ray.benchmarks.headline import with_scores
 from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.parts import Ledger
-from ace_ray.storage.rows import ResultRow, rows_of
-from ace_ray.storage.stored import SUMMARY, Manifest
-from ace_ray.types import CHECKED, STATUSES, added
+from ace_ray.storage.rows import rows_of
+from ace_ray.storage.stored import SUCCESS, SUMMARY, Manifest, as_json
+from ace_ray.types import CHECKED, STATUSES, ResultRow, added
 
-SUCCESS = "_SUCCESS"
 FILES = "files/"
 MOST_FAILURES = 10
 # Folder of the result file that StableToolBench writes (docs/stabletoolbench.md).
@@ -287,11 +285,3 @@ def _write_files(
     for name, benchmark in benchmarks.items():
         for path, content in benchmark.files(partial(rows, name), summary):
             store.put(path if path.startswith(RESULTS) else f"{FILES}{name}/{path}", content)
-
-
-def as_json(value: Any) -> bytes:
-    """Return ``value`` as indented JSON."""
-    try:
-        return json.dumps(value, indent=2, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # a lone surrogate must be escaped
-        return json.dumps(value, indent=2).encode()

@@ -13,7 +13,6 @@ from rich.console import Console
 import ace_ray
 from ace_ray.benchmarks.results import Table
 from ace_ray.errors import UserError
-from ace_ray.models.reading import tokenizer_of
 from ace_ray.reports.comparison import Comparison, ReportedComparison, compare_runs
 from ace_ray.reports.comparison_tables import sentence, tables_of
 from ace_ray.reports.content import comparison_table
@@ -23,6 +22,7 @@ from ace_ray.reports.folder import PAGE, claim, write
 from ace_ray.reports.hypotheses import TestResult
 from ace_ray.reports.runs import Run, by_benchmark, load_runs
 from ace_ray.reports.table import csv_lines, print_table, say
+from ace_ray.rescoring.prompts import FirstPrompts
 from ace_ray.storage.object_store import Store, open_store
 
 BOTH = "both"
@@ -42,16 +42,16 @@ def compare(
     allow_different: bool,
     with_flips: bool,
     with_causes: bool = False,
-    tokenizers: Sequence[str] = (),
+    prompts: FirstPrompts | None = None,
     console: Console,
     opens: Callable[[str], Store] = open_store,
 ) -> Comparison:
     """Print a comparison of the runs at ``uris``, write it to ``out``, and return it.
 
     ``baseline``: the label or the folder of the run that all others are compared with. ``rules``: a
-    rule set, or `BOTH` for all. ``tokenizers``: models that `explain` may load. Raises the errors
+    rule set, or `BOTH` for all. ``prompts``: see `explain`. Raises the errors
     of `compare_runs`, and `UserError`: a URI is not a run, or ``out`` contains other files."""
-    if tokenizers and not with_causes:
+    if prompts is not None and not with_causes:
         raise UserError("applies to --explain only", where="--tokenizer", fix="add --explain")
     target = None if out is None else claim(out, opens)
     runs = load_runs(uris, opens)
@@ -62,9 +62,8 @@ def compare(
         groups=groups,
         allow_different=allow_different,
     )
-    folders = [tokenizer_of(source, opens) for source in tokenizers]
     pairs = comparison.pairs if with_causes else []
-    causes = [explain(*_pair(runs, pair), tokenizers=folders) for pair in pairs]
+    causes = [explain(*_pair(runs, pair), prompts=prompts) for pair in pairs]
     if causes and not any(found.paired for found in causes):
         raise UserError("the runs share no rows", where="--explain", fix="name other runs")
     tables = [*_headlines(comparison), *tables_of(comparison)]

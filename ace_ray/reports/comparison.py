@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ace_ray.benchmarks.headline import few
 from ace_ray.errors import UserError
 from ace_ray.reports.compared_runs import (
     NotComparable,
@@ -22,6 +21,7 @@ from ace_ray.reports.flips import Flips, flips_of
 from ace_ray.reports.hypotheses import TestResult, overall_noise, repeats_of, results_of
 from ace_ray.reports.paired import PairedData, cells_of, groups_of, pairs_of
 from ace_ray.reports.runs import BenchmarkRuns, Run, class_of, facts
+from ace_ray.util.sanitizing import few
 
 # Maximum pairs of runs whose flips a report shows; with more pairs it shows the last pair.
 MOST_FLIPPED = 3

@@ -8,21 +8,14 @@ from dataclasses import dataclass, replace
 
 from ace_ray.benchmarks.conditions import comparable_sets, differences, marked
 from ace_ray.benchmarks.headline import partial_notes, scores_of, titles
-from ace_ray.benchmarks.results import (
-    CategoryResult,
-    Curves,
-    Estimate,
-    Paper,
-    ResultRow,
-    Table,
-    Value,
-)
+from ace_ray.benchmarks.results import CategoryResult, Curves, Estimate, Paper, Table, Value
 from ace_ray.benchmarks.sizes import size_of, without_size
 from ace_ray.errors import UserError
 from ace_ray.reports.early import EarlyRun, decisions_table
 from ace_ray.reports.printed_summary import WAITS
 from ace_ray.reports.runs import BenchmarkRuns, Run, by_benchmark, facts, said_once
 from ace_ray.reports.sweeps import Sweep, ledger_table
+from ace_ray.types import ResultRow
 
 
 @dataclass(frozen=True)

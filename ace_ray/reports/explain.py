@@ -6,12 +6,9 @@ the cause. Answers are compared by their token ids, or by their texts if token i
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
-from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
@@ -20,15 +17,14 @@ from rich.console import Console
 
 from ace_ray.benchmarks.headline import DIVERGED
 from ace_ray.benchmarks.results import Score, Table
-from ace_ray.errors import PromptRefused
-from ace_ray.models.chat import Chat
-from ace_ray.pipeline.reread import Reread, calls_of, offered_tools, shown, spelled
 from ace_ray.reports.comparison import paired_data
 from ace_ray.reports.comparison_tables import interval_text, signed
 from ace_ray.reports.hypotheses import difference_of
 from ace_ray.reports.paired import pairs_of
 from ace_ray.reports.runs import Run, load_runs
 from ace_ray.reports.table import cell, csv_lines, print_table, say
+from ace_ray.rescoring.prompts import FirstPrompts
+from ace_ray.rescoring.reread import Reread, calls_of, shown, spelled
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.rows import messages_of, state_of, token_ids_of
 from ace_ray.types import digest
@@ -136,11 +132,10 @@ class Explanation:
         return csv_lines([[*header, "detail", "verdict_differs"], *lines])
 
 
-def explain(base: Run, other: Run, *, tokenizers: Sequence[Path] = ()) -> Explanation:
+def explain(base: Run, other: Run, *, prompts: FirstPrompts | None = None) -> Explanation:
     """Find the first cause of each row that differs in content or verdict.
 
-    ``tokenizers``: folders of models that the user named. Only their chat templates are rendered,
-    to find the first differing token of prompts. Raises `UserError`: a run cannot be read."""
+    ``prompts``: finds the first differing token of prompts. Raises `UserError`."""
     runs = (base, other)
     found = Explanation(base.label, other.label)
     roles = (item for run in runs for item in run.manifest.identity.roles.items())
@@ -155,7 +150,6 @@ def explain(base: Run, other: Run, *, tokenizers: Sequence[Path] = ()) -> Explan
     differing = [k for k in shared if flips[k] or contents[0][k] != contents[1][k]]
     found.template = _format(base) != _format(other)
     found.parsed = any(run.manifest.config.backend != "vllm" for run in runs)
-    chats: list[Chat | None] = []
     for start in range(0, len(differing), _BATCH):
         keys = differing[start : start + _BATCH]
         before, after = (
@@ -166,8 +160,12 @@ def explain(base: Run, other: Run, *, tokenizers: Sequence[Path] = ()) -> Explan
             if key in before and key in after:
                 cause = _first_cause(before[key], after[key], found)
                 if cause is not None and cause[0] == "prompt" and not found.parsed:
-                    chats = chats or [_chat_of(run, tokenizers, found) for run in runs]
-                    cause = _in_tokens(cause, chats, (before[key], after[key]))
+                    found.unnumbered = _unnumbered(runs, prompts)
+                    if prompts is not None and not found.unnumbered:
+                        pair = zip(runs, (before[key], after[key]), strict=True)
+                        cause = _in_tokens(
+                            cause, [prompts.tokens(run.manifest, row) for run, row in pair]
+                        )
                 if cause is not None or flips[key]:
                     place = cause or ("checker", 0, 0, "")
                     found.differences.append(Difference(key, *place, flips=flips[key]))
@@ -258,40 +256,23 @@ def _prompts_differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool
     return single and bool(before["prompt_tokens"] != after["prompt_tokens"])
 
 
-def _chat_of(run: Run, folders: Sequence[Path], found: Explanation) -> Chat | None:
-    """Return the tokenizer in ``folders`` with the run's chat template; None if there is none."""
-    stored, sha256 = run.manifest.format, run.manifest.tree.get("chat_template_sha256")
-    for folder in folders:
-        chat = Chat.load(folder, stored.template_kwargs, date=stored.start_date)
-        if sha256 in (chat.template_sha256, chat.tools_template_sha256):
-            return chat
-    found.unnumbered = (
-        f"no model named with --tokenizer has the chat template of {run.label}"
-        if folders
-        else "it needs the models' chat templates; name models that you trust with --tokenizer"
-    )
-    return None
+def _unnumbered(runs: Sequence[Run], prompts: FirstPrompts | None) -> str:
+    """Return why the first differing token of other prompts cannot be told; "" if it can."""
+    if prompts is None:
+        return "it needs the models' chat templates; name models that you trust with --tokenizer"
+    for run in runs:
+        if not prompts.has_template(run.manifest):
+            return f"no model named with --tokenizer has the chat template of {run.label}"
+    return ""
 
 
-def _in_tokens(
-    place: _Place, chats: Sequence[Chat | None], rows: Sequence[Mapping[str, Any]]
-) -> _Place:
-    """Return ``place`` with the number of the first differing token of the first prompts, if both
-    runs' templates and tokenizers are at hand."""
-    prompts = []
-    for chat, row in zip(chats, rows, strict=True):
-        if chat is None:
-            return place
-        first = takewhile(lambda message: message.get("role") != "assistant", messages_of(row))
-        try:
-            tools = json.loads(offered_tools(row, 1) or "null")
-            prompts.append(chat.encode(chat.render(list(first), tools)))
-        except PromptRefused:
-            return place
-    cause, call, _, detail = place
-    if prompts[0] == prompts[1]:
+def _in_tokens(place: _Place, prompts: Sequence[list[int] | None]) -> _Place:
+    """Return ``place`` with the number of the first differing token of two first prompts."""
+    before, after = prompts
+    if before is None or after is None or before == after:
         return place
-    token = _first_difference(*prompts)
+    cause, call, _, detail = place
+    token = _first_difference(before, after)
     return cause, call, token, f"{detail}: token {token} of the prompt"
 
 

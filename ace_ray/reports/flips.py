@@ -14,7 +14,7 @@ from ace_ray.benchmarks.results import Table
 from ace_ray.errors import UserError
 from ace_ray.reports.runs import Run
 from ace_ray.reports.table import csv_lines
-from ace_ray.storage.rows import ResultRow
+from ace_ray.types import ResultRow
 from ace_ray.util.sanitizing import cleaned, one_line
 
 Change = Literal["lost", "gained"]

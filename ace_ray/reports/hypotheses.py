@@ -12,7 +12,6 @@ from math import sqrt
 
 import numpy as np
 
-from ace_ray.benchmarks.results import ResultRow
 from ace_ray.reports.paired import (
     METRICS,
     Cells,
@@ -32,6 +31,7 @@ from ace_ray.reports.significance import (
     holm,
     newcombe,
 )
+from ace_ray.types import ResultRow
 from ace_ray.util.stats import Z95, Interval
 
 # Weight, in cells, of the noise of all groups when the noise of one group is estimated.

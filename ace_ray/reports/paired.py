@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from ace_ray.benchmarks.results import ResultRow, own_task
+from ace_ray.types import ResultRow, own_task
 
 # (language, category, group)
 Unit = tuple[str, str, str]

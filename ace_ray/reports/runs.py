@@ -15,18 +15,25 @@ from ace_ray.benchmarks.conditions import flattened
 from ace_ray.benchmarks.diagnosis import diagnose
 from ace_ray.benchmarks.headline import DIVERGED, headline_score
 from ace_ray.benchmarks.registry import recorded_class
-from ace_ray.benchmarks.results import ReportedRun, ResultRow
+from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.config.schema import ENDPOINT, EXTERNAL
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
-from ace_ray.pipeline.summary import SUCCESS, summarize
+from ace_ray.pipeline.summary import summarize
 from ace_ray.reports.printed_summary import endpoint_notes
 from ace_ray.reports.table import cell
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, no_rows, stored_rows
 from ace_ray.storage.rows import rows_of
-from ace_ray.storage.stored import Manifest, Summary, read_manifest, read_summary, versions_line
-from ace_ray.types import digest
+from ace_ray.storage.stored import (
+    SUCCESS,
+    Manifest,
+    Summary,
+    read_manifest,
+    read_summary,
+    versions_line,
+)
+from ace_ray.types import ResultRow, digest
 from ace_ray.util.sanitizing import one_line
 
 Summarize = Callable[[Iterable[ResultRow], float], dict[str, Any]]

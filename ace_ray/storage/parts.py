@@ -25,7 +25,6 @@ from ace_ray.storage.rows import (
     KILLED_FROM_OUTSIDE,
     ROWS,
     SET_ASIDE,
-    ResultRow,
     check_values,
     result_columns,
     result_rows,
@@ -33,6 +32,7 @@ from ace_ray.storage.rows import (
     rule_sets_in,
 )
 from ace_ray.storage.stored import MANIFEST, Manifest
+from ace_ray.types import ResultRow
 from ace_ray.util import log
 
 FOLDER = "rows/"

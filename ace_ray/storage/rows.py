@@ -15,8 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ace_ray.benchmarks.dataset import first_problem
-from ace_ray.benchmarks.results import ResultRow as ResultRow
 from ace_ray.errors import UserError
 from ace_ray.types import (
     RULE_SETS,
@@ -26,7 +24,8 @@ from ace_ray.types import (
     Verdict,
     canonical_json,
 )
-from ace_ray.util.safe_loading import json_of_row
+from ace_ray.types import ResultRow as ResultRow
+from ace_ray.util.safe_loading import first_problem, json_of_row
 from ace_ray.util.sanitizing import well_formed
 
 _T = TypeVar("_T")

@@ -5,6 +5,7 @@ Another person may have made the run folder, so every file is validated. An inva
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -12,15 +13,16 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
 
 import ace_ray
-from ace_ray.benchmarks.headline import few
 from ace_ray.config.schema import validated
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store
 from ace_ray.types import RULE_SETS, canonical_json
 from ace_ray.util.safe_loading import json_object
+from ace_ray.util.sanitizing import few
 
 MANIFEST = "run.json"
 SUMMARY = "summary.json"
+SUCCESS = "_SUCCESS"
 
 # Maximum rows of a run: an index of rows has 32 bits.
 MOST_ROWS = 1 << 31
@@ -366,3 +368,22 @@ def versions_line(mixed: Mapping[str, Sequence[str]]) -> str:
         return ""
     words = "; ".join(f"{name} {few(versions, 3)}" for name, versions in mixed.items())
     return f"rows come from several versions: {words}"
+
+
+def as_json(value: Any) -> bytes:
+    """Return ``value`` as indented JSON."""
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # a lone surrogate must be escaped
+        return json.dumps(value, indent=2).encode()
+
+
+def differences(theirs: Any, mine: Any, path: str = "") -> list[str]:
+    """Return the paths at which two JSON values differ."""
+    if isinstance(theirs, dict) and isinstance(mine, dict):
+        paths = []
+        for key in sorted({*theirs, *mine}):
+            paths += differences(theirs.get(key), mine.get(key), f"{path}.{key}" if path else key)
+        # Row ids differ whenever another key differs. Return "rows" only if nothing else does.
+        return [p for p in paths if p != "rows"] or paths
+    return [] if theirs == mine else [path]

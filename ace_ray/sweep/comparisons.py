@@ -15,11 +15,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ace_ray.config.schema import EarlyConfig, RunConfig
+from ace_ray.early_stopping.looks import decide_again
 from ace_ray.errors import UserError
-from ace_ray.pipeline.early import decide_again
-from ace_ray.pipeline.summary import as_json
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.storage.stored import read_manifest
+from ace_ray.storage.stored import as_json, read_manifest
 from ace_ray.sweep.packing import Lane
 from ace_ray.sweep.runs import SweepRun
 from ace_ray.util import log

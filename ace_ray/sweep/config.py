@@ -18,8 +18,8 @@ import ace_ray
 from ace_ray.config.schema import RunConfig, Section, read_tree, run_config, validated
 from ace_ray.config.suggestions import instead, sections_of, unknown_keys
 from ace_ray.errors import UserError
-from ace_ray.pipeline.summary import as_json
 from ace_ray.storage.object_store import Store
+from ace_ray.storage.stored import as_json
 from ace_ray.types import digest
 from ace_ray.util.safe_loading import json_tree
 

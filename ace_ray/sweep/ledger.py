@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ace_ray.config.schema import validated
+from ace_ray.early_stopping.looks import is_decided
 from ace_ray.errors import UserError
-from ace_ray.pipeline.early import is_decided
 from ace_ray.pipeline.monitoring.timing import STATES
-from ace_ray.pipeline.summary import SUCCESS, as_json, cost_of
+from ace_ray.pipeline.summary import cost_of
 from ace_ray.storage.object_store import Store, Unreachable
-from ace_ray.storage.stored import Summary, read_summary
+from ace_ray.storage.stored import SUCCESS, Summary, as_json, read_summary
 from ace_ray.sweep.runs import SweepRun
 from ace_ray.util.safe_loading import json_object
 

@@ -14,18 +14,17 @@ import numpy as np
 
 from ace_ray.cluster.resources import gpus_per_worker, worker_cpus
 from ace_ray.config.schema import ENDPOINT
+from ace_ray.early_stopping.looks import is_decided
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import tensors_of
 from ace_ray.models.roles import host_of
 from ace_ray.models.sizes import size_of
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 from ace_ray.pipeline import roles
-from ace_ray.pipeline.early import is_decided
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.planning.plan import Plan
-from ace_ray.pipeline.summary import SUCCESS
 from ace_ray.storage.object_store import Store, Unreachable
-from ace_ray.storage.stored import MANIFEST
+from ace_ray.storage.stored import MANIFEST, SUCCESS
 from ace_ray.sweep.checkpoints import Checkpoint
 from ace_ray.sweep.config import SweepConfig, SweepModel
 from ace_ray.types import digest

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from ace_ray.cluster.resources import largest
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
-from ace_ray.integrations.trackers import check_publishers
 from ace_ray.pipeline.end_time import ends_at, rows_end_at
 from ace_ray.pipeline.evaluate import check_config, check_lasting
 from ace_ray.pipeline.planning.preflight import check_chat
@@ -86,7 +85,6 @@ class Sweep:
         self._config, self._options, self._say = config, config.options, say
         # The config of one run, to read keys that all runs share.
         self.any_run = any_run = config.any_run
-        check_publishers(any_run.publish)
         self.sweep_id = sweep_id_of(config)
         self.uri = f"{config.output.rstrip('/')}/{self.sweep_id}"
         output = open_store(

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from ace_ray.errors import UserError
 from ace_ray.util.sanitizing import well_formed
@@ -279,3 +280,10 @@ def bounded_time(value: object, after_s: float = 0.0) -> datetime:
     except ValueError:
         began = UNKNOWN_TIME
     return began + min(timedelta(seconds=min(max(0.0, after_s), 1e9)), timedelta(days=3653))
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the first invalid key of an object, and the problem."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    what = "is not an object" if first["type"] == "model_type" else str(first["msg"]).lower()
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), what)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -75,3 +76,11 @@ def _visible(sign: str) -> str:
     if unicodedata.category(sign) in _HIDDEN or sign in "\ufffe\uffff":  # the two are not in XML
         return sign if sign in "\n\t" else ascii(sign)[1:-1]
     return sign
+
+
+def few(names: Iterable[str], most: int = 2) -> str:
+    """Join the first ``most`` names, followed by the number of the remaining names."""
+    names = list(names)
+    if len(names) <= most + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more"

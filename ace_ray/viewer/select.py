@@ -14,9 +14,9 @@ from ace_ray.benchmarks.registry import recorded_class
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.parts import Ledger, no_rows, stored_rows
-from ace_ray.storage.rows import ResultRow, rows_of, verdict_names
+from ace_ray.storage.rows import rows_of, verdict_names
 from ace_ray.storage.stored import Manifest, read_manifest
-from ace_ray.types import STATUSES
+from ace_ray.types import STATUSES, ResultRow
 from ace_ray.viewer.episode import COLUMNS, KEYS, EpisodeView, episode_view
 
 # Minimum characters of a row id that identify a row.

@@ -32,7 +32,7 @@ from ace_ray.reports.explain import CAUSES
 from ace_ray.reports.html.answers import HOST, PORT, path_of
 from ace_ray.reports.html.page import environment
 from ace_ray.reports.text import Shown, pretty, shown, visible
-from ace_ray.storage.rows import ResultRow
+from ace_ray.types import ResultRow
 from ace_ray.util.safe_loading import SHOWN_CHARS
 from ace_ray.viewer.episode import MOST_CHANGES, EpisodeView
 from ace_ray.viewer.select import key_of, outcome

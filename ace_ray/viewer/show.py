@@ -9,7 +9,7 @@ from typing import Any
 from ace_ray.benchmarks.transcript import Tool
 from ace_ray.errors import UserError
 from ace_ray.reports.text import pretty
-from ace_ray.storage.rows import ResultRow
+from ace_ray.types import ResultRow
 from ace_ray.util.safe_loading import SHOWN_CHARS
 from ace_ray.util.sanitizing import cleaned, one_line
 from ace_ray.viewer.episode import MOST_CHANGES, Change, EpisodeView

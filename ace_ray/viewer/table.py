@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ace_ray.errors import UserError
-from ace_ray.pipeline.summary import SUCCESS
 from ace_ray.reports.explain import explain
 from ace_ray.reports.runs import read_run
 from ace_ray.reports.sweeps import run_folders
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.parts import ignored_lines, part_names, read_part, stored_rows, unreadable
-from ace_ray.storage.rows import ResultRow, result_columns, result_rows, rows_schema, verdict_names
-from ace_ray.storage.stored import Manifest, read_manifest, versions_line
+from ace_ray.storage.rows import result_columns, result_rows, rows_schema, verdict_names
+from ace_ray.storage.stored import SUCCESS, Manifest, read_manifest, versions_line
+from ace_ray.types import ResultRow
 from ace_ray.util import log
 from ace_ray.viewer.episode import COLUMNS, EpisodeView, episode_view
 from ace_ray.viewer.select import Filter, class_of, entry_order, is_changed, key_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ace_ray.benchmarks.results import ResultRow
-from ace_ray.types import Verdict
+from ace_ray.types import ResultRow, Verdict
 
 
 def scored_row(

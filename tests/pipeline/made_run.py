@@ -16,11 +16,10 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.actors.judging import judged
 from ace_ray.pipeline.planning.plan import Plan, make_manifest, make_plan
 from ace_ray.pipeline.planning.preflight import make_benchmarks
-from ace_ray.pipeline.summary import as_json
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS, entry_columns, episode_columns
-from ace_ray.storage.stored import MANIFEST
+from ace_ray.storage.stored import MANIFEST, as_json
 from ace_ray.types import Entry, Episode
 
 CATEGORIES = ["normal_atom_bool", "special_incomplete"]

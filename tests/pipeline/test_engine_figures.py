@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ace_ray.benchmarks.results import ResultRow
 from ace_ray.models.fake import FakeEngine
 from ace_ray.pipeline.summary import summarize
 from ace_ray.reports.printed_summary import engine_line, waits_line
 from ace_ray.storage.rows import ENGINE, episode_columns
-from ace_ray.types import Completion, EndpointFacts, EngineFigures, Episode, Sampling
+from ace_ray.types import Completion, EndpointFacts, EngineFigures, Episode, ResultRow, Sampling
 
 
 def columns(*completions: Completion) -> list[Any]:

@@ -9,8 +9,7 @@ import pytest
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config.schema import RunConfig
 from ace_ray.pipeline.summary import summarize
-from ace_ray.storage.rows import ResultRow
-from ace_ray.types import Verdict
+from ace_ray.types import ResultRow, Verdict
 
 
 class Counting:

@@ -22,11 +22,10 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.actors.judging import judged
 from ace_ray.pipeline.planning.plan import make_manifest, make_plan
 from ace_ray.pipeline.planning.preflight import make_benchmarks
-from ace_ray.pipeline.summary import as_json
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS, entry_columns
-from ace_ray.storage.stored import MANIFEST
+from ace_ray.storage.stored import MANIFEST, as_json
 from ace_ray.types import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
 from tests.models.conftest import save_letters
 from tests.pipeline.made_run import made_row

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.results import own_task
 from ace_ray.reports.comparison_tables import sentence
 from ace_ray.reports.hypotheses import TestResult as Result
 from ace_ray.reports.hypotheses import repeats_of, results_of
@@ -25,8 +24,7 @@ from ace_ray.reports.significance import (
     holm,
     newcombe,
 )
-from ace_ray.storage.rows import ResultRow
-from ace_ray.types import RULE_SETS, Verdict
+from ace_ray.types import RULE_SETS, ResultRow, Verdict, own_task
 from ace_ray.util.stats import Z95
 
 

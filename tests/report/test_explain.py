@@ -13,6 +13,7 @@ import pytest
 
 from ace_ray.reports.explain import explain
 from ace_ray.reports.runs import load_runs
+from ace_ray.rescoring.prompts import FirstPrompts
 from ace_ray.storage.rows import ROWS
 from tests.report.builders import row, write_run
 from tests.report.read_runs import read_run, toy_model
@@ -86,9 +87,9 @@ def test_another_prompt_names_its_first_token(tmp_path: Path) -> None:
                 one["output_token_ids"] = f"[[{ord(end)}]]"
             pq.write_table(pa.Table.from_pylist(rows, schema=ROWS), part)
         folders.append(str(run))
-        models.append(model)
+        models.append(str(model))
     runs = load_runs(folders)
-    found = explain(*runs, tokenizers=models)
+    found = explain(*runs, prompts=FirstPrompts(models))
     assert {one.cause for one in found.differences} == {"prompt"}
     assert all(one.position > 10 for one in found.differences)
     assert found.differences[0].detail.endswith("of the prompt")
@@ -96,11 +97,11 @@ def test_another_prompt_names_its_first_token(tmp_path: Path) -> None:
         ([], "name models that you trust with --tokenizer"),
         (models[:1], "model-b"),
     ):
-        found = explain(*runs, tokenizers=named)
+        found = explain(*runs, prompts=FirstPrompts(named) if named else None)
         assert {(one.cause, one.position) for one in found.differences} == {("prompt", 0)}
         assert why in list(found.notes())[-1]
     runs[1].manifest.format.template_kwargs["chat_template"] = "a stranger's"
-    found = explain(*runs, tokenizers=models)
+    found = explain(*runs, prompts=FirstPrompts(models))
     assert {one.position for one in found.differences} == {0}
 
 

@@ -51,7 +51,7 @@ class Parser(ExitStack):
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, Path, Path]:
     """Return a run, a copy in another folder, their tokenizer, and the folder ``fired``."""
-    monkeypatch.setattr("ace_ray.pipeline.reread.AnswerParser", Parser)
+    monkeypatch.setattr("ace_ray.rescoring.reread.AnswerParser", Parser)
     monkeypatch.chdir(tmp_path)
     tokenizer = toy_model(tmp_path / "tokenizer")
     own = read_run(tmp_path / "own/run", tokenizer, "hermes", categories=["simple_python"])

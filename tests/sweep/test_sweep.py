@@ -22,8 +22,8 @@ import yaml
 from ace_ray.config.schema import EarlyConfig
 from ace_ray.errors import UserError
 from ace_ray.pipeline.planning.plan import make_manifest
-from ace_ray.pipeline.summary import as_json
 from ace_ray.storage.object_store import LocalStore
+from ace_ray.storage.stored import as_json
 from ace_ray.sweep import sweep as module
 from ace_ray.sweep.comparisons import Shares
 from ace_ray.sweep.config import SweepConfig, load_sweep

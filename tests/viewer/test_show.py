@@ -13,7 +13,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.errors import UserError
-from ace_ray.pipeline.rescore import compact_run
+from ace_ray.rescoring.rescore import compact_run
 from ace_ray.storage.object_store import LocalStore, open_store
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS

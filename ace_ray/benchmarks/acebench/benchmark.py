@@ -51,11 +51,11 @@ from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
-from ace_ray.benchmarks.results import CategoryResult, Paper, ReportedRun, ResultRow, Score
+from ace_ray.benchmarks.results import CategoryResult, Paper, ReportedRun, Score
 from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.transcript import Step
 from ace_ray.models.roles import Role, parse_role
-from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
+from ace_ray.types import RULE_SETS, Entry, Episode, ResultRow, Sampling, Verdict, digest
 
 # `data_hash` of all categories of the official data, by languages.
 OFFICIAL_DATA_SHA256 = {

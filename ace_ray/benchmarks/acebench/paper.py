@@ -33,16 +33,14 @@ from ace_ray.benchmarks.results import (
     Curves,
     Paper,
     ReportedRun,
-    ResultRow,
     Score,
     Table,
     Value,
-    own_task,
     score_of,
 )
 from ace_ray.benchmarks.sizes import curves_by_size, size_of
 from ace_ray.benchmarks.statistics import pooled
-from ace_ray.types import RULE_SETS
+from ace_ray.types import RULE_SETS, ResultRow, own_task
 
 # Categories of Table 5. The paper does not name them. Only these make Tables 3 and 5 agree:
 # Watt-Tool-8B's 188 + 4 errors are the 93 errors in Incomplete plus the 99 in Error.

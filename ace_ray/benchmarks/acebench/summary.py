@@ -30,9 +30,8 @@ from ace_ray.benchmarks.acebench.options import (
     SINGLE_TURN,
     SPECIAL,
 )
-from ace_ray.benchmarks.results import ResultRow
 from ace_ray.benchmarks.tally import Tally, accuracies, counts, errors, lacks, totals
-from ace_ray.types import RULE_SETS
+from ace_ray.types import RULE_SETS, ResultRow
 from ace_ray.util.stats import Interval, mean_of_present, weighted_interval
 
 # The order matters: the official evaluator adds floats in this order before it rounds the sum.

@@ -51,11 +51,11 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
-from ace_ray.benchmarks.results import Paper, ReportedRun, ResultRow, Score
+from ace_ray.benchmarks.results import Paper, ReportedRun, Score
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.models.http import Http
 from ace_ray.sandbox.protocol import Scenario
-from ace_ray.types import RULE_SETS, Entry, Episode, Verdict, digest
+from ace_ray.types import RULE_SETS, Entry, Episode, ResultRow, Verdict, digest
 from ace_ray.util.local_files import path_of
 
 # `Prompts.sha256` of the published package's texts.

@@ -16,7 +16,7 @@ from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
 from ace_ray.benchmarks.outputs import Entries, Output
-from ace_ray.benchmarks.results import CategoryResult, Paper, ReportedRun, ResultRow, Score
+from ace_ray.benchmarks.results import CategoryResult, Paper, ReportedRun, Score
 from ace_ray.benchmarks.stabletoolbench.apis.cache import api_key
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
@@ -51,7 +51,7 @@ from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
 from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role, parse_role
-from ace_ray.types import CHECKED, RULE_SETS, Entry, Episode, Sampling, Verdict, digest
+from ace_ray.types import CHECKED, RULE_SETS, Entry, Episode, ResultRow, Sampling, Verdict, digest
 from ace_ray.util.local_files import path_of
 
 _log = logging.getLogger(__name__)

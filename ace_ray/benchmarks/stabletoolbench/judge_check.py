@@ -16,7 +16,6 @@ from pydantic import Field
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import json_lines, read_bounded
-from ace_ray.benchmarks.results import ResultRow
 from ace_ray.benchmarks.stabletoolbench.converted import answer_json, called, is_answer, linked
 from ace_ray.benchmarks.stabletoolbench.judge.asking import (
     CUTS,
@@ -30,7 +29,16 @@ from ace_ray.benchmarks.stabletoolbench.judge.prompts import official, own
 from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.config.schema import Section
 from ace_ray.errors import UserError
-from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, canonical_json, digest
+from ace_ray.types import (
+    RULE_SETS,
+    Entry,
+    Episode,
+    ResultRow,
+    Sampling,
+    Verdict,
+    canonical_json,
+    digest,
+)
 from ace_ray.util.local_files import path_of
 from ace_ray.util.stats import wilson
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from statistics import pstdev
 from typing import Any
 
-from ace_ray.benchmarks.results import ResultRow
 from ace_ray.benchmarks.stabletoolbench.check import (
     CACHED,
     CALLS,
@@ -26,7 +25,7 @@ from ace_ray.benchmarks.stabletoolbench.check import (
 )
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS, LEVELS
 from ace_ray.benchmarks.statistics import statistics
-from ace_ray.types import CHECKED, RULE_SETS
+from ace_ray.types import CHECKED, RULE_SETS, ResultRow
 from ace_ray.util.stats import mean_of_present, weighted_interval, wilson
 
 # Metrics that need no judge, averaged over the rows that have them.

@@ -20,7 +20,7 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored
-from ace_ray.benchmarks.results import ResultRow, Score
+from ace_ray.benchmarks.results import Score
 from ace_ray.benchmarks.tau2 import tables
 from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, with_protocol
 from ace_ray.benchmarks.tau2.environment.limited import (
@@ -55,7 +55,7 @@ from ace_ray.benchmarks.transcript import Step
 from ace_ray.config.suggestions import check_names
 from ace_ray.models.roles import EndpointRole, Role, ServedRole, parse_role
 from ace_ray.sandbox.protocol import Scenario
-from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
+from ace_ray.types import RULE_SETS, Entry, Episode, ResultRow, Sampling, Verdict, digest
 from ace_ray.util.local_files import path_of
 
 _WHERE = "benchmarks.tau2"

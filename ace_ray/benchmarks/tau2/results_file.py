@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from ace_ray.benchmarks.context import arguments_of
-from ace_ray.benchmarks.dataset import Part, first_problem, read_bounded
+from ace_ray.benchmarks.dataset import Part, read_bounded
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored, shown
 from ace_ray.benchmarks.tau2.options import CATEGORIES, Category
 from ace_ray.benchmarks.tau2.tasks import Message
@@ -21,7 +21,7 @@ from ace_ray.benchmarks.tau2.upstream_package import ENDS, STOP
 from ace_ray.benchmarks.tau2.verdicts import METRICS, STOPS
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode
-from ace_ray.util.safe_loading import MOST_ROW_DEPTH, bounded_time, check_depth
+from ace_ray.util.safe_loading import MOST_ROW_DEPTH, bounded_time, check_depth, first_problem
 
 Row = Mapping[str, Any]
 _KNOWN_ENDS = (*STOPS, "max_steps", "too_many_errors", "agent_error", "user_error")

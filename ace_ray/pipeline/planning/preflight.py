@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.headline import few
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config.schema import ENDPOINT, EXTERNAL, RunConfig
 from ace_ray.errors import PromptRefused, UserError
@@ -26,9 +25,10 @@ from ace_ray.pipeline.planning import formats
 from ace_ray.pipeline.planning.plan import REPORTS, Plan
 from ace_ray.storage.lease import LEASE
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.storage.stored import MANIFEST, read_manifest
+from ace_ray.storage.stored import MANIFEST, differences, read_manifest
 from ace_ray.util import vllm_source
 from ace_ray.util.safe_loading import json_tree
+from ace_ray.util.sanitizing import few
 
 if TYPE_CHECKING:
     from ace_ray.models.chat import Chat
@@ -469,14 +469,3 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
             fix="choose another run_id or --output, or replace the run with --fresh",
         )
     return store, dict(manifest)
-
-
-def differences(theirs: Any, mine: Any, path: str = "") -> list[str]:
-    """Return the paths at which two JSON values differ."""
-    if isinstance(theirs, dict) and isinstance(mine, dict):
-        paths = []
-        for key in sorted({*theirs, *mine}):
-            paths += differences(theirs.get(key), mine.get(key), f"{path}.{key}" if path else key)
-        # Row ids differ whenever another key differs. Return "rows" only if nothing else does.
-        return [p for p in paths if p != "rows"] or paths
-    return [] if theirs == mine else [path]

@@ -15,8 +15,8 @@ from urllib.parse import quote
 from ace_ray.reports.html.page import LONGEST, Section
 from ace_ray.reports.runs import Run
 from ace_ray.reports.text import pretty, shown, shown_json
-from ace_ray.storage.rows import ResultRow, messages_of
-from ace_ray.types import digest
+from ace_ray.storage.rows import messages_of
+from ace_ray.types import ResultRow, digest
 
 HOST = "127.0.0.1"
 # Default address of ``ace-ray view``.

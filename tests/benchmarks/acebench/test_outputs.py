@@ -14,8 +14,8 @@ from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.errors import UserError
 from ace_ray.integrations.inspect_log import export_inspect
 from ace_ray.integrations.result_files import export_hub
-from ace_ray.pipeline.rescore import rescore
-from ace_ray.pipeline.score import score_outputs
+from ace_ray.rescoring.rescore import rescore
+from ace_ray.rescoring.score import score_outputs
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.types import Entry
 from ace_ray.viewer.select import StoredRun

@@ -13,8 +13,7 @@ import pytest
 from ace_ray.benchmarks.acebench.options import AGENT, GENERATION, MULTI_TURN, SPECIAL
 from ace_ray.benchmarks.acebench.summary import summarize
 from ace_ray.benchmarks.acebench.tables import HEADER, table
-from ace_ray.benchmarks.results import ResultRow
-from ace_ray.types import Verdict
+from ace_ray.types import ResultRow, Verdict
 from ace_ray.util.stats import wilson
 from tests.benchmarks.scored_row import scored_row
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.headline import titles
-from ace_ray.benchmarks.results import ReportedRun, ResultRow
+from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
 from ace_ray.benchmarks.stabletoolbench.check import metrics, verdicts
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import further_tables, notes, table
-from ace_ray.types import RULE_SETS
+from ace_ray.types import RULE_SETS, ResultRow
 from ace_ray.util.stats import wilson
 from tests.benchmarks.scored_row import scored_row
 from tests.benchmarks.stabletoolbench.builders import ENTRY, SCRIPTS, entry, state

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.results import ResultRow
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.benchmarks.tau2.upstream_package import (
     OFFICIAL_SHA256,
@@ -21,7 +20,7 @@ from ace_ray.benchmarks.tau2.upstream_package import (
     domain_file,
 )
 from ace_ray.errors import UserError
-from ace_ray.types import RULE_SETS, Verdict
+from ace_ray.types import RULE_SETS, ResultRow, Verdict
 from tests.benchmarks.scored_row import scored_row
 from tests.benchmarks.tau2.scripted import made, play
 from tests.scripted_model import ScriptedModel

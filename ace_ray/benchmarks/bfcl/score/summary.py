@@ -29,10 +29,9 @@ from ace_ray.benchmarks.bfcl.categories import (
     WEB_SEARCH,
     form_of,
 )
-from ace_ray.benchmarks.results import ResultRow
 from ace_ray.benchmarks.statistics import statistics
 from ace_ray.benchmarks.tally import Tally, accuracies
-from ace_ray.types import RULE_SETS, Verdict
+from ace_ray.types import RULE_SETS, ResultRow, Verdict
 from ace_ray.util.stats import Z95, mean_of_present, wilson
 
 

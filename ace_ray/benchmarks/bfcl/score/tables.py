@@ -15,16 +15,14 @@ from ace_ray.benchmarks.results import (
     Estimate,
     Paper,
     ReportedRun,
-    ResultRow,
     Score,
     Table,
     Value,
-    own_task,
     score_of,
 )
 from ace_ray.benchmarks.sizes import curves_by_size
 from ace_ray.benchmarks.statistics import estimate, percent, pooled, sample_tables
-from ace_ray.types import RULE_SETS
+from ace_ray.types import RULE_SETS, ResultRow, own_task
 
 _HEADLINE = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic")
 _VERSIONS: Mapping[str, Mapping[str, Column]] = {"v4": V4, "v3": V3}

@@ -18,8 +18,7 @@ from ace_ray.benchmarks.bfcl.categories import (
 )
 from ace_ray.benchmarks.bfcl.score.summary import summarize, with_metrics
 from ace_ray.benchmarks.bfcl.score.tables import further_tables, notes, table
-from ace_ray.benchmarks.results import ResultRow
-from ace_ray.types import RULE_SETS, Verdict
+from ace_ray.types import RULE_SETS, ResultRow, Verdict
 from ace_ray.util.stats import wilson
 from tests.benchmarks.scored_row import scored_row
 

@@ -17,12 +17,11 @@ from ace_ray.config.schema import RunConfig
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.planning.plan import make_manifest, make_plan
 from ace_ray.pipeline.planning.preflight import make_benchmarks
-from ace_ray.pipeline.summary import as_json
 from ace_ray.sandbox.attempts import end_processes
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS
-from ace_ray.storage.stored import MANIFEST
+from ace_ray.storage.stored import MANIFEST, as_json
 from ace_ray.types import Entry, Episode
 from tests.benchmarks.bfcl.synthetic_bfcl import write_copy
 from tests.pipeline.made_run import judged_rows

@@ -15,9 +15,9 @@ import ace_ray
 from ace_ray.config.schema import EXTERNAL
 from ace_ray.errors import COMPLETE
 from ace_ray.pipeline.actors.judging import judged
-from ace_ray.pipeline.score import summarized
-from ace_ray.pipeline.stored_benchmarks import StoredBenchmarks
 from ace_ray.pipeline.summary import finish
+from ace_ray.rescoring.score import summarized
+from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, compact, new_session, part_names, stored_rows, write_parts

@@ -28,7 +28,7 @@ from ace_ray.config.schema import EXTERNAL, RunConfig
 from ace_ray.errors import UserError
 from ace_ray.pipeline.actors.judging import checked_columns, read_again
 from ace_ray.pipeline.planning.plan import groups_of, row_id
-from ace_ray.pipeline.summary import SUCCESS, as_json, summarize
+from ace_ray.pipeline.summary import summarize
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import LocalStore, Store
 from ace_ray.storage.parts import FOLDER, new_session, part_names, stored_rows, write_parts
@@ -41,7 +41,7 @@ from ace_ray.storage.rows import (
     rows_schema,
     verdict_columns,
 )
-from ace_ray.storage.stored import MANIFEST, SUMMARY, Manifest, read_manifest
+from ace_ray.storage.stored import MANIFEST, SUCCESS, SUMMARY, Manifest, as_json, read_manifest
 from ace_ray.types import Entry, Episode, Verdict, canonical_json, digest
 from ace_ray.util.sanitizing import well_formed
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from ace_ray.cluster.submit import CHECKOUT, TEXT_BYTES, Submission, make_submission
 from ace_ray.errors import UserError
-from ace_ray.pipeline.submit import CHECKOUT, TEXT_BYTES, Submission, make_submission
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -16,9 +16,8 @@ from ace_ray.errors import UserError
 from ace_ray.pipeline.planning.preflight import make_benchmarks
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.parts import Ledger
-from ace_ray.storage.rows import ResultRow
 from ace_ray.storage.stored import MANIFEST, Manifest
-from ace_ray.types import Entry
+from ace_ray.types import Entry, ResultRow
 
 
 class StoredBenchmarks:

@@ -11,12 +11,13 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.dataset import data_hash
-from ace_ray.config.schema import EarlyConfig
+from ace_ray.config.schema import EarlyConfig, RunConfig
 from ace_ray.early_stopping.betting import (
     Decision,
     Draws,
@@ -28,23 +29,23 @@ from ace_ray.early_stopping.betting import (
 from ace_ray.early_stopping.draw import Drawn
 from ace_ray.early_stopping.units import Bounds, Item, Unit, value_of
 from ace_ray.errors import UserError
-from ace_ray.pipeline.planning.plan import Plan
-from ace_ray.pipeline.planning.preflight import differences
-from ace_ray.pipeline.summary import SUCCESS, as_json
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import NOT_RETRYABLE, part_names, read_part
-from ace_ray.storage.rows import ResultRow, result_columns, result_rows, rows_schema
+from ace_ray.storage.rows import result_columns, result_rows, rows_schema
 from ace_ray.storage.stored import (
     MANIFEST,
+    SUCCESS,
     SUMMARY,
     Manifest,
     Restriction,
+    as_json,
+    differences,
     earlier_decision,
     read_manifest,
     read_summary,
 )
-from ace_ray.types import Entry
+from ace_ray.types import Entry, ResultRow
 from ace_ray.util.safe_loading import json_tree
 
 # Minimum seconds between two looks at the comparison while the run goes on.
@@ -55,13 +56,35 @@ _RULES = ("against", "alpha", "margin", "min_rows")
 Key = tuple[str, str, str, str, int]
 
 
+class PlannedRun(Protocol):
+    """The parts of a run's plan (`ace_ray.pipeline.planning.plan.Plan`) that a look needs."""
+
+    @property
+    def config(self) -> RunConfig: ...
+
+    @property
+    def benchmarks(self) -> Mapping[str, Benchmark]: ...
+
+    @property
+    def entries(self) -> Sequence[Entry]: ...
+
+    @property
+    def identity(self) -> Mapping[str, Any]: ...
+
+    @property
+    def restricted(self) -> Mapping[str, Mapping[str, Any]]: ...
+
+    @property
+    def drawn(self) -> Drawn | None: ...
+
+
 def is_decided(store: Store) -> bool:
     """Return whether the run in ``store`` was stopped early and no verdict has changed since."""
     early = earlier_decision(store)
     return bool(early and early["stopped"] and not early["stale"])
 
 
-def decide_again(plan: Plan, store: Store, say: Callable[[str], None]) -> bool:
+def decide_again(plan: PlannedRun, store: Store, say: Callable[[str], None]) -> bool:
     """Compare a complete run with its reference again, and update its summary. Do nothing if the
     comparison is decided and no verdict has changed since. Return whether the summary has changed.
 
@@ -298,7 +321,7 @@ def _worth(unit: Unit, values: Values, rules: str) -> Bounds | None:
 class EarlyLooks:
     """Compares a run with its reference repeatedly during the run, and decides when to stop."""
 
-    def __init__(self, plan: Plan, store: Store) -> None:
+    def __init__(self, plan: PlannedRun, store: Store) -> None:
         assert plan.config.early is not None
         assert plan.drawn is not None
         self._plan, self._store, self._config = plan, store, plan.config.early
@@ -425,7 +448,7 @@ class EarlyLooks:
         return self._values(store, manifest.all_rule_sets, final=self._is_final)
 
 
-def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
+def check_same(plan: PlannedRun, manifest: Manifest, store: Store) -> None:
     """Raise `UserError` if the reference in ``store`` differs from the run in its entries, its
     restrictions, its samples or its settings."""
     theirs: Mapping[str, Any] = manifest.tree.get("config", {})

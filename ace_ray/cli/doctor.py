@@ -14,10 +14,11 @@ import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import installed
-from ace_ray.cluster.connection import connect
+from ace_ray.cluster.connection import connect, connecting
 from ace_ray.cluster.resources import Nodes, fit, largest, nodes
 from ace_ray.config.schema import ENDPOINT, SHIPPED, RunConfig, shipped_configs
 from ace_ray.errors import RowError, UserError
+from ace_ray.integrations.trackers import check_publishers
 from ace_ray.models.adapters import base_differs
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
 from ace_ray.models.engine_args import parser_names
@@ -46,6 +47,7 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         config = load()
         yield Line(topic, f"{len(config.benchmarks)} benchmark(s), {config.samples} sample(s)")
         topic = "plan"
+        check_publishers(config.publish)
         plan = plan_run(config)
         yield from _planned(plan)
         topic = "cluster"
@@ -70,6 +72,7 @@ def planned(config: RunConfig) -> Iterator[Line]:
     """Yield lines about what `evaluate` would do, without starting or writing anything.
 
     Raises `UserError` if the run cannot be started with this config."""
+    check_publishers(config.publish)
     plan = plan_run(config)
     yield from _planned(plan)
     yield _cluster(plan)
@@ -150,13 +153,9 @@ def _nodes() -> Nodes:
     machine as the only node. Raises `UserError` if the cluster cannot be joined."""
     if os.environ.get("RAY_ADDRESS", "local") == "local":
         return [{"CPU": float(len(os.sched_getaffinity(0))), "GPU": float(_gpu_count())}]
-    connect()
-    try:
+    with connecting():
+        connect()
         return nodes()
-    finally:
-        import ray
-
-        ray.shutdown()
 
 
 def machine() -> Iterator[Line]:

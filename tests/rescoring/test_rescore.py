@@ -12,14 +12,13 @@ import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
-from ace_ray.pipeline.rescore import compact_run, rescore
-from ace_ray.pipeline.summary import SUCCESS, as_json
+from ace_ray.rescoring.rescore import compact_run, rescore
 from ace_ray.storage import lease as lease_module
 from ace_ray.storage.lease import LEASE, Lease
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.parts import FOLDER, part_names, read_ledger, write_parts
 from ace_ray.storage.rows import CHECK_FAILED, ROWS
-from ace_ray.storage.stored import MANIFEST, SUMMARY
+from ace_ray.storage.stored import MANIFEST, SUCCESS, SUMMARY, as_json
 from ace_ray.types import Entry, Episode, Verdict
 from tests.pipeline.made_run import sound_run
 

@@ -32,8 +32,8 @@ from ace_ray.models.families import FormatChoice
 from ace_ray.models.parser_plugins import read_plugins
 from ace_ray.models.reading import AnswerParser, StoredAnswer, tokenizer_of
 from ace_ray.pipeline.actors.judging import judged
-from ace_ray.pipeline.stored_benchmarks import StoredBenchmarks
-from ace_ray.pipeline.summary import as_json, finish
+from ace_ray.pipeline.summary import finish
+from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, new_session, part_names, stored_rows, write_parts
 from ace_ray.storage.rows import (
@@ -44,7 +44,7 @@ from ace_ray.storage.rows import (
     token_ids_of,
     verdict_columns,
 )
-from ace_ray.storage.stored import MANIFEST, Manifest, earlier_timing, read_manifest
+from ace_ray.storage.stored import MANIFEST, Manifest, as_json, earlier_timing, read_manifest
 from ace_ray.types import (
     CHECKED,
     RAW_CHARS,
