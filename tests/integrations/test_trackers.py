@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import ace_ray
 from ace_ray.config.schema import RunConfig, load_config
 from ace_ray.errors import UserError
 from ace_ray.integrations import publish
@@ -172,7 +173,7 @@ def test_publishing_is_checked_before_a_run_and_not_in_its_identity(
     assert (asked.run_id, asked.identity) == (plain.run_id, plain.identity)
     unknown = load_config(str(config_file(publish=[{"to": "nowhere"}])))
     with pytest.raises(UserError, match=r"^publish\.0: 'nowhere' is not a known tracker"):
-        plan_run(unknown)
+        ace_ray.evaluate(unknown)
 
 
 @pytest.fixture
