@@ -47,7 +47,7 @@ def test_prompts_that_were_not_counted_do_not_count_as_fitting(
 ) -> None:
     path = config_file(limit=4, engine={"max_model_len": 4096})
     assert "4 of 4 prompts fit a context of 4096" in here("doctor", path).stdout
-    monkeypatch.setattr("ace_ray.pipeline.planning.preflight.COUNT_S", -1)
+    monkeypatch.setattr("ace_ray.pipeline.planning.prompts.COUNT_S", -1)
     told = "3 of 4 prompts were not counted, at least 0 do not fit a context of 4096"
     assert told in here("doctor", path).stdout
 

@@ -24,9 +24,10 @@ from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
 from ace_ray.models.engine_args import parser_names
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.evaluate import plan_run
-from ace_ray.pipeline.planning import preflight
 from ace_ray.pipeline.planning.formats import choice_line
+from ace_ray.pipeline.planning.output import open_output, output_store
 from ace_ray.pipeline.planning.plan import Plan, identity_of
+from ace_ray.pipeline.planning.prompts import check_chat, is_native
 from ace_ray.pipeline.roles import demand
 from ace_ray.storage.parts import stored_rows
 from ace_ray.storage.stored import MANIFEST, read_manifest
@@ -53,7 +54,7 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         topic = "cluster"
         yield _cluster(plan)
         topic = "prompts"
-        facts, told, _ = preflight.check_chat(plan)
+        facts, told, _ = check_chat(plan)
         if config.backend == ENDPOINT:
             yield _asked(plan)
         else:
@@ -61,7 +62,7 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
             if note := facts.get("divided_calls"):
                 yield Line(topic, note)
         topic = "output"
-        store, _ = preflight.open_output(plan)
+        store, _ = open_output(plan)
         store.check_conditions()
         yield Line(topic, f"{plan.uri} can be written")
     except UserError as error:
@@ -80,7 +81,7 @@ def planned(config: RunConfig) -> Iterator[Line]:
         counts = Counter(e.category or name for e in plan.entries if e.benchmark == name)
         listed = ", ".join(f"{category} {count}" for category, count in counts.items())
         yield Line("categories", f"{name}: {listed}")
-    store = preflight.output_store(plan)
+    store = output_store(plan)
     rows = f"all {len(plan.rows)} will be evaluated"
     if store.get(MANIFEST) is not None:
         ledger = stored_rows(store, read_manifest(store))
@@ -118,7 +119,7 @@ def _asked(plan: Plan) -> Line:
     """Send one request to the candidate's endpoint, and return a line about the answer. The request
     offers tools if the run does."""
     try:
-        answer = ask_endpoint(plan.config, tools=preflight.is_native(plan), patient=False)
+        answer = ask_endpoint(plan.config, tools=is_native(plan), patient=False)
     except RowError as error:
         return Line("endpoint", str(error), problem=True)
     name, usage = answer["model"] or "a model without a name", answer["usage"]

@@ -107,6 +107,47 @@ class FamilyFacts:
 
 
 @dataclass(frozen=True)
+class ModelFiles:
+    """The small files of a model, which a plan reads once.
+
+    ``folder``: local folder with config and tokenizer; None for a model without files. ``config``:
+    its config.json."""
+
+    folder: Path | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    facts: FamilyFacts = field(default_factory=FamilyFacts)
+
+    @classmethod
+    def read(cls, model: ModelRef, tokenizer_mode: str = "auto") -> ModelFiles:
+        """Read the files of a pinned model, not its weights. A GGUF file is converted first. Raises
+        `UserError`: config.json cannot be read."""
+        folder = tokenizer_folder(model)
+        path = folder / "config.json"
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(config, dict):
+                raise ValueError("it is not a JSON object")
+        except (OSError, ValueError, RecursionError) as error:
+            raise UserError(
+                f"cannot be read as a model's configuration: {error}",
+                where=str(path),
+                fix="name a complete model folder",
+            ) from error
+        return cls(folder, config, family_facts(folder, tokenizer_mode))
+
+    def context(self, max_model_len: Any) -> int | None:
+        """Return the context length in tokens; None if only vLLM knows it. ``max_model_len`` is the
+        engine argument of this name."""
+        text = self.config.get("text_config")
+        length = max_model_len
+        if length is None:
+            inner = text if isinstance(text, dict) else self.config
+            length = inner.get("max_position_embeddings")
+        # vLLM also accepts -1, with which it chooses the length.
+        return length if isinstance(length, int) and length > 0 else None
+
+
+@dataclass(frozen=True)
 class FormatChoice:
     """Format of a model: how chats are rendered and answers are parsed.
 

@@ -16,14 +16,10 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.end_time import ends_at, rows_end_at
 from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.pipeline.open_run import opened
-from ace_ray.pipeline.planning.formats import choice_line, facts_of
+from ace_ray.pipeline.planning.formats import choice_line
+from ace_ray.pipeline.planning.output import output_store
 from ace_ray.pipeline.planning.plan import Plan, make_plan
-from ace_ray.pipeline.planning.preflight import (
-    check_engine,
-    make_benchmarks,
-    output_store,
-    resolve_model,
-)
+from ace_ray.pipeline.planning.preflight import check_engine, make_benchmarks, resolve_model
 from ace_ray.pipeline.session import Session, prepare
 from ace_ray.storage.object_store import is_relative
 from ace_ray.storage.stored import SUCCESS
@@ -34,8 +30,8 @@ def plan_run(config: RunConfig) -> Plan:
     """Plan a run, with all checks that work without Ray. Raises `UserError` if a check fails."""
     check_engine(config)
     benchmarks = make_benchmarks(config)
-    model = resolve_model(config)
-    return make_plan(config, model, benchmarks, facts_of(config, model))
+    model, files = resolve_model(config)
+    return make_plan(config, model, benchmarks, files)
 
 
 def check_config(config: RunConfig) -> None:

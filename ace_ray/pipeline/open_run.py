@@ -17,8 +17,10 @@ from ace_ray.models.adapters import base_differs
 from ace_ray.pipeline.health.isolation import IsolatedRow, set_aside, shared_id
 from ace_ray.pipeline.health.processes import Kind, give_back_memory
 from ace_ray.pipeline.planning.formats import choice_facts
-from ace_ray.pipeline.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
-from ace_ray.pipeline.planning.preflight import check_chat, open_output, output_store
+from ace_ray.pipeline.planning.manifest import make_manifest
+from ace_ray.pipeline.planning.output import open_output, output_store
+from ace_ray.pipeline.planning.plan import REPORTS, Plan, PlannedRows
+from ace_ray.pipeline.planning.prompts import check_chat
 from ace_ray.pipeline.summary import FILES, RESULTS, finish, reopen
 from ace_ray.storage.lease import LEASE, Lease
 from ace_ray.storage.object_store import Store

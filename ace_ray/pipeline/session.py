@@ -39,7 +39,7 @@ from ace_ray.pipeline.monitoring.timing import timing
 from ace_ray.pipeline.monitoring.utilization import Utilization
 from ace_ray.pipeline.open_run import OpenRun
 from ace_ray.pipeline.planning.plan import PlannedRows
-from ace_ray.pipeline.planning.preflight import is_native
+from ace_ray.pipeline.planning.prompts import is_native
 from ace_ray.storage.parts import new_session, part_names
 from ace_ray.storage.stored import earlier_timing
 from ace_ray.util import log

@@ -27,7 +27,8 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config.schema import EXTERNAL, RunConfig
 from ace_ray.errors import UserError
 from ace_ray.pipeline.actors.judging import checked_columns, read_again
-from ace_ray.pipeline.planning.plan import groups_of, row_id
+from ace_ray.pipeline.planning.manifest import groups_of
+from ace_ray.pipeline.planning.plan import row_id
 from ace_ray.pipeline.summary import summarize
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import LocalStore, Store

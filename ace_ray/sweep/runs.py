@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import tensors_of
 from ace_ray.models.roles import host_of
 from ace_ray.models.sizes import size_of
-from ace_ray.models.sources import ModelRef, tokenizer_folder
+from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline import roles
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.planning.plan import Plan
@@ -209,11 +208,8 @@ def _swap_group(plan: Plan) -> str:
     if plan.model.kind not in ("folder", "s3"):
         return ""
     layout = _layout(plan.model)
-    folder = tokenizer_folder(plan.model)
-    config: Any = None
-    with suppress(OSError, ValueError, RecursionError):
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    if layout == {} or not isinstance(config, dict):
+    folder, config = plan.files.folder, plan.files.config
+    if layout == {} or folder is None:
         return ""
     texts = {name: _text(folder / name) for name in _TOKENIZER}
     same = {key: value for key, value in config.items() if key not in _UNIMPORTANT}

@@ -15,7 +15,7 @@ from ace_ray.cluster.resources import largest
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.pipeline.end_time import ends_at, rows_end_at
 from ace_ray.pipeline.evaluate import check_config, check_lasting
-from ace_ray.pipeline.planning.preflight import check_chat
+from ace_ray.pipeline.planning.prompts import check_chat
 from ace_ray.storage.lease import Lease, LeaseLost
 from ace_ray.storage.object_store import Unreachable, open_store
 from ace_ray.sweep.checkpoints import Checkpoint, Watching, find_checkpoints

@@ -48,15 +48,6 @@ def architectures() -> set[str]:
     return names
 
 
-def quantizations() -> set[str]:
-    """Return the quantization methods that vLLM supports; empty if they cannot be read."""
-    for node in parsed("model_executor/layers/quantization/__init__.py").body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "QuantizationMethods":
-            leaves = ast.walk(node)
-            return {str(leaf.value) for leaf in leaves if isinstance(leaf, ast.Constant)}
-    return set()
-
-
 def has_plugins() -> bool:
     """Return whether other packages add models or quantization methods to vLLM."""
     found = entry_points(group="vllm.general_plugins")

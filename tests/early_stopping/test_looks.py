@@ -15,7 +15,8 @@ from ace_ray.config.schema import load_config
 from ace_ray.early_stopping.looks import EarlyLooks, Headline, decide_again
 from ace_ray.errors import UserError
 from ace_ray.pipeline.evaluate import plan_run
-from ace_ray.pipeline.planning.plan import Plan, make_manifest
+from ace_ray.pipeline.planning.manifest import make_manifest
+from ace_ray.pipeline.planning.plan import Plan
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS

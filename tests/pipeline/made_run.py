@@ -14,7 +14,8 @@ from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.actors.judging import judged
-from ace_ray.pipeline.planning.plan import Plan, make_manifest, make_plan
+from ace_ray.pipeline.planning.manifest import make_manifest
+from ace_ray.pipeline.planning.plan import Plan, make_plan
 from ace_ray.pipeline.planning.preflight import make_benchmarks
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.parts import write_parts

@@ -25,7 +25,7 @@ from ace_ray.benchmarks.acebench.options import AGENT, CATEGORIES, MULTI_TURN, N
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import Adapter, ModelRef
-from ace_ray.pipeline.planning.plan import make_manifest
+from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.reports.report import make_report
 from ace_ray.reports.runs import Run, read_run
 from ace_ray.storage.object_store import LocalStore, open_store

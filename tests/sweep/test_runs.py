@@ -12,7 +12,7 @@ import pytest
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import INDEX
 from ace_ray.pipeline import roles
-from ace_ray.pipeline.planning.plan import make_manifest
+from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.storage.object_store import Unreachable
 from ace_ray.sweep.checkpoints import Checkpoint
 from ace_ray.sweep.config import SweepConfig, SweepModel, SweepOptions

@@ -21,7 +21,7 @@ import yaml
 
 from ace_ray.config.schema import EarlyConfig
 from ace_ray.errors import UserError
-from ace_ray.pipeline.planning.plan import make_manifest
+from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.stored import as_json
 from ace_ray.sweep import sweep as module

@@ -17,11 +17,9 @@ from ace_ray.models.families import (
     FamilyFacts,
     FormatChoice,
     choose_tool_parser,
-    facts_of_model,
     reasoning_parser,
 )
 from ace_ray.models.parser_plugins import plugin_sha256, read_plugins
-from ace_ray.models.sources import ModelRef
 from ace_ray.types import Entry
 
 # Date in prompts that contain a date, by default. It is fixed, so that prompts do not change daily.
@@ -123,14 +121,6 @@ def _day(asked: str | None) -> str:
             where="model.start_date" if asked else variable,
             fix="write it as 2025-08-05",
         ) from error
-
-
-def facts_of(config: RunConfig, model: ModelRef) -> FamilyFacts:
-    """Read the facts of the candidate's model family without loading its weights. Raises
-    `UserError` if the model's files cannot be read."""
-    if config.backend != "vllm":
-        return FamilyFacts()
-    return facts_of_model(model, str(config.engine.get("tokenizer_mode", "auto")))
 
 
 def choice_identity(config: RunConfig, choice: FormatChoice, *, native: bool) -> dict[str, Any]:

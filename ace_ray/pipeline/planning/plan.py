@@ -9,28 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import ace_ray
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
-from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import code_hash
 from ace_ray.config.schema import RunConfig
 from ace_ray.early_stopping.draw import Drawn, draw
 from ace_ray.errors import UserError
-from ace_ray.models.endpoint_engine import UNKNOWN
-from ace_ray.models.families import FamilyFacts, FormatChoice
+from ace_ray.models.families import FormatChoice, ModelFiles
 from ace_ray.models.roles import endpoint_identity
 from ace_ray.models.sampling import check_budget, completed
-from ace_ray.models.sizes import size_here
-from ace_ray.models.sources import Adapter, ModelRef
+from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.entries import opening_json, select
 from ace_ray.pipeline.planning import prefixes
 from ace_ray.pipeline.planning.formats import choice_identity, choose_format, first_native, replayed
@@ -88,6 +82,7 @@ class Plan:
 
     config: RunConfig
     model: ModelRef
+    files: ModelFiles
     benchmarks: dict[str, Benchmark]
     bindings: RoleBindings
     entries: list[Entry]
@@ -114,12 +109,63 @@ def make_plan(
     config: RunConfig,
     model: ModelRef,
     benchmarks: Sequence[Benchmark],
-    family: FamilyFacts | None = None,
+    files: ModelFiles | None = None,
 ) -> Plan:
-    """Return the plan of a run, which declares its rows. ``family``: facts about the model's
-    family. Raises `UserError` if the config is invalid or selects no entries."""
+    """Return the plan of a run, which declares its rows. ``files``: the model's small files.
+
+    Raises `UserError` if the config is invalid or selects no entries."""
+    files = files or ModelFiles()
+    benchmarks, entries, restricted = _chosen(config, benchmarks)
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
-    if len(by_name) < len(benchmarks):
+    sampling = completed(config.sampling, model, config.engine, where="sampling")
+    config = config.model_copy(update={"sampling": sampling})
+    candidate = _candidate(config, model, by_name, entries, files)
+    bindings = bind_roles(config, model, benchmarks)
+    identity = {
+        **candidate.identity,
+        "benchmarks": {name: identity_of(b) for name, b in by_name.items()},
+        "roles": {
+            name: {role: dict(binding.identity) for role, binding in bound.items()}
+            for name, bound in bindings.items()
+        },
+    }
+    replay = {name: policy for name, policy in candidate.replay.items() if policy != "none"}
+    drawn = draw(config.early, by_name, entries, config.samples) if config.early else None
+    protocols = _protocols(config, candidate.identity, identity, replay)
+    rows, openings = _rows(config, by_name, entries, protocols, drawn)
+    interactive = bool(rows.interactive.any())
+    identity |= {
+        # The timeout of episodes may change their result.
+        "episode_timeout_s": config.episode_timeout_s if interactive else None,
+        "engine": config.engine,
+        "sampling": _samplings(config),
+        "rows": hashlib.sha256(np.sort(rows.ids).tobytes()).hexdigest(),
+        **({"replay_reasoning": replay} if replay and interactive else {}),
+    }
+    return Plan(
+        config=config,
+        model=model,
+        files=files,
+        benchmarks=by_name,
+        bindings=bindings,
+        entries=entries,
+        openings=openings,
+        rows=rows,
+        identity=identity,
+        run_id=config.run_id or _run_id(list(by_name), model, digest(identity)),
+        choice=candidate.choice,
+        replay=candidate.replay,
+        restricted={name: restricted[name] for name in by_name if name in restricted},
+        drawn=drawn,
+    )
+
+
+def _chosen(
+    config: RunConfig, benchmarks: Sequence[Benchmark]
+) -> tuple[Sequence[Benchmark], list[Entry], dict[str, dict[str, Any]]]:
+    """Return the benchmarks with entries to evaluate, the entries, and the restrictions of single
+    benchmarks (`select`)."""
+    if len({benchmark.name for benchmark in benchmarks}) < len(benchmarks):
         raise UserError(
             "a benchmark is listed twice",
             where="benchmarks",
@@ -132,130 +178,124 @@ def make_plan(
     if not entries:
         raise UserError("there is nothing to evaluate", where="benchmarks", fix="select entries")
     if config.ids is not None:  # leave out benchmarks without an entry: no roles, no services
-        asked = {entry.benchmark for entry in entries}
-        benchmarks = [benchmark for benchmark in benchmarks if benchmark.name in asked]
-        by_name = {benchmark.name: benchmark for benchmark in benchmarks}
-    own = completed(config.sampling, model, config.engine, where="sampling")
-    config = config.model_copy(update={"sampling": own})
-    sampling = config.sampling.sampling()
-    samplings = [sampling.for_sample(i).identity() for i in range(config.samples)]
-    native = first_native(by_name, entries)
-    choice, facts = choose_format(config, family or FamilyFacts(), native=native)
+        names = {entry.benchmark for entry in entries}
+        benchmarks = [benchmark for benchmark in benchmarks if benchmark.name in names]
+    return benchmarks, entries, restricted
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """How the candidate is prompted and read. ``replay``: which reasoning it sees again, by
+    benchmark (`formats.replayed`)."""
+
+    identity: dict[str, Any]
+    choice: FormatChoice
+    replay: dict[str, str]
+
+
+def _candidate(
+    config: RunConfig,
+    model: ModelRef,
+    benchmarks: Mapping[str, Benchmark],
+    entries: Sequence[Entry],
+    files: ModelFiles,
+) -> _Candidate:
+    native = first_native(benchmarks, entries)
+    choice, facts = choose_format(config, files.facts, native=native)
     if config.backend == "vllm":
         check_budget(config.sampling, config.engine, choice.reasoning_parser, where="sampling")
-    candidate = {
+    identity = {
         "model": model.known_revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
         **choice_identity(config, choice, native=native is not None),
         "backend": config.backend,
         **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
     }
-    replay = {name: replayed(config, b, choice, facts) for name, b in by_name.items()}
+    replay = {name: replayed(config, b, choice, facts) for name, b in benchmarks.items()}
     if config.model.endpoint is not None:
-        candidate["endpoint"] = endpoint_identity(config.model.endpoint)
-    bindings = bind_roles(config, model, benchmarks)
-    described = {name: identity_of(b) for name, b in by_name.items()}
-    shared = {name: digest(candidate, d.get("protocol")) for name, d in described.items()}
-    roles = {
-        name: {role: dict(binding.identity) for role, binding in bound.items()}
-        for name, bound in bindings.items()
-    }
-    shown_again = {name: [policy] for name, policy in replay.items() if policy != "none"}
-    played = {
-        name: digest(
-            shared[name],
-            d.get("episodes"),
-            roles[name],
+        identity["endpoint"] = endpoint_identity(config.model.endpoint)
+    return _Candidate(identity, choice, replay)
+
+
+def _protocols(
+    config: RunConfig,
+    candidate: Mapping[str, Any],
+    identity: Mapping[str, Any],
+    replay: Mapping[str, str],
+) -> dict[tuple[str, bool], str]:
+    """Return the digest of the settings that decide the content of a benchmark's rows, by its name
+    and whether the row is an interactive episode."""
+    protocols = {}
+    for name, described in identity["benchmarks"].items():
+        single = protocols[name, False] = digest(candidate, described.get("protocol"))
+        protocols[name, True] = digest(
+            single,
+            described.get("episodes"),
+            identity["roles"][name],
             config.episode_timeout_s,
-            *shown_again.get(name, ()),
+            *([replay[name]] if name in replay else []),
         )
-        for name, d in described.items()
-    }
-    sizes, together = np.zeros(len(entries), np.int64), np.zeros(len(entries), bool)
+    return protocols
+
+
+def _samplings(config: RunConfig) -> list[dict[str, Any]]:
+    """Return the identity of the sampling of each sample."""
+    sampling = config.sampling.sampling()
+    return [sampling.for_sample(sample).identity() for sample in range(config.samples)]
+
+
+def _rows(
+    config: RunConfig,
+    benchmarks: Mapping[str, Benchmark],
+    entries: Sequence[Entry],
+    protocols: Mapping[tuple[str, bool], str],
+    drawn: Drawn | None,
+) -> tuple[PlannedRows, list[str]]:
+    """Return the rows in the order in which they are evaluated, and the opening of each entry."""
+    samplings = _samplings(config)
+    sizes, interactive = np.zeros(len(entries), np.int64), np.zeros(len(entries), bool)
     ids = np.empty((len(entries), len(samplings)), dtype="S32")
-    draws = [digest(one, sample) for sample, one in enumerate(samplings)]
+    draws = [digest(sampling, sample) for sample, sampling in enumerate(samplings)]
     contents: list[str] = []
     openings: list[str] = []
     shares, preparations = np.full(len(entries), -1, np.int32), dict[tuple[str, str], int]()
     for index, entry in enumerate(entries):
-        benchmark = by_name[entry.benchmark]
+        benchmark = benchmarks[entry.benchmark]
         messages, tools = benchmark.opening(entry)
         openings.append(opening_json(messages, tools))
         prompt = canonical_json(messages if tools is None else [messages, tools])
-        sizes[index], together[index] = len(prompt), benchmark.interactive(entry)
-        if together[index] and (preparation := benchmark.preparation(entry)):
+        sizes[index], interactive[index] = len(prompt), benchmark.interactive(entry)
+        if interactive[index] and (preparation := benchmark.preparation(entry)):
             key = (entry.benchmark, preparation)
             shares[index] = preparations.setdefault(key, len(preparations))
-        protocol = (played if together[index] else shared)[entry.benchmark]
+        protocol = protocols[entry.benchmark, bool(interactive[index])]
         contents.append(digest(protocol, entry.content_hash(), prompt))
-        ids[index] = [row_id(contents[index], one) for one in draws]
-    drawn = draw(config.early, by_name, entries, config.samples) if config.early else None
+        ids[index] = [row_id(contents[index], sampling) for sampling in draws]
     windows = drawn.windows if drawn else np.zeros(len(entries), np.int8)
     # Interactive episodes come first, since they make many calls in sequence.
-    order = np.lexsort((prefixes.ranks(openings), -sizes * together, ~together, windows))
-    twice = [at for at in order if is_repeated(entries[at], config.repeat_subset)]
-    again = digest(samplings[0], 0, "repeat")
-    entry_of = np.concatenate([np.repeat(order, len(samplings)), twice]).astype(np.int32)
+    order = np.lexsort((prefixes.ranks(openings), -sizes * interactive, ~interactive, windows))
+    repeats = [index for index in order if is_repeated(entries[index], config.repeat_subset)]
+    repeat = digest(samplings[0], 0, "repeat")
+    entry_of = np.concatenate([np.repeat(order, len(samplings)), repeats]).astype(np.int32)
     sample_of = np.zeros(len(entry_of), np.int32)
     sample_of[: ids.size] = np.tile(np.arange(len(samplings)), len(entries))
     repeat_of = (np.arange(len(entry_of)) >= ids.size).astype(np.int32)
-    repeated = np.array([row_id(contents[at], again) for at in twice], dtype="S32")
-    common = sizes[entry_of]  # samples of an entry share all
-    for at in np.flatnonzero(np.diff(entry_of, prepend=-1)).tolist():
-        before, text = openings[entry_of[at - 1]], openings[entry_of[at]]
-        common[at] = min(common[at], prefixes.common_length(before, text)) if at else 0
+    repeat_ids = np.array([row_id(contents[index], repeat) for index in repeats], dtype="S32")
     rows = PlannedRows(
-        np.concatenate([ids[order].ravel(), repeated]),
+        np.concatenate([ids[order].ravel(), repeat_ids]),
         entry_of,
         sample_of,
         repeat_of,
         sizes[entry_of],
-        together[entry_of],
+        interactive[entry_of],
         shares[entry_of],
         # Repeated rows come last, since early stopping does not use them.
         np.where(repeat_of == 0, windows[entry_of], windows.max() + bool(config.early)).astype(
             np.int8
         ),
-        common.astype(np.int32),
+        prefixes.shared_lengths(openings, entry_of, sizes),
     )
-    identity = {
-        **candidate,
-        "benchmarks": described,
-        "roles": roles,
-        # The timeout of episodes may change their result.
-        "episode_timeout_s": config.episode_timeout_s if rows.interactive.any() else None,
-        "engine": config.engine,
-        "sampling": samplings,
-        "rows": hashlib.sha256(np.sort(rows.ids).tobytes()).hexdigest(),
-    }
-    if shown_again and rows.interactive.any():
-        identity["replay_reasoning"] = {name: policy for name, (policy,) in shown_again.items()}
-    return Plan(
-        config=config,
-        model=model,
-        benchmarks=by_name,
-        bindings=bindings,
-        entries=entries,
-        openings=openings,
-        rows=rows,
-        identity=identity,
-        run_id=config.run_id or _run_id(list(by_name), model, digest(identity)),
-        choice=choice,
-        replay=replay,
-        restricted={name: restricted[name] for name in by_name if name in restricted},
-        drawn=drawn,
-    )
-
-
-def _described(adapter: Adapter) -> dict[str, Any]:
-    ref = adapter.ref
-    return {
-        "source": ref.source,
-        "kind": ref.kind,
-        "revision": ref.revision,
-        "rank": adapter.rank,
-        "base": adapter.base,
-    }
+    return rows, openings
 
 
 def identity_of(benchmark: Benchmark) -> dict[str, Any]:
@@ -265,11 +305,6 @@ def identity_of(benchmark: Benchmark) -> dict[str, Any]:
         identity = benchmark.identity()
         json.dumps(identity, allow_nan=False)
     return {**identity, **({"code_sha256": code} if code else {})}
-
-
-def groups_of(benchmark: Benchmark) -> dict[str, list[str]]:
-    """Return `Benchmark.groups` for the manifest, so that reports need not run benchmark code."""
-    return {group: list(members) for group, members in benchmark.groups.items()}
 
 
 def row_id(content: str, drawn: str) -> str:
@@ -287,65 +322,3 @@ def is_repeated(entry: Entry, share: float) -> bool:
 def _run_id(benchmarks: Sequence[str], model: ModelRef, identity: str) -> str:
     name = re.sub(r"[^a-z0-9._-]+", "-", f"{'-'.join(benchmarks)}-{model.name}".lower())
     return f"{name[:80].strip('-.')}-{identity[:10]}"
-
-
-def _absolute(paths: Any) -> Any:
-    if isinstance(paths, list):
-        return [_absolute(path) for path in paths]
-    return None if paths is None else str(Path(paths).expanduser().resolve())
-
-
-def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of ``run.json``: everything that can change a score, and a config with
-    which the run can be repeated. ``facts`` are further keys."""
-    resolved = plan.config.model_dump(mode="json")
-    if plan.model.kind == "hub":
-        resolved["model"]["revision"] = plan.model.revision
-    adapter = plan.model.adapter
-    if adapter and adapter.ref.kind == "hub":
-        resolved["model"]["adapter_revision"] = adapter.ref.revision
-    resolved["benchmarks"] = [
-        {
-            "name": benchmark.source or name,
-            **benchmark.resolved(),
-            **plan.restricted.get(name, {}),
-        }
-        for name, benchmark in plan.benchmarks.items()
-    ]
-    resolved["ids"] = None  # each benchmark in the manifest has its own ids
-    for key in ("chat_template", "plugins"):
-        resolved["model"][key] = _absolute(resolved["model"][key])
-    # Write the chosen date, since the environment of another machine may set a different one.
-    resolved["model"]["start_date"] = plan.choice.start_date or plan.config.model.start_date
-    resolved["run_id"] = plan.run_id
-    return {
-        "schema_version": 1,
-        "run_id": plan.run_id,
-        "ace_ray_version": ace_ray.__version__,
-        "declared": len(plan.rows),
-        "rule_sets": {name: list(b.rule_sets) for name, b in plan.benchmarks.items()},
-        "groups": {name: groups_of(b) for name, b in plan.benchmarks.items()},
-        "entries": {name: data_hash(b.dataset()) for name, b in plan.benchmarks.items()},
-        "restricted": plan.restricted,
-        "config": resolved,
-        "model": {
-            "source": plan.model.source,
-            "kind": plan.model.kind,
-            "revision": plan.model.known_revision,
-            **({"unknown": list(UNKNOWN)} if plan.model.kind == "endpoint" else {}),
-            **_size(plan.model),
-            **({"adapter": _described(adapter)} if adapter else {}),
-        },
-        "identity": plan.identity,
-        **({"early": plan.drawn.as_json()} if plan.drawn else {}),
-        **facts,
-    }
-
-
-def _size(model: ModelRef) -> dict[str, Any]:
-    """Return the model's size as ``{"parameters": n}``; {} if it is unknown without the weights."""
-    # The engine reports a file that cannot be read.
-    with suppress(UserError):
-        if (size := size_here(model)) is not None and size.parameters:
-            return {"parameters": size.parameters}
-    return {}

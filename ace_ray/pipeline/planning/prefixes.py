@@ -39,6 +39,16 @@ def common_length(one: str, other: str) -> int:
     return low
 
 
+def shared_lengths(texts: Sequence[str], order: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return for each place in ``order``, which holds indices of ``texts``, the characters that the
+    text shares with the text before it; int32. Equal neighbours share all of their ``sizes``."""
+    shared: np.ndarray = sizes[order].astype(np.int32)
+    for place in np.flatnonzero(np.diff(order, prepend=-1)).tolist():
+        before, text = texts[order[place - 1]], texts[order[place]]
+        shared[place] = min(shared[place], common_length(before, text)) if place else 0
+    return shared
+
+
 def cuts(common: np.ndarray, fewest: int, most: int) -> list[tuple[int, int]]:
     """Cut rows into blocks of ``fewest`` to ``most`` rows; the last block may have fewer.
 

@@ -8,11 +8,12 @@ import pytest
 from ace_ray.benchmarks.registry import benchmark_class
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.models.families import FamilyFacts
+from ace_ray.models.families import FamilyFacts, ModelFiles
 from ace_ray.models.roles import Role, parse_role
 from ace_ray.pipeline.planning.formats import choice_line
-from ace_ray.pipeline.planning.plan import Plan, make_manifest, make_plan
-from ace_ray.pipeline.planning.preflight import is_native
+from ace_ray.pipeline.planning.manifest import make_manifest
+from ace_ray.pipeline.planning.plan import Plan, make_plan
+from ace_ray.pipeline.planning.prompts import is_native
 from ace_ray.types import Entry
 from tests.pipeline.planning.toy_benchmark import MODEL, Toy
 
@@ -36,7 +37,9 @@ class Calls(Toy):
 
 def planned(toy: Toy, facts: FamilyFacts | None, **model: Any) -> Plan:
     tree = {"model": {"source": "org/tiny", **model}, "benchmarks": ["toy"]}
-    return make_plan(RunConfig.model_validate(tree), MODEL, [toy], facts)
+    return make_plan(
+        RunConfig.model_validate(tree), MODEL, [toy], ModelFiles(facts=facts or FamilyFacts())
+    )
 
 
 def test_family_that_thinks_gets_its_reasoning_parser() -> None:
@@ -133,7 +136,9 @@ def test_files_that_a_config_names_are_in_the_identity(tmp_path: Path) -> None:
     assert plan.choice.chat_template == template.read_text()
     assert plan.choice.reasoning_parser == "qwen3"
     manifest = make_manifest(plan, {})
-    again = make_plan(RunConfig.model_validate(manifest["config"]), MODEL, [Toy()], PLAIN)
+    again = make_plan(
+        RunConfig.model_validate(manifest["config"]), MODEL, [Toy()], ModelFiles(facts=PLAIN)
+    )
     assert again.run_id == plan.run_id
     plugin.write_text("x = (")
     with pytest.raises(UserError, match=r"p.py: is not a Python file"):
@@ -165,4 +170,4 @@ def test_date_in_a_template_is_the_same_every_day(monkeypatch: pytest.MonkeyPatc
     assert (*parsers, dated.choice.start_date) == ("openai_gptoss", "openai", "2026-02-03")
     monkeypatch.delenv("VLLM_SYSTEM_START_DATE")
     again = RunConfig.model_validate(make_manifest(dated, {})["config"])
-    assert make_plan(again, MODEL, [Calls()], gpt_oss).run_id == dated.run_id
+    assert make_plan(again, MODEL, [Calls()], ModelFiles(facts=gpt_oss)).run_id == dated.run_id

@@ -13,7 +13,8 @@ import pytest
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.pipeline.entries import Entries, entry_table, select
-from ace_ray.pipeline.planning.plan import Plan, make_manifest, make_plan
+from ace_ray.pipeline.planning.manifest import make_manifest
+from ace_ray.pipeline.planning.plan import Plan, make_plan
 from ace_ray.types import Entry
 from tests.pipeline.planning.toy_benchmark import MODEL, Toy, planned
 

@@ -1,0 +1,94 @@
+"""Make the manifest of a run, ``run.json``."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import ace_ray
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.errors import UserError
+from ace_ray.models.endpoint_engine import UNKNOWN
+from ace_ray.models.sizes import size_here
+from ace_ray.models.sources import Adapter, ModelRef
+from ace_ray.pipeline.planning.plan import Plan
+
+
+def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of ``run.json``: everything that can change a score, and a config with
+    which the run can be repeated. ``facts`` are further keys."""
+    resolved = plan.config.model_dump(mode="json")
+    if plan.model.kind == "hub":
+        resolved["model"]["revision"] = plan.model.revision
+    adapter = plan.model.adapter
+    if adapter and adapter.ref.kind == "hub":
+        resolved["model"]["adapter_revision"] = adapter.ref.revision
+    resolved["benchmarks"] = [
+        {
+            "name": benchmark.source or name,
+            **benchmark.resolved(),
+            **plan.restricted.get(name, {}),
+        }
+        for name, benchmark in plan.benchmarks.items()
+    ]
+    resolved["ids"] = None  # each benchmark in the manifest has its own ids
+    for key in ("chat_template", "plugins"):
+        resolved["model"][key] = _absolute(resolved["model"][key])
+    # Write the chosen date, since the environment of another machine may set a different one.
+    resolved["model"]["start_date"] = plan.choice.start_date or plan.config.model.start_date
+    resolved["run_id"] = plan.run_id
+    return {
+        "schema_version": 1,
+        "run_id": plan.run_id,
+        "ace_ray_version": ace_ray.__version__,
+        "declared": len(plan.rows),
+        "rule_sets": {name: list(b.rule_sets) for name, b in plan.benchmarks.items()},
+        "groups": {name: groups_of(b) for name, b in plan.benchmarks.items()},
+        "entries": {name: data_hash(b.dataset()) for name, b in plan.benchmarks.items()},
+        "restricted": plan.restricted,
+        "config": resolved,
+        "model": {
+            "source": plan.model.source,
+            "kind": plan.model.kind,
+            "revision": plan.model.known_revision,
+            **({"unknown": list(UNKNOWN)} if plan.model.kind == "endpoint" else {}),
+            **_size(plan.model),
+            **({"adapter": _described(adapter)} if adapter else {}),
+        },
+        "identity": plan.identity,
+        **({"early": plan.drawn.as_json()} if plan.drawn else {}),
+        **facts,
+    }
+
+
+def _size(model: ModelRef) -> dict[str, Any]:
+    """Return the model's size as ``{"parameters": n}``; {} if it is unknown without the weights."""
+    # The engine reports a file that cannot be read.
+    with suppress(UserError):
+        if (size := size_here(model)) is not None and size.parameters:
+            return {"parameters": size.parameters}
+    return {}
+
+
+def groups_of(benchmark: Benchmark) -> dict[str, list[str]]:
+    """Return `Benchmark.groups` for the manifest, so that reports need not run benchmark code."""
+    return {group: list(members) for group, members in benchmark.groups.items()}
+
+
+def _described(adapter: Adapter) -> dict[str, Any]:
+    ref = adapter.ref
+    return {
+        "source": ref.source,
+        "kind": ref.kind,
+        "revision": ref.revision,
+        "rank": adapter.rank,
+        "base": adapter.base,
+    }
+
+
+def _absolute(paths: Any) -> Any:
+    if isinstance(paths, list):
+        return [_absolute(path) for path in paths]
+    return None if paths is None else str(Path(paths).expanduser().resolve())
