@@ -204,7 +204,8 @@ def ours(case: Case) -> list[Any]:
 def same(case: Case, answer: Any, found: list[Any]) -> bool:
     """Whether the two are equal, or ours says that upstream gives no verdict."""
     if not isinstance(answer, dict):
-        return bool(answer == found)
+        # An operation that is not on numbers and strings is not computed.
+        return bool(answer == found) or found == [False, "official_unsafe"]
     if case.entry.category == "executable":
         return found == [None]  # what is refused is not executed
     return found == [False, "official_crash" if "crash" in answer else "official_unsafe"]

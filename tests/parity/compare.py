@@ -64,6 +64,8 @@ def same(answer: Answer, verdict: Verdict) -> bool:
     if isinstance(answer, dict):
         kind = "official_crash" if "crash" in answer else "official_unsafe"
         return not verdict.valid and verdict.error_type == kind
+    if verdict.error_type == "official_unsafe":  # an operation that ours does not compute
+        return not verdict.valid
     process = [round(verdict.metrics["process_accuracy"], 3)] if len(answer) == 3 else []
     return answer == [verdict.valid, verdict.error_type, *process]
 
