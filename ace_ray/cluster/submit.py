@@ -150,9 +150,13 @@ def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
     """Yield a job argument with the content of each local file that ``tree`` names. Replace the
     file's path in ``tree`` by its name in the job's folder. Raises `UserError`."""
     for section in tree.get("benchmarks") or ():
-        if isinstance(section, dict) and is_local(name := str(section.get("name"))):
+        if not isinstance(section, dict):
+            continue
+        if is_local(name := str(section.get("name"))):
             path, attribute = local_parts(name)
             yield _travelling(section, "name", str(path), f":{attribute}")
+        if isinstance(prompts := section.get("prompt_file"), str):
+            yield _travelling(section, "prompt_file", prompts)
     for model in (tree.get("model"), *(tree.get("models") or ())):
         if not isinstance(model, dict):
             continue

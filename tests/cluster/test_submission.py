@@ -60,31 +60,29 @@ def test_config_travels_as_text_with_options_and_local_files(config: Path, tmp_p
     template.write_text("{{ messages }}")
     plugin.write_text("x = 1")
     model = {"source": "org/m", "chat_template": str(template), "plugins": [str(plugin)]}
-    tree = {**yaml.safe_load(config.read_text()), "model": model}
+    section = {"name": "acebench", "prompt_file": str(template)}
+    tree = {**yaml.safe_load(config.read_text()), "model": model, "benchmarks": [section]}
     config.write_text(yaml.safe_dump(tree))
+    options: dict[str, Any] = {"output": "s3://b/--odd", "limit": 7, "ids": ["--odd", "a/b"]}
     made = submission(
         str(config),
         overrides=["sampling.stop=['; rm -rf / #', \"it's\"]", "samples=2"],
-        output="s3://b/--odd",
-        limit=7,
-        ids=["--odd", "a/b"],
+        **options,
     )
     read = parsed(made.entrypoint)
     assert read["config"] is None
     texts = dict(file.split(":", 1) for file in read["files"])
     assert sorted(texts.values()) == ["x = 1", "{{ messages }}"]
     sent = yaml.safe_load(read["config_text"])
+    assert sent["benchmarks"][0].pop("prompt_file") == sent["model"]["chat_template"]
     assert {sent["model"].pop("chat_template"), *sent["model"].pop("plugins")} == {
         f"./{name}" for name in texts
     }
-    assert sent == tree | {
+    assert sent == tree | options | {
         "model": {"source": "org/m"},
         "benchmarks": [{"name": "acebench"}],
         "sampling": {"stop": ["; rm -rf / #", "it's"]},
         "samples": 2,
-        "output": "s3://b/--odd",
-        "limit": 7,
-        "ids": ["--odd", "a/b"],
     }
     first = submission(str(config)).digest
     plugin.write_text("x = 2")

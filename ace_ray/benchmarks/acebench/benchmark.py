@@ -99,7 +99,10 @@ class ACEBench(Benchmark):
         else:
             self._prompts = prompts.own(options.variant)
         if options.prompt_file is not None:
-            self._prompts = prompts.replaced(self._prompts, Path(options.prompt_file))
+            texts = prompts.users_texts(options.prompt_file)
+            self._prompts = prompts.replaced(self._prompts, texts)
+            # run.json keeps the texts: the file may change, and other machines lack it.
+            self._options = self._options.model_copy(update={"prompt_file": texts})
         self._user = parse_role(options.user, "benchmarks.acebench.user")
 
     @cached_property
@@ -146,11 +149,8 @@ class ACEBench(Benchmark):
         return identity
 
     def resolved(self) -> dict[str, Any]:
-        options = self._options
-        resolved = options.model_dump(mode="json")
-        if options.prompt_file is not None:
-            resolved["prompt_file"] = str(Path(options.prompt_file).absolute())
-        return {**resolved, "data": pinned(options.data, self._folder)}
+        resolved = self._options.model_dump(mode="json")
+        return {**resolved, "data": pinned(self._options.data, self._folder)}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         if entry.category not in groups.AGENT:

@@ -105,10 +105,10 @@ class Options(Section):
     variant: Literal["standard", "condensed", "minimal"] = Field(
         "standard", description="variant of the normal prompt, as in the paper's appendix D.4"
     )
-    prompt_file: str | None = Field(
+    prompt_file: str | dict[str, str] | None = Field(
         None,
-        description="JSON file of prompt texts by upstream's names, in place of the texts of "
-        "these names that prompts and variant select",
+        description="JSON file of prompt texts by upstream's names, or the texts themselves, in "
+        "place of the texts of these names that prompts and variant select",
     )
     mode: Literal["prompt", "native"] = Field(
         "prompt",

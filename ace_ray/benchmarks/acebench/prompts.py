@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,19 +86,26 @@ def official(data_folder: Path, variant: str = "standard") -> Prompts:
     return Prompts("own" if shorter else "official", variant, {**texts, **shorter})
 
 
-def replaced(prompts: Prompts, path: Path) -> Prompts:
-    """Replace texts of ``prompts`` by the user's texts in the JSON file ``path``, which has some of
-    the names in `OWN`. Raises `UserError` naming the file and the text."""
+def users_texts(source: str | Mapping[str, str]) -> dict[str, str]:
+    """Return the user's texts: ``source``, or the content of the JSON file of this name. They have
+    some of the names in `OWN`. Raises `UserError` naming the file and the text."""
     fix = f"give an object with some of the texts {', '.join(OWN)}"
-    texts = json_value(read_bounded(path), path, fix)
+    location, texts = "benchmarks.acebench.prompt_file", source
+    if isinstance(source, str):
+        location, texts = source, json_value(read_bounded(Path(source)), Path(source), fix)
     if not isinstance(texts, dict) or not texts:
-        raise UserError("has no prompt texts", where=str(path), fix=fix)
+        raise UserError("has no prompt texts", where=location, fix=fix)
     for name, text in texts.items():
         if name not in OWN:
-            raise UserError(f"has the unknown text {name[:80]!r}", where=str(path), fix=fix)
+            raise UserError(f"has the unknown text {name[:80]!r}", where=location, fix=fix)
         if problem := problem_of(text, _fields(name)):
-            raise UserError(f"{name} {problem}", where=str(path), fix="edit this text")
-    return Prompts("file", prompts.variant, {**prompts.templates, **texts})
+            raise UserError(f"{name} {problem}", where=location, fix="edit this text")
+    return texts
+
+
+def replaced(prompts: Prompts, texts: Mapping[str, str]) -> Prompts:
+    """Return ``prompts`` with the user's ``texts`` (`users_texts`) in place of its own."""
+    return replace(prompts, source="file", templates={**prompts.templates, **texts})
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
@@ -134,6 +141,8 @@ def problem_of(text: object, expected: set[str]) -> str:
         return "is missing"
     if not isinstance(text, str):
         return "is not a string"
+    if re.search("[\ud800-\udfff]", text):
+        return "has half of a surrogate pair, which is not Unicode"
     tokens = list(_TOKEN.finditer(text))
     if any(token[0] in ("{", "}") for token in tokens):
         return "has a brace that is neither doubled nor part of a known placeholder"

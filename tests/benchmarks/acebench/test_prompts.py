@@ -86,12 +86,14 @@ def test_a_users_file_replaces_texts_and_changes_the_identity(tmp_path: Path) ->
     options = {"variant": "minimal", "categories": ["normal"]}
     benchmark = ACEBench.from_options({**options, "prompt_file": str(file)})
     plain = ACEBench.from_options(options)
+    assert benchmark.resolved()["prompt_file"] == {name: text}
     assert benchmark.prompt(entry(time="Noon"))[0]["content"] == "Mine. Noon [{'name': 'F'}]"
     assert benchmark.prompt(entry(language="zh")) == plain.prompt(entry(language="zh"))
     differing = {k for k, v in plain.identity().items() if benchmark.identity()[k] != v}
     assert differing == {"prompts", "prompts_sha256"}, "Table 6 compares such runs"
     for content, message in {
         '{"SYSTEM_PROMPT": "x"}': "unknown text 'SYSTEM_PROMPT'",
+        json.dumps({name: text + "\ud800"}): "half of a surrogate pair",
         json.dumps({name: "{function}"}): "must have the placeholders {function}, {time} and no",
         "[]": "has no prompt texts",
     }.items():
