@@ -21,7 +21,7 @@ matches all gold calls, the first unmatched gold call of the one with the fewest
 Blanks and letter case of the phrase do not count. The phrases, and the parts after them:
 
 - incomplete: ``missing necessary parameters (a, b)``;
-- error_param: ``incorrect value (v) for the parameters (p)``, or ``... for the (p)``;
+- error_param: ``incorrect value (v) for the parameters (p)``, with any words after ``for``;
 - irrelevant: ``cannot solve this problem`` or ``limitations of the function``.
 
 Several such phrases name their parts together. A name with its path (``location.latitude``) names
@@ -217,12 +217,12 @@ _PHRASES = {
     "special_incomplete": r"missing necessary parameters(?: ?\(([^()]{1,2000})\))?",
     "special_error_param": (
         r"incorrect values?"
-        r"(?: ?\((.{1,300}?)\) for the (?:parameters? ?)?\(([^()]{1,300})\))?"
+        r"(?: ?\((.{1,300}?)\) for[^()]{0,40}\(([^()]{1,300})\))?"
     ),
     "special_irrelevant": "cannot solve this problem|limitations of the function",
 }
 _PATTERNS = {name: re.compile(text, re.IGNORECASE) for name, text in _PHRASES.items()}
-_NUMBER_WITH_UNIT = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?) ?[^\W\d_][^\d,]*")
+_NUMBER_WITH_UNIT = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?) ?(?:[^\W\d_]|[°%])[^\d,]*")
 _COMMAS = re.compile("[,，]")  # the Chinese prompt uses the wide comma
 _QUOTES = " '\"`"
 # `name(key=`, `name()` or `[name(`.

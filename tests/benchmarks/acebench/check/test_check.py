@@ -125,7 +125,7 @@ def test_parallel_calls_need_a_call_each_in_any_order() -> None:
 
 BOOK = "Missing necessary parameters (day, room) for the api (book)"
 REFUSAL = "Due to the limitations of the function, I cannot solve this problem."
-MISSED, MORE = "detection_failed", "correction_failed"
+MISSED, MORE, FALSE = "detection_failed", "correction_failed", "false_positive"
 NAMES, NOTHING = "error_correction", "error_detection"
 
 
@@ -185,6 +185,8 @@ BOTH = {"day": ["x1"], "room": ["q7"]}
         pytest.param(
             WRONG, {"size": ["-250"]}, wrong("-250 square feet", "size"), OK, OK, id="unit"
         ),
+        pytest.param(WRONG, {"t": ["-5"]}, wrong("-5 °C", "t"), OK, OK, id="sign-of-unit"),
+        pytest.param(WRONG, {"t": ["5"]}, "incorrect value (5) for (t)", NOTHING, OK, id="words"),
         pytest.param(
             WRONG, {"size": ["250"]}, wrong("2500 feet", "size"), OK, MORE, id="another-number"
         ),
@@ -193,14 +195,7 @@ BOTH = {"day": ["x1"], "room": ["q7"]}
         pytest.param(WRONG, BOTH, wrong("x1, q7, z", "day, room"), OK, MORE, id="third-value"),
         pytest.param(IRRELEVANT, REFUSAL, f'Sorry: ["{REFUSAL}"]', OK, OK, id="refusal"),
         pytest.param(IRRELEVANT, REFUSAL, "I cannot solve this problem.", NOTHING, OK, id="short"),
-        pytest.param(
-            IRRELEVANT,
-            REFUSAL,
-            f"{REFUSAL} [book(day=1)]",
-            OK,
-            "false_positive",
-            id="refusal-and-call",
-        ),
+        pytest.param(IRRELEVANT, REFUSAL, f"{REFUSAL} [book(day=1)]", OK, FALSE, id="and-call"),
     ],
 )
 def test_special_rows_have_the_phrase_exactly_the_parts_and_no_call(
