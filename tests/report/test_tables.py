@@ -107,14 +107,16 @@ def test_incomplete_runs_are_marked_and_have_no_overall(tmp_path: Path) -> None:
 
 
 def test_figure_6_counts_kinds_of_errors_by_group(tmp_path: Path) -> None:
-    def wrong(category: str, number: int, kind: str) -> dict[str, object]:
-        return row("en", category, number, official=False, errors=dict.fromkeys(RULE_SETS, kind))
+    def wrong(category: str, number: int, *kinds: str) -> dict[str, object]:
+        errors = dict(zip(RULE_SETS, kinds, strict=True))
+        return row("en", category, number, official=False, errors=errors)
 
     rows = [
-        *(wrong("normal_atom_bool", number, "param_value") for number in (0, 1)),
-        wrong("normal_similar_api", 0, "output_format"),
+        wrong("normal_atom_bool", 0, "value_error", "param_value"),
+        wrong("normal_atom_bool", 1, "value_error:string", "param_value"),
+        wrong("normal_similar_api", 0, "wrong_output_format", "output_format"),
         row("en", "normal_similar_api", 1),
-        wrong("special_incomplete", 0, "detection_failed"),
+        wrong("special_incomplete", 0, "error_detection", "detection_failed"),
         row("en", "special_irrelevant", 0, status="infra_error"),
     ]
     folder = write_run(tmp_path / "run", rows)
@@ -127,6 +129,8 @@ def test_figure_6_counts_kinds_of_errors_by_group(tmp_path: Path) -> None:
     assert list(normal.header)[1:] == ["Judged rows", "Errors", "param_value", "output_format"]
     assert normal.lines[0][1:] == [4, 3, 2, 1]
     assert special.lines[0][1:] == [1, 1, 1]
+    (official,) = [t for t in paper(folder).tables if t.name == "figure6-normal"]
+    assert (official.header, official.lines) == (normal.header, normal.lines)
     assert by_name["figure6-agent"].lines[0][1:] == [None, None]
     (run,) = load_runs([str(folder)])
     rules = run.reported("acebench", ACEBench.statistics).summary["combined"]["rules"]["strict"]
@@ -171,15 +175,10 @@ def test_each_kind_of_prompt_has_its_tables_and_missing_tables_a_reason(tmp_path
     ]
     scored: dict[str, Any] = {"benchmarks": {"acebench": {"data_sha256": "0" * 64}}}
     elsewhere = write_run(tmp_path / "x", block("en", AGENT[0], 1, 2), extra_identity=scored)
-    output = StringIO()
+    output, out = StringIO(), str(tmp_path / "out")
     console = Console(file=output, width=300)
-    make_report(
-        [str(folder) for folder in (*native, elsewhere)],
-        paper=True,
-        out=str(tmp_path / "out"),
-        rules="official",
-        console=console,
-    )
+    uris = [str(folder) for folder in (*native, elsewhere)]
+    make_report(uris, paper=True, out=out, rules="official", console=console)
     text = output.getvalue()
     heading = "(native tool calls; the paper used prompts), official rules"
     for number in (2, 3, 4, 5, 7, 8):
@@ -190,7 +189,9 @@ def test_each_kind_of_prompt_has_its_tables_and_missing_tables_a_reason(tmp_path
     }
     assert "(prompt not known), official rules" in text
     for number in (2, 3, 5, 7, 8):
-        assert re.search(rf"not shown: Table {number}: .*\(prompt not known\).*: no run has", text)
+        assert re.search(
+            rf"not shown: Table {number}: .*\(prompt not known\).*: missing: runs", text
+        )
     assert "not shown: Table 6" in text
 
 

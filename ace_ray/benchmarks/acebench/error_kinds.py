@@ -7,22 +7,35 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.acebench.summary import GROUPS, TOP
-from ace_ray.benchmarks.acebench.tables import notes_on_languages
+from ace_ray.benchmarks.acebench.tables import notes_on_languages, notes_on_missing
 from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.results import Bars, ReportedRun, Table, Value
+
+# The paper's kinds of errors on Normal data, by upstream's types (`check.official`).
+_KINDS = {
+    "wrong_output_format": "output_format",
+    "wrong functions number": "function_name",
+    "function_mismatch": "function_name",
+    "wrong_function_name": "function_name",
+    "wrong_param": "param_num",
+    "lack_args": "param_num",
+    "addition_args": "param_num",
+    "type_error": "param_type",
+}
 
 
 def figure6(runs: Sequence[ReportedRun], rules: str) -> tuple[list[Table], list[Bars]]:
     """Return a table and a figure for each group of categories. The paper has only Normal data.
 
-    A run without judged rows in a group has no values. A group without errors has no figure."""
+    Upstream's types are counted under the paper's kinds. A run without judged rows in a group has
+    no values. A group without errors has no figure."""
     labels, legend = marked(runs)
     tables, figures = [], []
     for group in TOP:
         errors = [
             run.summary["combined"]["rules"][rules]["group_errors"].get(group) for run in runs
         ]
-        counts = [Counter({k: v["count"] for k, v in (kinds or {}).items()}) for kinds in errors]
+        counts = [_counts(kinds or {}) for kinds in errors]
         ranked = [kind for kind, _ in sum(counts, Counter()).most_common()]
         lines: list[list[Value]] = []
         for run, label, kinds, count in zip(runs, labels, errors, counts, strict=True):
@@ -30,7 +43,11 @@ def figure6(runs: Sequence[ReportedRun], rules: str) -> tuple[list[Table], list[
             lines.append([label, *(numbers if kinds is not None else [None] * len(numbers))])
         name, title = f"figure6-{group}", f"Figure 6: kinds of errors on {group.capitalize()} data"
         header = ["Model", "Judged rows", "Errors", *ranked]
-        notes = [*legend, *notes_on_languages(runs)]
+        notes = [
+            *legend,
+            *notes_on_languages(runs),
+            *notes_on_missing(f"rows of {group} categories", lines),
+        ]
         tables.append(Table(name, f"{title} (rows)", header, lines, notes))
         bars = {
             label: [count[kind] for kind in ranked]
@@ -38,8 +55,16 @@ def figure6(runs: Sequence[ReportedRun], rules: str) -> tuple[list[Table], list[
             if count
         }
         if bars:
-            figures.append(Bars(name, title, ranked, bars))
+            figures.append(Bars(name, f"{title} ({rules} rules)", ranked, bars))
     return tables, figures
+
+
+def _counts(errors: Mapping[str, Any]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for name, error in errors.items():
+        value_error = name.partition(":")[0] == "value_error"
+        counts["param_value" if value_error else _KINDS.get(name, name)] += error["count"]
+    return counts
 
 
 def _judged(summary: Mapping[str, Any], group: str) -> int:

@@ -19,6 +19,7 @@ from ace_ray.benchmarks.acebench.tables import (
     judged,
     named,
     notes_on_languages,
+    notes_on_missing,
     table2,
     table3,
     table4,
@@ -80,7 +81,12 @@ def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
         title="Table 5: errors on Special data by type (rows)",
         header=["Model", *_SPECIAL],
         lines=lines,
-        notes=[*legend, *notes_on_languages(runs), *notes],
+        notes=[
+            *legend,
+            *notes_on_languages(runs),
+            *notes,
+            *notes_on_missing("rows of the incomplete and error_param categories", lines),
+        ],
     )
 
 
@@ -102,7 +108,7 @@ def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, lis
     if len({size.billions for size in sizes if size}) < 2:
         notes.append("Figure 7 is not drawn: it needs runs of models of at least two known sizes")
         return None, notes
-    title = f"Accuracy against model size ({rules} rules)"
+    title = f"Figure 7: accuracy against model size ({rules} rules)"
     panels = {
         panel: lambda run, column=column: aggregate(run, run.summary["combined"], column, rules)
         for column, panel in _PANELS.items()

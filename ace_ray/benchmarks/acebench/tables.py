@@ -116,6 +116,13 @@ def notes_on_languages(runs: Sequence[ReportedRun]) -> list[str]:
     return [f"{lang} only: {', '.join(labels)}" for lang, labels in alone.items() if labels]
 
 
+def notes_on_missing(rows: str, lines: Sequence[Sequence[Value]]) -> list[str]:
+    """Return a note that a table needs runs with these ``rows``, if no line has a value."""
+    if any(value is not None for line in lines for value in line[1:]):
+        return []
+    return [f"missing: runs with {rows}, few of them without a verdict"]
+
+
 _SPECIAL = {
     "Incomplete": "special_incomplete",
     "Error": "special_error_param",
@@ -136,9 +143,8 @@ def table3(runs: Sequence[ReportedRun], rules: str) -> Table:
         block = run.summary["combined"]
         return [category(run, block, name, rules) for name in _SPECIAL.values()]
 
-    return _table(
-        "table3", "Table 3: accuracy on Special data (%)", list(_SPECIAL), runs, cells, agents=False
-    )
+    title = "Table 3: accuracy on Special data (%)"
+    return _table("table3", title, list(_SPECIAL), runs, cells, "rows of special categories")
 
 
 def table4(runs: Sequence[ReportedRun], rules: str) -> Table:
@@ -154,7 +160,7 @@ def table4(runs: Sequence[ReportedRun], rules: str) -> Table:
 
     title = "Table 4: end-to-end (EA) and process accuracy (PA) on Agent data (%)"
     header = [f"{name} {kind}" for name in _AGENT for kind in ("EA", "PA")]
-    return _table("table4", title, header, runs, cells, agents=True)
+    return _table("table4", title, header, runs, cells, "rows of agent categories", agents=True)
 
 
 def table7(runs: Sequence[ReportedRun], rules: str) -> Table:
@@ -178,7 +184,8 @@ def _groups(
         return [aggregate(run, block(run), column, rules) for column in PAPER_COLUMNS]
 
     title = f"Table {name.removeprefix('table')}: accuracy by kind of data, {data} (%)"
-    return _table(name, title, list(PAPER_COLUMNS.values()), runs, cells, agents=True)
+    rows = f"rows of all categories of a group in {data}"
+    return _table(name, title, list(PAPER_COLUMNS.values()), runs, cells, rows, agents=True)
 
 
 def _table(
@@ -187,16 +194,19 @@ def _table(
     header: Sequence[str],
     runs: Sequence[ReportedRun],
     cells: Callable[[ReportedRun], list[Value]],
+    rows: str,
     *,
-    agents: bool,
+    agents: bool = False,
 ) -> Table:
     labels, legend = marked(runs)
+    lines = [[label, *cells(run)] for label, run in zip(labels, runs, strict=True)]
+    notes = [*legend, *notes_on_languages(runs), *(self_played(runs) if agents else ())]
     return Table(
         name=name,
         title=title,
         header=["Model", *header],
-        lines=[[label, *cells(run)] for label, run in zip(labels, runs, strict=True)],
-        notes=[*legend, *notes_on_languages(runs), *(self_played(runs) if agents else ())],
+        lines=lines,
+        notes=[*notes, *notes_on_missing(rows, lines)],
     )
 
 
