@@ -213,7 +213,7 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
     if shorter:
         notes.append(f"only in Table 6, the prompt variant is not standard: {', '.join(shorter)}")
     if not tables:
-        notes.append("Tables 2 to 5, 7, 8 and Figure 7 are not shown: no run has standard prompts")
+        notes.append("no run has standard prompts: other tables and figures are not shown")
     tables.append(table6(runs, rules))
     tables.sort(key=_order)
     return Paper(
