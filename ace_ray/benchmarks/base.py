@@ -44,6 +44,8 @@ class Benchmark(ABC):
     score. Each rule set has its own result columns."""
     Options: ClassVar[type[Section]] = Section
     """The keys of the benchmark's section of the config."""
+    section_keys: ClassVar[tuple[str, ...]] = SECTION_KEYS
+    """Keys that the section of every benchmark has."""
     groups: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Categories by group. Groups and categories are printed in this order."""
 
@@ -62,7 +64,7 @@ class Benchmark(ABC):
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         """Make the benchmark from a section of the config. Raises `UserError` for a bad option."""
         where = f"benchmarks.{cls.name}"
-        return cls(validated(cls.Options, options, where=where, beside=SECTION_KEYS))
+        return cls(validated(cls.Options, options, where=where, beside=cls.section_keys))
 
     def __getstate__(self) -> dict[str, Any]:
         # Ray receives the entries separately, once, as a table.

@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ace_ray.config.schema import cache_root
-from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, digest
 from ace_ray.util.local_files import path_of, without_bom
 from ace_ray.util.safe_loading import first_problem
+from ace_ray.util.suggestions import did_you_mean
 
 DATA_LIMIT_BYTES = 64 << 20
 SOURCE_LIMIT_BYTES = 2 << 20

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ace_ray.benchmarks.dataset import Row, json_lines
-from ace_ray.config.suggestions import closest_of
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode
+from ace_ray.util.suggestions import closest_of
 
 MAX_LINE_BYTES = 256 << 20
 

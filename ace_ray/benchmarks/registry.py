@@ -16,10 +16,9 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.statistics import ALL_ROWS
-from ace_ray.config.schema import SECTION_KEYS, Section
-from ace_ray.config.suggestions import closest_of
 from ace_ray.errors import UserError
 from ace_ray.util.local_files import path_of
+from ace_ray.util.suggestions import closest_of
 
 # The entry-point group. Each entry point names a subclass of `Benchmark`.
 GROUP = "ace_ray.benchmarks"
@@ -70,7 +69,7 @@ def benchmark_class(name: str) -> type[Benchmark]:
         cls.source = f"{path_of(local['path'], 'benchmarks').absolute()}:{local['name']}"
         return cls
     if name not in offered:
-        near = closest_of(name, offered, 0.5)
+        near = closest_of(name, offered)
         meant = f"did you mean {near!r}? " if near else ""
         raise UserError(
             f"no benchmark is called {name!r}",
@@ -199,9 +198,9 @@ def _wrong_shape(cls: type[Benchmark]) -> str:
         )
     if taken := sorted({*rules} & _TAKEN):
         return f"a rule set cannot be called {taken[0]!r}: files have a key of that name"
-    if not isinstance(cls.Options, type) or not issubclass(cls.Options, Section):
-        return "Options is not a subclass of ace_ray.config.schema.Section"
-    if taken := sorted(cls.Options.model_fields.keys() & SECTION_KEYS):
+    if not isinstance(cls.Options, type) or not issubclass(cls.Options, Benchmark.Options):
+        return "Options is not a subclass of Benchmark.Options (ace_ray.config.schema.Section)"
+    if taken := sorted(cls.Options.model_fields.keys() & set(Benchmark.section_keys)):
         return f"Options has a key {taken[0]!r}, which the section of every benchmark has"
     groups: Any = cls.groups
     if not isinstance(groups, Mapping) or not all(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -12,19 +11,19 @@ from pydantic import BaseModel, ValidationError
 
 from ace_ray.errors import UserError
 from ace_ray.util import vllm_source
+from ace_ray.util.suggestions import closest_of
 
 # Keys of sections by the dotted path of the section; "" is the top level.
 Sections = Mapping[str, Sequence[str]]
-# Maximum number of characters of a name that are compared.
-_LONGEST = 200
-# Minimum similarity of a suggested name (difflib).
-_LIKE = 0.5
 
 
 def unknown_keys(fixes: Mapping[Any, str], *, where: str, what: str = "unknown key") -> UserError:
-    several = len(fixes) > 1
-    names = f"{len(fixes)} unknown keys" if several else f"{what} {next(iter(fixes))!r}"
-    return UserError(names, where=where, fix=together(fixes))
+    """Return the error for the keys of ``fixes``, with a suggestion for each."""
+    if len(fixes) == 1:
+        ((key, fix),) = fixes.items()
+        return UserError(f"{what} {key!r}", where=where, fix=fix)
+    listed = "; ".join(f"{key!r}: {fix}" for key, fix in fixes.items())
+    return UserError(f"{len(fixes)} unknown keys", where=where, fix=listed)
 
 
 def mistake(
@@ -64,32 +63,17 @@ def _unknown(
     run: type[BaseModel],
     beside: Sequence[str],
 ) -> UserError:
-    elsewhere = sections_of(model)
-    elsewhere |= {path: keys for path, keys in sections_of(run).items() if model is not run}
+    elsewhere = sections_of(model) | ({} if model is run else sections_of(run))
     fixes = {}
     for loc in places:
         path, last = _path(model, loc), str(loc[-1])
         if path[-1] != last:  # the section is a member of a union
-            name, fix = ".".join([*path, last]), "correct it or leave it out"
-        else:
-            name, own = ".".join(path), _keys(model, path[:-1])
-            own += beside if len(path) == 1 else ()
-            fix = instead(last, own, elsewhere, but=".".join(path[:-1]) if model is run else None)
-        fixes[name] = fix
+            fixes[".".join([*path, last])] = "correct it or leave it out"
+            continue
+        own = [*_keys(model, path[:-1]), *(beside if len(path) == 1 else ())]
+        but = ".".join(path[:-1]) if model is run else None
+        fixes[".".join(path)] = instead(last, own, elsewhere, but=but)
     return unknown_keys(fixes, where=where)
-
-
-def together(fixes: Mapping[Any, str]) -> str:
-    """Join the suggestions for all unknown keys into one line."""
-    if len(fixes) == 1:
-        return next(iter(fixes.values()))
-    lines = []
-    for key, fix in fixes.items():
-        own = repr(str(key).rpartition(".")[2])
-        # Only a suggestion for a misplaced key begins with the key.
-        begins = fix.startswith(own)
-        lines.append(repr(key) + fix.removeprefix(own) if begins else f"{key!r}: {fix}")
-    return "; ".join(lines)
 
 
 def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]]:
@@ -112,37 +96,9 @@ def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | Non
         if key in keys and path != but:
             place = f"under {path!r}" if path else "at the top level"
             return f"{key!r} belongs {place}"
-    if near := closest_of(key, own, _LIKE):
+    if near := closest_of(key, own):
         return f"did you mean {near!r}?"
     return f"known keys: {', '.join(own)}" if own else "this section takes no keys"
-
-
-def closest_of(key: str, known: Iterable[str], cutoff: float) -> str | None:
-    """Return the most similar name in ``known``, ignoring case, or None if all differ too much."""
-    plain = {_folded(name): name for name in sorted(known)}
-    near = difflib.get_close_matches(_folded(key), plain, n=1, cutoff=cutoff)
-    return plain[near[0]] if near else None
-
-
-def _folded(name: str) -> str:
-    """Normalize a name for comparisons: ``Multi-turn`` and ``multi_turn`` are equal."""
-    return name[:_LONGEST].casefold().replace("-", "_").replace(" ", "_")
-
-
-def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
-    """Return a suggestion for ``name``: the most similar known name. If there is none, return
-    ``otherwise``, by default the list of known names."""
-    known = list(known)
-    near = closest_of(name, known, _LIKE) if isinstance(name, str) else None
-    return f"did you mean {near!r}?" if near else otherwise or f"known: {', '.join(known)}"
-
-
-def check_names(names: Iterable[str], known: Collection[str], *, what: str, where: str) -> None:
-    """Raise `UserError` for the first of ``names`` that is not ``known``, with a suggestion."""
-    for name in names:
-        if name not in known:
-            fix = did_you_mean(name, known)
-            raise UserError(f"there is no {what} {name!r:.100}", where=where, fix=fix)
 
 
 def _plain(rule: str) -> str:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
 from ace_ray.models.reasoning import split_think
 from ace_ray.types import ToolAnswer, ToolCall
+from ace_ray.util.suggestions import did_you_mean
 
 # Maximum characters for a reasoning parser (400,000 took 2.5 s on a busy core). A longer text is
 # split at its ``<think>`` tags instead.

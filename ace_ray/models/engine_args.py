@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ace_ray.config.schema import ModelConfig, RunConfig, SamplingConfig
-from ace_ray.config.suggestions import did_you_mean, instead, sections_of, unknown_keys
+from ace_ray.config.suggestions import instead, sections_of, unknown_keys
 from ace_ray.errors import UserError
 from ace_ray.models.parser_plugins import read_plugins, registered_parsers
 from ace_ray.util import vllm_source
+from ace_ray.util.suggestions import did_you_mean
 
 INSTALL = "install ace_ray with an engine: pip install ace-ray[gpu] (for a CPU, see README)"
 RESERVED = {

@@ -23,7 +23,6 @@ from ace_ray.config.schema import (
     Section,
     validated,
 )
-from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import check_engine_args, check_parsers
 from ace_ray.models.families import FormatChoice
@@ -31,6 +30,7 @@ from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef
 from ace_ray.models.urls import HttpUrl, http_url
 from ace_ray.types import Sampling, digest
+from ace_ray.util.suggestions import did_you_mean
 
 
 class EndpointRole(Section):

@@ -18,7 +18,6 @@ from pydantic import Field
 
 from ace_ray.benchmarks.conditions import difference_lines, flattened
 from ace_ray.config.schema import Section, validated, yaml_file
-from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import INCOMPLETE, UserError
 from ace_ray.reports.compared_runs import condition_differences
 from ace_ray.reports.comparison import paired_data
@@ -40,6 +39,7 @@ from ace_ray.storage.object_store import Store, open_store
 from ace_ray.types import canonical_json
 from ace_ray.util.sanitizing import printed
 from ace_ray.util.stats import Interval
+from ace_ray.util.suggestions import did_you_mean
 
 Answer = Literal["GO", "NO-GO", "INCONCLUSIVE"]
 _NO_VERDICT = "no row of the run has a verdict"

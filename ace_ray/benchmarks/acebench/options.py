@@ -11,8 +11,8 @@ from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.acebench.prompts import OFFICIAL_FILE
 from ace_ray.config.schema import Section
-from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
+from ace_ray.util.suggestions import check_names
 
 LANGUAGES = ("en", "zh")
 

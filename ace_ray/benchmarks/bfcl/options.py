@@ -9,8 +9,8 @@ from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.config.schema import Section
-from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
+from ace_ray.util.suggestions import check_names
 
 CHOICES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "categories": {

@@ -48,11 +48,11 @@ from ace_ray.benchmarks.stabletoolbench.tables import (
     table,
 )
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
-from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role, parse_role
 from ace_ray.types import CHECKED, RULE_SETS, Entry, Episode, ResultRow, Sampling, Verdict, digest
 from ace_ray.util.local_files import path_of
+from ace_ray.util.suggestions import check_names
 
 _log = logging.getLogger(__name__)
 _WHERE = "benchmarks.stabletoolbench"

@@ -52,11 +52,11 @@ from ace_ray.benchmarks.tau2.tasks import (
 from ace_ray.benchmarks.tau2.upstream_package import DONE, UpstreamPackage, all_files, read_texts
 from ace_ray.benchmarks.tau2.verdicts import verdicts
 from ace_ray.benchmarks.transcript import Step
-from ace_ray.config.suggestions import check_names
 from ace_ray.models.roles import EndpointRole, Role, ServedRole, parse_role
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import RULE_SETS, Entry, Episode, ResultRow, Sampling, Verdict, digest
 from ace_ray.util.local_files import path_of
+from ace_ray.util.suggestions import check_names
 
 _WHERE = "benchmarks.tau2"
 # Default maximum tokens of a turn of the simulated user. Upstream sets no maximum.

@@ -23,10 +23,10 @@ from ace_ray.benchmarks.tau2.upstream_package import (
     domain_file,
     read_text,
 )
-from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import Entry, Episode
+from ace_ray.util.suggestions import did_you_mean
 
 _FIX = "use an unmodified copy of the data"
 Side = Literal["user", "assistant"]

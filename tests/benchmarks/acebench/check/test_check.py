@@ -61,7 +61,7 @@ def test_outputs_are_decoded() -> None:
     }
     operations = {
         "1 + 2": OK,
-            "1 + [1, 2][0]": UNSAFE,
+        "1 + [1, 2][0]": UNSAFE,
         "1 / 0, city=x + 1": FORMAT,
         "q2 - 1": FORMAT,
         "max(1, 2) + days": UNSAFE,

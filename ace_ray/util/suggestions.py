@@ -1,0 +1,41 @@
+"""Suggest the known name that a misspelt name may mean."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable
+
+from ace_ray.errors import UserError
+
+# Maximum number of characters of a name that are compared.
+_LONGEST = 200
+# Minimum similarity of a suggested name (difflib).
+_LIKE = 0.5
+
+
+def closest_of(key: str, known: Iterable[str], cutoff: float = _LIKE) -> str | None:
+    """Return the most similar name in ``known``, ignoring case, or None if all differ too much."""
+    plain = {_folded(name): name for name in sorted(known)}
+    near = difflib.get_close_matches(_folded(key), plain, n=1, cutoff=cutoff)
+    return plain[near[0]] if near else None
+
+
+def _folded(name: str) -> str:
+    """Normalize a name for comparisons: ``Multi-turn`` and ``multi_turn`` are equal."""
+    return name[:_LONGEST].casefold().replace("-", "_").replace(" ", "_")
+
+
+def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
+    """Return a suggestion for ``name``: the most similar known name. If there is none, return
+    ``otherwise``, by default the list of known names."""
+    known = list(known)
+    near = closest_of(name, known) if isinstance(name, str) else None
+    return f"did you mean {near!r}?" if near else otherwise or f"known: {', '.join(known)}"
+
+
+def check_names(names: Iterable[str], known: Collection[str], *, what: str, where: str) -> None:
+    """Raise `UserError` for the first of ``names`` that is not ``known``, with a suggestion."""
+    for name in names:
+        if name not in known:
+            fix = did_you_mean(name, known)
+            raise UserError(f"there is no {what} {name!r:.100}", where=where, fix=fix)
