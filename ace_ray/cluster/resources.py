@@ -170,52 +170,29 @@ def fit(
     Raises `TooSmall` if the run does not fit, since Ray Data would wait for ever."""
     gpus = int(sum(node.get("GPU", 0) for node in cluster))
     on_gpu = takes_gpus(config) and gpus > 0
-    if config.backend == "vllm" and not gpus and _installed("vllm"):
-        raise TooSmall(
-            "the cluster has no GPU, but the installed vLLM is the GPU build",
-            where="this cluster",
-            fix="join a cluster with GPUs, or install ace_ray with the CPU build of vLLM (README)",
-        )
     per_worker = gpus_per_worker(config.engine) if on_gpu else 0
     each = worker_cpus(config)
     spread = on_gpu and spreads(config.engine, cluster)
+    _check_nodes(config, gpus, cluster, servers, spread=spread)
     asked = config.worker_range
-    if asked and spread:
-        raise UserError(
-            "'workers' is a range, which is not supported with an engine on several nodes",
-            where="workers",
-            fix="write a number, or auto",
-        )
-    server_cpus, server_gpus = sum(s[0] for s in servers), sum(s[1] for s in servers)
-    for server in servers:
-        if not any(places_on(node, *server) for node in cluster):
-            raise TooSmall(
-                f"a served model takes {server[0]:g} CPU(s) and {server[1]} GPU(s) on one node, "
-                f"but the largest node has {largest(cluster)} GPU(s)",
-                where="the roles of benchmarks",
-                fix="lower its engine.tensor_parallel_size, or join larger nodes",
-            )
-    cpus = sum(node.get("CPU", 0.0) for node in cluster)
+    one = Resources(
+        1,
+        each,
+        per_worker,
+        1,
+        server_cpus=sum(cpus for cpus, _ in servers),
+        server_gpus=sum(gpus for _, gpus in servers),
+        spread=spread,
+        endpoint=config.backend == ENDPOINT,
+        fewest=min(asked.min, rows) if asked else 0,
+        limit=min(asked.max, rows) if asked else 0,
+    )
 
     def needed(workers: int) -> Resources:
-        return Resources(
-            workers,
-            each,
-            per_worker,
-            1,
-            workers if interactive else 0,
-            server_cpus,
-            server_gpus,
-            spread,
-            endpoint=config.backend == ENDPOINT,
-            fewest=min(asked.min, rows) if asked else 0,
-            limit=min(asked.max, rows) if asked else 0,
-        )
+        return replace(one, workers=workers, sandboxes=workers if interactive else 0)
 
     def held(need: Resources) -> bool:
-        if need.cpus > cpus + _ROUNDING or need.gpus > gpus:
-            return False
-        return _packs(_parts(need, servers), cluster)
+        return _holds(need, servers, cluster)
 
     def most(limit: int) -> int:
         places = sum(places_on(node, each, 0 if spread else per_worker) for node in cluster)
@@ -232,27 +209,73 @@ def fit(
     elif isinstance(config.workers, int):
         workers = config.workers
     else:
-        by_gpu = (gpus - server_gpus) // per_worker if per_worker else 1
+        by_gpu = (gpus - one.server_gpus) // per_worker if per_worker else 1
         workers = max(1, most(min(by_gpu, rows)))
     need = needed(workers)
     if not held(need):
-        fits = most(workers - 1)
-        small = need.cpus - workers * each
-        gpu_text = f" and {per_worker} GPU(s)" if per_worker else ""
-        server_text = f" and {server_gpus} GPU(s)" if server_gpus else ""
-        raise TooSmall(
-            f"{workers} worker(s) of {each:g} CPU(s){gpu_text} each"
-            f"{'' if spread else ' on one node'}, and {small:g} CPUs{server_text} for other "
-            f"actors, do not fit {len(cluster)} node(s) with {cpus:g} CPUs and {gpus} GPUs in all"
-            f"{f', at most {largest(cluster)} on a node' if per_worker else ''}",
-            where="workers",
-            fix=f"set workers{'.min' * bool(asked)} to {fits} or less"
-            if fits
-            else "lower worker_cpus or engine.tensor_parallel_size, or join a larger cluster",
-        )
+        raise _too_small(need, cluster, most(workers - 1), "workers.min" if asked else "workers")
     # Fewer checkers if the CPUs do not suffice.
     counts = range(math.ceil(workers / WORKERS_PER_CHECKER), 0, -1)
     return next(more for n in counts if held(more := replace(need, checkers=n)))
+
+
+def _holds(need: Resources, servers: Sequence[tuple[float, int]], cluster: Nodes) -> bool:
+    cpus = sum(node.get("CPU", 0.0) for node in cluster)
+    if need.cpus > cpus + _ROUNDING or need.gpus > sum(node.get("GPU", 0) for node in cluster):
+        return False
+    return _packs(_parts(need, servers), cluster)
+
+
+def _check_nodes(
+    config: RunConfig,
+    gpus: int,
+    cluster: Nodes,
+    servers: Sequence[tuple[float, int]],
+    *,
+    spread: bool,
+) -> None:
+    """Raise `TooSmall` if the installed vLLM or a served model does not fit the nodes, and
+    `UserError` for a range of workers whose engines run on several nodes."""
+    if config.worker_range and spread:
+        raise UserError(
+            "'workers' is a range, which is not supported with an engine on several nodes",
+            where="workers",
+            fix="write a number, or auto",
+        )
+    if config.backend == "vllm" and not gpus and _installed("vllm"):
+        raise TooSmall(
+            "the cluster has no GPU, but the installed vLLM is the GPU build",
+            where="this cluster",
+            fix="join a cluster with GPUs, or install ace_ray with the CPU build of vLLM (README)",
+        )
+    for server in servers:
+        if not any(places_on(node, *server) for node in cluster):
+            raise TooSmall(
+                f"a served model takes {server[0]:g} CPU(s) and {server[1]} GPU(s) on one node, "
+                f"but the largest node has {largest(cluster)} GPU(s)",
+                where="the roles of benchmarks",
+                fix="lower its engine.tensor_parallel_size, or join larger nodes",
+            )
+
+
+def _too_small(need: Resources, cluster: Nodes, fits: int, key: str) -> TooSmall:
+    """Return the error for ``need``, which the nodes do not hold. ``fits``: number of workers that
+    they hold. ``key``: the config key with the number of workers."""
+    gpus = f" and {need.worker_gpus} GPU(s)" if need.worker_gpus else ""
+    server_gpus = f" and {need.server_gpus} GPU(s)" if need.server_gpus else ""
+    total = {name: sum(node.get(name, 0) for node in cluster) for name in ("CPU", "GPU")}
+    most = f", at most {largest(cluster)} on a node" if need.worker_gpus else ""
+    return TooSmall(
+        f"{need.workers} worker(s) of {need.worker_cpus:g} CPU(s){gpus} each"
+        f"{'' if need.spread else ' on one node'}, and "
+        f"{need.cpus - need.workers * need.worker_cpus:g} CPUs{server_gpus} for other actors, do "
+        f"not fit {len(cluster)} node(s) with {total['CPU']:g} CPUs and {int(total['GPU'])} GPUs "
+        f"in all{most}",
+        where="workers",
+        fix=f"set {key} to {fits} or less"
+        if fits
+        else "lower worker_cpus or engine.tensor_parallel_size, or join a larger cluster",
+    )
 
 
 def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) -> int:

@@ -82,7 +82,7 @@ def summarize(
     declared = scored + not_judged + infra_error + quarantined + skipped + missing. ``complete`` is
     true if no row is missing or retryable. ``headline`` is false if the share of rows that are not
     `CHECKED` is larger than ``max_unscored``, or if a reason against it is given (``why``)."""
-    declared = int(manifest["declared"])
+    declared, allowed = int(manifest["declared"]), float(manifest["config"]["max_unscored"])
     totals = _Totals()
     blocks = {}
     for name, benchmark in benchmarks.items():
@@ -90,17 +90,15 @@ def summarize(
         own = diagnosis.through(totals.counted(row for row in rows() if row.benchmark == name))
         first = (row for row in own if not row.repeat)
         with own_code(type(benchmark), "summarize"):
-            blocks[name] = benchmark.summarize(first, float(manifest["config"]["max_unscored"]))
+            blocks[name] = benchmark.summarize(first, allowed)
         deque(own, maxlen=0)  # count the rows that the benchmark has not read
         if findings := diagnosis.findings():
             blocks[name] = {**blocks[name], "diagnosis": findings}
     if not benchmarks:
         deque(totals.counted(rows()), maxlen=0)
-    counts = totals.statuses
-    statuses: dict[str, int] = {status: counts[status] for status in STATUSES}
-    missing = declared - counts.total()
+    statuses: dict[str, int] = {status: totals.statuses[status] for status in STATUSES}
+    missing = declared - totals.statuses.total()
     unscored = declared - sum(statuses[status] for status in CHECKED)
-    allowed = float(manifest["config"]["max_unscored"])
     headline = not why and unscored <= allowed * declared
     restricted = manifest.get("restricted") or {}
     blocks = {
@@ -127,17 +125,7 @@ def summarize(
         "why": why
         if why or headline
         else f"{unscored} of {declared} rows have no verdict (max_unscored is {allowed:g})",
-        "error_classes": dict(totals.causes.most_common()),
-        "failures": totals.failures(),
-        "solved": totals.solved,
-        "entries": totals.entries,
-        "tokens": {"prompt": totals.prompt_tokens, "completion": totals.completion_tokens},
-        "cost": costs(cost_of(timing), totals.entries, totals.solved_share),
-        **({"endpoint": totals.endpoint} if totals.endpoint is not None else {}),
-        **({"engine": engine} if (engine := totals.engine.figures()) else {}),
-        "model_calls": totals.model_calls,
-        "reasoning_truncated": totals.reasoning_truncated,
-        "cut_by_length": totals.cut_by_length,
+        **totals.as_json(cost_of(timing)),
         "timing": dict(timing),
         "benchmarks": blocks,
     }
@@ -245,10 +233,23 @@ class _Totals:
             self.cut_by_length += row.finish_reason == "length"
             yield row
 
-    @property
-    def solved_share(self) -> float:
-        """Share of the scored rows that are solved."""
-        return self.solved / max(1, self.statuses["scored"])
+    def as_json(self, cost: float | None) -> dict[str, Any]:
+        """Return the keys of ``summary.json`` that cover all rows. ``cost``: cost of the run."""
+        solved_share = self.solved / max(1, self.statuses["scored"])
+        engine = self.engine.figures()
+        return {
+            "error_classes": dict(self.causes.most_common()),
+            "failures": self.failures(),
+            "solved": self.solved,
+            "entries": self.entries,
+            "tokens": {"prompt": self.prompt_tokens, "completion": self.completion_tokens},
+            "cost": costs(cost, self.entries, solved_share),
+            **({"endpoint": self.endpoint} if self.endpoint is not None else {}),
+            **({"engine": engine} if engine else {}),
+            "model_calls": self.model_calls,
+            "reasoning_truncated": self.reasoning_truncated,
+            "cut_by_length": self.cut_by_length,
+        }
 
     def failures(self) -> list[dict[str, Any]]:
         """Return at most `MOST_FAILURES` reasons why rows have no verdict, the most frequent first.

@@ -91,9 +91,7 @@ def find_checkpoints(
         if invalid is None:
             raise UserError(why, where=root, fix=_NARROW)
         invalid |= {twin.source: why for twin in (one, other) if twin.source not in known}
-    checkpoints = [
-        checkpoint for checkpoint in checkpoints if checkpoint.source not in (invalid or ())
-    ]
+    checkpoints = [found for found in checkpoints if found.source not in (invalid or ())]
     seen = set() if seen is None else seen
     seen.update(checkpoint.step for checkpoint in checkpoints)
     taken = chosen(checkpoints, options, seen)

@@ -55,6 +55,10 @@ class RunCounts:
     broken: str = ""
     """Why the weights of the run cannot be evaluated; "" if they can."""
 
+    def seconds_until(self, at: float | None) -> float:
+        """Return the seconds from `ready_at` to the time ``at``; 0 for None."""
+        return 0.0 if at is None else max(0.0, at - (self.ready_at or 0.0))
+
 
 @dataclass
 class Bug:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from ace_ray.cluster.resources import Resources
-from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.pipeline.monitoring.counts import RunCounts, Tally
 
 State = Literal["load", "warm_up", "generation", "tool", "idle"]
 # States of an engine worker, in the order of a sweep's ledger.
@@ -90,20 +90,14 @@ def timing(
     counts = [tally.runs[run] for tally in tallies if run in tally.runs]
     if not counts or resources is None:
         return {}
-    seconds = stored = 0.0
-    for one in counts:
-        ready = one.ready_at or 0.0
-        seconds += max(0.0, (one.last_row_at or ready) - ready)
-        stored += max(0.0, (one.last_stored_at or ready) - ready)
+    seconds = sum(one.seconds_until(one.last_row_at) for one in counts)
+    stored = sum(one.seconds_until(one.last_stored_at) for one in counts)
     ready_at = next((one.ready_at for one in counts if one.ready_at), None)
     first = next((one.first_row_at for one in counts if one.first_row_at), None)
     rows = sum(one.done for one in counts)
     tokens = sum(one.prompt_tokens + one.completion_tokens for one in counts)
-    each = _each(resources)
-    before = earlier.get("device_s") or {}
     workers = [worker for tally in tallies for worker in tally.workers]
     made = {name: n for one in counts for name, n in one.output_tokens.items()}
-    by_worker = {name: times for one in counts for name, times in one.spent.items()}
     spent = {s: sum(times[s] for one in counts for times in one.spent.values()) for s in STATES}
     use = use or {}
     # Workers report only when rows end, so the time after their last row is missing.
@@ -130,19 +124,19 @@ def timing(
         "waits": _waits(use, spent["tool"]),
         "rows_in_flight": use.get("rows_in_flight"),
         "passes": len(tallies),
-        "workers": [
-            {
-                **{key: fact for key, fact in worker.items() if key != "engine"},
-                "output_tokens_per_s": _rate(
-                    made.get(worker["worker"], 0),
-                    by_worker.get(worker["worker"], {}).get("generation", 0.0),
-                ),
-            }
-            for worker in workers
-        ],
+        "workers": [_worker(worker, made, counts) for worker in workers],
         "engines": [facts for at, facts in enumerate(engines) if facts not in engines[:at]],
         "engine_deaths": [death for tally in tallies for death in tally.deaths],
         "loads": [load for one in counts for load in one.loads],
+        **_device_times(resources, spent, earlier),
+    }
+
+
+def _device_times(
+    resources: Resources, spent: Mapping[str, float], earlier: Mapping[str, Any]
+) -> dict[str, Any]:
+    each, before = _each(resources), earlier.get("device_s") or {}
+    return {
         "device": "endpoint" if resources.endpoint else "gpu" if resources.worker_gpus else "cpu",
         "devices": round(each * resources.workers, 3),
         "device_s": {
@@ -150,6 +144,17 @@ def timing(
         },
         "price_per_hour": earlier.get("price_per_hour"),
     }
+
+
+def _worker(
+    facts: Mapping[str, Any], tokens: Mapping[str, int], counts: Sequence[RunCounts]
+) -> dict[str, Any]:
+    """Return the facts of an engine worker without its engine's, and the speed of its engine."""
+    name = facts["worker"]
+    spent = next((one.spent[name] for one in reversed(counts) if name in one.spent), {})
+    rate = _rate(tokens.get(name, 0), spent.get("generation", 0.0))
+    shown = {key: fact for key, fact in facts.items() if key != "engine"}
+    return {**shown, "output_tokens_per_s": rate}
 
 
 def _rate(tokens: int, seconds: float) -> float | None:
