@@ -133,7 +133,7 @@ def timing(
 
 
 def _device_times(
-    resources: Resources, spent: Mapping[str, float], earlier: Mapping[str, Any]
+    resources: Resources, spent: Mapping[State, float], earlier: Mapping[str, Any]
 ) -> dict[str, Any]:
     each, before = _each(resources), earlier.get("device_s") or {}
     return {
