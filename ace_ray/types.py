@@ -74,6 +74,20 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class OfferedApi:
+    """A tool that an entry offers, in OpenAI's form or its ``function``. "": no domain is known."""
+
+    function: Mapping[str, Any]
+    domain: str = ""
+    subdomain: str = ""
+
+    @property
+    def arguments(self) -> int:
+        function = self.function.get("function", self.function)
+        return len((function.get("parameters") or {}).get("properties") or {})
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """Sampling parameters, greedy by default. The seeds of rows are derived from ``seed``.
 

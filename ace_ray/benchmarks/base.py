@@ -27,7 +27,7 @@ from ace_ray.config.schema import SECTION_KEYS, Section, validated
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role
 from ace_ray.sandbox.protocol import Scenario
-from ace_ray.types import Entry, Episode, ResultRow, Sampling, Verdict, digest, own_task
+from ace_ray.types import Entry, Episode, OfferedApi, ResultRow, Sampling, Verdict, digest, own_task
 
 Say = Callable[[str], None]
 
@@ -315,15 +315,22 @@ class Benchmark(ABC):
         """``data check``: return whether ``data`` passes `check_gold`. Raises `UserError`."""
         if cls.gold is Benchmark.gold:
             raise _offers_none(cls, "data check")
-        return check_gold(cls.for_gold_check(data), say)
+        benchmark = cls.for_gold_check(data)
+        benchmark.ready(named=True)
+        return check_gold(benchmark, say)
 
     @classmethod
     def for_gold_check(cls, data: str) -> Self:
         """Make the benchmark with the entries of ``data`` that have gold answers. Raises
         `UserError`."""
-        benchmark = cls.from_options({"data": data} if "data" in cls.Options.model_fields else {})
-        benchmark.ready(named=True)
-        return benchmark
+        return cls.from_options({"data": data} if "data" in cls.Options.model_fields else {})
+
+    def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
+        """``data show``: return the APIs that an entry offers (default: `tools`) and its number of
+        dialogue turns (default: of user messages in `prompt`), or None if it is not known."""
+        messages, tools = self.opening(entry)
+        users = sum(message.get("role") == "user" for message in messages)
+        return [OfferedApi(tool) for tool in tools or ()], users or None
 
     def output_entries(self) -> Entries:
         """``score``: return the entries that external outputs may answer."""

@@ -126,12 +126,13 @@ class Curves:
 @dataclass(frozen=True, slots=True)
 class Bars:
     """A figure with a bar for each model, divided into ``kinds``. ``bars`` maps the label of a
-    model to its number of each kind."""
+    model to its number of each kind. If ``by_count``, the lengths of bars show their sums."""
 
     name: str
     title: str
     kinds: Sequence[str]
     bars: Mapping[str, Sequence[int]]
+    by_count: bool = False
 
 
 @dataclass(frozen=True, slots=True)

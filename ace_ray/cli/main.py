@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
+from rich.console import Console
 
 from ace_ray.cli import results, run  # noqa: F401 - they add their commands
 from ace_ray.cli.group import cli, echo_result
+from ace_ray.cli.options import placed
 from ace_ray.errors import FAILED, UserError
 from ace_ray.util import log
 from ace_ray.util.local_files import path_of
@@ -48,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 @cli.group()
 def data() -> None:
-    """Import, pull and check benchmark data. Each benchmark offers some of these commands."""
+    """Import, pull, check and show benchmark data. Each benchmark offers some of these commands."""
 
 
 @data.command("import")
@@ -93,6 +96,18 @@ def data_check(benchmark: str, folder: str) -> None:
     from ace_ray.benchmarks.registry import benchmark_class
 
     sys.exit(0 if benchmark_class(benchmark).check_data(folder, echo_result) else 1)
+
+
+@data.command("show")
+@click.argument("benchmark")
+@click.option("--data", help="Value of the benchmark's option data. Default: as in a config.")
+@click.option("--output", metavar="URI", help="Folder or s3:// prefix for CSV and SVG files.")
+@placed
+def data_show(benchmark: str, data: str | None, output: str | None, opens: Any) -> None:
+    """Count the data's entries, APIs, domains, dialogue turns and arguments."""
+    from ace_ray.reports.composition import show_composition
+
+    show_composition(benchmark, data, output, opens, Console())
 
 
 @data.command("answers")

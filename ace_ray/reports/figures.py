@@ -21,10 +21,14 @@ def figure_files(content: Content, engine_figures: Iterable[Lines]) -> dict[str,
     The names of a paper's figures end in the rule set, except under the first."""
     files = {}
     for figure in (*_figures(content), *engine_figures):
-        svg = figure_svg(figure).replace("<svg", f"<svg {_ALONE}", 1)
-        files[f"{figure.name}.svg"] = f"{svg}\n".encode()
+        files[f"{figure.name}.svg"] = svg_file(figure)
         files[f"{figure.name}-points.csv"] = csv_lines(_points(figure)).encode("utf-8", "replace")
     return files
+
+
+def svg_file(figure: Figure) -> bytes:
+    """Return the content of an SVG file with ``figure``."""
+    return figure_svg(figure).replace("<svg", f"<svg {_ALONE}", 1).encode() + b"\n"
 
 
 def _figures(content: Content) -> Iterator[Figure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -55,7 +56,16 @@ from ace_ray.benchmarks.results import CategoryResult, Paper, ReportedRun, Score
 from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.transcript import Step
 from ace_ray.models.roles import Role, parse_role
-from ace_ray.types import RULE_SETS, Entry, Episode, ResultRow, Sampling, Verdict, digest
+from ace_ray.types import (
+    RULE_SETS,
+    Entry,
+    Episode,
+    OfferedApi,
+    ResultRow,
+    Sampling,
+    Verdict,
+    digest,
+)
 
 # `data_hash` of all categories of the official data, by languages.
 OFFICIAL_DATA_SHA256 = {
@@ -277,6 +287,17 @@ class ACEBench(Benchmark):
         if path is None:
             return super().import_data(path, say)
         import_checkout(path, say=say)
+
+    def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
+        functions, apis = entry.data["function"], []
+        for function, tool in zip(functions, native.openai_tools(functions), strict=True):
+            tags = function.get("tags")  # <domain>-<subdomain>-..., in some categories only
+            tag = str(tags[0]) if isinstance(tags, list) and tags else ""
+            domain, subdomain = [*tag.split("-"), ""][:2]
+            whole = {**function, "parameters": tool["function"]["parameters"]}
+            apis.append(OfferedApi(whole, domain, subdomain))
+        users = len(re.findall("^user:", entry.data["question"], re.MULTILINE))
+        return apis, None if entry.category == "agent_multi_turn" else max(users, 1)
 
     def output_entries(self) -> Entries:
         return entries_of(self._folder)

@@ -55,7 +55,7 @@ from ace_ray.benchmarks.results import Paper, ReportedRun, Score
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.models.http import Http
 from ace_ray.sandbox.protocol import Scenario
-from ace_ray.types import RULE_SETS, Entry, Episode, ResultRow, Verdict, digest
+from ace_ray.types import RULE_SETS, Entry, Episode, OfferedApi, ResultRow, Verdict, digest
 from ace_ray.util.local_files import path_of
 
 # `Prompts.sha256` of the published package's texts.
@@ -315,6 +315,12 @@ class BFCL(Benchmark):
             path, all_files(), _count, lambda rows: f"{sum(rows.values()):,} rows", say
         )
 
+    def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
+        apis = [OfferedApi(function) for function in entry.data.get("function", ())]
+        for name in entry.data.get("involved_classes", ()):
+            apis += [OfferedApi(function, name) for function in self._docs[name]]
+        return apis, len(entry.data["question"])
+
     def output_entries(self) -> Entries:
         return entries_of(self._package)
 
@@ -327,9 +333,7 @@ class BFCL(Benchmark):
     @classmethod
     def for_gold_check(cls, data: str) -> Self:
         unused = [] if data == "mini" else ["unused"]
-        benchmark = cls.from_options({"data": data, "categories": ["all", *unused]})
-        benchmark.ready(named=True)
-        return benchmark
+        return cls.from_options({"data": data, "categories": ["all", *unused]})
 
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)

@@ -50,7 +50,17 @@ from ace_ray.benchmarks.stabletoolbench.tables import (
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role, parse_role
-from ace_ray.types import CHECKED, RULE_SETS, Entry, Episode, ResultRow, Sampling, Verdict, digest
+from ace_ray.types import (
+    CHECKED,
+    RULE_SETS,
+    Entry,
+    Episode,
+    OfferedApi,
+    ResultRow,
+    Sampling,
+    Verdict,
+    digest,
+)
 from ace_ray.util.local_files import path_of
 from ace_ray.util.suggestions import check_names
 
@@ -308,6 +318,14 @@ class StableToolBench(Benchmark):
     @classmethod
     def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
         return paper(runs, rules)
+
+    def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
+        apis = []
+        for doc in entry.data["apis"]:
+            properties = dict.fromkeys(p["name"] for p in (*doc["required"], *doc["optional"]))
+            function = {"name": doc["api"], "parameters": {"properties": properties}}
+            apis.append(OfferedApi(function, doc["category"], doc["tool"]))
+        return apis, 1
 
     def output_entries(self) -> Entries:
         """Return the queries by group. Groups that do not occur in the outputs are not read."""

@@ -54,7 +54,16 @@ from ace_ray.benchmarks.tau2.verdicts import verdicts
 from ace_ray.benchmarks.transcript import Step
 from ace_ray.models.roles import EndpointRole, Role, ServedRole, parse_role
 from ace_ray.sandbox.protocol import Scenario
-from ace_ray.types import RULE_SETS, Entry, Episode, ResultRow, Sampling, Verdict, digest
+from ace_ray.types import (
+    RULE_SETS,
+    Entry,
+    Episode,
+    OfferedApi,
+    ResultRow,
+    Sampling,
+    Verdict,
+    digest,
+)
 from ace_ray.util.local_files import path_of
 from ace_ray.util.suggestions import check_names
 
@@ -323,9 +332,12 @@ class Tau2(Benchmark):
 
     @classmethod
     def for_gold_check(cls, data: str) -> Self:
-        benchmark = cls.from_options({"data": data, "domains": list(CATEGORIES)})
-        benchmark.ready(named=True)
-        return benchmark
+        return cls.from_options({"data": data, "domains": list(CATEGORIES)})
+
+    def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
+        category = CATEGORIES[entry.category]
+        apis = [OfferedApi(tool, category.domain) for tool in self._agent_tools(category.name)]
+        return apis, 1 if category.solo else None
 
     def output_entries(self) -> Entries:
         """Return the entries of all domains, also of domains that the config does not name."""

@@ -203,12 +203,14 @@ def bars_svg(figure: Bars) -> str:
     names = [*figure.kinds[: colours - 1], "other kinds"] if together else list(figure.kinds)
     width, start = 2 * _WIDTH, 4 * _LEFT
     parts = [_text(width / 2, 14, _short(figure.title, 100), size=12)]
+    longest = max(1, *map(sum, figure.bars.values()))
     for number, (label, counts) in enumerate(figure.bars.items()):
         top, total = _LINE + 8 + number * _BAR, max(1, sum(counts))
         drawn = [*counts[: colours - 1], sum(counts[colours - 1 :])] if together else counts
-        across = _Scale(0.0, total, start, width - _LEFT)
+        across = _Scale(0.0, longest if figure.by_count else total, start, width - _LEFT)
         parts.append(_text(start - 6, top + 13, _short(label, 28), anchor="end"))
-        parts.append(_text(width - _LEFT + 6, top + 13, f"{sum(counts):,}", anchor="start"))
+        number_x = across(sum(counts)) + 6
+        parts.append(_text(number_x, top + 13, f"{sum(counts):,}", anchor="start"))
         offset = 0
         for colour, kind, count in zip(_COLOURS, names, drawn, strict=False):
             x, share = across(offset), f"{label}, {kind}: {count:,} ({100 * count / total:.1f} %)"
