@@ -321,8 +321,7 @@ class Benchmark(ABC):
 
     @classmethod
     def for_gold_check(cls, data: str) -> Self:
-        """Make the benchmark with the entries of ``data`` that have gold answers. Raises
-        `UserError`."""
+        """Make the benchmark with all entries that have gold answers. Raises `UserError`."""
         return cls.from_options({"data": data} if "data" in cls.Options.model_fields else {})
 
     def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:

@@ -15,7 +15,7 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.results import Bars, Table, Value
 from ace_ray.errors import UserError
 from ace_ray.reports.figures import svg_file
-from ace_ray.reports.table import NOT_AVAILABLE, csv_text, print_table
+from ace_ray.reports.table import NOT_AVAILABLE, csv_text, print_table, say
 from ace_ray.storage.object_store import Store
 from ace_ray.types import Entry, OfferedApi, digest
 
@@ -42,6 +42,8 @@ def show_composition(
         if store is not None:
             store.put(f"{table.name}.csv", csv_text(table).encode("utf-8", "replace"))
             store.put(f"{table.name}.svg", svg_file(figure))
+    if store is not None:
+        say(f"CSV and SVG files are in {store.root}", console)
 
 
 def _tables(benchmark: Benchmark) -> Iterator[tuple[Table, Bars]]:
@@ -57,17 +59,16 @@ def _tables(benchmark: Benchmark) -> Iterator[tuple[Table, Bars]]:
         counted["groups"] += product([entry.language], groups)
         with own_code(type(benchmark), f"the composition of entry {entry.id!r}"):
             offered, turns = benchmark.composition(entry)
-        for api in offered:
-            apis[entry.language, digest(api.function, api.domain, api.subdomain)] = api
+            for api in offered:
+                apis[entry.language, digest(api.function, api.domain, api.subdomain)] = api
         counted["turns"].append((entry.language, turns))
     counted["totals"] += [(key[0], "APIs") for key in apis]
     counted["totals"] += [(key[0], "APIs with a domain") for key, api in apis.items() if api.domain]
     counted["arguments"] = [(key[0], api.arguments) for key, api in apis.items()]
     named = [api for api in apis.values() if api.domain]
     notes += [] if named else ["the data names no domains"]
-    source = name = benchmark.name
-    if data := benchmark.resolved().get("data"):
-        source += f", data {data}"
+    name, data = benchmark.name, benchmark.resolved().get("data")
+    source = f"{name}, data {data}" if data else name
     for stem, title in _TITLES.items():
         if counted[stem]:
             yield _distribution(f"{name}-{stem}", f"{source}: {title}", counted[stem], notes)
@@ -78,7 +79,8 @@ def _tables(benchmark: Benchmark) -> Iterator[tuple[Table, Bars]]:
 
 def _entries(benchmark: Benchmark) -> tuple[list[Entry], list[str]]:
     """Return the entries of all categories, and a line for each category that cannot be read."""
-    benchmark.ready(named=True)
+    with own_code(type(benchmark), "ready"):
+        benchmark.ready(named=True)
     known = benchmark.output_entries()
     entries: list[Entry] = []
     notes: list[str] = []
@@ -103,7 +105,7 @@ def _distribution(
         label = NOT_AVAILABLE if value is None else str(value)
         counts.setdefault(label, Counter())[language] += 1
     several = len(languages) > 1
-    kinds = [language or "all" for language in languages]
+    kinds = [language or ("no language" if several else "all") for language in languages]
     bars = {label: [count[language] for language in languages] for label, count in counts.items()}
     lines: list[list[Value]] = [[label, *n, *[sum(n)] * several] for label, n in bars.items()]
     header = [title.rpartition(" by ")[2].capitalize(), *kinds, *["all"] * several]

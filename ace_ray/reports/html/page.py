@@ -209,8 +209,7 @@ def bars_svg(figure: Bars) -> str:
         drawn = [*counts[: colours - 1], sum(counts[colours - 1 :])] if together else counts
         across = _Scale(0.0, longest if figure.by_count else total, start, width - _LEFT)
         parts.append(_text(start - 6, top + 13, _short(label, 28), anchor="end"))
-        number_x = across(sum(counts)) + 6
-        parts.append(_text(number_x, top + 13, f"{sum(counts):,}", anchor="start"))
+        parts.append(_text(across(sum(counts)) + 6, top + 13, f"{sum(counts):,}", anchor="start"))
         offset = 0
         for colour, kind, count in zip(_COLOURS, names, drawn, strict=False):
             x, share = across(offset), f"{label}, {kind}: {count:,} ({100 * count / total:.1f} %)"

@@ -120,7 +120,7 @@ def entries_of(package: UpstreamPackage) -> Entries:
     return Entries(
         lambda _, category: load(package, [category]),
         languages=["en"],
-        categories=groups.ALL_CATEGORIES,
+        categories=groups.CATEGORIES if package.is_mini else groups.ALL_CATEGORIES,
         searched=groups.CATEGORIES,
     )
 
