@@ -103,6 +103,7 @@ def test_long_texts_and_many_messages_are_cut(tmp_path: Path) -> None:
     messages = chat(*({"role": "user", "content": "y" * 3_000} for _ in range(50)))
     columns |= {"messages": messages, "state": json.dumps({"end": long})}
     (found,) = views(tmp_path / "run", wrong("normal_atom_bool", 0, **columns)).values()
+    assert (len(found["output"].text), found["output"].left_out) == (TEXT, 1_000_000 - TEXT)
     assert len(found["state"].text) == TEXT
     assert sum(len(message["text"].text) for message in found["messages"]) == MESSAGES
     assert found["left_out"] == 50 - len(found["messages"])

@@ -13,7 +13,7 @@ from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.reports.comparison_tables import sentence
 from ace_ray.reports.hypotheses import TestResult as Result
 from ace_ray.reports.hypotheses import repeats_of, results_of
-from ace_ray.reports.paired import Cells, PairedData, cells_of, groups_of
+from ace_ray.reports.paired import Cells, PairedData, cells_of, groups_of, pairs_of
 from ace_ray.reports.significance import (
     CLUSTERED,
     MCNEMAR,
@@ -56,6 +56,15 @@ def dialogue(name: str, *valid: bool, status: str = "scored") -> list[ResultRow]
     return [made(valid[0], f"{name}_0", group=name, status=status), *turns]
 
 
+def pair(
+    *runs: Sequence[ResultRow], metric: str = "accuracy", rules: str = "strict"
+) -> list[tuple[float, ...]]:
+    """Return (base, other, samples, left out) of each unit; -1 for NaN."""
+    found = pairs_of(cells_of(runs, RULE_SETS), metric, rules, 0, 1)  # type: ignore[arg-type]
+    columns = (found.base, found.other, found.samples, found.left_out)
+    return [tuple(np.nan_to_num(c[i], nan=-1.0) for c in columns) for i in range(len(found.base))]
+
+
 def lines(
     *runs: Sequence[ResultRow],
     rules: Sequence[str] = ("strict",),
@@ -77,10 +86,30 @@ def lines(
     return results_of([data], [("r0", label) for label in labels[1:]], rules)
 
 
+def test_rows_without_a_verdict_in_both_runs_are_left_out_and_counted() -> None:
+    base = [*column([True, True]), made(True, "2", status="infra_error"), made(True, "3")]
+    other = [made(False, "0"), made(False, "1", status="skipped"), made(True, "2")]
+    assert pair(base, other) == [(1, 0, 1, 0)] + [(-1, -1, 0, 1)] * 3
+    base, other = [made(True, "0", rules=["official"])], [made(True, "0")]
+    assert pair(base, other, rules="official") == [(1, 1, 1, 0)]
+    assert pair(base, other, rules="strict") == [(-1, -1, 0, 1)]
+
+
+def test_a_dialogue_is_valid_if_all_its_turns_are() -> None:
+    runs = dialogue("d", True, True, True), dialogue("d", True, False, True)
+    assert pair(*runs) == [(1, 0, 1, 0)]
+    ((base, other, *_),) = pair(*runs, metric="process")
+    assert (base, other) == pytest.approx((1, 2 / 3))
+    whole, torn = dialogue("d", True, True), dialogue("d", True, True, status="infra_error")
+    assert pair(whole, torn) == pair(whole, whole[:1]) == [(-1, -1, 0, 2)]
+
+
 def test_samples_are_averaged_over_those_that_both_runs_have() -> None:
     base = [made(valid, "0", sample=i) for i, valid in enumerate((True, False, True))]
     other = [made(valid, "0", sample=i) for i, valid in ((0, True), (1, True), (3, False))]
-    assert lines(base, other)[0].difference.value == 0.5
+    assert pair(base, other) == [(0.5, 1.0, 2, 2)]
+    rows = [made(False, "0", process=0.25), made(True, "1")]
+    assert pair(rows, rows, metric="process") == [(0.25, 0.25, 1, 0), (-1, -1, 0, 1)]
 
 
 def test_acebench_tasks_share_a_cluster() -> None:
@@ -89,9 +118,24 @@ def test_acebench_tasks_share_a_cluster() -> None:
         for language in ("en", "zh")
         for i in (0, 1, 2)
     ] + [made(True, "normal_preference_0", category="normal_preference")]
-    first, second, third, _, *chinese = cells_of([rows], RULE_SETS, ACEBench.task).cluster_of
+    cells = cells_of([rows], RULE_SETS, ACEBench.task)
+    first, second, third, _, *chinese = cells.cluster_of.tolist()
     assert first == second != third
     assert chinese == [first, second, third]
+    assert len(set(cells_of([rows], RULE_SETS).cluster_of)) == 7
+
+
+def test_a_line_has_the_published_numbers() -> None:
+    """Bentur et al. (2009): of 21 one right in both, one gained, seven lost."""
+    base = [True] + [False] + [True] * 7 + [False] * 12
+    other = [True] + [True] + [False] * 7 + [False] * 12
+    (line,) = lines(column(base), column(other))
+    found = line.difference
+    assert (found.n, found.gained, found.lost, found.test) == (21, 1, 7, MCNEMAR)
+    assert found.value == pytest.approx(-6 / 21)
+    assert found.interval == newcombe(1, 1, 7, 12)
+    assert line.holm == found.p == pytest.approx(0.0703, abs=5e-5)
+    assert not line.shown
 
 
 def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
@@ -184,6 +228,8 @@ def test_many_moves_take_the_clustered_test() -> None:
 def test_holm_on_its_textbook_example() -> None:
     # Four p-values at 5 %: 0.005 * 4, 0.01 * 3, 0.03 * 2, and 0.04 raised to the one before it.
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
 
 
 def test_newcombe_on_published_tables_and_where_nothing_moved() -> None:

@@ -105,6 +105,14 @@ def test_another_prompt_names_its_first_token(tmp_path: Path) -> None:
     assert {one.position for one in found.differences} == {0}
 
 
+def test_equal_runs_have_no_differences(tmp_path: Path) -> None:
+    rows = (episode() | {"state": json.dumps({"steps": [{"seconds": n}]})} for n in (1, 2))
+    folders = [write_run(tmp_path / f"{n}", [row]) for n, row in enumerate(rows)]
+    found = explain(*load_runs(list(map(str, folders))))
+    assert found.differences == []
+    assert next(found.notes()) == "0 of 1 paired rows differ; verdicts of 0 (0.0 %) differ"
+
+
 def test_an_endpoint_has_other_ids_of_calls_and_no_text_of_calls(tmp_path: Path) -> None:
     function = {"name": "f", "arguments": '{"a": 1}'}
     one, same, other = (

@@ -57,11 +57,14 @@ def test_exit_code_follows_the_answer(
     assert suite.get("errors") == str(int(code == 4))
 
 
+@pytest.mark.parametrize("limit", [5e-324, 1e-200, 1e-7])
 @pytest.mark.parametrize("kind", ["at_least", "drop_at_most"])
-def test_a_tiny_limit_is_not_decided_by_more_rows(kind: str, tmp_path: Path, here: Any) -> None:
+def test_a_tiny_limit_is_not_decided_by_more_rows(
+    kind: str, limit: float, tmp_path: Path, here: Any
+) -> None:
     rows = block("en", "normal_atom_bool", 0, 9)
     run, base = (write_run(tmp_path / name, rows, run_id=name) for name in ("a", "b"))
-    asked = policy(tmp_path, metrics=[{kind: 5e-324}])
+    asked = policy(tmp_path, metrics=[{kind: limit}])
     ended = here("gate", asked, run, "--against", base)
     assert (ended.code, ended.stderr) == (4, "")
     assert "more rows may not decide" in ended.stdout
