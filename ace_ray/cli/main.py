@@ -18,7 +18,7 @@ from ace_ray.cli.group import cli, echo_result
 from ace_ray.cli.options import placed
 from ace_ray.errors import FAILED, UserError
 from ace_ray.util import log
-from ace_ray.util.local_files import path_of
+from ace_ray.util.local_files import local_folder
 
 __all__ = ["cli", "main"]
 
@@ -112,9 +112,9 @@ def data_show(benchmark: str, data: str | None, output: str | None, opens: Any) 
 
 @data.command("answers")
 @click.argument("action", type=click.Choice(["import", "export"]))
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder")
 @click.option("--cache-folder", help="Recorded answers; default: in $ACE_RAY_CACHE, as in a run.")
-def data_answers(action: str, folder: Path, cache_folder: str | None) -> None:
+def data_answers(action: str, folder: str, cache_folder: str | None) -> None:
     """Import or export StableToolBench's recorded API answers.
 
     FOLDER has JSON files, <category>/<tool>/<api>.json.
@@ -123,10 +123,10 @@ def data_answers(action: str, folder: Path, cache_folder: str | None) -> None:
 
     answers = cache.cache_folder(cache_folder, "--cache-folder")
     if action == "import":
-        count = json_files.import_answers(path_of(folder, "FOLDER"), answers)
+        count = json_files.import_answers(local_folder(folder, "FOLDER"), answers)
         echo_result(f"imported {count:,} answers from {folder} to {answers}")
     else:
-        count = json_files.export_answers(answers, path_of(folder, "FOLDER"))
+        count = json_files.export_answers(answers, local_folder(folder, "FOLDER"))
         echo_result(f"exported {count:,} answers from {answers} to {folder}")
 
 

@@ -35,6 +35,20 @@ def path_of(text: str | Path, where: str) -> Path:
     return path
 
 
+def local_folder(text: str, where: str) -> Path:
+    """Return `path_of` of a folder. Raises `UserError` for a URI, too."""
+    refuse_uri(text, where)
+    return path_of(text, where)
+
+
+def refuse_uri(text: str, where: str) -> None:
+    """Raise `UserError` if ``text`` is a URI, such as one of S3, and not a path."""
+    scheme, separator, _ = text.partition("://")
+    if separator:  # the rest is not shown: it may contain a password
+        what = f"{scheme[:20]}:// is not a local folder"
+        raise UserError(what, where=where, fix="name a folder of this machine")
+
+
 # UTF-32 must be first: its little-endian mark begins with the mark of UTF-16.
 _OTHER_MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",

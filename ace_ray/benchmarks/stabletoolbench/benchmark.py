@@ -61,7 +61,7 @@ from ace_ray.types import (
     Verdict,
     digest,
 )
-from ace_ray.util.local_files import path_of
+from ace_ray.util.local_files import path_of, refuse_uri
 from ace_ray.util.suggestions import check_names
 
 _log = logging.getLogger(__name__)
@@ -87,13 +87,7 @@ class StableToolBench(Benchmark):
         super().__init__(options)
         check_names(options.groups or (), GROUPS, what="group", where=f"{_WHERE}.groups")
         for key in FOLDERS:
-            scheme, separator, _ = (getattr(options, key) or "").partition("://")
-            if separator:  # the rest is not shown: it may contain a password
-                raise UserError(
-                    f"{scheme[:20]}:// is not a local folder",
-                    where=f"{_WHERE}.{key}",
-                    fix="name a folder of this machine",
-                )
+            refuse_uri(getattr(options, key) or "", f"{_WHERE}.{key}")
         self._folder = locate(options.data)
         self._groups = options.groups or present(self._folder)
         checkout = path_of(options.upstream, f"{_WHERE}.upstream") if options.upstream else None

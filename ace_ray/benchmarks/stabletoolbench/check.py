@@ -80,7 +80,12 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
 
 
 def _reached(calls: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
-    return {(call["tool"], call["api"]) for call in calls if not _hallucinated(call)}
+    # In converted answers, calls of a pool's other APIs have only a name.
+    return {
+        (call["tool"], call["name"] if call["api"] is None else call["api"])
+        for call in calls
+        if not _hallucinated(call)
+    }
 
 
 def _hallucinated(call: Mapping[str, Any]) -> bool:

@@ -47,7 +47,7 @@ class Metadata:
 def result_json(metadata: Metadata, rows: Iterable[tuple[Entry, Mapping[str, Any]]]) -> bytes:
     """Return the content of the file; ``rows``: entries with the states of their episodes.
 
-    A row that was not scored must have an empty state. It is counted, but not among the results."""
+    A row that failed must have an empty state. It is counted, but not among the results."""
     declared: set[str] = set()
     evaluated: set[str] = set()
     not_scored = 0
@@ -75,6 +75,7 @@ def result_json(metadata: Metadata, rows: Iterable[tuple[Entry, Mapping[str, Any
         "overall_time": metadata.overall_time_s,
         "timestamp": metadata.timestamp,
     }
+    not_scored += sum(result["scores"]["sopr_score"] is None for result in counted)
     # not_scored is an addition to the format.
     summary = {"total_queries": len(evaluated), **_summary(counted), "not_scored": not_scored}
     results = ",\n".join(lines)
@@ -116,12 +117,12 @@ def _summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the ``summary`` of the file; averages are over scored answers."""
     sopr = [one["scores"]["sopr_score"] for one in results]
     judged = [points for points in sopr if points is not None]
-    solved = judged.count(1.0)
+    solved = judged.count(1.0) if judged else None
     seconds = [one["timing"]["evaluation_time"] for one in results]
     return {
         "total_evaluations": len(results),
         "solved_count": solved,
-        "solved_percentage": 100.0 * solved / len(judged) if judged else None,
+        "solved_percentage": None if solved is None else 100.0 * solved / len(judged),
         "finish_count": sum(one["evaluation"]["has_finish"] for one in results),
         "average_sopr_score": _mean(judged),
         "average_api_call_score": _mean([one["scores"]["api_call_score"] for one in results]),

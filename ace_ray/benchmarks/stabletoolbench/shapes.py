@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from ace_ray.benchmarks.dataset import Part, json_value, read_bounded, shaped
 from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
@@ -71,8 +71,8 @@ class Query(Identified):
 
 
 class _ToolApi(Part):
-    name: str
-    description: Any = None
+    name: str = Field(validation_alias=AliasChoices("name", "api_name"))
+    description: Any = Field(None, validation_alias=AliasChoices("description", "api_description"))
     method: str = "GET"
     template_response: Any = None
     required_parameters: list[_Parameter] | None = None
@@ -89,12 +89,21 @@ TOOL_LIMIT_BYTES = 4 << 20
 
 
 def _tool_of(path: Path) -> _Tool:
+    """Read a file with a tool, or with one API of a tool."""
     tree = json_value(read_bounded(path, TOOL_LIMIT_BYTES), str(path))
+    if isinstance(tree, dict) and "api_list" not in tree:
+        if not {"name", "api_name"} & set(tree):
+            what = "describes neither a tool (api_list) nor an API (name)"
+            raise UserError(what, where=str(path), fix="correct or remove the file")
+        tree = {**tree, "api_list": [tree]}
     return shaped(_Tool, tree, str(path))
 
 
 class ToolFolder:
-    """Adds a tool directory's descriptions to APIs, and records what the directory lacks."""
+    """Adds a tool directory's descriptions to APIs, and records what the directory lacks.
+
+    A tool is the file ``<Category>/<tool>.json``; without it, the folder ``<Category>/<tool>`` with
+    a file for each API."""
 
     def __init__(self, folder: Path) -> None:
         """Open the tool directory: ``folder``, or its ``tools`` or ``toolenv/tools``. Raises
@@ -112,8 +121,9 @@ class ToolFolder:
             raise UserError(
                 "has no folders of categories in it",
                 where=str(folder),
-                fix="name the folder that holds <Category>/<tool>.json",
+                fix="name the folder that holds <Category>/<tool>.json, or <Category>/<tool>/",
             )
+        self._files: dict[Path, dict[str, list[Path]]] = {}
         self._tools: dict[tuple[str, str], dict[str, Any] | None] = {}
         self._lacking: dict[str, None] = {}  # in the order of the requests
 
@@ -139,12 +149,12 @@ class ToolFolder:
     def docs(self) -> Iterator[Doc]:
         """Yield every API of the directory. Raises `UserError` for a malformed file."""
         for category, folder in sorted(self._categories.items()):
-            for path in sorted(folder.glob("*.json")):
+            for path in (path for paths in self._files_in(folder).values() for path in paths):
                 tool = _tool_of(path)
                 for api in tool.api_list:
                     yield {
                         "category": category,
-                        "tool": tool.tool_name or path.stem,
+                        "tool": tool.tool_name or _published(path, folder),
                         "api": api.name,
                         "description": api.description if isinstance(api.description, str) else "",
                         "tool_description": tool.tool_description,
@@ -165,13 +175,13 @@ class ToolFolder:
         folder = self._categories.get(category) or self._categories.get(
             standardize_category(category)
         )
-        path = (folder or self.root / standardize_category(category)) / f"{standardize(name)}.json"
-        if folder is None or not path.is_file():
+        paths = self._files_in(folder).get(standardize(name)) if folder else None
+        if not paths:
             self._lack(f"{self.root} lacks the tool {name!r} ({category})")
             return None
-        where, tool = str(path), _tool_of(path)
+        tools = [_tool_of(path) for path in paths]
         apis: dict[str, dict[str, Any]] = {}
-        for api in tool.api_list:
+        for api in (api for tool in tools for api in tool.api_list):
             parameters = {"required": api.required_parameters, "optional": api.optional_parameters}
             fields: dict[str, Any] = {
                 key: [one.model_dump() for one in given]
@@ -181,7 +191,24 @@ class ToolFolder:
             if isinstance(api.description, str):
                 fields["description"] = api.description
             apis.setdefault(api_name(api.name), fields)
-        return {"path": where, "description": tool.tool_description, "apis": apis}
+        path = paths[0] if paths[0].parent == folder else paths[0].parent
+        description = next((t.tool_description for t in tools if t.tool_description), "")
+        return {"path": str(path), "description": description, "apis": apis}
+
+    def _files_in(self, category: Path) -> dict[str, list[Path]]:
+        """Return the files of each tool of a category, by the tool's standard name."""
+        if category not in self._files:
+            layouts: list[dict[str, list[Path]]] = [{}, {}]
+            for files, pattern in zip(layouts, ("*.json", "*/*.json"), strict=True):
+                for path in sorted(category.glob(pattern)):
+                    files.setdefault(standardize(_published(path, category)), []).append(path)
+            self._files[category] = layouts[1] | layouts[0]
+        return self._files[category]
 
     def _lack(self, line: str) -> None:
         self._lacking[line] = None
+
+
+def _published(path: Path, category: Path) -> str:
+    """Return the name of the tool whose file, or file of an API, ``path`` is."""
+    return path.stem if path.parent == category else path.parent.name

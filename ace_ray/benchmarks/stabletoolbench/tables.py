@@ -87,7 +87,7 @@ def notes(summary: Stats) -> list[str]:
         failed = sum(sources["failures"].values())
         sentences.append(f"{failed} API calls got no answer from an API: {kinds}")
     if missing := summary["rules"]["official"]["sopr"]["missing"]:
-        sentences.append(f"no average: these groups are missing: {', '.join(missing)}")
+        sentences.append(f"no average: these groups have no SoPR: {', '.join(missing)}")
     return sentences
 
 

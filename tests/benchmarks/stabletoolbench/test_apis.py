@@ -164,14 +164,18 @@ def test_exported_answers_can_be_imported(
     own.call("put", PLAYER, '{"b": 2, "a": 1}', "sim", ANSWER, 0)
     own.call("put", PLAYER, '{"b": 2, "a": 1}', "other", ANSWER.replace("1", "2"), 0)
     own.call("put", PLAYER, '{"c": 1}', "sim", ANSWER, 1)  # a failure is not exported
-    own.call("put", names_key("..", "..", ".."), "{}", "", ANSWER, 0)  # must not leave the folder
-    assert command("export", "deep/out", "cache").startswith("exported 5 answers from ")
+    # APIs share no file, and those that can have none are left out: the first must not leave out.
+    odd = [names_key(category, "t", "") for category in ("A.B", "A_B")]
+    for api in (names_key("..", "t", "a"), names_key("A", "t", "a" * 300), *odd):
+        own.call("put", api, "{}", "", json.dumps({"error": "", "response": api}), 0)
+    assert command("export", "deep/out", "cache").startswith("exported 6 answers from ")
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
     found = json.loads((tmp_path / "deep/out" / RECORDED).read_text())
     assert found["{'b': 2, 'a': 1}"] == {"error": "", "response": {"n": 1}}
-    assert command("import", "deep/out", "again").startswith("imported 5 answers from ")
+    assert command("import", "deep/out", "again").startswith("imported 6 answers from ")
     again = AnswerCache(str(tmp_path / "again"), "read")
     assert [response(again, said) for said, _ in pairs] == [said for _, said in pairs]
+    assert [response(again, {}, api=api) for api in odd] == odd
     with pytest.raises(UserError, match="not an empty folder"):
         export_answers(tmp_path / "cache", tmp_path / "deep")
 

@@ -239,6 +239,7 @@ def test_the_file_has_the_documented_form() -> None:
     assert verdicts(ENTRY, given)["official"].metrics["finish"] == 0
     # Scores are null without a judge.
     found = written((entry("1"), state(SCRIPTS["answered"], None)))
+    assert (found["summary"]["solved_count"], found["summary"]["not_scored"]) == (None, 1)
     assert found["results"][0]["scores"] == {"sopr_score": None, "api_call_score": 1.0}
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from ace_ray.benchmarks.outputs import Entries
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
+from ace_ray.benchmarks.stabletoolbench.check import verdicts
 from ace_ray.benchmarks.stabletoolbench.outputs import read_outputs
 from ace_ray.benchmarks.stabletoolbench.tools import distinct_apis, find
 from ace_ray.errors import UserError
@@ -101,8 +102,10 @@ def test_distractors_are_drawn_by_the_seed(folder: Path) -> None:
 def test_all_reads_the_tool_directory(folder: Path, tmp_path: Path) -> None:
     tool = {"tool_name": "Bakery", "api_list": [{"name": "Loaves"}, {"name": "Rolls"}]}
     write(tmp_path / "tools" / "Food" / "bakery.json", tool)
+    write(tmp_path / "tools" / "Food" / "Bakery" / "hidden.json", {"name": "Of no tool's file"})
+    write(tmp_path / "tools" / "Food" / "Oven" / "Bake.json", {"name": "Bake"})
     names = offered(made(folder, "all", tool_folder=str(tmp_path / "tools")))
-    assert names == [*offered(made(folder, "all")), "rolls_for_bakery"]
+    assert names == [*offered(made(folder, "all")), "rolls_for_bakery", "bake_for_oven"]
 
 
 @pytest.mark.parametrize("scope", SCOPES, ids=str)
@@ -133,17 +136,19 @@ def test_scores_read_names_of_a_pool_back(tmp_path: Path) -> None:
     (name, other) = (one.name for one in distinct_apis(docs))
     nodes: dict[str, Any] = {"role": "system", "message": "", "next": []}
     below = nodes["next"]
-    for called in (name, other, "me_for_demo"):
+    for called in (name, other, "me_for_demo", "a_for_x"):
         message = {"name": called, "arguments": "{}", "response": ""}
         below.append({"role": "tool", "message": message, "next": []})
         below = below[0]["next"]
-    tools = [{"function": {"name": one}} for one in (name, other, "Finish")]
+    tools = [{"function": {"name": one}} for one in (name, other, "a_for_x", "Finish")]
     given: dict[str, Any] = {"query": "Who?", "available_tools": tools}
     given["answer"] = {"final_answer": "", "answer_details": [nodes]}
     path = write(tmp_path / "G1_tool.json", {entry.id: given})
     (output,) = read_outputs(path, Entries.among([entry]))
     calls = output.episode.state["calls"]
-    assert [call["api"] for call in calls] == ["Me", None, "Me"]
+    assert [call["api"] for call in calls] == ["Me", None, "Me", None]
+    metrics = verdicts(entry, output.episode.state)["official"].metrics
+    assert metrics["api_precision"] == 1 / 3, "as in the run, whose calls have APIs"
 
 
 @pytest.mark.parametrize(

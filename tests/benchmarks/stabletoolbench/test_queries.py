@@ -150,10 +150,19 @@ def test_an_import_takes_the_groups_that_are_there(root: Path) -> None:
 FIND: dict[str, Any] = {"name": "Find bread", "description": "Finds it", "required_parameters": []}
 
 
-def test_a_tool_directory_replaces_descriptions(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["bakery.json", "Bakery/Find bread.json"])
+@pytest.mark.parametrize("form", ["tool", "API", "API of a query"])
+def test_a_tool_directory_replaces_descriptions(
+    root: Path, tmp_path: Path, file: str, form: str
+) -> None:
     one = {**FIND, "optional_parameters": [parameter("q")]}
-    tool = {"tool_description": "All about bread", "api_list": [one]}
-    path = write(tmp_path / "env/toolenv/tools" / "Food" / "bakery.json", tool)
+    if form == "API of a query":
+        one |= {"api_name": one.pop("name"), "api_description": one.pop("description")}
+    tool = {
+        "tool_description": "All about bread",
+        **({"api_list": [one]} if form == "tool" else one),
+    }
+    path = write(tmp_path / "env/toolenv/tools/Food" / file, tool)
     (before,) = load(root, groups=[GROUP]).entries[0].data["apis"]
     after = {"description": "Finds it", "required": [], "optional": [parameter("q")]}
     # Fields that the file lacks stay as they are.
@@ -177,7 +186,7 @@ def test_a_tool_directory_that_lacks_tools_says_so(root: Path, tmp_path: Path) -
     (line,) = load(root, tools=ToolFolder(folder)).lacking
     assert line.endswith("the tool has no API 'Find bread'")
     value: Any
-    for value in ("{", {"api_list": 5}):
+    for value in ("{", {"api_list": 5}, {"tool_name": "Bakery"}):
         write(path, value)
         with pytest.raises(UserError, match=r"bakery\.json"):
             load(root, tools=ToolFolder(folder))

@@ -20,7 +20,7 @@ from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.config.schema import cache_root
 from ace_ray.errors import RowError, UserError
 from ace_ray.types import canonical_json
-from ace_ray.util.local_files import path_of
+from ace_ray.util.local_files import local_folder
 
 Mode = Literal["read", "readwrite"]
 # ``await service(method, *values)`` calls a method of the `AnswerCache` in any process.
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 def cache_folder(given: str | None, where: str) -> Path:
     """Return the folder of recorded answers that a user names; by default one in `cache_root`."""
     if given:
-        return path_of(given, where).absolute()
+        return local_folder(given, where).absolute()
     return cache_root() / "stabletoolbench" / "answers"
 
 
