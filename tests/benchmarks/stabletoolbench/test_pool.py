@@ -123,8 +123,7 @@ def test_rows_and_summary_have_the_recall_of_the_offered_apis(folder: Path, scop
     recalls = [row.metrics("official")["offered_recall"] for row in rows]
     assert recalls == ([0, 0.5] if scope == {"retrieved": 1} else [1, 1])
     summary = benchmark.summarize(rows, 0)
-    shares = summary["categories"][GROUP]["shares"]
-    assert shares["offered_recall"]["value"] == sum(recalls) / 2
+    assert summary["categories"][GROUP]["shares"]["offered_recall"]["value"] == sum(recalls) / 2
     assert summary["tool_scope"] == benchmark.identity()["episodes"]["tool_scope"]
     assert "offered_recall" in json.dumps(summary["further_tables"])
     assert states[0]["calls"][0]["tool"] in ("Bakery", "Radio"), "the name was read back"
