@@ -104,7 +104,9 @@ class Options(Section):
         None, description="checkout of StableToolBench whose prompts replace ace_ray's own"
     )
     tool_folder: str | None = Field(
-        None, description="tool directory (<Category>/<tool>.json) that describes the APIs"
+        None,
+        description="tool directory that describes the APIs: <Category>/<tool>.json, or "
+        "<Category>/<tool>/<api>.json",
     )
     tool_scope: Scope = Field(
         "query",

@@ -190,10 +190,10 @@ def test_a_call_has_upstreams_key(tmp_path: Path) -> None:
         assert response(ours, given) is None, "no other call has the answer"
         ours.call("put", PLAYER, json.dumps(given), "sim", ANSWER, 0)
         assert response(ours, given) == {"n": 1}
-    for other in ({"a": "inf"}, "None", "{}", {"id": None, "x": "5", "y": 5.0, "z": True}):
-        assert response(ours, other) is None
-    for other in ({"a": "1", "b": 2}, {"b": 2, "a": 1}, '{"b": 2}', "key {}"):
-        assert response(theirs, other) is None, "the order and types of arguments matter"
+    for text in ('{"a": "inf"}', '"None"', '"{}"', '{"id": null, "x": "5", "y": 5.0, "z": true}'):
+        assert response(ours, json.loads(text)) is None
+    for text in ('{"a": "1", "b": 2}', '{"b": 2, "a": 1}', '"key {}"'):
+        assert response(theirs, json.loads(text)) is None, "order and types of arguments matter"
 
 
 GOOD = '{"error": "", "response": {"x": 1.5, "u": "\\ud800", "n": null}}'
@@ -343,11 +343,10 @@ def test_a_failure_has_upstreams_error() -> None:
 
 
 def test_an_answer_is_used_by_what_its_text_contains() -> None:
-    for response in ({"name": "Messi"}, "service not found"):
-        assert usable("", response)
-        assert not usable("e", response)
-    for response in ("", {"price": 1500}, "Rate Limit reached", {"message": "API doesn't exists"}):
-        assert not usable("", response)
+    for good in ({"name": "Messi"}, "service not found"):
+        assert usable("", good) > usable("e", good)
+    for bad in ("", {"price": 1500}, "Rate Limit reached", {"message": "API doesn't exists"}):
+        assert not usable("", bad)
 
 
 def test_keys_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,8 +146,7 @@ def test_scores_read_names_of_a_pool_back(tmp_path: Path) -> None:
     (output,) = read_outputs(path, Entries.among([entry]))
     calls = output.episode.state["calls"]
     assert [call["api"] for call in calls] == ["Me", None, "Me", None]
-    metrics = verdicts(entry, output.episode.state)["official"].metrics
-    assert metrics["api_precision"] == 1 / 3, "as in the run, whose calls have APIs"
+    assert verdicts(entry, output.episode.state)["official"].metrics["api_precision"] == 1 / 3
 
 
 @pytest.mark.parametrize(
