@@ -95,6 +95,7 @@ def _tool_of(path: Path) -> _Tool:
         if not {"name", "api_name"} & set(tree):
             what = "describes neither a tool (api_list) nor an API (name)"
             raise UserError(what, where=str(path), fix="correct or remove the file")
+        shaped(_ToolApi, tree, str(path))  # an error names the API's key
         tree = {**tree, "api_list": [tree]}
     return shaped(_Tool, tree, str(path))
 
