@@ -92,7 +92,7 @@ def export_answers(folder: Path, target: Path) -> int:
         text = "%d APIs are left out, since their names are not file names; the first: %.200s"
         _log.warning(text, len(left_out), left_out[0])
     if not exported:
-        raise UserError("has no answers to export", where=str(folder))
+        raise UserError("has no answers to export", where=str(folder), fix="import or record some")
     return exported
 
 
