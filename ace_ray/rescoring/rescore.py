@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import ace_ray
 from ace_ray.config.schema import EXTERNAL
-from ace_ray.errors import COMPLETE
+from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.pipeline.actors.judging import judged
 from ace_ray.pipeline.summary import finish
 from ace_ray.rescoring.score import summarized
@@ -76,7 +76,8 @@ def rescore(
             store.delete(name)
         if manifest.config.backend == EXTERNAL:
             (made,) = benchmarks.by_name.values()
-            code, summary = COMPLETE, summarized(store, made)
+            summary = summarized(store, made)
+            code = INCOMPLETE if summary["missing"] else COMPLETE
         else:
             ledger = stored_rows(store, manifest, say=lambda line: None)  # printed above
             code, summary = _summarized(store, manifest, benchmarks.by_name, ledger)

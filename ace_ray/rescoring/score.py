@@ -96,6 +96,8 @@ def score_outputs(
         manifest = _manifest(made, rows, path, run_id, named)
         lease = Lease.acquire(store, say)
         try:
+            # Another process may have stored a run since the first check.
+            _check_stored(store, run_id, named, fresh)
             _replace(store, scratch, manifest)
             return summarized(store, made)
         finally:
@@ -141,14 +143,15 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
         "benchmark": benchmark.name,
         "source": manifest.tree.get("outputs", {}),
         "notes": list(_notes(manifest, benchmark.name, total["skipped"])),
+        **numbers,
         **total,
         "uri": store.root,
         "ignored_files": ledger.ignored,
         "benchmarks": {benchmark.name: block},
-        **numbers,
     }
     store.put(SUMMARY, as_json(summary))
-    store.put(SUCCESS, b"")
+    if not total["missing"]:  # otherwise the scoring of the outputs was interrupted
+        store.put(SUCCESS, b"")
     return summary
 
 
@@ -355,15 +358,11 @@ def _manifest(
 
 def _replace(store: Store, scratch: Store, manifest: Mapping[str, Any]) -> None:
     """Replace the run in ``store`` with the one in ``scratch``."""
-    for name in (SUCCESS, SUMMARY):  # the old summary must not be with rows of the new run
-        if store.get(name) is not None:
-            store.delete(name)
-    old = set(part_names(store))
+    # If this is interrupted, the new manifest must not be with rows or numbers of the old run.
+    for name in (SUCCESS, SUMMARY, *part_names(store)):
+        store.delete(name)
     store.put(MANIFEST, as_json(manifest))
-    new = [item.path for item in scratch.list(FOLDER)]
-    for name in (*new, VERDICTS):
+    for name in (*(item.path for item in scratch.list(FOLDER)), VERDICTS):
         content = scratch.get(name)
         assert content is not None  # `_Rows` and `score_outputs` have written it
         store.put(name, content)
-    for name in old - set(new):
-        store.delete(name)

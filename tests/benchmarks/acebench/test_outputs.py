@@ -11,7 +11,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.gold import render_gold
-from ace_ray.errors import UserError
+from ace_ray.errors import INCOMPLETE, UserError
 from ace_ray.integrations.inspect_log import export_inspect
 from ace_ray.integrations.result_files import export_hub
 from ace_ray.rescoring.rescore import rescore
@@ -47,26 +47,58 @@ def verdicts(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize(
-    ("file", "model"), [("a.jsonl", "B"), ("b.jsonl", "A")], ids=["other-model", "other-path"]
-)
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    rows = [answer(entry) for entry in entries(PREFERENCE)]
+    return [write(tmp_path / name, rows) for name in ("a.jsonl", "b.jsonl")]
+
+
+REFUSED = r"contains the run of other outputs \(model 'A'\).*--fresh"
+
+
 def test_the_run_of_other_outputs_is_replaced_only_when_asked(
-    tmp_path: Path, file: str, model: str
+    tmp_path: Path, files: list[Path]
 ) -> None:
-    outputs, others = (
-        write(tmp_path / name, [answer(e) for e in entries(PREFERENCE)])
-        for name in ("a.jsonl", file)
-    )
-    score(tmp_path, outputs, model="A")
-    score(tmp_path, outputs, model="A")
+    score(tmp_path, files[0], model="A")
+    score(tmp_path, files[0], model="A")
     before = (tmp_path / "out/run.json").read_bytes()
-    with pytest.raises(
-        UserError, match=r"contains the run of other outputs \(model 'A'\).*--fresh"
-    ):
-        score(tmp_path, others, model=model)
+    for file, model in zip(files, "BA", strict=True):
+        with pytest.raises(UserError, match=REFUSED):
+            score(tmp_path, file, model=model)
     assert (tmp_path / "out/run.json").read_bytes() == before
-    score(tmp_path, others, model=model, fresh=True)
-    assert json.loads((tmp_path / "out/run.json").read_text())["model"]["source"] == model
+    score(tmp_path, files[0], model="B", fresh=True)
+    assert json.loads((tmp_path / "out/run.json").read_text())["model"]["source"] == "B"
+
+
+def test_a_run_that_another_process_stored_meanwhile_is_not_replaced(
+    tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def store_run(_: LocalStore) -> None:
+        monkeypatch.setattr(LocalStore, "check_conditions", lambda _: None)
+        score(tmp_path, files[0], model="A")
+
+    monkeypatch.setattr(LocalStore, "check_conditions", store_run)  # begins the lease
+    with pytest.raises(UserError, match=REFUSED):
+        score(tmp_path, files[1])
+
+
+def test_an_interrupted_replacement_has_no_rows_of_the_old_run_and_is_incomplete(
+    tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score(tmp_path, files[0])
+    put = LocalStore.put
+
+    def fill(store: LocalStore, path: str, content: bytes) -> None:
+        if store.root == str(tmp_path / "out") and path.startswith("rows/"):
+            raise UserError("is full")
+        put(store, path, content)
+
+    monkeypatch.setattr(LocalStore, "put", fill)
+    with pytest.raises(UserError, match="is full"):
+        score(tmp_path, files[1], fresh=True)
+    code, summary = rescore(str(tmp_path / "out"), lambda line: None)
+    assert (code, summary["missing"], summary["complete"]) == (INCOMPLETE, 4, False)
+    assert not (tmp_path / "out/_SUCCESS").exists()
 
 
 def test_verdicts_follow_the_input_and_the_summary_counts_them(tmp_path: Path) -> None:
@@ -159,18 +191,11 @@ def test_an_official_result_folder(tmp_path: Path) -> None:
 
 
 def test_a_bad_line_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    bad_lines: list[tuple[dict[str, Any], str]] = [
-        ({"category": "normal_preferences"}, "nearest known one is 'normal_preference'"),
-        ({"language": "fr"}, "unknown language: 'fr'"),
-        ({"category": AGENT, "id": f"{AGENT}_0"}, '"result" is missing'),
-        ({"category": AGENT, "id": f"{AGENT}_0", "result": []}, '"process" is missing'),
-    ]
     first, second, *_ = entries(PREFERENCE)
     score(tmp_path, [answer(first)])
     before = {path: path.read_bytes() for path in tmp_path.glob("out/**/*") if path.is_file()}
-    for changes, message in bad_lines:
-        with pytest.raises(UserError) as caught:
-            score(tmp_path, [answer(first), answer(second, **changes)])
-        assert str(caught.value).startswith(f"{tmp_path / 'g.jsonl'}:2: ")
-        assert message in str(caught.value)
+    row = answer(second, category=AGENT, id=f"{AGENT}_0")
+    for key, bad in {"result": row, "process": {**row, "result": []}}.items():
+        with pytest.raises(UserError, match=f'^{tmp_path / "g.jsonl"}:2: "{key}" is missing'):
+            score(tmp_path, [answer(first), bad])
     assert {path: path.read_bytes() for path in before} == before
