@@ -355,9 +355,11 @@ class BFCL(Benchmark):
             return "not comparable with any leaderboard: the mini set is ace_ray's own"
         if reasons := list(self._differences()):
             return "not comparable with the leaderboard: " + "; ".join(reasons)
+        unused = [name for name in self._categories if name in groups.UNUSED]
         return (
             f"data and prompts of bfcl-eval {self._package.version}: the official rule set is "
             "comparable per category with bfcl-eval's prompt-mode models"
+            f"{', except ' if unused else ''}{', '.join(unused)}"
         )
 
     def _differences(self) -> Iterator[str]:
@@ -370,8 +372,8 @@ class BFCL(Benchmark):
             yield "native tool calling is comparable only with native tool calling"
         elif self._prompts.sha256 != OFFICIAL_PROMPTS_SHA256:
             yield "the prompts are not official"
-        if set(self._categories) & set(groups.UNUSED):
-            yield "upstream no longer scores some of the categories"
+        if set(self._categories) <= set(groups.UNUSED):
+            yield "upstream no longer scores the categories"
         if "memory_vector" in self._categories:
             yield "memory_vector uses another embedding model than upstream"
         if self._options.results != "tool" or self._options.system != "system":

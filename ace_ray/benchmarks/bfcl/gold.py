@@ -95,18 +95,17 @@ UNANSWERABLE = frozenset(
 
 
 def gold_of(entry: Entry, docs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Gold | None:
-    """Return a correct answer, and a wrong answer that lacks its last call. Return None if the
+    """Return a correct answer, and one with wrong arguments in its last call. Return None if the
     entry lacks gold calls.
 
     A wrong multi-turn answer lacks all calls of its last turn. ``docs``: the functions by class."""
     if entry.category == CHATABLE:
         return Gold(Episode(output="Hello."), Episode(output="[hello()]"))
     if asked_for_gold(entry.category) or entry.category in (SQL, REST, *EXEC):
-        functions = entry.data["function"]
-        may_fail = entry.id in UNANSWERABLE
-        fewer = [] if may_fail else entry.gold[:-1]
-        right, less = (gold_text(gold, functions) for gold in (entry.gold, fewer))
-        return Gold(Episode(output=right), Episode(output=less), may_fail=may_fail)
+        *calls, final = gold_calls(entry.gold, entry.data["function"])
+        wrong = Call(final.name, dict.fromkeys(final.args, "wrong") or {"wrong": 0})
+        right, mangled = (Episode(output=render([*calls, call])) for call in (final, wrong))
+        return Gold(right, mangled, may_fail=entry.id in UNANSWERABLE)
     if entry.category not in CONVERSATIONS:
         return None
     parameters = {

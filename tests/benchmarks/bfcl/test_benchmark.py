@@ -93,21 +93,6 @@ def test_resolved_options_make_the_same_benchmark_and_scores_have_an_identity() 
     assert len(set(identities)) == len(identities)
 
 
-def test_gold_answer_is_right_and_words_are_wrong() -> None:
-    benchmark = bfcl("single_turn")
-    for category in ("simple_java", "multiple", "parallel", "live_parallel_multiple"):
-        entry = entry_of(benchmark, category)
-        right = gold_text(entry.gold, entry.data["function"])
-        if category == "simple_java":  # values are source already
-            ((name, arguments),) = entry.gold[0].items()
-            named = ", ".join(f"{key}={values[0]}" for key, values in arguments.items())
-            right = f"[{name}({named})]"
-        assert verdicts(benchmark, entry, right) == RIGHT
-        assert verdicts(benchmark, entry, "I cannot.") == dict.fromkeys(RULE_SETS, FAILED)
-        shown = benchmark.prompt(entry)[0]["content"]
-        assert ("Java" in shown) == (category == "simple_java")
-
-
 def test_native_calls_are_offered_stored_and_judged() -> None:
     benchmark = bfcl("multiple", mode="native")
     entry = entry_of(benchmark, "multiple")
@@ -148,7 +133,8 @@ def test_contamination_asks_the_engine_for_the_probability_of_the_gold_calls() -
     assert asked == [(benchmark.prompt(entry), right)]
     found = benchmark.check(entry, episode)["strict"].metrics
     assert found == {"gold_token_probability": pytest.approx(0.1353352832366127)}
-    played(benchmark, entry_of(benchmark, "simple_java"), ScriptedModel("[]"))
+    played(benchmark, java := entry_of(benchmark, "simple_java"), ScriptedModel("[]"))
+    assert "Java" in benchmark.prompt(java)[0]["content"]
     assert len(asked) == 1, "Java has no gold text of its own"
     assert verdicts(benchmark, entry, right, token_logprobs=too_long) == RIGHT
 
@@ -161,7 +147,6 @@ def test_multi_turn_entry_played_by_its_key_is_right() -> None:
         answers += [f"[{', '.join(turn)}]", "Done."] if turn else ["I have no function for it."]
     assert verdicts(benchmark, entry, *answers) == RIGHT
     episode = played(benchmark, entry, ScriptedModel(*answers))
-    assert episode.model_calls == len(answers)
     metrics = benchmark.check(entry, episode)["official"].metrics
     assert metrics["turns_passed"] == 1 == metrics["ended_finished"]
 
@@ -197,15 +182,19 @@ def test_messages_for_templates_without_system() -> None:
 def test_gold_answers_of_the_mini_set() -> None:
     said: list[str] = []
     assert BFCL.check_data("mini", said.append), said
+    benchmark = bfcl("multiple")
+    gold: Any = benchmark.gold(entry := entry_of(benchmark, "multiple"))
+    kinds = {verdict.error_type for verdict in benchmark.verdicts(entry, gold.mangled).values()}
+    assert kinds == {"value_error:string"}, "wrong values, not fewer calls"
 
 
 def test_real_copy_is_comparable_and_an_altered_one_is_not(
     bfcl_copy: UpstreamPackage, tmp_path: Path
 ) -> None:
-    benchmark = bfcl("live_parallel", "memory_rec_sum", data=bfcl_copy.name)
+    benchmark = bfcl("live_parallel", "memory_rec_sum", "sql", "rest", data=bfcl_copy.name)
     assert benchmark.identity()["prompts"] == "official"
     said = benchmark.summarize([], 0.0)["comparable"]
-    assert "comparable per category with bfcl-eval's prompt-mode models" in said
+    assert "comparable per category with bfcl-eval's prompt-mode models, except sql, rest" in said
     shutil.copytree(bfcl_copy.root, tmp_path / "bfcl_eval")
     for name in ("constants/default_prompts.py", f"{TOOL_FOLDER}/math_api.py"):
         path = tmp_path / "bfcl_eval" / name

@@ -135,12 +135,6 @@ def test_rows_of_another_shape_are_refused(
     assert ".json:1: " in refused(match, made_up, category)
 
 
-def test_unknown_ids_of_format_sensitivity_are_refused(made_up: Path) -> None:
-    path = made_up / "bfcl_eval" / upstream_package.FORMAT_IDS
-    path.write_text('{"multiple": ["multiple_99"]}')
-    refused("multiple has no entry 'multiple_99'", made_up, "format_sensitivity")
-
-
 def import_copy(path: Path | None, said: list[str] | None = None) -> Path:
     BFCL.import_data(path, (said if said is not None else []).append)
     return max(imports_folder("bfcl").iterdir(), key=lambda one: one.stat().st_mtime_ns)

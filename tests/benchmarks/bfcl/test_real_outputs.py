@@ -101,6 +101,7 @@ def test_outputs_of_unused_categories_count_where_they_are_named(
         path: [o.entry.id for o in read_outputs(path, known)] for path in (file, file.parent, lines)
     }
     assert read == {file: ["sql_0"], file.parent: ["simple_python_0"], lines: ["rest_0"]}
+    assert known.remarks["files of unused categories skipped (name one to score it)"] == 1
 
 
 @pytest.mark.parametrize(("third", "answers"), [(0, 387), (1, 260), (2, 261)])

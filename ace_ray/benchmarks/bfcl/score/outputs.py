@@ -220,6 +220,8 @@ def _sources(path: Path, entries: Entries) -> list[Source]:
             continue
         unused_file = path.is_file() and source.named in groups.UNUSED
         if _NOT_SCORED.fullmatch(source.named) and not unused_file:
+            if source.named in groups.UNUSED:
+                entries.remarks["files of unused categories skipped (name one to score it)"] += 1
             continue
         require_known("category", source.category, entries.categories, str(file))
         if other := sources.get(source.category):
