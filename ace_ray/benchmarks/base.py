@@ -162,7 +162,7 @@ class Benchmark(ABC):
 
     shared_roles: ClassVar[frozenset[str]] = frozenset()
     """Roles whose answers are cached and used by several rows. The seed of such a role's sampling
-    is the same in every row."""
+    is the same in all rows and samples."""
 
     def role_sampling(self, role: str) -> Sampling:
         """Return the default sampling of the model in ``role``. The config can override it."""

@@ -230,7 +230,7 @@ class RoleModels:
         return {
             name: RoleModel(
                 self._models[benchmark.name, name],
-                binding.sampling.for_sample(sample)
+                binding.sampling
                 if name in benchmark.shared_roles
                 else binding.sampling.for_row(sample, *path),
                 binding.identity,

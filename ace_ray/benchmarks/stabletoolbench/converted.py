@@ -67,6 +67,16 @@ def chain(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         nodes = nodes[0].get("next")
 
 
+def graph(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield a root, then at most `MAX_NODES` nodes on all branches, each before its children."""
+    waiting: list[Any] = [{"next": answer.get("answer_details")}]
+    for _ in range(MAX_NODES):
+        if waiting and isinstance(current := waiting.pop(), Mapping):
+            yield current
+            below = current.get("next")
+            waiting += reversed(below) if isinstance(below, list) else ()
+
+
 def tool_messages(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the messages of the tool nodes on the `chain`; JSON texts are parsed."""
     messages = []

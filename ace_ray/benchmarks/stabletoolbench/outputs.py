@@ -6,14 +6,16 @@ Upstream (``tooleval/convert_to_answer_format.py``) writes answers to ``<model>/
 ``{number of the vote: "AnswerStatus.Solved"}``. If a file of votes is in the folder of the answers,
 its votes are used. Otherwise the episodes are not judged.
 
-Calls are read from ``answer_details``. After a tree search, these are the calls of the chain with
-the answer.
+Calls are read from all branches of ``answer_details``. Judges and messages get upstream's chain,
+the first child of each node.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from ace_ray.benchmarks.outputs import (
     each_once,
     read_json_lines,
     shown,
+    text_of,
     value_of,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, status_code
@@ -37,13 +40,15 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
     chain,
     converted_answers,
     final_text,
+    graph,
+    is_answer,
     json_object,
     linked,
     node,
     object_of,
 )
 from ace_ray.benchmarks.stabletoolbench.judge.measures import POINTS
-from ace_ray.benchmarks.stabletoolbench.names import FINISH, GROUPS, HALLUCINATED
+from ace_ray.benchmarks.stabletoolbench.names import FINISH, GROUPS, HALLUCINATED, standardize
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, Api, apis_of, find, own_name
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode, canonical_json
@@ -52,13 +57,16 @@ MAX_VOTES = 100
 _STATUS = "AnswerStatus."
 _ERROR = '{"error": '
 _VOTES_FIX = "give what upstream's eval_pass_rate.py wrote for these answers, or remove the file"
+_RESULT_FILE = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:metadata|summary|results)"\s*:')
+_RESULT_FIX = "give results: [{query_id, system_answer: {final_answer, answer_details}}]"
 
 
 def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     """Yield the outputs at ``path``.
 
-    ``path`` is a folder of converted answers (``<group>.json``), one such file, or JSON lines with
-    ``id``, ``output`` (a final or a converted answer) and optionally ``sample``. Raises `UserError`
+    ``path`` is a folder of converted answers (``<group>.json``), one such file, a result file
+    (`result_json`), or JSON lines with ``id``, ``output`` (a final or a converted answer) and
+    optionally ``sample``. Raises `UserError`
     if an answer is invalid, if its query differs from the query in the data, or if it has no votes
     although its group has a file of votes."""
     return each_once(_outputs(path, entries), path)
@@ -66,7 +74,10 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
 
 def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
     if path.is_file() and path.name not in [f"{group}.json" for group in GROUPS]:
-        yield from read_json_lines(path, entries, _of_line)
+        if _is_result_file(path):
+            yield from _results(path, entries)
+        else:
+            yield from read_json_lines(path, entries, _of_line)
         return
     if not path.exists():
         raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
@@ -85,6 +96,32 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
             statuses = None if votes is None else votes[query_id]
             episode = _episode(entry, given, statuses, where)
             yield where, Output(entry, 0, episode)
+
+
+def _is_result_file(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return bool(_RESULT_FILE.match(file.read(1000)))
+    except OSError:
+        return False  # the reader of JSON lines names the error
+
+
+def _results(path: Path, entries: Entries) -> Iterator[Placed]:
+    """Yield the answers of a result file. Results of one query are samples. Scores are not used."""
+    results = json_object(path, _RESULT_FIX).get("results")
+    if not isinstance(results, list):
+        raise UserError("contains no list of results", where=str(path), fix=_RESULT_FIX)
+    samples: Counter[str] = Counter()
+    for number, result in enumerate(results):
+        where = f"{path}, result {number}"
+        row = result if isinstance(result, dict) else {}
+        entry = entries.find(text_of(row, "query_id", where), where)
+        answer = row.get("system_answer")
+        if not is_answer(answer):
+            raise UserError("has no answer (system_answer)", where=where, fix=_RESULT_FIX)
+        given = {"query": row.get("query_text", entry.data["query"]), "answer": answer}
+        yield where, Output(entry, samples[entry.id], _episode(entry, given, None, where))
+        samples[entry.id] += 1
 
 
 def _votes_beside(file: Path) -> dict[str, list[str]] | None:
@@ -141,7 +178,7 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
             where=where,
             fix="give the data that these answers were made with",
         )
-    nodes = _nodes(answer)
+    nodes = _nodes(chain(answer))
     final = answer["final_answer"]
     judged = None if votes is None else [{"status": v, "reason": "", "steps": []} for v in votes]
     return Episode(
@@ -158,7 +195,7 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
                     "answer_details": linked(both_ends(nodes)),
                 },
             },
-            "calls": _calls(nodes, apis_of(entry), _offered(given)),
+            "calls": _calls(_nodes(graph(answer)), apis_of(entry), _offered(given)),
             "votes": judged,
             "fac": None,
             "sowr": None,
@@ -166,10 +203,10 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
     )
 
 
-def _nodes(answer: Mapping[str, Any]) -> list[Node]:
-    """Return a node for each thought and call of the answer, with all values as strings."""
+def _nodes(steps: Iterable[Mapping[str, Any]]) -> list[Node]:
+    """Return a node for each thought and call among ``steps``, with all values as strings."""
     nodes = []
-    for one in chain(answer):
+    for one in steps:
         message = one.get("message")
         if one.get("role") == "assistant":
             nodes.append(node("assistant", _text(message)))
@@ -203,16 +240,19 @@ def _calls(
     nodes: Sequence[Node], apis: Sequence[Api], offered: frozenset[str]
 ) -> list[dict[str, Any]]:
     """Return the calls as a run stores them, with the source "none". A function is unknown if it is
-    neither an API of the query nor in ``offered``: upstream can offer further functions."""
+    neither an API of the query nor in ``offered``: upstream can offer further functions. Other
+    frameworks call the query's APIs ``<tool>_<api>`` or ``<tool>.<api>``."""
     calls = []
     names = {api.name: api for api in reversed(apis)}
     has_pool = not offered <= {*names, FINISH}  # then only exact names reach an API
     names |= {own_name(api.category, api.tool, api.api): api for api in apis}
+    names = {standardize(f"{api.tool}_{api.api}"): api for api in reversed(apis)} | names
     for one in nodes:
         if one["role"] != "tool" or one["message"]["name"] == FINISH:
             continue
         name = one["message"]["name"]
-        api = names.get(name) if has_pool else find(apis, name)
+        api = None if has_pool else find(apis, name)
+        api = api or names.get(name) or names.get(standardize(name))
         api = None if name == HALLUCINATED else api
         error = _error(one["message"]["response"])
         code = status_code(Answered(error, None, "none"))

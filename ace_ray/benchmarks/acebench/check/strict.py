@@ -162,7 +162,7 @@ def _group_faults(
 def _schemas(candidates: list[Any], name: str) -> Mapping[str, Any]:
     """Return the schemas of a function's parameters by name; {} if the function lacks schemas."""
     function = _described(candidates, name) or {}
-    return _inner(function.get("parameters"), "properties")
+    return _inner(function.get("parameters", function.get("arguments")), "properties")
 
 
 def _inner(schema: Any, key: str) -> Mapping[str, Any]:
@@ -230,7 +230,10 @@ _CALL = re.compile(
     r"(?<![\w.])[^\W\d][\w.]{0,200}\(\s{0,9}(?:\)|[^\W\d]\w{0,100}\s{0,9}=(?!=))"
     r"|\[\s{0,9}[^\W\d][\w.]{0,200}\("
 )
-_JSON_NAME = re.compile(r"""["']name["']\s{0,9}:\s{0,9}["']([^"']{1,200})["']""")
+# `"name": "F"` or `"F": {`.
+_JSON_NAME = re.compile(
+    r"""["']name["']\s{0,9}:\s{0,9}["']([^"']{1,200})["']|["']([^"']{1,200})["']\s{0,9}:\s{0,9}\{"""
+)
 
 
 def judge_special(entry: Entry, output: str | None) -> Verdict:
@@ -258,7 +261,8 @@ def _calls(entry: Entry, text: str) -> bool:
         for function in (functions if isinstance(functions, list) else [functions])
         if isinstance(function, dict)
     ]
-    return bool(_CALL.search(text)) or any(name in names for name in _JSON_NAME.findall(text))
+    called = (match[1] or match[2] for match in _JSON_NAME.finditer(text))
+    return bool(_CALL.search(text)) or any(name in names for name in called)
 
 
 def _names(entry: Entry, matches: Sequence[re.Match[str]]) -> bool:

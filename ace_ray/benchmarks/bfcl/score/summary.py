@@ -6,6 +6,7 @@ Keys in addition to those of `ace_ray.benchmarks.statistics` (explained in ``doc
     format_sensitivity see `Diagnostics`; null if the category was not run
     contamination      see `Diagnostics`; null if it was not measured
     endings            {category: {ending: number of episodes}} of interactive categories
+    turn_matches       {category: {rule set: {"n": conversations, metric: sum}}} (`TURN_METRICS`)
     RULES              STATS of all rows, and {"v4": {column: CELL}, "v3": {column: CELL}}
     CELL               {"title", "value", "interval", "missing"}"""
 
@@ -60,6 +61,7 @@ def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[s
         "format_sensitivity": diagnostics.format_sensitivity(),
         "contamination": diagnostics.contamination(),
         "endings": diagnostics.endings(),
+        "turn_matches": diagnostics.turn_matches,
     }
 
 
@@ -161,6 +163,8 @@ def _combined(column: Column, parts: Sequence[Mapping[str, Any]]) -> dict[str, A
 ENDINGS = ("finished", "steps", "context", "deadline", "preparation")
 GOLD = "gold_token_probability"
 _ENDED = "ended_"
+# Shares of a conversation's turns: passed, with the key's state, with all results of the key.
+TURN_METRICS = ("turns_passed", "turns_state", "turns_response")
 
 
 def with_metrics(
@@ -185,11 +189,12 @@ def with_metrics(
 
 
 class Diagnostics:
-    """Collects endings, gold probabilities and tallies per prompt form from the rows that are
-    iterated with `through`."""
+    """Collects endings, turn metrics, gold probabilities and tallies per prompt form from the rows
+    that are iterated with `through`."""
 
     def __init__(self) -> None:
         self._endings: dict[str, Counter[str]] = {}
+        self.turn_matches: dict[str, dict[str, dict[str, float]]] = {}
         self._logs: dict[str, list[float]] = {"single_turn": [], "live": []}
         self._forms: dict[str, Tally] = {}
 
@@ -202,6 +207,11 @@ class Diagnostics:
                 elif name == GOLD and value > 0:
                     where = "live" if row.category in LIVE else "single_turn"
                     self._logs[where].append(math.log(value))
+            for rules, verdict in row.verdicts.items() if row.verdicts else ():
+                if "turns_state" in verdict.metrics:
+                    sums = self.turn_matches.setdefault(row.category, {}).setdefault(rules, {})
+                    for name in ("n", *TURN_METRICS):
+                        sums[name] = sums.get(name, 0) + verdict.metrics.get(name, 1)
             if row.category == FORMAT_SENSITIVITY:
                 form = str(form_of(row.id))
                 self._forms.setdefault(form, Tally(form, RULE_SETS)).add(row)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, FORMS, GROUPS, MEMORY, asked_id
-from ace_ray.benchmarks.bfcl.score.summary import ENDINGS, V3, V4, Column
+from ace_ray.benchmarks.bfcl.score.summary import ENDINGS, TURN_METRICS, V3, V4, Column
 from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.results import (
     Curves,
@@ -44,8 +44,8 @@ def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, An
 
 
 def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the tables of episode endings, of accuracy per prompt form and of pass@k. Tables
-    without lines are left out."""
+    """Return the tables of episode endings, of turns in conversations, of accuracy per prompt form
+    and of pass@k. Tables without lines are left out."""
     tables = []
     if summary["endings"]:
         tables.append(
@@ -58,6 +58,10 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
                 ],
             }
         )
+    if summary["turn_matches"]:
+        lines = [[*map(str, line)] for line in _turn_lines(summary, "official")]
+        title = "turns of conversations (%, official)"
+        tables.append({"title": title, "header": _TURNS_HEADER, "lines": lines})
     if sensitivity := summary["format_sensitivity"]:
         official, strict = sensitivity["official"], sensitivity["strict"]
         lines = [
@@ -92,6 +96,17 @@ def _cells(stats: Mapping[str, Any], key: str = "accuracy") -> list[str]:
 
 def _points(value: float | None) -> str:
     return "N/A" if value is None else f"{value:.1f}"
+
+
+_TURNS_HEADER = ["category", "conversations", "passed", "state match", "response match"]
+
+
+def _turn_lines(summary: Mapping[str, Any], rules: str) -> list[list[Value]]:
+    return [
+        [name, sums["n"], *(_points(100 * sums[metric] / sums["n"]) for metric in TURN_METRICS)]
+        for name, by_rules in summary["turn_matches"].items()
+        for sums in [by_rules[rules]]
+    ]
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
@@ -142,6 +157,8 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
     """Return tables of leaderboard columns and of accuracy per form, and curves by model size."""
     tables = [_leaderboard(runs, version, rules) for version in _VERSIONS]
     notes = []
+    if any(run.summary["turn_matches"] for run in runs):
+        tables.append(_turns(runs, rules))
     if forms := _forms(runs, rules):
         tables.append(forms)
     else:
@@ -184,6 +201,14 @@ def _leaderboard(runs: Sequence[ReportedRun], version: str, rules: str) -> Table
         ],
         notes=[*legend, "a column with a missing category has no value"],
     )
+
+
+def _turns(runs: Sequence[ReportedRun], rules: str) -> Table:
+    labels, legend = marked(runs)
+    named = zip(runs, labels, strict=True)
+    lines = [[label, *line] for run, label in named for line in _turn_lines(run.summary, rules)]
+    title = f"Turns of conversations (%), {rules} rules: in no score"
+    return Table("turn-matches", title, ["Model", *_TURNS_HEADER], lines, legend)
 
 
 def _forms(runs: Sequence[ReportedRun], rules: str) -> Table | None:
