@@ -23,10 +23,11 @@ from ace_ray.errors import UserError
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline import serving
-from ace_ray.pipeline.roles import RoleBinding, bind_roles, demand
+from ace_ray.pipeline.roles import RoleBinding, RoleModels, bind_roles, demand
 from ace_ray.pipeline.serving import Server, ServerFailed, command, flags, free_port
 from ace_ray.types import Sampling
 from tests.limits import until
+from tests.scripted_model import ScriptedModel
 
 HOST = "127.0.0.1"
 PATIENCE_S = 20.0
@@ -176,20 +177,25 @@ def test_engine_arguments_become_flags() -> None:
 
 
 def test_resources_of_served_models() -> None:
+    def resources(*roles: ServedRole, on_gpu: bool) -> Any:
+        bound = [{"user": RoleBinding(served, None, Sampling(), {})} for served in roles]
+        return demand(dict(zip("abc", bound, strict=False)), on_gpu=on_gpu)
+
     piped = role(replicas=2, engine={"tensor_parallel_size": 2, "pipeline_parallel_size": 3})
-    bindings = {"toy": {"user": RoleBinding(piped, None, Sampling(), {})}}
-    assert demand(bindings, on_gpu=True) == [(1.0, 6)] * 2
-    assert demand(bindings, on_gpu=False) == [(1.0, 0)] * 2
-
-
-def test_roles_with_the_same_model_and_engine_share_servers() -> None:
+    assert resources(piped, on_gpu=True) == [(1.0, 6)] * 2
+    # Roles with the same model and engine share servers.
     judge = role(replicas=2, sampling={"max_tokens": 9})
     other = role(replicas=2, engine={"max_model_len": 64})
-    bindings = {
-        name: {"judge": RoleBinding(served, None, Sampling(), {})}
-        for name, served in {"a": role(replicas=2), "b": judge, "c": other}.items()
-    }
-    assert demand(bindings, on_gpu=False) == [(1.0, 0)] * 4
+    assert resources(role(replicas=2), judge, other, on_gpu=False) == [(1.0, 0)] * 4
+
+
+def test_a_role_with_cached_answers_has_one_seed_in_all_samples() -> None:
+    binding = RoleBinding("same", None, Sampling(temperature=0.5), {})
+    bindings = {"stabletoolbench": {"simulator": binding, "judge": binding}}
+    models = RoleModels(bindings, {}, ScriptedModel(), seed=0)
+    roles = [models.of(make_benchmark("stabletoolbench", {}), n, ["id"]) for n in (0, 1)]
+    seeds = {name: len({made[name].sampling.seed for made in roles}) for name in roles[0]}
+    assert seeds == {"simulator": 1, "judge": 2}
 
 
 CALLS = "{{ tools }}<tool_call>{{ messages }}"

@@ -88,10 +88,8 @@ def test_read_answers_have_the_verdicts_of_their_run(tmp_path: Path) -> None:
         assert judged(one.episode.state) == judged(ours)
         read = read_reference(path, [GROUP, "G2_category"])
         answer = ours["answer"]["answer"]
-        assert {key: json.loads(one) for key, one in read[GROUP].items()} == {
-            "7": answer,
-            "8": answer,
-        }
+        answers = {key: json.loads(one) for key, one in read[GROUP].items()}
+        assert answers == {"7": answer, "8": answer}
         assert read["G2_category"] == {}
 
 
@@ -113,8 +111,12 @@ def test_calls_and_their_errors_are_read(tmp_path: Path) -> None:
         # Odd nodes are passed over or become texts.
         node("tool", inside),
         node("poet", "rose"),
+        # The names of the user document.
+        called("Bakery Finder_Breads", "{}", ""),
+        called("Bakery_Finder.shops", "{}", ""),
         {"role": "tool", "message": None, "next": []},
     )
+    given["answer"]["answer_details"][0]["next"].append(called(SHOPS, "{}", "another branch"))
     (output,) = outputs(folder(tmp_path, {ENTRY.id: given | {"available_tools": offered}}))
     calls = output.episode.state["calls"]
     assert [(call["api"], call["code"], call["error"]) for call in calls] == [
@@ -123,11 +125,13 @@ def test_calls_and_their_errors_are_read(tmp_path: Path) -> None:
         (None, 1, "unknown function"),
         (None, 0, ""),
         (None, 0, ""),
-        ("Breads", 0, ""),
+        *[("Breads", 0, "")] * 2,
+        *[("Shops", 0, "")] * 2,
     ]
-    assert calls[-1]["arguments"] == '{"q": 1}'
+    assert calls[5]["arguments"] == '{"q": 1}'
+    assert "another branch" not in str(output.episode.state["answer"]), "the judges' chain"
     metrics = verdicts(ENTRY, output.episode.state)["official"].metrics
-    assert (metrics["hallucinated"], metrics["errors"], metrics["finish"]) == (1 / 6, 2 / 6, 0)
+    assert (metrics["hallucinated"], metrics["errors"], metrics["finish"]) == (1 / 9, 2 / 9, 0)
 
 
 def test_a_long_chain_and_a_cut_answer_are_read(tmp_path: Path) -> None:
@@ -161,6 +165,16 @@ def test_json_lines_become_episodes(tmp_path: Path) -> None:
     assert [call["api"] for call in episode.state["calls"]] == ["Breads", "Shops", "Breads"]
 
 
+def test_a_result_file_is_read(tmp_path: Path) -> None:
+    ours = state(SCRIPTS["answered"], None)
+    text = result_json(METADATA, [(ENTRY, ours), (entry("8"), ours), (ENTRY, ours)]).decode()
+    found = outputs(write(tmp_path / "any.name", text))
+    assert [(one.entry.id, one.sample) for one in found] == [("7", 0), ("8", 0), ("7", 1)]
+    for one in found:
+        assert one.episode.output == "Rye, at the “Mill”."
+        assert judged(one.episode.state) == judged(ours)
+
+
 def refused(path: Path, message: str) -> None:
     with pytest.raises(UserError) as caught:
         outputs(path)
@@ -170,9 +184,9 @@ def refused(path: Path, message: str) -> None:
 def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
     refused(tmp_path, "contains no <group>.json")
     refused(tmp_path / "nowhere", "no such file or folder")
-    refused(
-        write(tmp_path / "x.jsonl", '{"id": "7", "output": 3}\n'), "the output is 3, not a string"
-    )
+    refused(write(tmp_path / "x.jsonl", '{"id": "7", "output": 3}\n'), "the output is 3, not a")
+    results = {"metadata": {}, "results": [{"query_id": "7", "system_answer": "Rye."}]}
+    refused(write(tmp_path / "x.json", results), "has no answer (system_answer); give results")
     deep = '[{"role": "assistant", "message": "x", "next": ' * 450 + "[]" + "}]" * 450
     given = f'{{"7": {{"answer": {{"final_answer": "x", "answer_details": {deep}}}}}}}'
     for text, what in (("{}", "contains no answers"), (given, "too deeply")):

@@ -55,12 +55,9 @@ def fac(judge: ScriptedModel, answer: Any = ANSWER, prompts: Any = None) -> Any:
     return asyncio.run(measures.judge_fac(judging(judge), "q", answer, final, asked))
 
 
-def sowr(
-    judge: ScriptedModel, theirs: Any, statuses: Any, rounds: int = 3, query: str = "q"
-) -> Any:
-    wait = measures.judge_sowr(
-        judging(judge), query, ANSWER, theirs, statuses, rounds, questions.own()
-    )
+def sowr(judge: Any, theirs: Any, statuses: Any, rounds: int = 3, query: str = "q") -> Any:
+    role, prompts = judging(judge), questions.own()
+    wait = measures.judge_sowr(role, query, ANSWER, theirs, statuses, rounds, prompts)
     return asyncio.run(wait)
 
 
@@ -122,9 +119,8 @@ def test_a_reply_is_a_vote_if_it_states_one_verdict() -> None:
     }
     assert {reply: asking.read_status(reply) for reply in votes} == votes
     # Our own question on completeness is read by its label.
-    assert (
-        asking.read_complete("Answer Status: Unsure") is asking.read_complete("not solved") is None
-    )
+    for text in ("Answer Status: Unsure", "not solved"):
+        assert asking.read_complete(text) is None
     assert fac(ScriptedModel("Answer Status: Solved\nNothing is unsolved."))["status"] == "Solved"
     choices = {"Index: 1": 1, "**Answer_0**": 0, "both": None, "Index: 0 or 1": None}
     assert {reply: asking.read_index(reply) for reply in choices} == choices
@@ -220,11 +216,8 @@ def test_the_better_status_wins_without_a_question() -> None:
             found = sowr(judge, OTHER, statuses)
             assert (found["outcome"], found["by"], len(found["rounds"])) == (outcome, "status", 3)
     assert not judge.asked
-    votes = {
-        ("Solved",) * 2 + ("Unsolved",): "Solved",
-        ("Solved", "Unsolved"): "Unsure",
-        (): "Unsure",
-    }
+    votes = {(): "Unsure", ("Solved", "Unsolved"): "Unsure"}
+    votes[("Solved", "Solved", "Unsolved")] = "Solved"
     assert {one: measures.majority([{"status": vote} for vote in one]) for one in votes} == votes
 
 

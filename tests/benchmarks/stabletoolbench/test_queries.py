@@ -249,11 +249,8 @@ def test_texts_come_from_a_checkout_without_running_it(tmp_path: Path) -> None:
     assert texts.system.startswith("Do it with calls.")
     assert texts.task == 'Use "Finish" at last.\nTools:\n'
     assert (texts.finish, texts.finish_answer) == ("The end.", "What they read.")
-    assert (texts.no_return_type, texts.gave_up, texts.answered) == (
-        "no type",
-        "given up",
-        "thanks",
-    )
+    assert (texts.no_return_type, texts.gave_up) == ("no type", "given up")
+    assert texts.answered == "thanks"
     assert texts.no_function == '{"error": "Nothing called {name}", "response": ""}'
     assert texts.last_observation == "again, your former look: {observation}\n"
     entry = entry_of(doc("Bakery", "Find"))

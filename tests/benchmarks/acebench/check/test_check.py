@@ -99,6 +99,8 @@ def test_types_and_values() -> None:
     for param, gold, value, *expected in VALUES:
         found = verdicts(f"[plan({param}={value})]", {"plan": {param: gold}})
         assert found == tuple(expected), (param, gold, value[:30])
+    older = {"name": "plan", "arguments": {"properties": PROPERTIES}}
+    assert verdicts("[plan(days=5.5)]", {"plan": {"days": 5}}, older)[1] == "param_type"
 
 
 def test_parallel_calls_need_a_call_each_in_any_order() -> None:
@@ -129,6 +131,10 @@ MISSED, MORE, FALSE = "detection_failed", "correction_failed", "false_positive"
 NAMES, NOTHING = "error_correction", "error_detection"
 
 
+def missing(params: str, name: str) -> str:
+    return f"Missing necessary parameters ({params}) for the API ({name})"
+
+
 def wrong(value: str, param: str) -> str:
     place = "in the conversation history."
     return f"There is incorrect value ({value}) for the parameters ({param}) {place}"
@@ -145,38 +151,23 @@ BOTH = {"day": ["x1"], "room": ["q7"]}
     [
         pytest.param(MISSING, ONE, f"Sorry. {BOOK}. Which day? (Any.)", OK, OK, id="text-around"),
         pytest.param(
-            MISSING, ONE, BOOK.upper().replace("DAY, ROOM", "day,room"), NOTHING, OK, id="case"
+            MISSING, ONE, "MISSING necessary parameters (day,room)", NOTHING, OK, id="case"
         ),
         pytest.param(MISSING, ONE, BOOK.replace("g n", "g\n  n"), NOTHING, OK, id="line-break"),
         pytest.param(MISSING, ONE, BOOK.replace("day", "trip.day.from"), OK, OK, id="path"),
-        pytest.param(
-            MISSING,
-            SORT,
-            "Missing necessary parameters (sort) for the API (F)",
-            NAMES,
-            OK,
-            id="document",
-        ),
-        pytest.param(
-            MISSING,
-            SORT,
-            "Missing necessary parameters (sort by) for the api (Get_Cities)",
-            OK,
-            MORE,
-            id="figure-35",
-        ),
+        pytest.param(MISSING, SORT, missing("sort", "F"), NAMES, OK, id="document"),
+        pytest.param(MISSING, SORT, missing("sort by", "Get_Cities"), OK, MORE, id="figure-35"),
         pytest.param(MISSING, ONE, BOOK.replace("day", "day, trip.x"), OK, MORE, id="another-path"),
         pytest.param(MISSING, ONE, BOOK.replace("day, ", ""), NAMES, MORE, id="too-few"),
-        pytest.param(
-            MISSING, ONE, "Missing necessary parameters: book day room", OK, MORE, id="no-list"
-        ),
+        pytest.param(MISSING, ONE, BOOK.replace("(", ": "), OK, MORE, id="no-list"),
         pytest.param(MISSING, ONE, "Which day, and which room?", NOTHING, MISSED, id="no-phrase"),
         pytest.param(MISSING, ONE, f"{BOOK} book()", OK, MISSED, id="call"),
+        pytest.param(MISSING, ONE, f"{BOOK} {{'book': {{'day': 1}}}}", OK, MISSED, id="figure-34"),
         pytest.param(MISSING, ONE, None, CRASH, MISSED, id="no-output"),
         pytest.param(
             WRONG,
-            {"team": ["f$1"]},
-            "There is incorrect value (f$1) for the (team).",
+            {"t": ["f$1"]},
+            "There is incorrect value (f$1) for the (t).",
             OK,
             OK,
             id="figure-12",

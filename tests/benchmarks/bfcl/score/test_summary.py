@@ -8,15 +8,8 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.categories import (
-    CATEGORIES,
-    FORMS,
-    SCORING,
-    UNUSED,
-    asked_id,
-    form_of,
-)
-from ace_ray.benchmarks.bfcl.score.summary import summarize, with_metrics
+from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, SCORING, UNUSED, asked_id, form_of
+from ace_ray.benchmarks.bfcl.score.summary import TURN_METRICS, summarize, with_metrics
 from ace_ray.benchmarks.bfcl.score.tables import further_tables, notes, table
 from ace_ray.types import RULE_SETS, ResultRow, Verdict
 from ace_ray.util.stats import wilson
@@ -117,6 +110,17 @@ def test_format_sensitivity_is_by_form_and_enters_no_score() -> None:
     assert str(form_of("simple_python_1")) == (
         "ret_fmt=python&tool_call_tag=False&func_doc_fmt=json&prompt_fmt=plaintext&style=classic"
     )
+
+
+def test_turn_matches_are_sums_over_conversations() -> None:
+    shares = [(0.5, 1.0, 0.5), (0.0, 0.5, 0.25)]
+    metrics = [dict(zip(TURN_METRICS, share, strict=True)) for share in shares]
+    given = [dict.fromkeys(RULE_SETS, Verdict(True, metrics=share)) for share in metrics]
+    summary = summarize([scored_row("multi_turn_base", str(n), v) for n, v in enumerate(given)])
+    sums = {"n": 2, "turns_passed": 0.5, "turns_state": 1.5, "turns_response": 0.75}
+    assert summary["turn_matches"] == {"multi_turn_base": dict.fromkeys(RULE_SETS, sums)}
+    (layout,) = further_tables(summary)
+    assert layout["lines"] == [["multi_turn_base", "2", "25.0", "75.0", "37.5"]]
 
 
 def known(category: str, probability: float, count: int) -> list[ResultRow]:
