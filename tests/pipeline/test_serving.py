@@ -176,14 +176,13 @@ def test_engine_arguments_become_flags() -> None:
     assert made[4:] == ["--kv-cache-dtype-skip-layers", "0", "1", "--dtype=-x"]
 
 
-def test_resources_of_served_models() -> None:
+def test_roles_with_the_same_model_and_engine_share_resources() -> None:
     def resources(*roles: ServedRole, on_gpu: bool) -> Any:
         bound = [{"user": RoleBinding(served, None, Sampling(), {})} for served in roles]
         return demand(dict(zip("abc", bound, strict=False)), on_gpu=on_gpu)
 
     piped = role(replicas=2, engine={"tensor_parallel_size": 2, "pipeline_parallel_size": 3})
     assert resources(piped, on_gpu=True) == [(1.0, 6)] * 2
-    # Roles with the same model and engine share servers.
     judge = role(replicas=2, sampling={"max_tokens": 9})
     other = role(replicas=2, engine={"max_model_len": 64})
     assert resources(role(replicas=2), judge, other, on_gpu=False) == [(1.0, 0)] * 4

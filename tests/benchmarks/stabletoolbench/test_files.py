@@ -192,20 +192,17 @@ def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
     for text, what in (("{}", "contains no answers"), (given, "too deeply")):
         with pytest.raises(UserError, match=what):
             read_reference(folder(tmp_path / "reference", text), [GROUP])
-    bad: list[tuple[Any, str]] = [
-        ('{"7": {}, "7": {}}', "appears twice"),
-        ({"77": ANSWER}, f"unknown id of en/{GROUP}: '77'; the nearest known one is '7'"),
-        ({"7": ANSWER | {"query": "Which cake?"}}, "but in the data it is"),
+    right = {"7": ANSWER}
+    bad: list[tuple[Any, Any, str]] = [
+        ('{"7": {}, "7": {}}', None, "appears twice"),
+        ({"77": ANSWER}, None, f"unknown id of en/{GROUP}: '77'; the nearest known one is '7'"),
+        ({"7": ANSWER | {"query": "Which cake?"}}, None, "but in the data it is"),
+        (right, {}, "query 7: has no votes, but other queries"),
+        (right, {"7": {"is_solved": {"0": ["Solved"]}}}, "a vote is ['Solved']"),
+        (right, {"7": solved(*["Solved"] * 101)}, "has no votes"),
     ]
-    for answers, what in bad:
-        refused(folder(tmp_path, answers), what)
-    votes: list[tuple[Any, str]] = [
-        ({}, "query 7: has no votes, but other queries"),
-        ({"7": {"is_solved": {"0": ["Solved"]}}}, "a vote is ['Solved']"),
-        ({"7": solved(*["Solved"] * 101)}, "has no votes"),
-    ]
-    for given_votes, what in votes:
-        refused(folder(tmp_path, {"7": ANSWER}, given_votes), what)
+    for answers, votes, what in bad:
+        refused(folder(tmp_path, answers, votes), what)
     write(tmp_path / f"{GROUP}_other.json", {})
     refused(tmp_path, "contains two files of votes")
 

@@ -119,8 +119,7 @@ def test_turn_matches_are_sums_over_conversations() -> None:
     summary = summarize([scored_row("multi_turn_base", str(n), v) for n, v in enumerate(given)])
     sums = {"n": 2, "turns_passed": 0.5, "turns_state": 1.5, "turns_response": 0.75}
     assert summary["turn_matches"] == {"multi_turn_base": dict.fromkeys(RULE_SETS, sums)}
-    (layout,) = further_tables(summary)
-    assert layout["lines"] == [["multi_turn_base", "2", "25.0", "75.0", "37.5"]]
+    assert further_tables(summary)[0]["lines"] == [["multi_turn_base", "2", "25.0", "75.0", "37.5"]]
 
 
 def known(category: str, probability: float, count: int) -> list[ResultRow]:
