@@ -66,9 +66,8 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
 
     ``path`` is a folder of converted answers (``<group>.json``), one such file, a result file
     (`result_json`), or JSON lines with ``id``, ``output`` (a final or a converted answer) and
-    optionally ``sample``. Raises `UserError`
-    if an answer is invalid, if its query differs from the query in the data, or if it has no votes
-    although its group has a file of votes."""
+    optionally ``sample``. Raises `UserError` if an answer is invalid, if its query differs from the
+    query in the data, or if it has no votes although its group has a file of votes."""
     return each_once(_outputs(path, entries), path)
 
 
@@ -119,8 +118,9 @@ def _results(path: Path, entries: Entries) -> Iterator[Placed]:
         answer = row.get("system_answer")
         if not is_answer(answer):
             raise UserError("has no answer (system_answer)", where=where, fix=_RESULT_FIX)
-        given = {"query": row.get("query_text", entry.data["query"]), "answer": answer}
-        yield where, Output(entry, samples[entry.id], _episode(entry, given, None, where))
+        query = row.get("query_text", entry.data["query"])
+        episode = _episode(entry, {"query": query, "answer": answer}, None, where)
+        yield where, Output(entry, samples[entry.id], episode)
         samples[entry.id] += 1
 
 
@@ -246,13 +246,13 @@ def _calls(
     names = {api.name: api for api in reversed(apis)}
     has_pool = not offered <= {*names, FINISH}  # then only exact names reach an API
     names |= {own_name(api.category, api.tool, api.api): api for api in apis}
-    names = {standardize(f"{api.tool}_{api.api}"): api for api in reversed(apis)} | names
+    documented = {standardize(f"{api.tool}_{api.api}"): api for api in reversed(apis)}
     for one in nodes:
         if one["role"] != "tool" or one["message"]["name"] == FINISH:
             continue
         name = one["message"]["name"]
         api = None if has_pool else find(apis, name)
-        api = api or names.get(name) or names.get(standardize(name))
+        api = api or names.get(name) or documented.get(standardize(name))
         api = None if name == HALLUCINATED else api
         error = _error(one["message"]["response"])
         code = status_code(Answered(error, None, "none"))
