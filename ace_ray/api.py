@@ -20,11 +20,12 @@ from ace_ray.config.schema import RunConfig, read_tree, run_config
 from ace_ray.errors import COMPLETE, UserError
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.stored import MANIFEST, SUCCESS, SUMMARY
+from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import ResultRow
 from ace_ray.util import log
 from ace_ray.util.safe_loading import json_object
 from ace_ray.viewer.episode import EpisodeView
-from ace_ray.viewer.select import Filter, StoredRun, select
+from ace_ray.viewer.select import Filter, episodes, select
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +47,7 @@ class Run:
         """Open the run in ``store``. Raises `UserError`: ``store`` is not a run."""
         self.store = store
         self._stored = StoredRun(store)
+        _ = self._stored.ledger  # read now: rows that are stored later are not visible
 
     @classmethod
     def open(cls, uri: str, *, endpoint_url: str | None = None, region: str | None = None) -> Run:
@@ -87,8 +89,7 @@ class Run:
         """Return the content of ``summary.json`` (docs/results.md), or None if it does not exist.
         Raises `UserError`: it is damaged."""
         content = self.store.get(SUMMARY)
-        where = f"{self.uri}/{SUMMARY}"
-        return None if content is None else json_object(content, where)
+        return None if content is None else json_object(content, f"{self.uri}/{SUMMARY}")
 
     def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows as an Arrow table (columns: docs/results.md). Rows whose ``repeat``
@@ -126,7 +127,7 @@ class Run:
             raise UserError(
                 f"{self.uri} has no such row", where=chosen.entry, fix="name the id of a row"
             )
-        return self._stored.whole(rows)
+        return episodes(self._stored, rows)
 
     def episode(self, entry: str, *, sample: int = 0, **wanted: Any) -> EpisodeView:
         """Return one row. ``entry`` is the id of its entry, or the beginning of the row's id.

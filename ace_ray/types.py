@@ -38,8 +38,33 @@ def digest(*values: Any) -> str:
     return hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 
+class EntryKeys:
+    """Keys of an entry, for `Entry` and for the rows of an entry."""
+
+    __slots__ = ()
+    benchmark: str
+    category: str
+    language: str
+    id: str
+
+    @property
+    def category_key(self) -> tuple[str, str]:
+        """Return (language, category), which is unique within a benchmark."""
+        return (self.language, self.category)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return (language, category, id), which is unique within a benchmark."""
+        return (self.language, self.category, self.id)
+
+    @property
+    def path(self) -> tuple[str, str, str, str]:
+        """Return (benchmark, language, category, id), which is unique within a run."""
+        return (self.benchmark, *self.key)
+
+
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(EntryKeys):
     """One benchmark item, immutable.
 
     ``data`` is the published question row, which a model may see. ``gold`` is the answer, which
@@ -57,16 +82,6 @@ class Entry:
     gold: Any = None
     group: str = ""
     prompt: Any = None
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Return (language, category, id), which is unique within a benchmark."""
-        return (self.language, self.category, self.id)
-
-    @property
-    def path(self) -> tuple[str, str, str, str]:
-        """Return (benchmark, language, category, id), which is unique within a run."""
-        return (self.benchmark, *self.key)
 
     def content_hash(self) -> str:
         parts = [self.benchmark, self.category, self.language, self.id, self.data, self.gold]
@@ -387,7 +402,7 @@ class Verdict:
 
 
 @dataclass(slots=True, repr=False)
-class ResultRow:
+class ResultRow(EntryKeys):
     """The fields of a stored row that a summary needs: keys, status, verdicts, usage."""
 
     row_id: str

@@ -80,7 +80,7 @@ class Entries:
         """Return an `Entries` with exactly these entries."""
         groups: dict[tuple[str, str], list[Entry]] = {}
         for entry in entries:
-            groups.setdefault((entry.language, entry.category), []).append(entry)
+            groups.setdefault(entry.category_key, []).append(entry)
         return cls(
             lambda language, category: groups.get((language, category), ()),
             languages=list(dict.fromkeys(language for language, _ in groups)),
@@ -137,7 +137,7 @@ class Entries:
 
 
 def _group(entry: Entry) -> str:
-    return "/".join(filter(None, (entry.language, entry.category)))
+    return "/".join(filter(None, entry.category_key))
 
 
 def read_json_lines(

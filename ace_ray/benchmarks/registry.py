@@ -17,6 +17,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.statistics import ALL_ROWS
 from ace_ray.errors import UserError
+from ace_ray.storage.stored import Manifest
 from ace_ray.util.local_files import path_of
 from ace_ray.util.suggestions import closest_of
 
@@ -94,15 +95,20 @@ def known_class(name: str) -> type[Benchmark] | None:
     return benchmark_class(name) if name in _offered() else None
 
 
-def recorded_class(
-    name: str, rule_sets: tuple[str, ...], groups: Mapping[str, Sequence[str]]
-) -> type[Benchmark]:
-    """Return the class of the installed benchmark ``name`` if it has these rule sets. Otherwise
-    return a subclass of `Benchmark` made from the arguments. Does not execute a local file."""
+def class_of(name: str, *manifests: Manifest) -> type[Benchmark]:
+    """Return the class of the benchmark ``name`` of stored runs, with the rule sets and groups that
+    the runs share: the installed class if it has these rule sets, or else a subclass of `Benchmark`
+    made from the manifests. Does not execute a local file."""
+    first, *others = (manifest.rule_sets_of(name) for manifest in manifests)
+    rule_sets = tuple(rules for rules in first if all(rules in other for other in others))
     known = known_class(name)
     if known is not None and known.rule_sets == rule_sets:
         return known
-    members = {"name": name, "rule_sets": rule_sets, "groups": groups}
+    groups, *more = (manifest.groups.get(name, {}) for manifest in manifests)
+    shared = {
+        key: members for key, members in groups.items() if all(g.get(key) == members for g in more)
+    }
+    members = {"name": name, "rule_sets": rule_sets, "groups": shared}
     return type("RecordedBenchmark", (Benchmark,), members)
 
 

@@ -29,8 +29,8 @@ from ace_ray.pipeline.planning.output import open_output, output_store
 from ace_ray.pipeline.planning.plan import Plan, identity_of
 from ace_ray.pipeline.planning.prompts import check_chat, is_native
 from ace_ray.pipeline.roles import demand
-from ace_ray.storage.parts import stored_rows
-from ace_ray.storage.stored import MANIFEST, read_manifest
+from ace_ray.storage.stored import MANIFEST
+from ace_ray.storage.stored_run import StoredRun
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def planned(config: RunConfig) -> Iterator[Line]:
     store = output_store(plan)
     rows = f"all {len(plan.rows)} will be evaluated"
     if store.get(MANIFEST) is not None:
-        ledger = stored_rows(store, read_manifest(store))
+        ledger = StoredRun(store).ledger
         left = len(np.setdiff1d(plan.rows.ids, ledger.ids[ledger.settled]))
         rows = f"{left} of {len(plan.rows)} will be evaluated; the others are stored"
     yield Line("rows", rows)

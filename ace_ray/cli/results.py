@@ -118,7 +118,8 @@ def show(
     ID is an entry's id or the beginning of a row's id. A row is shown with its prompt, answers,
     calls and their results, gold answer, verdicts with reasons, and sandbox changes.
     """
-    from ace_ray.viewer.select import Filter, StoredRun
+    from ace_ray.storage.stored_run import StoredRun
+    from ace_ray.viewer.select import Filter
     from ace_ray.viewer.show import show as show_rows
 
     show_rows(
@@ -173,7 +174,7 @@ def export(run: str, form: str, output: str | None, dataset: str | None, opens: 
     """Export a run (folder or s3:// URI) to the file formats of other tools."""
     from ace_ray.integrations.inspect_log import export_inspect
     from ace_ray.integrations.result_files import export_hub, export_lm_eval
-    from ace_ray.viewer.select import StoredRun
+    from ace_ray.reports.runs import Run
 
     if form == "hf" and dataset is None:
         raise UserError(
@@ -184,7 +185,7 @@ def export(run: str, form: str, output: str | None, dataset: str | None, opens: 
     if form != "hf" and dataset is not None:
         raise UserError("applies to --to hf only", where="--dataset", fix="leave it out")
     store = opens(run)
-    stored = StoredRun(store)
+    stored = Run(store)
     target = opens(output) if output else store.child(f"export/{form}")
     target.check_writable()
     if form == "inspect":

@@ -43,8 +43,8 @@ from ace_ray.storage.stored import (
     differences,
     earlier_decision,
     read_manifest,
-    read_summary,
 )
+from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import Entry, ResultRow
 from ace_ray.util.safe_loading import json_tree
 
@@ -139,7 +139,7 @@ class Values:
                     for at in item.entries if item.weight > 0 else ():
                         one = entries[at]
                         for sample in range(samples):
-                            key = (name, one.language, one.category, one.id, sample)
+                            key = (*one.path, sample)
                             self._place[key] = (item, name)
 
     def read(self) -> None:
@@ -156,7 +156,7 @@ class Values:
             self._seen.add(name)
 
     def _take(self, row: ResultRow) -> None:
-        key = (row.benchmark, row.language, row.category, row.id, row.sample)
+        key = (*row.path, row.sample)
         found = self._place.get(key)
         if row.repeat or found is None:
             return
@@ -188,7 +188,7 @@ class Values:
             return dict.fromkeys(order.rules, (0.0, 1.0))
         # Call the benchmark once for each kind of item. A million rows have a few hundred kinds.
         first = scored[0]
-        kind = (name, first.language, first.category, tuple(sorted(map(_judged, scored))))
+        kind = (name, *first.category_key, tuple(sorted(map(_judged, scored))))
         if kind not in self._worth:
             worth = {r: value_of(order.benchmark, iter(scored), r) for r in order.rules}
             self._worth[kind] = {rules: (value, value) for rules, value in worth.items()}
@@ -434,18 +434,16 @@ class EarlyLooks:
             )
         if store.get(MANIFEST) is None:
             return None
-        manifest = read_manifest(store)
-        check_same(self._plan, manifest, store)
-        whole = store.get(SUCCESS) is not None
-        stopped = not whole and is_decided(store)
+        run = StoredRun(store)
+        check_same(self._plan, run.manifest, store)
+        stopped = not run.finished and is_decided(store)
         # Ignore rows after the reference's own decision, which were in flight when it stopped.
-        summary = read_summary(store) if stopped else None
-        cut = summary.early.headlines if summary is not None and summary.early is not None else {}
+        cut = run.summary.early.headlines if stopped and run.summary.early is not None else {}
         for one in self.comparison.headlines:
             one.most = cut[one.name].decided_at_units if one.name in cut else None
-        self._is_final = whole or stopped
+        self._is_final = run.finished or stopped
         self._reference_has_ended = lambda: store.get(SUCCESS) is not None or is_decided(store)
-        return self._values(store, manifest.all_rule_sets, final=self._is_final)
+        return self._values(store, run.manifest.all_rule_sets, final=self._is_final)
 
 
 def check_same(plan: PlannedRun, manifest: Manifest, store: Store) -> None:

@@ -101,7 +101,7 @@ def order_of(
     for place in places:
         entry = entries[place]
         key = own_task(_row(entry, 0, {}))
-        cells.setdefault((entry.language, entry.category), {}).setdefault(key, []).append(place)
+        cells.setdefault(entry.category_key, {}).setdefault(key, []).append(place)
     weights: dict[tuple[str, str], float] = {}
     for rule in rules:
         found = {cell: _headline_where(kind, entries, cells, rule, {cell}) for cell in cells}

@@ -13,22 +13,23 @@ import json
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
 import ace_ray
-from ace_ray.benchmarks.headline import scores_of, titles
+from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.results import Score
 from ace_ray.benchmarks.transcript import Call, Step
 from ace_ray.config.schema import ENDPOINT
+from ace_ray.reports.runs import Run, by_benchmark
 from ace_ray.reports.text import pretty
 from ace_ray.storage.object_store import Store
 from ace_ray.types import CHECKED, SCORE, ResultRow, digest
 from ace_ray.util.safe_loading import Unbounded, bounded_time, json_of_row
 from ace_ray.viewer.episode import EpisodeView
-from ace_ray.viewer.select import StoredRun
+from ace_ray.viewer.select import entry_order, episodes
 
 # Maximum samples of one file. Viewers keep the list of samples in memory.
 MOST_SAMPLES = 2_000
@@ -43,45 +44,49 @@ _ROLES = ("system", "user", "assistant", "tool")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def by_benchmark(run: StoredRun) -> dict[str, list[ResultRow]]:
-    """Return benchmark -> rows. A row that was generated twice is returned only once."""
-    found: dict[str, list[ResultRow]] = {}
-    for row in run.rows:
-        if not row.repeat:
-            found.setdefault(row.benchmark, []).append(row)
-    return found
+@dataclass(frozen=True)
+class Results:
+    """The results of a run on one benchmark: rows in the order of their entries, without repeats,
+    and scores by rule set."""
+
+    benchmark: str
+    rows: Sequence[ResultRow]
+    scores: Mapping[str, Sequence[Score]]
 
 
-def export_inspect(run: StoredRun, target: Store) -> list[str]:
+def results_of(run: Run) -> list[Results]:
+    """Return the results on each benchmark that has rows."""
+    found = [
+        Results(name, sorted(run.rows_of(name), key=entry_order), holders.scores[0])
+        for holders in by_benchmark([run])
+        for name in [holders.benchmark]
+    ]
+    return [results for results in found if results.rows]
+
+
+def export_inspect(run: Run, target: Store) -> list[str]:
     """Write the rows of ``run`` as log files into ``target``, and return the names of the files.
 
     Each log contains up to `MOST_SAMPLES` rows of one benchmark, and scores over all rows of this
-    benchmark (`by_benchmark`). Raises `UserError`: the run has no rows, or a row cannot be read."""
+    benchmark. Raises `UserError`: the run has no rows, or a row cannot be read."""
     names = []
-    for benchmark, own in by_benchmark(run).items():
-        parts = [own[i : i + MOST_SAMPLES] for i in range(0, len(own), MOST_SAMPLES)]
-        for number, part in enumerate(parts, start=1):
-            log = _Log(run, benchmark, own, part, number, len(parts))
+    for results in results_of(run):
+        count = -(-len(results.rows) // MOST_SAMPLES)
+        for number in range(1, count + 1):
+            log = _Log(run, results, number, count)
             target.put(log.name, log.content())
             names.append(log.name)
     return names
 
 
 class _Log:
-    """One log file: some rows of a benchmark (``part``), and scores over all its rows (``own``)."""
+    """One log file: some rows of a benchmark, and scores over all its rows."""
 
-    def __init__(
-        self,
-        run: StoredRun,
-        benchmark: str,
-        own: Sequence[ResultRow],
-        part: Sequence[ResultRow],
-        number: int,
-        parts: int,
-    ) -> None:
-        self._run, self._benchmark, self._own, self._part = run, benchmark, own, part
-        self._number, self._parts = number, parts
-        self._ids = _ids(own)
+    def __init__(self, run: Run, results: Results, number: int, parts: int) -> None:
+        self._run, self._results, self._number, self._parts = run, results, number, parts
+        self._part = results.rows[(number - 1) * MOST_SAMPLES : number * MOST_SAMPLES]
+        self._benchmark = benchmark = results.benchmark
+        self._ids = _ids(results.rows)
         manifest = run.manifest
         self._limited = manifest.restriction(benchmark)
         self._id = digest(manifest.run_id, benchmark, number)[:22]
@@ -108,7 +113,7 @@ class _Log:
             plan: dict[str, Any] = {"name": "plan", "steps": [], "config": {}}
             put("_journal/start.json", {"version": 2, "eval": spec, "plan": plan})
             summaries = []
-            for view in self._run.whole(self._part):
+            for view in episodes(self._run, self._part):
                 sample = self._sample(view)
                 put(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", sample)
                 summaries.append(_summary(sample))
@@ -180,7 +185,7 @@ class _Log:
     def _scores(self) -> list[dict[str, Any]]:
         """Return a record per rule set. The first metric of the first record is the headline."""
         scores = []
-        for rules, numbers in scores_of_rows(self._run, self._own).items():
+        for rules, numbers in self._results.scores.items():
             metrics = {
                 name: {"name": name, "value": one.estimate.value, "params": {}}
                 for title, one in zip(titles(numbers), numbers, strict=True)
@@ -225,21 +230,6 @@ class _Log:
         if facts["finish_reason"] == "length" and facts["completion_tokens"] is not None:
             sample["limit"] = {"type": "token", "limit": facts["completion_tokens"]}
         return sample
-
-
-def scores_of_rows(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, list[Score]]:
-    """Return rule set -> scores of one benchmark's ``rows``, as in the run's summary. If too many
-    rows of the run lack a verdict, each score's ``estimate`` is None."""
-    benchmark = run.class_of(rows[0])
-    most, declared = run.manifest.config.max_unscored, run.manifest.declared
-    unscored = declared - sum(row.status in CHECKED for row in run.rows)
-    summary = benchmark.statistics(rows, most)
-    return scores_of(
-        benchmark,
-        summary,
-        headline=unscored <= most * declared,
-        partial=run.manifest.restriction(rows[0].benchmark).ids is not None,
-    )
 
 
 def model_name(source: str) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -20,16 +19,8 @@ from ace_ray.errors import UserError
 from ace_ray.integrations.trackers import Point, Publication, Scalar
 from ace_ray.reports.sweeps import SweepManifest, read_sweep
 from ace_ray.storage.object_store import Store, Unreachable
-from ace_ray.storage.parts import stored_rows
-from ace_ray.storage.stored import (
-    SUCCESS,
-    SUMMARY,
-    Manifest,
-    Stored,
-    Summary,
-    read_manifest,
-    read_summary,
-)
+from ace_ray.storage.stored import SUMMARY, Stored
+from ace_ray.storage.stored_run import StoredRun
 from ace_ray.sweep.ledger import CostRecord
 from ace_ray.types import canonical_json, digest
 from ace_ray.util.safe_loading import bounded_time
@@ -54,15 +45,35 @@ class _StoredScores(Stored):
     scores: dict[str, list[_StoredScore]] = Field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """A complete stored run."""
+class _ScoredRun(StoredRun):
+    """A complete stored run that has scores."""
 
-    store: Store
-    manifest: Manifest
-    summary: Summary
-    scores: Mapping[tuple[str, str], Sequence[Score]]
-    """(benchmark, rule set) -> scores, the headline first."""
+    def __init__(self, store: Store, say: Callable[[str], None]) -> None:
+        """Read the run. ``say`` receives a line for each file of rows that cannot be read.
+
+        Raises `UserError` for a folder that is not a run, or a run that is incomplete or lacks
+        scores."""
+        super().__init__(store, say)
+        if not self.summary.model_fields_set or not self.finished:
+            raise UserError(
+                "the run is not complete",
+                where=self.uri,
+                fix="complete the evaluation, then publish",
+            )
+        # (benchmark, rule set) -> scores, the headline first.
+        self.scores: dict[tuple[str, str], list[Score]] = {}
+        for name, block in self.summary.benchmarks.items():
+            where = f"{self.uri}/{SUMMARY}: {name}"
+            stored = validated(_StoredScores, block.model_extra or {}, where=where)
+            for rules, found in stored.scores.items():
+                self.scores[name, rules] = [_score(one) for one in found]
+        if not any(self.scores.values()):
+            raise UserError(
+                "the summary has no scores",
+                where=self.uri,
+                fix="write the summary again with ace-ray score",
+            )
+        _ = self.ledger  # names files that cannot be read
 
     @property
     def created(self) -> str:
@@ -79,7 +90,7 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
     Raises `UserError`: ``store`` is not a run or sweep, cannot be read, or has no results."""
     sweep = read_sweep(store)
     if sweep is None:
-        run = _read(store, say)
+        run = _ScoredRun(store, say)
         return [_publication(run.manifest.run_id, "", _key_of(run), {0: run})]
     found = list(_of_sweep(store, *sweep, say))
     if not found:
@@ -99,12 +110,12 @@ def _of_sweep(
 ) -> Iterator[Publication]:
     # The id is untrusted, and a tracker may use it as a folder's name.
     group = _safe(manifest.sweep_id) or "sweep"
-    curves: dict[str, list[tuple[CostRecord, _Run]]] = {}
+    curves: dict[str, list[tuple[CostRecord, _ScoredRun]]] = {}
     for line in lines:
         if line.state != "complete" or not line.run_id:
             continue
         try:
-            run = _read(store.child(line.run_id), say)
+            run = _ScoredRun(store.child(line.run_id), say)
         except Unreachable:
             raise
         except UserError as error:
@@ -121,7 +132,7 @@ def _of_sweep(
         yield _publication(training, group, key, {line.step or 0: run for line, run in curve})
 
 
-def _publication(name: str, group: str, key: str, runs: Mapping[int, _Run]) -> Publication:
+def _publication(name: str, group: str, key: str, runs: Mapping[int, _ScoredRun]) -> Publication:
     """Build one publication. ``runs``: training step -> run of this checkpoint, sorted by step."""
     first, *others = [_config(run) for run in runs.values()]
     shared = {
@@ -133,35 +144,8 @@ def _publication(name: str, group: str, key: str, runs: Mapping[int, _Run]) -> P
     return Publication(key, name, group, shared, _words([*runs.values()][-1]), points)
 
 
-def _key_of(run: _Run) -> str:
+def _key_of(run: _ScoredRun) -> str:
     return _key(run.manifest.run_id, run.created)
-
-
-def _read(store: Store, say: Callable[[str], None]) -> _Run:
-    """Read a complete run. ``say`` receives a line for each file of rows that cannot be read.
-
-    Raises `UserError` for a folder that is not a run, or a run that is incomplete or lacks scores.
-    """
-    manifest = read_manifest(store)
-    summary = read_summary(store)
-    if store.get(SUCCESS) is None or summary is None:
-        raise UserError(
-            "the run is not complete", where=store.root, fix="complete the evaluation, then publish"
-        )
-    scores = {}
-    for name, block in summary.benchmarks.items():
-        where = f"{store.root}/{SUMMARY}: {name}"
-        stored = validated(_StoredScores, block.model_extra or {}, where=where)
-        for rules, found in stored.scores.items():
-            scores[name, rules] = [_score(one) for one in found]
-    if not any(scores.values()):
-        raise UserError(
-            "the summary has no scores",
-            where=store.root,
-            fix="write the summary again with ace-ray score",
-        )
-    stored_rows(store, manifest, say)
-    return _Run(store, manifest, summary, scores)
 
 
 def _score(stored: _StoredScore) -> Score:
@@ -169,7 +153,7 @@ def _score(stored: _StoredScore) -> Score:
     return Score.of_json(tree if stored.interval is not None else {**tree, "value": None})
 
 
-def _metrics(run: _Run) -> dict[str, float]:
+def _metrics(run: _ScoredRun) -> dict[str, float]:
     """Return the metrics of a run for trackers: name -> value. Shares are in percent."""
     found: dict[str, float] = {}
     for (benchmark, rules), scores in run.scores.items():
@@ -202,7 +186,7 @@ def _percent(share: float) -> float:
     return round(100 * share, 4)
 
 
-def _words(run: _Run) -> dict[str, str]:
+def _words(run: _ScoredRun) -> dict[str, str]:
     """Return name -> text. The texts describe the headlines of a run and how it was limited."""
     words: dict[str, str] = {}
     for (benchmark, rules), scores in run.scores.items():
@@ -224,7 +208,7 @@ def _words(run: _Run) -> dict[str, str]:
     return words
 
 
-def _config(run: _Run) -> dict[str, Scalar]:
+def _config(run: _ScoredRun) -> dict[str, Scalar]:
     """Return key -> value of all settings that can affect a score, except the hash of the rows."""
     identity = {k: v for k, v in run.manifest.tree["identity"].items() if k != "rows"}
     if isinstance(sampling := identity.get("sampling"), list) and len(sampling) == 1:

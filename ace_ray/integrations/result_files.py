@@ -18,7 +18,8 @@ import yaml
 import ace_ray
 from ace_ray.benchmarks.results import Score
 from ace_ray.errors import UserError
-from ace_ray.integrations.inspect_log import by_benchmark, last_answer, model_name, scores_of_rows
+from ace_ray.integrations.inspect_log import last_answer, model_name, results_of
+from ace_ray.reports.runs import Run
 from ace_ray.reports.text import pretty
 from ace_ray.storage.object_store import Store
 from ace_ray.types import ResultRow, digest
@@ -26,10 +27,10 @@ from ace_ray.util.safe_loading import bounded_time
 from ace_ray.util.sanitizing import few
 from ace_ray.util.stats import Z95
 from ace_ray.viewer.episode import EpisodeView
-from ace_ray.viewer.select import StoredRun
+from ace_ray.viewer.select import episodes
 
 
-def export_lm_eval(run: StoredRun, target: Store) -> list[str]:
+def export_lm_eval(run: Run, target: Store) -> list[str]:
     """Write the results of ``run`` as lm-eval's files into ``target``; return their names. A task
     is a benchmark under one rule set. Its metrics are named after the formulas of the scores."""
     manifest = run.manifest
@@ -40,8 +41,9 @@ def export_lm_eval(run: StoredRun, target: Store) -> list[str]:
     counts: dict[str, Any] = {}
     configs: dict[str, Any] = {}
     names = []
-    for benchmark, rows in by_benchmark(run).items():
-        for rules, scores in scores_of_rows(run, rows).items():
+    for found in results_of(run):
+        benchmark, rows = found.benchmark, found.rows
+        for rules, scores in found.scores.items():
             task = f"{benchmark}_{rules}"
             results[task] = {"alias": task, "sample_len": len(rows), **_metrics(scores)}
             scored = sum(row.status == "scored" for row in rows)
@@ -98,12 +100,12 @@ def _metrics(scores: Sequence[Score]) -> dict[str, float]:
     return found
 
 
-def _samples(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, bytearray]:
+def _samples(run: Run, rows: Sequence[ResultRow]) -> dict[str, bytearray]:
     """Return rule set -> lines of a ``samples_`` file, in the order in which rows are stored.
     ``doc_id`` is the index of the row in ``rows``."""
     numbers = {row.row_id: number for number, row in enumerate(rows)}
     found: dict[str, bytearray] = {}
-    for view in run.whole(rows):
+    for view in episodes(run, rows):
         for rules, verdict in view.verdicts.items():
             line = json.dumps(_sample(view, verdict, numbers[view.row_id]))
             found.setdefault(rules, bytearray()).extend(f"{line}\n".encode())
@@ -136,20 +138,20 @@ def _sample(view: EpisodeView, verdict: Any, number: int) -> dict[str, Any]:
     }
 
 
-def export_hub(run: StoredRun, target: Store, dataset: str) -> list[str]:
+def export_hub(run: Run, target: Store, dataset: str) -> list[str]:
     """Write the headlines of ``run`` into ``target``, as a file for the model's repository on the
     hub. Returns the file names. ``dataset``: id of the benchmark's dataset on the hub.
 
     Raises `UserError` if the headlines are not results of one complete benchmark: a headline is
     partial or missing, the run was limited, or it has several benchmarks."""
-    found = by_benchmark(run)
+    found = results_of(run)
     if len(found) != 1:
         raise UserError(
-            f"the run has several benchmarks: {', '.join(found)}",
+            f"the run has several benchmarks: {', '.join(one.benchmark for one in found)}",
             where=run.uri,
             fix="evaluate them in separate runs; a Hub dataset belongs to one benchmark",
         )
-    ((benchmark, rows),) = found.items()
+    benchmark = found[0].benchmark
     if words := run.manifest.restriction(benchmark).words:
         raise UserError(
             f"the run is limited to {words}",
@@ -157,7 +159,7 @@ def export_hub(run: StoredRun, target: Store, dataset: str) -> list[str]:
             fix="publish a complete run",
         )
     entries = []
-    for rules, (first, *_) in scores_of_rows(run, rows).items():
+    for rules, (first, *_) in found[0].scores.items():
         if first.estimate is None or first.estimate.partial:
             lacks = f": without {few(first.missing)}" if first.missing else ""
             raise UserError(
@@ -183,7 +185,7 @@ def export_hub(run: StoredRun, target: Store, dataset: str) -> list[str]:
     return [name]
 
 
-def _created(run: StoredRun) -> datetime:
+def _created(run: Run) -> datetime:
     return bounded_time(run.manifest.tree.get("created_at"))
 
 

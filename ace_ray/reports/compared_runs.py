@@ -137,7 +137,7 @@ def _seed(run: ReportedRun) -> Mapping[str, str]:
 def _engine_and_hardware(run: Run) -> dict[str, str]:
     """Map the dotted key of each fact from the run's engines to its JSON values, joined."""
     values: dict[str, list[str]] = {}
-    for facts in map(flattened, run.engines):
+    for facts in map(flattened, run.summary.timing.engines or []):
         for key, value in facts.items():
             other = key.startswith("versions.") and key.removeprefix("versions.") not in _ENGINE
             if not other and value not in values.setdefault(key, []):

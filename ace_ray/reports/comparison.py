@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ace_ray.benchmarks.registry import class_of
 from ace_ray.errors import UserError
 from ace_ray.reports.compared_runs import (
     NotComparable,
@@ -20,7 +21,7 @@ from ace_ray.reports.compared_runs import (
 from ace_ray.reports.flips import Flips, flips_of
 from ace_ray.reports.hypotheses import TestResult, overall_noise, repeats_of, results_of
 from ace_ray.reports.paired import PairedData, cells_of, groups_of, pairs_of
-from ace_ray.reports.runs import BenchmarkRuns, Run, class_of, facts
+from ace_ray.reports.runs import BenchmarkRuns, Run, facts
 from ace_ray.util.sanitizing import few
 
 # Maximum pairs of runs whose flips a report shows; with more pairs it shows the last pair.
@@ -160,8 +161,8 @@ def _shared_benchmarks(
 def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
     """Pair the rows of one benchmark, and find the groups whose categories all have rows."""
     rows = [run.rows_of(benchmark) for run in runs]
-    again = [run.repeats_of(benchmark) for run in runs]
-    reporting = class_of(benchmark, runs)
+    again = [run.rows_of(benchmark, repeats=True) for run in runs]
+    reporting = class_of(benchmark, *(run.manifest for run in runs))
     cells = cells_of(rows, reporting.rule_sets, reporting.task)
     return PairedData(
         benchmark=benchmark,
@@ -312,7 +313,7 @@ def _table_groups(benchmarks: Sequence[BenchmarkRuns]) -> list[str]:
     for benchmark in benchmarks:
         named = benchmark.reporting.groups
         rows = (row for run in benchmark.runs for row in run.rows_of(benchmark.benchmark))
-        units = {(row.language, row.category, "") for row in rows}
+        units = {(*row.category_key, "") for row in rows}
         names |= {
             group.name: None
             for group in groups_of(units, named)

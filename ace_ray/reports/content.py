@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ace_ray.benchmarks.conditions import comparable_sets, differences, marked
-from ace_ray.benchmarks.headline import partial_notes, scores_of, titles
+from ace_ray.benchmarks.headline import partial_notes, titles
 from ace_ray.benchmarks.results import CategoryResult, Curves, Estimate, Paper, Table, Value
 from ace_ray.benchmarks.sizes import size_of, without_size
 from ace_ray.errors import UserError
@@ -243,7 +243,7 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
         # A missing row can be assigned to a benchmark only if the run has one benchmark.
         declared = len(rows)
         if len(run.benchmarks) == 1:
-            declared = run.totals["declared"] - len(run.repeats_of(holders.benchmark))
+            declared = run.totals["declared"] - len(run.rows_of(holders.benchmark, repeats=True))
         lines.append([label, f"{scored}/{declared}", *numbers[rules]])
     priced: list[str] = []
     if with_facts and any(run.totals["cost"] for run in holders.runs):
@@ -331,10 +331,7 @@ class Headline:
 
 def headline_of(holders: BenchmarkRuns) -> Headline:
     rule_sets = holders.reporting.rule_sets
-    found = [
-        scores_of(holders.reporting, run.summary, headline=run.headline, partial=run.partial)
-        for run in holders.reported
-    ]
+    found = holders.scores
     first = found[0][rule_sets[0]]
     held = {
         one.key

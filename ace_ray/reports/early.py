@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ace_ray.benchmarks.results import Table, Value
-from ace_ray.storage.object_store import Store
-from ace_ray.storage.stored import Early, EarlyHeadline, Summary, read_manifest
+from ace_ray.reports.runs import Run
+from ace_ray.storage.stored import Early, EarlyHeadline
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,18 @@ class EarlyRun:
         return self.device_s * left / self.scored if self.early.stopped and self.scored else 0.0
 
 
-def early_run(
-    label: str, store: Store, summary: Summary | None, labels: Mapping[str, str]
-) -> EarlyRun | None:
-    """Read the early decision on a run. Returns None if the run has no early stopping.
+def early_runs(runs: Iterable[Run], labels: Mapping[str, str]) -> list[EarlyRun]:
+    """Return the early decisions on the runs that have early stopping.
 
-    ``labels``: folder name -> label, for all runs. Raises `UserError`: the manifest is damaged."""
-    if summary is None or summary.early is None:
-        return None
-    manifest = read_manifest(store)
-    spent = sum((summary.timing.device_s or {}).values())
-    folder = (summary.early.against or "nothing").rstrip("/").rsplit("/", 1)[-1]
-    against = labels.get(folder, folder)
-    return EarlyRun(label, against, summary.early, summary.scored, manifest.declared, spent)
+    ``labels``: folder name -> label, for all runs. Raises `UserError`: a summary is damaged."""
+    found = []
+    for run in runs:
+        early = run.summary.early
+        if early is not None:
+            folder = (early.against or "nothing").rstrip("/").rsplit("/", 1)[-1]
+            numbers = (run.summary.scored, run.manifest.declared, run.device_s)
+            found.append(EarlyRun(run.label, labels.get(folder, folder), early, *numbers))
+    return found
 
 
 def decisions_table(runs: Sequence[EarlyRun]) -> Table:

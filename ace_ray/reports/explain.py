@@ -21,12 +21,13 @@ from ace_ray.reports.comparison import paired_data
 from ace_ray.reports.comparison_tables import interval_text, signed
 from ace_ray.reports.hypotheses import difference_of
 from ace_ray.reports.paired import pairs_of
-from ace_ray.reports.runs import Run, load_runs
+from ace_ray.reports.runs import load_runs
 from ace_ray.reports.table import cell, csv_lines, print_table, say
 from ace_ray.rescoring.prompts import FirstPrompts
 from ace_ray.rescoring.reread import Reread, calls_of, shown, spelled
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.rows import messages_of, state_of, token_ids_of
+from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import digest
 
 Cause = Literal["prompt", "tokens", "reading", "tools", "simulator", "checker", "not scored"]
@@ -59,7 +60,7 @@ class Difference:
     character if the tokens are unknown. Both count from 1; 0 is unknown. ``flips``: rule sets under
     which the verdict differs."""
 
-    key: tuple[str, str, str, str, int]
+    key: tuple[Any, ...]
     cause: Cause
     call: int = 0
     position: int = 0
@@ -132,7 +133,9 @@ class Explanation:
         return csv_lines([[*header, "detail", "verdict_differs"], *lines])
 
 
-def explain(base: Run, other: Run, *, prompts: FirstPrompts | None = None) -> Explanation:
+def explain(
+    base: StoredRun, other: StoredRun, *, prompts: FirstPrompts | None = None
+) -> Explanation:
     """Find the first cause of each row that differs in content or verdict.
 
     ``prompts``: finds the first differing token of prompts. Raises `UserError`."""
@@ -140,7 +143,7 @@ def explain(base: Run, other: Run, *, prompts: FirstPrompts | None = None) -> Ex
     found = Explanation(base.label, other.label)
     roles = (item for run in runs for item in run.manifest.identity.roles.items())
     found.simulated = frozenset(name for name, played in roles if "user" in played)
-    rows = [{_key_of(row): row for row in run.rows if not row.repeat} for run in runs]
+    rows = [{(*row.path, row.sample): row for row in run.rows if not row.repeat} for run in runs]
     shared = sorted(rows[0].keys() & rows[1].keys())
     found.paired = len(shared)
     contents = [
@@ -172,15 +175,11 @@ def explain(base: Run, other: Run, *, prompts: FirstPrompts | None = None) -> Ex
     return found
 
 
-def _key_of(row: Any) -> tuple[str, str, str, str, int]:
-    return (row.benchmark, row.language, row.category, row.id, row.sample)
+def _stored_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _COLUMNS[:5])
 
 
-def _stored_key(row: Mapping[str, Any]) -> tuple[str, str, str, str, int]:
-    return (row["benchmark"], row["language"], row["category"], row["id"], row["sample"])
-
-
-def _contents(run: Run, rows: Sequence[Any]) -> dict[Any, str]:
+def _contents(run: StoredRun, rows: Sequence[Any]) -> dict[Any, str]:
     """Return row key -> hash of the row's content. Rows are converted in small groups."""
     columns = ("status", "messages", "tools", "state", "output_token_ids", "output")
     return {
@@ -195,7 +194,7 @@ def _flips(before: Any, after: Any) -> tuple[str, ...]:
     return tuple(n for n in shared if before.verdicts[n].valid != after.verdicts[n].valid)
 
 
-def _format(run: Run) -> Any:
+def _format(run: StoredRun) -> Any:
     kwargs = run.manifest.format.template_kwargs
     return [run.manifest.tree.get("chat_template_sha256"), kwargs]
 
@@ -256,7 +255,7 @@ def _prompts_differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool
     return single and bool(before["prompt_tokens"] != after["prompt_tokens"])
 
 
-def _unnumbered(runs: Sequence[Run], prompts: FirstPrompts | None) -> str:
+def _unnumbered(runs: Sequence[StoredRun], prompts: FirstPrompts | None) -> str:
     """Return why the first differing token of other prompts cannot be told; "" if it can."""
     if prompts is None:
         return "it needs the models' chat templates; name models that you trust with --tokenizer"

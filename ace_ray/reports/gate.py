@@ -249,7 +249,7 @@ def _has_no_verdict(runs: Sequence[Run], benchmark: str, group: Group, rules: st
     """Return whether the last run has rows of the group's shared entries, but no verdict there."""
     shared = {unit_of(row) for row in runs[0].rows_of(benchmark)}
     rows = [row for row in runs[-1].rows_of(benchmark) if unit_of(row) in shared]
-    rows = [row for row in rows if (row.language, row.category) in group.strata]
+    rows = [row for row in rows if row.category_key in group.strata]
     return bool(rows) and not any(
         row.status == "scored" and row.verdicts.get(rules) is not None for row in rows
     )

@@ -112,7 +112,7 @@ def cells_of(
 
 
 def unit_of(row: ResultRow) -> Unit:
-    return (row.language, row.category, row.group)
+    return (*row.category_key, row.group)
 
 
 def _judged(

@@ -13,13 +13,12 @@ import ace_ray
 from ace_ray.benchmarks.registry import known_class
 from ace_ray.errors import UserError
 from ace_ray.reports.content import Content, content_of
-from ace_ray.reports.early import EarlyRun, decisions_table, early_run
+from ace_ray.reports.early import decisions_table, early_runs
 from ace_ray.reports.folder import PAGE, claim, claim_within, write
 from ace_ray.reports.runs import Run, read_runs
 from ace_ray.reports.sweeps import Sweep, load_sweep
 from ace_ray.reports.table import print_table, say
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.storage.stored import read_summary
 from ace_ray.sweep.config import SWEEP
 
 # Default number of wrong answers on the page, per run, language and category.
@@ -51,7 +50,8 @@ def make_report(
         _check_paper(runs)
     if target is None and len(stores) == 1:
         target = claim_within(stores[0])
-    early = sweep.early if sweep is not None else _early(runs, stores)
+    labels = {run.manifest.run_id: run.label for run in runs}
+    early = sweep.early if sweep is not None else early_runs(runs, labels)
     content = replace(content_of(runs, sweep, rules), early=early)
     _print(content, console, paper=paper)
     if target is None:
@@ -75,16 +75,6 @@ def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
             )
         return list(sweep.runs), sweep
     return read_runs(stores), None
-
-
-def _early(runs: Sequence[Run], stores: Sequence[Store]) -> list[EarlyRun]:
-    """Return the early decisions on the runs that have early stopping."""
-    labels = {run.manifest.run_id: run.label for run in runs}
-    found = [
-        early_run(run.label, store, read_summary(store), labels)
-        for run, store in zip(runs, stores, strict=True)
-    ]
-    return [one for one in found if one is not None]
 
 
 def _check_paper(runs: Sequence[Run]) -> None:

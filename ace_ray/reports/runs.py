@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.conditions import flattened
 from ace_ray.benchmarks.diagnosis import diagnose
-from ace_ray.benchmarks.headline import DIVERGED, headline_score
-from ace_ray.benchmarks.registry import recorded_class
-from ace_ray.benchmarks.results import ReportedRun
+from ace_ray.benchmarks.headline import DIVERGED, headline_score, scores_of
+from ace_ray.benchmarks.registry import class_of
+from ace_ray.benchmarks.results import ReportedRun, Score
 from ace_ray.config.schema import ENDPOINT, EXTERNAL
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
@@ -23,16 +21,8 @@ from ace_ray.pipeline.summary import summarize
 from ace_ray.reports.printed_summary import endpoint_notes
 from ace_ray.reports.table import cell
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.storage.parts import Ledger, no_rows, stored_rows
-from ace_ray.storage.rows import rows_of
-from ace_ray.storage.stored import (
-    SUCCESS,
-    Manifest,
-    Summary,
-    read_manifest,
-    read_summary,
-    versions_line,
-)
+from ace_ray.storage.stored import SUCCESS, versions_line
+from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import ResultRow, digest
 from ace_ray.util.sanitizing import one_line
 
@@ -59,35 +49,55 @@ _STEP = re.compile(
 _SAME = "same"
 
 
-@dataclass(repr=False)
-class Run:
-    """A stored run. ``totals``: the result of `ace_ray.pipeline.summary.summarize`."""
+class Run(StoredRun):
+    """A stored run in a report. A model whose name ends with a step is a checkpoint."""
 
-    uri: str
-    manifest: Manifest
-    rows: list[ResultRow]
-    ledger: Ledger
-    """Index of the stored rows, from which further columns can be read."""
-    totals: dict[str, Any]
-    finished: bool
-    comparable: dict[str, str]
-    """Benchmark -> sentence that names published numbers to compare with."""
-    judged_by: str
-    """Versions of ace_ray whose checkers gave the verdicts."""
-    engines: list[dict[str, Any]] = field(default_factory=list)
-    """Facts that the engines reported, such as versions. Equal sets of facts are listed once."""
-    device_s: float = 0.0
-    """Seconds of all devices over all sessions; 0 if unknown."""
-    stopped_early: bool = False
-    """Whether early stopping has computed the run's comparison and the run is not complete."""
-    label: str = ""
-    step: int | None = None
-    """Training step of a checkpoint."""
-    training: str = ""
-    """Name of the training that produced the checkpoint; "" for other models."""
+    def __init__(self, store: Store) -> None:
+        """Open the run in ``store``. Raises `UserError`: it is not a run."""
+        super().__init__(store)
+        self.step: int | None = None
+        """Training step of a checkpoint."""
+        self.training = ""
+        """Name of the training that produced the checkpoint; "" for other models."""
+        trained = self.manifest.model.adapter or self.manifest.model
+        name = _last(trained.source) if self.manifest.model.adapter else self.model
+        if match := _STEP.search(name):
+            parents = [part for part in trained.source.split("/")[:-1] if part]
+            self.step = int(match[1])
+            self.training = one_line(name[: match.start()].rstrip("-_=. ") or [name, *parents][-1])
+
+    @cached_property
+    def totals(self) -> dict[str, Any]:
+        """Result of `ace_ray.pipeline.summary.summarize`. Raises `UserError`: no row is stored."""
+        timing = self.summary.timing.model_dump(exclude_unset=True)
+        totals = summarize(self.manifest.tree, {}, lambda: self.rows, timing)
+        if self.stopped_early:
+            why = self.summary.why or "it was checked and is incomplete"
+            totals |= {"headline": False, "why": why}
+        return totals
 
     def __repr__(self) -> str:
         return f"<Run {one_line(self.label)}: {len(self.rows)} of {self.manifest.declared} rows>"
+
+    @property
+    def judged_by(self) -> str:
+        """Versions of ace_ray whose checkers gave the verdicts."""
+        if self.summary.rescored:
+            return self.summary.rescored.ace_ray_version
+        versions = self.manifest.mixed_versions.get("ace_ray", [self.manifest.ace_ray_version])
+        return " and ".join(versions[:10])
+
+    @property
+    def device_s(self) -> float:
+        """Seconds of all devices over all sessions; 0 if unknown."""
+        return sum((self.summary.timing.device_s or {}).values())
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether early stopping has computed the run's comparison and the run is not complete.
+        Then its sample size is not fixed."""
+        early = self.manifest.tree.get("early")
+        return not self.finished and isinstance(early, dict) and bool(early.get("looked"))
 
     @property
     def model(self) -> str:
@@ -132,27 +142,11 @@ class Run:
             limited=bool(self.manifest.restriction(benchmark).words),
         )
 
-    def rows_of(self, benchmark: str) -> list[ResultRow]:
-        """Return the rows of ``benchmark``, without the repeats that `repeats_of` returns."""
-        return [row for row in self.rows if row.benchmark == benchmark and not row.repeat]
-
-    def repeats_of(self, benchmark: str) -> list[ResultRow]:
-        """Return the rows that were generated again to measure noise. They do not affect scores."""
-        return [row for row in self.rows if row.benchmark == benchmark and row.repeat]
-
-    def stored(self, rows: Sequence[ResultRow], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Read ``row_id`` and ``columns`` of ``rows``. Rows that no longer exist are left out.
-
-        Raises `UserError` if a part cannot be read."""
-        ids = np.sort(np.array([row.row_id for row in rows], dtype="S32"))
-        for table in self.ledger.tables(["row_id", *columns], ids) if rows else ():
-            yield from rows_of(table)
-
     def conditions(self, benchmark: str) -> dict[str, str]:
         """Return all conditions that can affect a score, except properties of the candidate. Keys
         are dotted, values are JSON."""
         identity = self.manifest.identity
-        keys = {(row.language, row.category, row.id) for row in self.rows_of(benchmark)}
+        keys = {row.key for row in self.rows_of(benchmark)}
         return flattened(
             {
                 **identity.benchmarks[benchmark],
@@ -199,9 +193,10 @@ def read_runs(stores: Sequence[Store]) -> list[Run]:
     Raises `UserError`: a store is not a run, has no rows, or is named twice."""
     runs: list[Run] = []
     for store in stores:
-        run = read_run(store)
+        run = Run(store)
         if any(run.uri == other.uri for other in runs):
             raise UserError("is named twice", where=run.uri, fix="name each run once")
+        _ = run.totals  # raises if no row can be read
         runs.append(run)
     names = (
         lambda run: run.model,
@@ -217,46 +212,6 @@ def read_runs(stores: Sequence[Store]) -> list[Run]:
     return runs
 
 
-def read_run(store: Store) -> Run:
-    """Read the run in ``store``. A model whose name ends with a step is a checkpoint. Raises
-    `UserError`: ``store`` is not a run, or the run has no rows."""
-    manifest = read_manifest(store)
-    summary = read_summary(store) or Summary()
-    ledger = stored_rows(store, manifest)
-    rows = list(ledger.rows())
-    if not rows:
-        raise no_rows(ledger, "evaluate it, then report")
-    judged = manifest.mixed_versions.get("ace_ray", [manifest.ace_ray_version])
-    judged_by = summary.rescored.ace_ray_version if summary.rescored else " and ".join(judged[:10])
-    early = manifest.tree.get("early")
-    looked = isinstance(early, dict) and bool(early.get("looked"))
-    run = Run(
-        uri=store.root,
-        manifest=manifest,
-        rows=rows,
-        ledger=ledger,
-        totals=summarize(
-            manifest.tree, {}, lambda: rows, summary.timing.model_dump(exclude_unset=True)
-        ),
-        finished=store.get(SUCCESS) is not None,
-        comparable={n: b.comparable for n, b in summary.benchmarks.items() if b.comparable},
-        engines=summary.timing.engines or [],
-        judged_by=judged_by,
-        device_s=sum((summary.timing.device_s or {}).values()),
-        # After early stopping has evaluated the comparison, the sample size is not fixed.
-        stopped_early=store.get(SUCCESS) is None and looked,
-    )
-    if run.stopped_early:
-        run.totals |= {"headline": False, "why": summary.why or "it was checked and is incomplete"}
-    trained = manifest.model.adapter or manifest.model
-    name = _last(trained.source) if manifest.model.adapter else run.model
-    if match := _STEP.search(name):
-        parents = [part for part in trained.source.split("/")[:-1] if part]
-        run.step = int(match[1])
-        run.training = one_line(name[: match.start()].rstrip("-_=. ") or [name, *parents][-1])
-    return run
-
-
 @dataclass(frozen=True)
 class BenchmarkRuns:
     """One benchmark, the runs that contain it, and their summaries in the same order."""
@@ -267,28 +222,25 @@ class BenchmarkRuns:
     runs: Sequence[Run]
     reported: Sequence[ReportedRun]
 
+    @property
+    def scores(self) -> list[dict[str, list[Score]]]:
+        """Scores of each run by rule set, as in its summary. If too many rows of the run lack a
+        verdict, each score's ``estimate`` is None."""
+        return [
+            scores_of(self.reporting, run.summary, headline=run.headline, partial=run.partial)
+            for run in self.reported
+        ]
+
 
 def by_benchmark(runs: Sequence[Run]) -> list[BenchmarkRuns]:
     """Group the runs by benchmark, in the order of their manifests."""
     groups = []
     for name in dict.fromkeys(name for run in runs for name in run.benchmarks):
         holders = [run for run in runs if name in run.benchmarks]
-        reporting = class_of(name, holders)
+        reporting = class_of(name, *(run.manifest for run in holders))
         reported = [run.reported(name, reporting.statistics) for run in holders]
         groups.append(BenchmarkRuns(name, reporting, holders, reported))
     return groups
-
-
-def class_of(name: str, runs: Sequence[Run]) -> type[Benchmark]:
-    """Return the class of the benchmark ``name``, with the rule sets and groups that the runs
-    share."""
-    first, *others = (run.manifest.rule_sets_of(name) for run in runs)
-    rule_sets = tuple(rules for rules in first if all(rules in other for other in others))
-    groups, *more = (run.manifest.groups.get(name, {}) for run in runs)
-    shared = {
-        key: members for key, members in groups.items() if all(g.get(key) == members for g in more)
-    }
-    return recorded_class(name, rule_sets, shared)
 
 
 def facts(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
@@ -316,15 +268,16 @@ def _facts(run: Run, benchmark: str) -> Iterator[str]:
     for finding in diagnose(rows):
         yield finding["text"]
     if diverged := sum(row.error_class == DIVERGED for row in rows):
-        reporting = class_of(benchmark, [run])
+        reporting = class_of(benchmark, run.manifest)
         low, high = (headline_score(reporting, rows, diverged=one) for one in (False, True))
         yield (
             f"{diverged} episodes diverged when their answers were read again; with all of them "
             f"wrong, {low.name} is {cell(low.estimate)}, with all of them right "
             f"{cell(high.estimate)}"
         )
-    if benchmark in run.comparable:
-        yield run.comparable[benchmark]
+    block = run.summary.benchmarks.get(benchmark)
+    if block is not None and block.comparable:
+        yield block.comparable
 
 
 def said_once(facts: Iterable[tuple[str, str]], runs: int) -> Iterator[str]:

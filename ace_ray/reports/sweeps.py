@@ -5,7 +5,7 @@ The ledger (``ledger.json``, docs/sweeps.md) has a line with state, device time 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -14,10 +14,10 @@ from ace_ray.benchmarks.results import Table, Value
 from ace_ray.config.schema import validated
 from ace_ray.errors import UserError
 from ace_ray.pipeline.summary import costs
-from ace_ray.reports.early import EarlyRun, early_run
-from ace_ray.reports.runs import Run, read_run
+from ace_ray.reports.early import EarlyRun, early_runs
+from ace_ray.reports.runs import Run
 from ace_ray.storage.object_store import Store
-from ace_ray.storage.stored import MANIFEST, Stored, read_summary
+from ace_ray.storage.stored import MANIFEST, Stored
 from ace_ray.sweep.config import SWEEP
 from ace_ray.sweep.ledger import CostRecord, ledger_lines
 from ace_ray.util.safe_loading import json_object
@@ -88,33 +88,29 @@ def load_sweep(store: Store) -> Sweep | None:
     for line, label in zip(lines, labels, strict=True):
         why = line.note or _WHY.get(line.state, "the ledger gives no reason")
         if line.state in ("complete", "decided", "incomplete") and line.run_id:
-            early += _compared(label, store.child(line.run_id), known)
-        if line.state == "complete" and line.run_id:
             try:
-                run = read_run(store.child(line.run_id))
-            except UserError as error:
-                why = str(error)
-            else:
+                run = Run(store.child(line.run_id))
                 run.label = one_line(label)
-                run.step = line.step
-                # The price may have changed after the run.
-                share = run.totals["solved"] / max(1, run.totals["scored"])
-                run.totals["cost"] = costs(line.cost, run.totals["entries"], share)
-                run.training = "" if line.step is None else one_line(_training(line.source))
-                # The manifest of a run may lack the size of its model.
-                run.manifest.model.parameters = run.manifest.model.parameters or line.parameters
-                runs.append(run)
-                continue
+                early += early_runs([run], known)
+                if line.state == "complete":
+                    runs.append(_checkpoint(run, line))
+                    continue
+            except UserError as error:
+                why = str(error) if line.state == "complete" else why
         left_out.append(LeftOut(label, line.source, line.state, why))
     return Sweep(store.root, manifest, lines, runs, left_out, early)
 
 
-def _compared(label: str, store: Store, labels: Mapping[str, str]) -> list[EarlyRun]:
-    try:
-        found = early_run(label, store, read_summary(store), labels)
-    except UserError:
-        return []  # `load_sweep` lists the run in `left_out`
-    return [found] if found is not None else []
+def _checkpoint(run: Run, line: CostRecord) -> Run:
+    """Return ``run`` with the facts that the ledger of its sweep has about it."""
+    run.step = line.step
+    # The price may have changed after the run.
+    share = run.totals["solved"] / max(1, run.totals["scored"])
+    run.totals["cost"] = costs(line.cost, run.totals["entries"], share)
+    run.training = "" if line.step is None else one_line(_training(line.source))
+    # The manifest of a run may lack the size of its model.
+    run.manifest.model.parameters = run.manifest.model.parameters or line.parameters
+    return run
 
 
 def read_sweep(store: Store) -> tuple[SweepManifest, list[CostRecord]] | None:

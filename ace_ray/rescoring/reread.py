@@ -35,7 +35,7 @@ from ace_ray.pipeline.actors.judging import judged
 from ace_ray.pipeline.summary import finish
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.storage.parts import Ledger, new_session, part_names, stored_rows, write_parts
+from ace_ray.storage.parts import Ledger, new_session, part_names, write_parts
 from ace_ray.storage.rows import (
     AT_ONCE,
     episode_columns,
@@ -44,7 +44,8 @@ from ace_ray.storage.rows import (
     token_ids_of,
     verdict_columns,
 )
-from ace_ray.storage.stored import MANIFEST, Manifest, as_json, earlier_timing, read_manifest
+from ace_ray.storage.stored import MANIFEST, Manifest, as_json, earlier_timing
+from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import (
     CHECKED,
     RAW_CHARS,
@@ -174,8 +175,8 @@ def reread(
 
     Raises `UserError` if the run did not use vLLM, the tokenizer is missing or a parser is unknown.
     """
-    store = opens(uri)
-    manifest = read_manifest(store)
+    run = StoredRun(opens(uri), say)
+    store, manifest = run.store, run.manifest
     if manifest.config.backend != "vllm":
         raise UserError(
             f"does not contain the text of the model (backend: {manifest.config.backend}); an "
@@ -190,7 +191,7 @@ def reread(
             where=store.root,
             fix="name the plugin files with --plugin",
         )
-    stored = StoredBenchmarks(manifest, store, benchmarks)
+    stored = StoredBenchmarks(run, benchmarks)
     earlier = _choice(manifest)
     choice = replace(
         earlier,
@@ -213,8 +214,8 @@ def reread(
         raise UserError(
             "the folder already contains rows", where=target.root, fix="name another with --output"
         )
-    ledger = stored_rows(store, manifest, say)
-    stored.read(ledger)
+    ledger = run.ledger
+    stored.read()
     target.check_unlinked("rows")
     with AnswerParser(folder, choice, earlier, python) as parser:
         parsers = {"tool_parser": choice.tool_parser, "reasoning_parser": choice.reasoning_parser}
@@ -230,12 +231,13 @@ def reread(
             kept = table.filter(pa.array([row is None for row in rows], pa.bool_()))
             new_rows = pa.Table.from_pylist([row for row in rows if row], schema=table.schema)
             write_parts(target, session, pa.concat_tables([kept, new_rows]))
-    new = read_manifest(target)
-    after = stored_rows(target, new, say)
+    new = StoredRun(target, say)
     timing = earlier_timing(store)
     engines = [found.read_now(one) for one in timing.get("engines") or ()]
-    _, found.summary = finish(target, new, stored.by_name, after, {**timing, "engines": engines})
-    found.bounds = {n: _bounds(b, ledger, after) for n, b in stored.by_name.items()}
+    _, found.summary = finish(
+        target, new.manifest, stored.by_name, new.ledger, {**timing, "engines": engines}
+    )
+    found.bounds = {n: _bounds(b, ledger, new.ledger) for n, b in stored.by_name.items()}
     return found
 
 

@@ -20,9 +20,10 @@ from ace_ray.rescoring.score import summarized
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.storage.parts import Ledger, compact, new_session, part_names, stored_rows, write_parts
+from ace_ray.storage.parts import compact, new_session, part_names, write_parts
 from ace_ray.storage.rows import AT_ONCE, CHECK_FAILED, episode_of, rows_of
-from ace_ray.storage.stored import Manifest, earlier_summary, read_manifest
+from ace_ray.storage.stored import earlier_summary
+from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import CHECKED
 
 Say = Callable[[str], None]
@@ -47,10 +48,10 @@ def rescore(
 
     Return (exit code, summary). Raises `UserError` if ``uri`` is not a run, another driver has its
     lease, or the benchmark's data is not the data of the run."""
-    with _leased(uri, say, opens) as (store, manifest, lease):
-        benchmarks = StoredBenchmarks(manifest, store, named, data)
-        ledger = stored_rows(store, manifest, say)
-        benchmarks.read(ledger)
+    with _leased(uri, say, opens) as (run, lease):
+        benchmarks = StoredBenchmarks(run, named, data)
+        store, ledger = run.store, run.ledger
+        benchmarks.read()
         session = new_session(part_names(store), os.urandom(3).hex())
         changed: Counter[str] = Counter()
         for table in ledger.tables(ledger.schema.names):
@@ -74,13 +75,13 @@ def rescore(
         lease.check()
         for name in ledger.parts:
             store.delete(name)
-        if manifest.config.backend == EXTERNAL:
+        if run.manifest.config.backend == EXTERNAL:
             (made,) = benchmarks.by_name.values()
             summary = summarized(store, made)
             code = INCOMPLETE if summary["missing"] else COMPLETE
         else:
-            ledger = stored_rows(store, manifest, say=lambda line: None)  # printed above
-            code, summary = _summarized(store, manifest, benchmarks.by_name, ledger)
+            judged_again = StoredRun(store, lambda line: None)  # printed above
+            code, summary = _summarized(judged_again, benchmarks.by_name)
     for what, count in sorted(changed.items()):
         say(f"{what}: {count}")
     if not changed:
@@ -90,8 +91,8 @@ def rescore(
 
 def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
     """Merge the parts of a run into fewer, larger parts. Raises `UserError` if it is not a run."""
-    with _leased(uri, say, opens) as (store, manifest, lease):
-        ledger = stored_rows(store, manifest, say)
+    with _leased(uri, say, opens) as (run, lease):
+        store, ledger = run.store, run.ledger
         session = new_session(part_names(store), os.urandom(3).hex())
         before, after = compact(store, ledger, session, lease.check)
         say(
@@ -101,14 +102,12 @@ def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
 
 
 @contextmanager
-def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest, Lease]]:
-    """Yield the store, the manifest and the lease of a run. Release the lease when the context
-    ends."""
-    store = opens(uri)
-    manifest = read_manifest(store)
-    lease = Lease.acquire(store, say)
+def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[StoredRun, Lease]]:
+    """Yield a run and its lease. Release the lease when the context ends."""
+    run = StoredRun(opens(uri), say)
+    lease = Lease.acquire(run.store, say)
     try:
-        yield store, manifest, lease
+        yield run, lease
     finally:
         lease.release()
 
@@ -125,10 +124,8 @@ def _changes(
             yield f"{rules} error type only"
 
 
-def _summarized(
-    store: Store, manifest: Manifest, benchmarks: Mapping[str, Any], ledger: Ledger
-) -> tuple[int, dict[str, Any]]:
-    earlier = earlier_summary(store)
+def _summarized(run: StoredRun, benchmarks: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    earlier = earlier_summary(run.store)
     early, why = earlier.early, ""
     if early is not None and early.stopped:
         why = (
@@ -143,4 +140,4 @@ def _summarized(
     }
     if early is not None:
         more["early"] = {**early.model_dump(), "stale": True}
-    return finish(store, manifest, benchmarks, ledger, timing, why=why, **more)
+    return finish(run.store, run.manifest, benchmarks, run.ledger, timing, why=why, **more)

@@ -32,7 +32,7 @@ from ace_ray.pipeline.planning.plan import row_id
 from ace_ray.pipeline.summary import summarize
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import LocalStore, Store
-from ace_ray.storage.parts import FOLDER, new_session, part_names, stored_rows, write_parts
+from ace_ray.storage.parts import FOLDER, new_session, part_names, write_parts
 from ace_ray.storage.rows import (
     AT_ONCE,
     TIMES,
@@ -43,6 +43,7 @@ from ace_ray.storage.rows import (
     verdict_columns,
 )
 from ace_ray.storage.stored import MANIFEST, SUCCESS, SUMMARY, Manifest, as_json, read_manifest
+from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import Entry, Episode, Verdict, canonical_json, digest
 from ace_ray.util.sanitizing import well_formed
 
@@ -130,8 +131,8 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
 
     The summary has the keys of every run, the benchmark's own numbers, and facts about the
     outputs."""
-    manifest = read_manifest(store)
-    ledger = stored_rows(store, manifest, say=lambda line: None)
+    run = StoredRun(store, lambda line: None)
+    manifest, ledger = run.manifest, run.ledger
     total = summarize(manifest.tree, {}, ledger.rows, {})
     numbers = benchmark.statistics(ledger.rows(), manifest.config.max_unscored)
     if findings := diagnose(ledger.rows()):
@@ -199,7 +200,7 @@ class _Rows:
         entry, episode = output.entry, output.episode
         with own_code(type(self._benchmark), f"check of entry {entry.id!r}"):
             verdicts = self._benchmark.verdicts(entry, episode)
-        self.came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
+        self.came.setdefault(entry.category_key, Counter())[entry.id] += 1
         again = read_again(self._benchmark, entry, episode)
         status = checked_columns(verdicts)
         self._add(entry, self._number(output.sample), status, episode, verdicts, again)
@@ -220,7 +221,7 @@ class _Rows:
         if self.unscored <= _REASONS:
             self._reasons.append(f"{output.where}: {output.reason}")
         if (entry := output.entry) is not None:
-            self.came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
+            self.came.setdefault(entry.category_key, Counter())[entry.id] += 1
             number, why = self._number(output.sample), well_formed(output.reason)
             self._add(entry, number, {"status": "infra_error", "error": why}, Episode(), {})
         return {

@@ -5,7 +5,7 @@ command names. No model, adapter, template, store, endpoint, role or tracker in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
@@ -15,13 +15,13 @@ from ace_ray.config.schema import EXTERNAL, RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.pipeline.planning.preflight import make_benchmarks
 from ace_ray.storage.object_store import Store
-from ace_ray.storage.parts import Ledger
-from ace_ray.storage.stored import MANIFEST, Manifest
-from ace_ray.types import Entry, ResultRow
+from ace_ray.storage.stored import MANIFEST
+from ace_ray.storage.stored_run import StoredRun
+from ace_ray.types import Entry
 
 
 class StoredBenchmarks:
-    """The benchmarks of the run in ``store``, with the entries of its rows.
+    """The benchmarks of the stored ``run``, with the entries of its rows.
 
     ``named``: the benchmarks that the command names. A local file is executed only if it is among
     them. ``data`` replaces the data of one benchmark: the only one in ``named``, or else in the
@@ -29,10 +29,8 @@ class StoredBenchmarks:
 
     Raises `UserError`: the command must name code or data, or the benchmarks have changed."""
 
-    def __init__(
-        self, manifest: Manifest, store: Store, named: Sequence[str], data: str | None = None
-    ) -> None:
-        self._manifest, self._store = manifest, store
+    def __init__(self, run: StoredRun, named: Sequence[str], data: str | None = None) -> None:
+        self._run, manifest, store = run, run.manifest, run.store
         config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
         config = _with_named_code(config, named, store)
         # Name of the benchmark whose data the user named.
@@ -56,26 +54,26 @@ class StoredBenchmarks:
                 )
         self._entries: dict[tuple[str, str, str, str], Entry] = {}
 
-    def read(self, ledger: Ledger) -> None:
-        """Read the entries from which the rows of ``ledger`` were made, and load the code of their
-        tools. Raises `UserError`: the data is not the data of the run, or lacks a row's entry."""
+    def read(self) -> None:
+        """Read the entries from which the rows were made, and load the code of their tools.
+        Raises `UserError`: the data is not the data of the run, or lacks a row's entry."""
         for name, benchmark in self.by_name.items():
-            entries = run_entries(benchmark, self._manifest, ledger.rows(), self._store)
-            self._entries |= {(name, e.category, e.language, e.id): e for e in entries}
+            entries = run_entries(benchmark, self._run)
+            self._entries |= {(name, *entry.key): entry for entry in entries}
             benchmark.ready(named=name == self._owner)
-        for row in ledger.rows():  # rows that are not judged have files and statistics too
-            self._entry((row.benchmark, row.category, row.language, row.id))
+        for row in self._run.ledger.rows():  # rows that are not judged have statistics too
+            self._entry(row.path)
 
     def of(self, row: Mapping[str, Any]) -> tuple[Benchmark, Entry]:
         """Return the benchmark and the entry of a row."""
-        key = (row["benchmark"], row["category"], row["language"], row["id"])
+        key = (row["benchmark"], row["language"], row["category"], row["id"])
         return self.by_name[row["benchmark"]], self._entry(key)
 
     def _entry(self, key: tuple[str, str, str, str]) -> Entry:
         if key not in self._entries:
             raise UserError(
                 f"the data does not contain the entry {key} of a row",
-                where=self._store.root,
+                where=self._run.uri,
                 fix="name the data with which the run was evaluated",
             )
         return self._entries[key]
@@ -120,18 +118,16 @@ def _with_data(
     return config.model_copy(update={"benchmarks": sections}), name
 
 
-def run_entries(
-    benchmark: Benchmark, manifest: Manifest, rows: Iterable[ResultRow], store: Store
-) -> Sequence[Entry]:
+def run_entries(benchmark: Benchmark, run: StoredRun) -> Sequence[Entry]:
     """Return the entries from which a stored run selected its entries by ``ids`` and ``limit``.
 
     For outputs of another program these are all entries of the answered categories, and other
-    entries that ``rows`` name, such as tau2-bench's tasks outside the base split. Raises
+    entries that its rows name, such as tau2-bench's tasks outside the base split. Raises
     `UserError` if the run was made with other entries."""
-    name = benchmark.name
+    name, manifest = benchmark.name, run.manifest
     if manifest.config.backend == EXTERNAL:
         every = benchmark.output_entries()
-        for row in rows:
+        for row in run.ledger.rows():
             every.get(row.language, row.category, row.id)  # adds an entry that `of` lacks
         entries: Sequence[Entry] = [
             e for key in manifest.outputs.categories for e in every.of(*key).values()
@@ -143,7 +139,7 @@ def run_entries(
     if sha256 is not None and sha256 != data_hash(entries):
         raise UserError(
             f"the data of {name} differs from the data of this run",
-            where=store.root,
+            where=run.uri,
             fix="restore the data (its hash is in run.json), or evaluate the run again",
         )
     return entries

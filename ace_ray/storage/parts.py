@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,6 @@ from ace_ray.storage.rows import (
     rows_schema,
     rule_sets_in,
 )
-from ace_ray.storage.stored import MANIFEST, Manifest
 from ace_ray.types import ResultRow
 from ace_ray.util import log
 
@@ -234,6 +234,9 @@ def _full_size(column: pa.Array) -> int:
     return int(pc.sum(pc.take(lengths, column.indices)).as_py() or 0) + 8 * len(column)
 
 
+# Type of `read_part`.
+ReadPart = Callable[[Store, str, Sequence[str], pa.Schema, int | None], "pa.Table | str"]
+
 # Error classes of failed rows that only the next command retries, not the same command.
 NOT_RETRYABLE = (CHECK_FAILED, KILLED_FROM_OUTSIDE)
 
@@ -257,8 +260,10 @@ class Ledger:
     were repeatedly killed from outside."""
     set_aside: np.ndarray = field(default_factory=lambda: np.array([], dtype="S8"))
     """Kind of process that crashed on a row that is retried last (`SET_ASIDE`); else ""."""
-    kept: dict[str, np.ndarray] = field(default_factory=dict)
-    """Path of a part -> indices of its rows that count."""
+    part: np.ndarray = field(default_factory=lambda: np.array([], dtype=np.int32))
+    """Index into ``parts`` of the part that contains the row that counts."""
+    position: np.ndarray = field(default_factory=lambda: np.array([], dtype=np.int32))
+    """Index of the row in its part."""
     parts: tuple[str, ...] = ()
     """Every part that was read."""
     dominated: int = 0
@@ -267,6 +272,7 @@ class Ledger:
     """File -> the reason why it was not read."""
     schema: pa.Schema = ROWS
     """Schema of the rows (`rows_schema`)."""
+    read: ReadPart = read_part
 
     @property
     def rule_sets(self) -> tuple[str, ...]:
@@ -276,33 +282,40 @@ class Ledger:
         """Return the index of each of ``ids`` in the arrays; -1 for an id that is not stored."""
         return _positions(self.ids, ids)
 
+    @cached_property
+    def _in_parts(self) -> np.ndarray:
+        """Indices of the rows, ordered by part and by their place in it."""
+        return np.lexsort((self.position, self.part))
+
     def tables(self, columns: Sequence[str], known: np.ndarray | None = None) -> Iterator[pa.Table]:
-        """Yield ``columns`` of the rows that count, one table per part. ``known``: sorted ids of
-        the rows to yield. If `compact` merges parts meanwhile, the new parts are read instead.
+        """Yield ``columns`` of the rows that count, one table per part that has such rows.
+        ``known``: ids of the rows to yield; of a part with one of them, only its row group is read.
+        If `compact` merges parts meanwhile, the new parts are read instead.
 
         Raises `UserError`: a part cannot be read."""
-        done: list[np.ndarray] = []
-        for name, positions in self.kept.items():
-            wanted = list(dict.fromkeys(["row_id", *columns]))
-            table = read_part(self.store, name, wanted, self.schema)
+        rows = self._in_parts
+        if known is not None:
+            wanted = np.zeros(len(self.ids) + 1, dtype=bool)
+            wanted[self.find(known)] = True  # the last element is for ids that are not stored
+            rows = rows[wanted[rows]]
+        ends = np.searchsorted(self.part[rows], np.arange(len(self.parts) + 1))
+        for name, begin, end in zip(self.parts, ends[:-1], ends[1:], strict=True):
+            if begin == end:
+                continue
+            positions = self.position[rows[begin:end]]
+            single = int(positions[0]) if known is not None and len(positions) == 1 else None
+            table = self.read(self.store, name, columns, self.schema, single)
             if table == GONE:
-                left = np.setdiff1d(self.ids, np.concatenate([*done, self.ids[:0]]))
-                yield from self._now(left).tables(
-                    columns, left if known is None else np.intersect1d(left, known)
-                )
+                rest = self.ids[np.sort(rows[begin:])]
+                yield from self._now(rest).tables(columns, rest)
                 return
             if isinstance(table, str):
-                raise unreadable(self.store, name, table)
-            table = table.take(positions)
-            ids = _ids(table)
-            done.append(ids)
-            if known is not None:
-                table = table.filter(pa.array(_positions(known, ids) >= 0))
-            yield table.select(columns)
+                raise _unreadable(self.store, name, table)
+            yield table if single is not None else table.take(positions)
 
     def _now(self, ids: np.ndarray) -> Ledger:
         """Read the ledger again. Raises `UserError` if it lacks any of ``ids``."""
-        now = read_ledger(self.store, schema=self.schema)
+        now = read_ledger(self.store, schema=self.schema, read=self.read)
         if lost := int((now.find(ids) < 0).sum()):
             raise UserError(
                 f"{lost} rows disappeared while they were read",
@@ -316,23 +329,13 @@ class Ledger:
         return result_rows(self.tables(result_columns(self.rule_sets), known))
 
 
-def unreadable(store: Store, name: str, why: str) -> UserError:
+def _unreadable(store: Store, name: str, why: str) -> UserError:
     """Return the error for the part ``name``, which `read_part` could not read due to ``why``."""
-    where = f"{store.root}/{name}"
-    if why == GONE:
-        return UserError(
-            "has been merged into another part meanwhile",
-            where=where,
-            fix="run the same command again",
-        )
     return UserError(
         f"is damaged: {why}",
-        where=where,
+        where=f"{store.root}/{name}",
         fix="remove it and evaluate the run again; its rows are pending then",
     )
-
-
-ReadPart = Callable[[Store, str, Sequence[str], pa.Schema], "pa.Table | str"]
 
 
 def read_ledger(
@@ -371,7 +374,7 @@ def _read_listed(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
     columns: list[list[np.ndarray]] = []
     for name in part_names(store):
         keys = ["row_id", "status", "attempts", "error_class"]
-        table = read(store, name, keys, schema)
+        table = read(store, name, keys, schema, None)
         if not isinstance(table, str):
             try:
                 ids = _ids(table)
@@ -391,7 +394,7 @@ def _read_listed(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
         columns.append([ids, settled, attempts, retryable, waits, part, place])
         names.append(name)
     if not columns:
-        return Ledger(store, ignored=ignored, schema=schema)
+        return Ledger(store, ignored=ignored, schema=schema, read=read)
     # Join one column at a time and free its pieces, since a large run needs much memory.
     ids, settled, attempts, retryable, waits, part, position = (
         np.concatenate([table.pop(0) for table in columns]) for _ in range(7)
@@ -401,39 +404,21 @@ def _read_listed(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
     ordered = ids[order]
     wins = order[np.append(ordered[1:] != ordered[:-1], True)]
     del order, ordered
-    by_part = wins[np.lexsort((position[wins], part[wins]))]
-    ends = np.searchsorted(part[by_part], np.arange(len(names) + 1))
-    kept = {
-        name: position[by_part[ends[index] : ends[index + 1]]] for index, name in enumerate(names)
-    }
     dominated = len(ids) - len(wins)
-    ids = ids[wins]
     return Ledger(
         store,
-        ids,
+        ids[wins],
         settled[wins],
         attempts[wins],
         retryable[wins],
         waits[wins],
-        {name: positions for name, positions in kept.items() if len(positions)},
+        part[wins],
+        position[wins],
         tuple(names),
         dominated,
         ignored,
         schema,
-    )
-
-
-def no_rows(ledger: Ledger, fix: str) -> UserError:
-    """Return the error for a run without readable rows. ``fix``: advice if the run has no parts."""
-    where = ledger.store.root
-    if not ledger.ignored:
-        return UserError("the run has no rows yet", where=where, fix=fix)
-    name, why = next(iter(ledger.ignored.items()))
-    more = f", and {len(ledger.ignored) - 1} more parts" if len(ledger.ignored) > 1 else ""
-    return UserError(
-        f"no row of the run can be read: {name}{more} cannot be read: {why}",
-        where=where,
-        fix="remove these files and evaluate the run again",
+        read,
     )
 
 
@@ -476,25 +461,3 @@ def compact(
     for name in ledger.parts:
         store.delete(name)
     return len(ledger.parts), len(new)
-
-
-def stored_rows(
-    store: Store,
-    manifest: Manifest,
-    say: Callable[[str], None] = log.caution,
-    read: ReadPart = read_part,
-) -> Ledger:
-    """Read the ledger of the run with this ``manifest``, like `read_ledger`.
-
-    Also raises `UserError` if the run contains more rows than its manifest declares, so that an
-    untrusted run cannot contain an unlimited number of rows."""
-    ledger = read_ledger(store, say, rows_schema(manifest.all_rule_sets), read)
-    if len(ledger.ids) > manifest.declared:
-        raise UserError(
-            f"the run declares {manifest.declared} rows in {MANIFEST} but contains "
-            f"{len(ledger.ids)}",
-            where=store.root,
-            fix=f"remove the files in {FOLDER} that do not belong to this run, or name "
-            "an intact run",
-        )
-    return ledger

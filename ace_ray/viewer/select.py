@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
 from typing import Any
 
-import numpy as np
-
-from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.registry import recorded_class
+from ace_ray.benchmarks.registry import class_of
 from ace_ray.errors import UserError
-from ace_ray.storage.object_store import Store
-from ace_ray.storage.parts import Ledger, no_rows, stored_rows
-from ace_ray.storage.rows import rows_of, verdict_names
-from ace_ray.storage.stored import Manifest, read_manifest
+from ace_ray.storage.rows import verdict_names
+from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import STATUSES, ResultRow
 from ace_ray.viewer.episode import COLUMNS, KEYS, EpisodeView, episode_view
 
@@ -25,58 +19,27 @@ SHORTEST_ID = 6
 MOST_HELD = 32 << 20
 
 
-def class_of(manifest: Manifest, benchmark: str) -> type[Benchmark]:
-    """Return the class of a benchmark of a stored run."""
-    groups = manifest.groups.get(benchmark, {})
-    return recorded_class(benchmark, manifest.rule_sets_of(benchmark), groups)
+def episodes(run: StoredRun, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]:
+    """Yield ``rows`` with their texts. Rows that no longer exist are left out.
 
+    To bound memory, texts are read in groups of about `MOST_HELD` characters. The order of ``rows``
+    is kept only within a group."""
+    places = {row.row_id: place for place, row in enumerate(rows)}
+    classes = {name: class_of(name, run.manifest) for name in {row.benchmark for row in rows}}
+    group: list[dict[str, Any]] = []
+    chars = 0
 
-class StoredRun:
-    """A stored run, complete or not, with its rows in the order of their keys."""
+    def views() -> Iterator[EpisodeView]:
+        for texts in sorted(group, key=lambda texts: places[texts["row_id"]]):
+            yield episode_view(texts, classes[rows[places[texts["row_id"]]].benchmark])
 
-    def __init__(self, store: Store) -> None:
-        """Open a run. Raises `UserError`: ``store`` is not a run, or it cannot be read."""
-        self.uri = store.root
-        self.manifest: Manifest = read_manifest(store)
-        self.ledger: Ledger = stored_rows(store, self.manifest)
-        self._class_of = cache(partial(class_of, self.manifest))
-
-    @cached_property
-    def rows(self) -> list[ResultRow]:
-        """The rows in `entry_order`. Raises `UserError`: the run is empty or cannot be read."""
-        rows = sorted(self.ledger.rows(), key=entry_order)
-        if not rows:
-            raise no_rows(self.ledger, "evaluate the run, or wait until it has rows")
-        return rows
-
-    def class_of(self, row: ResultRow) -> type[Benchmark]:
-        """Return the class of the benchmark of ``row``."""
-        return self._class_of(row.benchmark)
-
-    def whole(self, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]:
-        """Yield ``rows`` with their texts. Rows that no longer exist are left out.
-
-        To bound memory, texts are read in groups of about `MOST_HELD` characters. The order of
-        ``rows`` is kept only within a group."""
-        wanted = {row.row_id: place for place, row in enumerate(rows)}
-        ids = np.sort(np.array(list(wanted), dtype="S32"))
-        columns = [*COLUMNS, *verdict_names(self.manifest.all_rule_sets)]
-        held: list[tuple[int, dict[str, Any]]] = []
-        chars = 0
-        for table in self.ledger.tables(columns, ids):
-            for one in rows_of(table):
-                held.append((wanted[one["row_id"]], one))
-                chars += sum(len(value) for value in one.values() if isinstance(value, str))
-                if chars > MOST_HELD:
-                    yield from self._views(rows, held)
-                    held, chars = [], 0
-        yield from self._views(rows, held)
-
-    def _views(
-        self, rows: Sequence[ResultRow], stored: list[tuple[int, dict[str, Any]]]
-    ) -> Iterator[EpisodeView]:
-        for place, one in sorted(stored, key=lambda pair: pair[0]):
-            yield episode_view(one, self.class_of(rows[place]))
+    for texts in run.stored(rows, [*COLUMNS, *verdict_names(run.manifest.all_rule_sets)]):
+        group.append(texts)
+        chars += sum(len(value) for value in texts.values() if isinstance(value, str))
+        if chars > MOST_HELD:
+            yield from views()
+            group, chars = [], 0
+    yield from views()
 
 
 def entry_order(row: ResultRow) -> tuple[object, ...]:
@@ -85,13 +48,12 @@ def entry_order(row: ResultRow) -> tuple[object, ...]:
         (0, int(part), "") if part.isdecimal() and len(part) < 19 else (1, 0, part)
         for part in row.id.replace("-", "_").split("_")
     ]
-    keys = (row.benchmark, row.language, row.category)
-    return (*keys, numbered, row.id, row.sample, row.repeat)
+    return (*row.path[:3], numbered, row.id, row.sample, row.repeat)
 
 
 def key_of(row: ResultRow) -> tuple[object, ...]:
     """Return the key by which a row is found in another run."""
-    return (row.benchmark, row.language, row.category, row.id, row.sample, row.repeat)
+    return (*row.path, row.sample, row.repeat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +108,15 @@ def _is_called(row: ResultRow, name: str) -> bool:
 
 
 def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:
-    """Return the rows of ``run`` that match ``wanted``. If ``other`` is a run, return only rows
-    that have another verdict there."""
+    """Return the rows of ``run`` that match ``wanted``, in `entry_order`. If ``other`` is a run,
+    return only rows that have another verdict there."""
     theirs = None if other is None else {key_of(row): row for row in other.rows}
     found = []
     for row in run.rows:
-        rules = wanted.rules or run.class_of(row).rule_sets[0]
+        rules = wanted.rules or run.manifest.rule_sets_of(row.benchmark)[0]
         if wanted.takes(row, rules) and (theirs is None or is_changed(row, theirs, rules)):
             found.append(row)
-    return found
+    return sorted(found, key=entry_order)
 
 
 def is_changed(row: ResultRow, others: Mapping[tuple[object, ...], ResultRow], rules: str) -> bool:

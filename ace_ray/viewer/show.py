@@ -9,11 +9,12 @@ from typing import Any
 from ace_ray.benchmarks.transcript import Tool
 from ace_ray.errors import UserError
 from ace_ray.reports.text import pretty
+from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import ResultRow
 from ace_ray.util.safe_loading import SHOWN_CHARS
 from ace_ray.util.sanitizing import cleaned, one_line
 from ace_ray.viewer.episode import MOST_CHANGES, Change, EpisodeView
-from ace_ray.viewer.select import Filter, StoredRun, outcome, select
+from ace_ray.viewer.select import Filter, episodes, outcome, select
 
 Say = Callable[[str], None]
 WIDTH = 72
@@ -44,7 +45,7 @@ def show(
             fix="name the id of an entry or of a row, or omit the id to list all rows",
         )
     if as_json or wanted.entry:
-        for number, view in enumerate(run.whole(rows[: limit or None])):
+        for number, view in enumerate(episodes(run, rows[: limit or None])):
             if as_json:
                 say(json.dumps(view.as_json(), ensure_ascii=True))
                 continue
@@ -70,9 +71,9 @@ def listed(
     count = f"{len(rows)} of {len(run.rows)} rows"
     yield f"{count} have a different verdict in {other.uri}" if other else count
     by_id = {row.row_id: row for row in rows}
-    for view in run.whole(rows[: limit or None]):
+    for view in episodes(run, rows[: limit or None]):
         row = by_id[view.row_id]
-        asked = [rules] if rules else run.class_of(row).rule_sets
+        asked = [rules] if rules else run.manifest.rule_sets_of(row.benchmark)
         said = dict.fromkeys(outcome(row, name) for name in asked)
         several = f" #{row.sample}" if row.sample else ""
         start = f"{row.id}{several}  {' / '.join(said)}"

@@ -1,7 +1,6 @@
 """Keep the rows of a run for the pages of the viewer, and read new rows while the run grows.
 
-The columns that lists show are read once per part and kept in memory. Texts are not kept: to show a
-row, one row group is read; to search, one part is read at a time."""
+The columns that lists show are read once per part and kept in memory. Texts are not kept."""
 
 from __future__ import annotations
 
@@ -19,16 +18,16 @@ import pyarrow.compute as pc
 
 from ace_ray.errors import UserError
 from ace_ray.reports.explain import explain
-from ace_ray.reports.runs import read_run
 from ace_ray.reports.sweeps import run_folders
 from ace_ray.storage.object_store import Store
-from ace_ray.storage.parts import ignored_lines, part_names, read_part, stored_rows, unreadable
-from ace_ray.storage.rows import result_columns, result_rows, rows_schema, verdict_names
-from ace_ray.storage.stored import SUCCESS, Manifest, read_manifest, versions_line
+from ace_ray.storage.parts import ignored_lines, part_names, read_part
+from ace_ray.storage.rows import result_columns, rule_sets_in
+from ace_ray.storage.stored import SUCCESS, versions_line
+from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import ResultRow
 from ace_ray.util import log
-from ace_ray.viewer.episode import COLUMNS, EpisodeView, episode_view
-from ace_ray.viewer.select import Filter, class_of, entry_order, is_changed, key_of
+from ace_ray.viewer.episode import EpisodeView
+from ace_ray.viewer.select import Filter, entry_order, episodes, is_changed, key_of
 
 # Columns for full-text search, besides the errors of verdicts.
 SEARCHED = ("id", "messages", "output", "reasoning", "state", "error", "gold")
@@ -94,31 +93,24 @@ class RunTable:
         """Open a run. Raises `UserError`: ``store`` is not a run, or it cannot be read."""
         self._store = store
         self._reading, self._explaining = threading.Lock(), threading.Lock()
-        self.manifest: Manifest = read_manifest(store)
-        self.rule_sets: tuple[str, ...] = tuple(self.manifest.all_rule_sets)
-        self._schema = rows_schema(self.rule_sets)
-        self._narrow = list(dict.fromkeys([*result_columns(self.rule_sets), "attempts"]))
+        # Columns of each part that lists show.
         self._parts: dict[str, pa.Table] = {}
         self._names: list[str] | None = None
-        # Text of the last search, and a mask of the matching rows of each part.
-        self._searched: tuple[str, dict[str, np.ndarray]] = ("", {})
-        # The parts of the last `_causes`, and its result.
+        # Text of the last search, and the ids of rows that were searched -> whether they have it.
+        self._searched: tuple[str, dict[str, bool]] = ("", {})
+        # The runs of the last `_causes`, and its result.
         self._explained: tuple[tuple[object, ...], dict[tuple[object, ...], str]] = ((), {})
         self._say_once = cache(log.caution)
-        self._ignored: list[str] = []
-        # Row id -> name of its part, and its index in the part.
-        self._places: dict[str, tuple[str, int]] = {}
         self.finished = False
-        # Rows that count, in the order of their entries.
-        self.rows: list[ResultRow] = []
-        self.by_id: dict[str, ResultRow] = {}
-        # Rows by `key_of`, to find the row of another run.
-        self.by_key: dict[tuple[object, ...], ResultRow] = {}
         self.refresh()
 
     @property
     def run_id(self) -> str:
-        return self.manifest.run_id
+        return self.run.manifest.run_id
+
+    @property
+    def rule_sets(self) -> tuple[str, ...]:
+        return self.run.manifest.all_rule_sets
 
     def refresh(self) -> bool:
         """Read new parts; return whether the parts changed. Raises `UserError`: the store does not
@@ -132,34 +124,37 @@ class RunTable:
         self.finished = self.finished or self._store.get(SUCCESS) is not None
         if names == self._names:
             return False
-        ledger = stored_rows(self._store, self.manifest, self._say_once, self._read)
-        for gone in self._parts.keys() - set(names):
-            del self._parts[gone]
-        places: dict[str, tuple[str, int]] = {}
-        rows: list[ResultRow] = []
-        for name, positions in ledger.kept.items():
-            kept = list(result_rows([self._parts[name].take(positions)]))
-            rows += kept
-            for row, place in zip(kept, positions, strict=True):
-                places[row.row_id] = (name, int(place))
-        self._places = places
-        self.rows = sorted(rows, key=entry_order)
+        run = StoredRun(self._store, self._say_once, self._read)
+        run.rows = list(run.ledger.rows())  # a run that has just started has none
+        # In the order of their entries.
+        self.rows = sorted(run.rows, key=entry_order)
         self.by_id = {row.row_id: row for row in self.rows}
+        # To find the row of another run.
         self.by_key = {key_of(row): row for row in self.rows}
-        self._ignored, self._names = list(ignored_lines(ledger)), names
-        self._searched = ("", {})
+        for name in self._parts.keys() - set(names):
+            del self._parts[name]
+        self.run, self._names, self._searched = run, names, ("", {})
         return True
 
     def _read(
-        self, store: Store, name: str, columns: Sequence[str], schema: pa.Schema
+        self,
+        store: Store,
+        name: str,
+        columns: Sequence[str],
+        schema: pa.Schema,
+        row: int | None,
     ) -> pa.Table | str:
-        """Return columns of a part like `read_part`, but read each part only once."""
+        """Read columns of a part like `read_part`, but columns that lists show only once."""
+        narrow = [*result_columns(rule_sets_in(schema.names)), "attempts"]
+        if not set(columns) <= set(narrow):
+            return read_part(store, name, columns, schema, row)
         if name not in self._parts:
-            table = read_part(store, name, self._narrow, schema)
+            table = read_part(store, name, narrow, schema)
             if isinstance(table, str):
                 return table
             self._parts[name] = table
-        return self._parts[name].select(columns)
+        table = self._parts[name].select(columns)
+        return table if row is None else table.slice(row, 1)
 
     def rules_of(self, asked: str) -> str:
         return asked if asked in self.rule_sets else self.rule_sets[0]
@@ -185,10 +180,10 @@ class RunTable:
     def _causes(self, other: RunTable) -> Mapping[tuple[object, ...], str]:
         """Return why rows differ from their rows in ``other``. The last result is kept."""
         with self._explaining:
-            read = (other, *(other._names or ()), *(self._names or ()))
-            if self._explained[0] != read:
-                found = explain(*(read_run(table._store) for table in (other, self)))
-                self._explained = (read, {(*one.key, 0): one.cause for one in found.differences})
+            runs = (other.run, self.run)
+            if self._explained[0] != runs:
+                found = explain(*runs)
+                self._explained = (runs, {(*one.key, 0): one.cause for one in found.differences})
             return self._explained[1]
 
     def counts(self, value: Callable[[ResultRow], str]) -> list[tuple[str, int]]:
@@ -199,57 +194,47 @@ class RunTable:
     def facts(self) -> dict[str, Any]:
         """Return the values for the run's line in the list of runs."""
         return {
-            "model": self.manifest.model.source,
+            "model": self.run.manifest.model.source,
             "rows": len(self.rows),
-            "declared": self.manifest.declared,
+            "declared": self.run.manifest.declared,
             "finished": self.finished,
             "notes": list(self._notes()),
         }
 
     def _notes(self) -> Iterator[str]:
         """Yield notes on the numbers of the run: limits, mixed versions and unreadable parts."""
-        limits = (
-            self.manifest.restriction(name).words for name in self.manifest.identity.benchmarks
-        )
+        manifest = self.run.manifest
+        limits = (manifest.restriction(name).words for name in manifest.identity.benchmarks)
         for words in dict.fromkeys(filter(None, limits)):
             yield f"limited to {words}: a sample of the benchmark, not its score"
-        if mixed := versions_line(self.manifest.mixed_versions):
+        if mixed := versions_line(manifest.mixed_versions):
             yield mixed
-        yield from self._ignored
+        yield from ignored_lines(self.run.ledger)
 
     def episode(self, row: ResultRow) -> EpisodeView:
         """Read a complete row. Raises `UserError`: it cannot be read."""
-        name, place = self._places[row.row_id]
-        columns = [*COLUMNS, *verdict_names(self.rule_sets)]
-        found = read_part(self._store, name, columns, self._schema, place)
-        if isinstance(found, str):
-            raise unreadable(self._store, name, found)
-        (whole,) = found.to_pylist()
-        return episode_view(whole, class_of(self.manifest, row.benchmark))
+        (view,) = episodes(self.run, [row])
+        return view
 
     def _holding(self, text: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
         """Return the ``rows`` that contain ``text``, ignoring case. Only parts that contain some
         of the ``rows`` are read."""
-        searched = self._searched
-        if searched[0] != text:
-            searched = self._searched = (text, {})
-        found = searched[1]
-        places = [self._places[row.row_id] for row in rows]
-        for name, _ in places:
-            if name not in found:
-                found[name] = self._search(name, text)
-        return [row for row, (name, at) in zip(rows, places, strict=True) if found[name][at]]
+        if self._searched[0] != text:
+            self._searched = (text, {})
+        holds = self._searched[1]
+        columns = ["row_id", *SEARCHED, *(f"{rules}_error" for rules in self.rule_sets)]
+        for table in self.run.tables([row for row in rows if row.row_id not in holds], columns):
+            ids = table.column("row_id").to_pylist()
+            holds |= zip(ids, _holds(table.drop_columns("row_id"), text), strict=True)
+        return [row for row in rows if holds.get(row.row_id)]
 
-    def _search(self, name: str, text: str) -> np.ndarray:
-        """Return a mask of the rows of a part that contain ``text``."""
-        reasons = [f"{rules}_error" for rules in self.rule_sets]
-        table = read_part(self._store, name, [*SEARCHED, *reasons], self._schema)
-        if isinstance(table, str):
-            raise unreadable(self._store, name, table)
-        holds = np.zeros(table.num_rows, bool)
-        # Also search for the escaped form, since columns with JSON escape quotes and line breaks.
-        for form in {text, json.dumps(text, ensure_ascii=False)[1:-1]}:
-            for column in table.columns:
-                matches = pc.match_substring(column, form, ignore_case=True)
-                holds |= np.asarray(pc.fill_null(matches, fill_value=False))
-        return holds
+
+def _holds(table: pa.Table, text: str) -> list[bool]:
+    """Return for each row whether a column contains ``text``."""
+    holds = np.zeros(table.num_rows, bool)
+    # Also search for the escaped form, since columns with JSON escape quotes and line breaks.
+    for form in {text, json.dumps(text, ensure_ascii=False)[1:-1]}:
+        for column in table.columns:
+            matches = pc.match_substring(column, form, ignore_case=True)
+            holds |= np.asarray(pc.fill_null(matches, fill_value=False))
+    return list(map(bool, holds))

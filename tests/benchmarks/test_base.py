@@ -15,12 +15,13 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import check_episode
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.gold_check import Gold
-from ace_ray.benchmarks.registry import benchmark_class, installed, make_benchmark, recorded_class
+from ace_ray.benchmarks.registry import benchmark_class, class_of, installed, make_benchmark
 from ace_ray.config.schema import RunConfig, Section
 from ace_ray.errors import UserError
 from ace_ray.models.fake import FakeEngine
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.planning.plan import make_plan
+from ace_ray.storage.stored import Manifest
 from ace_ray.types import Entry, Episode, Sampling, Verdict
 from tests.benchmarks.scored_row import scored_row
 
@@ -246,8 +247,10 @@ def test_benchmarks_of_installed_packages_are_offered(
     with pytest.raises(UserError, match=r"broken cannot be imported.*no_such_package"):
         benchmark_class("broken")
     # Reports use an installed class with the recorded rule sets.
-    assert recorded_class("acebench", ("official", "strict"), {}).has_paper()
-    assert recorded_class("gone", ("a", "b"), {}).rule_sets == ("a", "b")
+    rule_sets: dict[str, Any] = {"rule_sets": {"gone": ["a", "b"]}}
+    recorded = Manifest.model_construct(**rule_sets)
+    assert class_of("acebench", recorded).has_paper()
+    assert class_of("gone", recorded).rule_sets == ("a", "b")
 
 
 class Sums(Mine):

@@ -9,18 +9,16 @@ from typing import Any
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.pipeline.summary import conclude, summarize
 from ace_ray.storage.object_store import LocalStore
-from ace_ray.storage.parts import stored_rows
-from ace_ray.storage.stored import read_manifest
+from ace_ray.storage.stored_run import StoredRun
 from tests.report.builders import Row, everything, ledger_line, write_run, write_sweep
 
 
 def summarized(folder: Path) -> Path:
     """The run in ``folder`` with its summary, made anew."""
     store = LocalStore(str(folder))
-    manifest = read_manifest(store)
-    ledger = stored_rows(store, manifest)
+    run = StoredRun(store)
     benchmarks = {"acebench": ACEBench.from_options({"data": "mini"})}
-    conclude(store, summarize(manifest.tree, benchmarks, ledger.rows, {}))
+    conclude(store, summarize(run.manifest.tree, benchmarks, run.ledger.rows, {}))
     return folder
 
 

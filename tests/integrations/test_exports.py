@@ -13,8 +13,8 @@ import yaml
 
 from ace_ray.integrations import inspect_log
 from ace_ray.integrations.inspect_log import export_inspect
+from ace_ray.reports.runs import Run
 from ace_ray.storage.object_store import open_store
-from ace_ray.viewer.select import StoredRun
 from tests.report.builders import HOSTILE, Row, block, everything, row, utf8, write_run
 
 EVIL = utf8("".join(HOSTILE))
@@ -52,7 +52,7 @@ ROWS = [
 
 def logs(folder: Path, out: Path) -> list[dict[str, Any]]:
     """Export to Inspect. Returns the JSON values in each log by name."""
-    names = export_inspect(StoredRun(open_store(str(folder))), open_store(str(out)))
+    names = export_inspect(Run(open_store(str(folder))), open_store(str(out)))
     assert sorted(names) == sorted(path.name for path in out.iterdir())
     found = []
     for name in names:

@@ -27,7 +27,7 @@ from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.reports.report import make_report
-from ace_ray.reports.runs import Run, read_run
+from ace_ray.reports.runs import Run
 from ace_ray.storage.object_store import LocalStore, open_store
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS, episode_columns, verdict_columns
@@ -159,7 +159,7 @@ def write_run(
 
 def load_run(uri: Path | str) -> Run:
     """Read the run at ``uri`` without a label."""
-    return read_run(open_store(str(uri)))
+    return Run(open_store(str(uri)))
 
 
 @cache

@@ -47,7 +47,7 @@ def test_folders_that_are_not_runs_are_refused(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=words):
             load_run(str(tmp_path))
     with pytest.raises(UserError, match="has no rows"):
-        load_run(str(write_run(tmp_path / "empty", [])))
+        load_runs([str(write_run(tmp_path / "empty", []))])
     folder = write_run(tmp_path / "run", FEW)
     with pytest.raises(UserError, match="named twice"):
         load_runs([str(folder), f"{folder}/"])

@@ -15,13 +15,14 @@ from rich.console import Console
 
 from ace_ray.benchmarks.results import Estimate, Table
 from ace_ray.errors import UserError
-from ace_ray.reports.early import EarlyRun, decisions_table, early_run
+from ace_ray.reports.early import EarlyRun, decisions_table, early_runs
 from ace_ray.reports.folder import claim, claim_within, write
 from ace_ray.reports.report import make_report
+from ace_ray.reports.runs import Run
 from ace_ray.reports.sweeps import ledger_table, load_sweep
 from ace_ray.reports.table import csv_text
 from ace_ray.storage.object_store import LocalStore, open_store
-from ace_ray.storage.stored import Early, read_summary
+from ace_ray.storage.stored import Early
 from tests.report.builders import (
     Page,
     block,
@@ -309,9 +310,8 @@ def test_a_stopped_run_is_reported_but_not_compared(tmp_path: Path, here: Any) -
     (folder / "summary.json").write_text(json.dumps(summary))
     manifest = json.loads((folder / "run.json").read_text()) | {"early": {"looked": True}}
     (folder / "run.json").write_text(json.dumps(manifest))
-    store = open_store(str(folder))
-    found = early_run("a", store, read_summary(store), {"step-10": "step 10"})
-    assert (found and found.against) == "step 10"
+    (found,) = early_runs([Run(open_store(str(folder)))], {"step-10": "step 10"})
+    assert found.against == "step 10"
     write_run(tmp_path / "b", everything({"normal_preference": 3}), model="o/Toy-2B")
     ended = here("report", folder)
     assert ended.code == 0, ended.stderr

@@ -176,7 +176,7 @@ def mangled_state(entry: Entry) -> State:
 def replays(entries: Sequence[Entry], app_specs: Mapping[str, Any]) -> Iterator[str]:
     """Replay the ideal paths. Yield a line with counts for each language and category, and a line
     for each path that does not reach the gold state."""
-    for (language, category), group in groupby(entries, lambda e: (e.language, e.category)):
+    for (language, category), group in groupby(entries, lambda e: e.category_key):
         found = [(entry, *one) for entry in group for one in replay(entry, app_specs)]
         official, strict = (
             sum(verdicts[rule].valid is True for _, _, verdicts, _ in found) for rule in RULE_SETS

@@ -59,7 +59,7 @@ def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAns
         for name in run.benchmarks:
             for row in run.rows_of(name):
                 if any(not verdict.valid for verdict in row.verdicts.values()):
-                    cells.setdefault((run.label, name, row.language, row.category), []).append(row)
+                    cells.setdefault((run.label, *row.path[:3]), []).append(row)
     cells = {key: cells[key] for run in runs for key in sorted(cells) if key[0] == run.label}
     ranked = {key: _ordered(rows)[:per_category] for key, rows in cells.items()}
     turns = [(place, key, row) for key, rows in ranked.items() for place, row in enumerate(rows)]
@@ -83,7 +83,7 @@ def _ordered(rows: Iterable[ResultRow]) -> list[ResultRow]:
         return tuple(row.verdicts[rules].error_type for rules in sorted(row.verdicts))
 
     def place(row: ResultRow) -> str:
-        return digest(row.language, row.category, row.id, row.sample)
+        return digest(*row.key, row.sample)
 
     return in_turns(sorted(rows, key=place), error_types)
 

@@ -14,11 +14,11 @@ from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.errors import INCOMPLETE, UserError
 from ace_ray.integrations.inspect_log import export_inspect
 from ace_ray.integrations.result_files import export_hub
+from ace_ray.reports.runs import Run
 from ace_ray.rescoring.rescore import rescore
 from ace_ray.rescoring.score import score_outputs
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.types import Entry
-from ace_ray.viewer.select import StoredRun
 from tests.benchmarks.test_outputs import write
 
 PREFERENCE, SWITCH = "normal_preference", "normal_multi_turn_user_switch"
@@ -126,7 +126,7 @@ def test_verdicts_follow_the_input_and_the_summary_counts_them(tmp_path: Path) -
         None
     }
     rescore(str(tmp_path / "out"), lambda line: None)
-    run = StoredRun(LocalStore(str(tmp_path / "out")))
+    run = Run(LocalStore(str(tmp_path / "out")))
     assert {(row.prompt_tokens, row.completion_tokens) for row in run.rows} == {(None, None)}
     assert {(row.generation_s, row.duration_s) for row in run.rows} == {(None, None)}
     (name,) = export_inspect(run, LocalStore(str(tmp_path / "inspect")))
@@ -148,7 +148,7 @@ def test_outputs_of_some_entries_are_a_limited_run(tmp_path: Path) -> None:
     assert found["notes"] == [note, "entries have 1 to 2 outputs"]
     store = LocalStore(str(tmp_path / "out"))
     with pytest.raises(UserError, match=r"limited to 2 of 4 entries; publish a complete run"):
-        export_hub(StoredRun(store), LocalStore("x"), "a/b")
+        export_hub(Run(store), LocalStore("x"), "a/b")
     rescored = rescore(str(tmp_path / "out"), lambda line: None)[1]
     assert {**rescored, "benchmarks": {}} == {**found, "benchmarks": {}}
     # An absent turn is skipped, and its dialogue is not judged.

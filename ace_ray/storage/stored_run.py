@@ -1,0 +1,99 @@
+"""Read a stored run: the one class for the Python API, reports, viewer, exports and trackers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ace_ray.errors import UserError
+from ace_ray.storage.object_store import Store
+from ace_ray.storage.parts import FOLDER, Ledger, ReadPart, read_ledger, read_part
+from ace_ray.storage.rows import rows_of, rows_schema
+from ace_ray.storage.stored import MANIFEST, SUCCESS, Summary, read_manifest, read_summary
+from ace_ray.types import ResultRow
+from ace_ray.util import log
+
+
+class StoredRun:
+    """A stored run, complete or not, which another person may have made.
+
+    The manifest is read at once; summary, ledger and rows are read when they are first needed. Each
+    is read and checked once. Rows that are stored later are not visible."""
+
+    def __init__(
+        self, store: Store, say: Callable[[str], None] = log.caution, read: ReadPart = read_part
+    ) -> None:
+        """Open the run in ``store``. ``say`` and ``read``: see `read_ledger`.
+
+        Raises `UserError`: ``store`` is not a run."""
+        self.store, self.uri = store, store.root
+        self.manifest = read_manifest(store)
+        self._say, self._read = say, read
+        self.label = ""
+        """Name of the run in a report."""
+
+    @cached_property
+    def finished(self) -> bool:
+        return self.store.get(SUCCESS) is not None
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The summary, empty if there is none. Raises `UserError`: it is damaged."""
+        return read_summary(self.store) or Summary()
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The index of the rows.
+
+        Raises `UserError` if the store does not answer, or has more rows than the manifest
+        declares: an untrusted run must not contain an unlimited number of rows."""
+        schema = rows_schema(self.manifest.all_rule_sets)
+        ledger = read_ledger(self.store, self._say, schema, self._read)
+        if len(ledger.ids) > self.manifest.declared:
+            raise UserError(
+                f"the run declares {self.manifest.declared} rows in {MANIFEST} but contains "
+                f"{len(ledger.ids)}",
+                where=self.uri,
+                fix=f"remove the files in {FOLDER} that do not belong to this run, or name "
+                "an intact run",
+            )
+        return ledger
+
+    @cached_property
+    def rows(self) -> list[ResultRow]:
+        """All rows as they are stored. Raises `UserError`: the run has none that can be read."""
+        return list(self.ledger.rows()) or self._no_rows()
+
+    def _no_rows(self) -> list[ResultRow]:
+        ignored = list(self.ledger.ignored.items())
+        if not ignored:
+            raise UserError(
+                "the run has no rows yet",
+                where=self.uri,
+                fix="evaluate the run, or wait until it has rows",
+            )
+        name, why = ignored[0]
+        more = f", and {len(ignored) - 1} more parts" if len(ignored) > 1 else ""
+        raise UserError(
+            f"no row of the run can be read: {name}{more} cannot be read: {why}",
+            where=self.uri,
+            fix="remove these files and evaluate the run again",
+        )
+
+    def rows_of(self, benchmark: str, *, repeats: bool = False) -> list[ResultRow]:
+        """Return the rows of ``benchmark`` that affect scores; with ``repeats``, the rows that were
+        generated again to measure noise."""
+        return [r for r in self.rows if r.benchmark == benchmark and bool(r.repeat) == repeats]
+
+    def tables(self, rows: Sequence[ResultRow], columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Read ``columns`` of ``rows``, a table per part. Raises `UserError`: a part is damaged."""
+        return self.ledger.tables(columns, np.array([row.row_id for row in rows], dtype="S32"))
+
+    def stored(self, rows: Sequence[ResultRow], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Read ``row_id`` and ``columns`` of ``rows``. Raises `UserError`: a part is damaged."""
+        for table in self.tables(rows, list(dict.fromkeys(["row_id", *columns]))):
+            yield from rows_of(table)
