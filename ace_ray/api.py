@@ -25,12 +25,11 @@ from ace_ray.types import ResultRow
 from ace_ray.util import log
 from ace_ray.util.safe_loading import json_object
 from ace_ray.viewer.episode import EpisodeView
-from ace_ray.viewer.select import Filter, episodes, select
+from ace_ray.viewer.select import Filter, episodes, select, select_known
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ace_ray.pipeline.planning.plan import Plan
     from ace_ray.reports.comparison import Comparison
 
 Config = str | Path | Mapping[str, Any] | RunConfig
@@ -120,14 +119,7 @@ class Run:
 
         ``wanted``: keys of a `Filter`, as in ``run.episodes(category="irrelevance", valid=False)``.
         Raises `UserError`: no row can match."""
-        chosen = Filter(**wanted)
-        chosen.check(self._stored)
-        rows = select(self._stored, chosen)
-        if chosen.entry and not rows:
-            raise UserError(
-                f"{self.uri} has no such row", where=chosen.entry, fix="name the id of a row"
-            )
-        return episodes(self._stored, rows)
+        return episodes(self._stored, select_known(self._stored, Filter(**wanted)))
 
     def episode(self, entry: str, *, sample: int = 0, **wanted: Any) -> EpisodeView:
         """Return one row. ``entry`` is the id of its entry, or the beginning of the row's id.
@@ -195,7 +187,7 @@ def evaluate(
         from ace_ray.integrations.publish import publish_run
 
         publish_run(summary["uri"], asked, log.say_on(console))
-    return _opened(summary["uri"], asked)
+    return Run.open(summary["uri"], **asked.store.model_dump())
 
 
 def score(
@@ -256,6 +248,7 @@ def sweep(
     Raises `UserError`: the sweep cannot start as configured."""
     from ace_ray.integrations.publish import run_published
     from ace_ray.integrations.trackers import check_publishers
+    from ace_ray.pipeline.planning.preflight import output_store
     from ace_ray.sweep.config import load_sweep
     from ace_ray.sweep.sweep import Sweep
 
@@ -266,8 +259,8 @@ def sweep(
     check_publishers(loaded.any_run.publish)
     asked = Sweep(loaded, say)
     run_published(asked, say)
-    plans = [run.plan for run in asked.runs if run.plan is not None]
-    return [_opened(plan.uri, plan.config) for plan in plans if _has_begun(plan)]
+    stores = [output_store(run.plan) for run in asked.runs if run.plan is not None]
+    return [Run(store) for store in stores if store.get(MANIFEST) is not None]
 
 
 def report(
@@ -351,17 +344,6 @@ def _opens(runs: Sequence[str | Run]) -> Callable[[str], Store]:
     """Return a function that opens the store of a URI, and reuses the stores of ``runs``."""
     stores = {run.uri: run.store for run in runs if isinstance(run, Run)}
     return lambda uri: stores.get(uri) or open_store(uri)
-
-
-def _has_begun(plan: Plan) -> bool:
-    place = plan.config.store
-    store = open_store(plan.uri, endpoint_url=place.endpoint_url, region=place.region)
-    return store.get(MANIFEST) is not None
-
-
-def _opened(uri: str, config: RunConfig) -> Run:
-    place = config.store
-    return Run.open(uri, endpoint_url=place.endpoint_url, region=place.region)
 
 
 def _config(

@@ -214,9 +214,7 @@ def run_sweep(
         try:
             # Tables are text, so they are not part of JSON output.
             shown = Console(quiet=True) if log.is_json() else console
-            make_report(
-                [sweep.uri], paper=False, out=None, rules=None, console=shown, store=sweep.store
-            )
+            make_report([sweep.uri], console=shown, opens=lambda uri: sweep.store)
         except UserError as error:
             say(log.warning(f"report not written: {error}"))  # the runs are complete without it
     if code == INCOMPLETE:

@@ -426,8 +426,7 @@ class EarlyLooks:
     def _open_reference(self, against: str) -> Values | None:
         """Return the values of the reference run at the URI ``against``; None if it has no manifest
         yet. Raises `UserError` if the two runs cannot be compared."""
-        where = self._plan.config.store
-        store = open_store(against, endpoint_url=where.endpoint_url, region=where.region)
+        store = open_store(against, **self._plan.config.store.model_dump())
         if store.root == self._store.root:
             raise UserError(
                 "is compared with itself", where=against, fix="name another run in early.against"

@@ -12,8 +12,8 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from itertools import takewhile
 from typing import Any
@@ -44,24 +44,12 @@ _ROLES = ("system", "user", "assistant", "tool")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-@dataclass(frozen=True)
-class Results:
-    """The results of a run on one benchmark: rows in the order of their entries, without repeats,
-    and scores by rule set."""
-
-    benchmark: str
-    rows: Sequence[ResultRow]
-    scores: Mapping[str, Sequence[Score]]
-
-
-def results_of(run: Run) -> list[Results]:
-    """Return the results on each benchmark that has rows."""
-    found = [
-        Results(name, sorted(run.rows_of(name), key=entry_order), holders.scores[0])
-        for holders in by_benchmark([run])
-        for name in [holders.benchmark]
-    ]
-    return [results for results in found if results.rows]
+def results_of(run: Run) -> Iterator[tuple[str, list[ResultRow], dict[str, list[Score]]]]:
+    """Yield each benchmark that has rows, its rows without repeats in the order of their entries,
+    and its scores by rule set."""
+    for holders in by_benchmark([run]):
+        if rows := sorted(run.rows_of(holders.benchmark), key=entry_order):
+            yield holders.benchmark, rows, holders.scores[0]
 
 
 def export_inspect(run: Run, target: Store) -> list[str]:
@@ -70,27 +58,33 @@ def export_inspect(run: Run, target: Store) -> list[str]:
     Each log contains up to `MOST_SAMPLES` rows of one benchmark, and scores over all rows of this
     benchmark. Raises `UserError`: the run has no rows, or a row cannot be read."""
     names = []
-    for results in results_of(run):
-        count = -(-len(results.rows) // MOST_SAMPLES)
-        for number in range(1, count + 1):
-            log = _Log(run, results, number, count)
+    for benchmark, rows, scores in results_of(run):
+        for number in range(-(-len(rows) // MOST_SAMPLES)):
+            log = _Log(run, benchmark, rows, scores, number)
             target.put(log.name, log.content())
             names.append(log.name)
     return names
 
 
 class _Log:
-    """One log file: some rows of a benchmark, and scores over all its rows."""
+    """Log file ``number`` of a benchmark: some of its ``rows``, and scores over all of them."""
 
-    def __init__(self, run: Run, results: Results, number: int, parts: int) -> None:
-        self._run, self._results, self._number, self._parts = run, results, number, parts
-        self._part = results.rows[(number - 1) * MOST_SAMPLES : number * MOST_SAMPLES]
-        self._benchmark = benchmark = results.benchmark
-        self._ids = _ids(results.rows)
+    def __init__(
+        self,
+        run: Run,
+        benchmark: str,
+        rows: Sequence[ResultRow],
+        scores: Mapping[str, Sequence[Score]],
+        number: int,
+    ) -> None:
+        self._run, self._benchmark, self._rule_scores = run, benchmark, scores
+        self._part = rows[number * MOST_SAMPLES :][:MOST_SAMPLES]
+        self._place = f"{number + 1} of {-(-len(rows) // MOST_SAMPLES)}"
+        self._ids = _ids(rows)
         manifest = run.manifest
         self._limited = manifest.restriction(benchmark)
-        self._id = digest(manifest.run_id, benchmark, number)[:22]
-        self._created = bounded_time(manifest.tree.get("created_at")).isoformat()
+        self._id = digest(manifest.run_id, benchmark, number + 1)[:22]
+        self._created = manifest.created.isoformat()
         self._answered = model_name(manifest.model.source)
         engine = _ENGINES.get(manifest.config.backend)
         self._model = f"{engine}/{self._answered}" if engine else self._answered
@@ -150,7 +144,7 @@ class _Log:
             "packages": {"ace_ray": ace_ray.__version__},
             "metadata": {
                 "identity": described,
-                "part": f"{self._number} of {self._parts}",
+                "part": self._place,
                 "scores": "of all parts",
                 **({"limited_to": words} if (words := self._limited.words) else {}),
             },
@@ -185,7 +179,7 @@ class _Log:
     def _scores(self) -> list[dict[str, Any]]:
         """Return a record per rule set. The first metric of the first record is the headline."""
         scores = []
-        for rules, numbers in self._results.scores.items():
+        for rules, numbers in self._rule_scores.items():
             metrics = {
                 name: {"name": name, "value": one.estimate.value, "params": {}}
                 for title, one in zip(titles(numbers), numbers, strict=True)

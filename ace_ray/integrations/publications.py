@@ -23,7 +23,6 @@ from ace_ray.storage.stored import SUMMARY, Stored
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.sweep.ledger import CostRecord
 from ace_ray.types import canonical_json, digest
-from ace_ray.util.safe_loading import bounded_time
 from ace_ray.util.sanitizing import few
 
 # Maximum characters of a config value. Prompts do not belong in trackers.
@@ -76,11 +75,11 @@ class _ScoredRun(StoredRun):
         _ = self.ledger  # names files that cannot be read
 
     @property
-    def created(self) -> str:
-        return str(self.manifest.tree.get("created_at") or "")
+    def key(self) -> str:
+        return _key(self.manifest.run_id, str(self.manifest.tree.get("created_at") or ""))
 
     def point(self, step: int) -> Point:
-        return Point(step, _metrics(self), bounded_time(self.created).timestamp())
+        return Point(step, _metrics(self), self.manifest.created.timestamp())
 
 
 def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
@@ -91,7 +90,7 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
     sweep = read_sweep(store)
     if sweep is None:
         run = _ScoredRun(store, say)
-        return [_publication(run.manifest.run_id, "", _key_of(run), {0: run})]
+        return [_publication(run.manifest.run_id, "", run.key, {0: run})]
     found = list(_of_sweep(store, *sweep, say))
     if not found:
         raise UserError(
@@ -122,7 +121,7 @@ def _of_sweep(
             say(f"{line.label}: skipped: {error}")
             continue
         if line.step is None:
-            yield _publication(line.label, group, _key_of(run), {0: run})
+            yield _publication(line.label, group, run.key, {0: run})
         else:
             training = PurePosixPath(line.source).parent.name or manifest.sweep_id
             curves.setdefault(training, []).append((line, run))
@@ -142,10 +141,6 @@ def _publication(name: str, group: str, key: str, runs: Mapping[int, _ScoredRun]
     }
     points = [run.point(step) for step, run in runs.items()]
     return Publication(key, name, group, shared, _words([*runs.values()][-1]), points)
-
-
-def _key_of(run: _ScoredRun) -> str:
-    return _key(run.manifest.run_id, run.created)
 
 
 def _score(stored: _StoredScore) -> Score:

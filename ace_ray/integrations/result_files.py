@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import yaml
@@ -23,7 +22,6 @@ from ace_ray.reports.runs import Run
 from ace_ray.reports.text import pretty
 from ace_ray.storage.object_store import Store
 from ace_ray.types import ResultRow, digest
-from ace_ray.util.safe_loading import bounded_time
 from ace_ray.util.sanitizing import few
 from ace_ray.util.stats import Z95
 from ace_ray.viewer.episode import EpisodeView
@@ -36,14 +34,13 @@ def export_lm_eval(run: Run, target: Store) -> list[str]:
     manifest = run.manifest
     model = model_name(manifest.model.source)
     folder = _safe(model.replace("/", "__"))
-    date = _created(run).strftime("%Y-%m-%dT%H-%M-%S")
+    date = run.manifest.created.strftime("%Y-%m-%dT%H-%M-%S")
     results: dict[str, Any] = {}
     counts: dict[str, Any] = {}
     configs: dict[str, Any] = {}
     names = []
-    for found in results_of(run):
-        benchmark, rows = found.benchmark, found.rows
-        for rules, scores in found.scores.items():
+    for benchmark, rows, by_rules in results_of(run):
+        for rules, scores in by_rules.items():
             task = f"{benchmark}_{rules}"
             results[task] = {"alias": task, "sample_len": len(rows), **_metrics(scores)}
             scored = sum(row.status == "scored" for row in rows)
@@ -77,7 +74,7 @@ def export_lm_eval(run: Run, target: Store) -> list[str]:
             "gen_kwargs": manifest.tree["identity"].get("sampling"),
         },
         "git_hash": None,
-        "date": _created(run).timestamp(),
+        "date": run.manifest.created.timestamp(),
         "model_name": model,
         "model_source": manifest.config.backend,
         "chat_template_sha": manifest.tree.get("chat_template_sha256"),
@@ -144,14 +141,14 @@ def export_hub(run: Run, target: Store, dataset: str) -> list[str]:
 
     Raises `UserError` if the headlines are not results of one complete benchmark: a headline is
     partial or missing, the run was limited, or it has several benchmarks."""
-    found = results_of(run)
+    found = list(results_of(run))
     if len(found) != 1:
         raise UserError(
-            f"the run has several benchmarks: {', '.join(one.benchmark for one in found)}",
+            f"the run has several benchmarks: {', '.join(name for name, *_ in found)}",
             where=run.uri,
             fix="evaluate them in separate runs; a Hub dataset belongs to one benchmark",
         )
-    benchmark = found[0].benchmark
+    ((benchmark, _, by_rules),) = found
     if words := run.manifest.restriction(benchmark).words:
         raise UserError(
             f"the run is limited to {words}",
@@ -159,7 +156,7 @@ def export_hub(run: Run, target: Store, dataset: str) -> list[str]:
             fix="publish a complete run",
         )
     entries = []
-    for rules, (first, *_) in found[0].scores.items():
+    for rules, (first, *_) in by_rules.items():
         if first.estimate is None or first.estimate.partial:
             lacks = f": without {few(first.missing)}" if first.missing else ""
             raise UserError(
@@ -172,7 +169,7 @@ def export_hub(run: Run, target: Store, dataset: str) -> list[str]:
             {
                 "dataset": {"id": dataset, "task_id": f"{benchmark}_{rules}"},
                 "value": round(100 * first.estimate.value, 2),
-                "date": _created(run).date().isoformat(),
+                "date": run.manifest.created.date().isoformat(),
                 "notes": (
                     f"{first.name} ({first.formula}), {rules} rules, 95 % interval {low} to "
                     f"{high}, n={first.estimate.n}; ace_ray {ace_ray.__version__}, run "
@@ -183,10 +180,6 @@ def export_hub(run: Run, target: Store, dataset: str) -> list[str]:
     name = f".eval_results/{_safe(benchmark)}.yaml"
     target.put(name, yaml.safe_dump(entries, sort_keys=False, allow_unicode=True).encode())
     return [name]
-
-
-def _created(run: Run) -> datetime:
-    return bounded_time(run.manifest.tree.get("created_at"))
 
 
 def _safe(text: str) -> str:

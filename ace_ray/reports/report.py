@@ -28,12 +28,11 @@ WRONG = 5
 def make_report(
     uris: Sequence[str],
     *,
-    paper: bool,
-    out: str | None,
-    rules: str | None,
+    paper: bool = False,
+    out: str | None = None,
+    rules: str | None = None,
     console: Console,
     wrong: int = WRONG,
-    store: Store | None = None,
     opens: Callable[[str], Store] = open_store,
 ) -> str | None:
     """Print a report on the runs, or the sweep, at ``uris``, and write it.
@@ -41,10 +40,10 @@ def make_report(
     Returns the URI of the page, or None if the report is only printed. If ``out`` is None, a report
     on one run or sweep is written to its subfolder ``report/``, and a report on several runs is
     only printed. ``paper``: also print the tables of the benchmarks' papers. ``wrong``: maximum
-    wrong answers per run, language and category. ``store``: the open store of a single URI. Raises
+    wrong answers per run, language and category. Raises
     `UserError`: a URI is not a run or sweep, or ``out`` contains other files."""
     target = None if out is None else claim(out, opens)
-    stores = [opens(uri) for uri in uris] if store is None else [store]
+    stores = [opens(uri) for uri in uris]
     runs, sweep = _load(stores)
     if paper:
         _check_paper(runs)

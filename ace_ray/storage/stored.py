@@ -17,7 +17,7 @@ from ace_ray.config.schema import validated
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store
 from ace_ray.types import RULE_SETS, canonical_json
-from ace_ray.util.safe_loading import json_object
+from ace_ray.util.safe_loading import bounded_time, json_object
 from ace_ray.util.sanitizing import few
 
 MANIFEST = "run.json"
@@ -187,6 +187,10 @@ class Manifest(Stored):
             values = (one.get(name) for one in readings)
             found[name] = list(dict.fromkeys(canonical_json(value) for value in values))
         return {name: versions for name, versions in found.items() if len(versions) > 1}
+
+    @property
+    def created(self) -> datetime:
+        return bounded_time(self._tree.get("created_at"))
 
     @property
     def tree(self) -> Mapping[str, Any]:

@@ -66,7 +66,7 @@ def find_checkpoints(
     """
     assert options.checkpoints is not None  # not called for other sweeps
     root = options.checkpoints.rstrip("/")
-    folder = open_store(root, endpoint_url=store.endpoint_url, region=store.region)
+    folder = open_store(root, **store.model_dump())
     files = _folders(folder, options.pattern.strip("/"))
     if not files and not options.watch:
         raise UserError(
@@ -311,8 +311,7 @@ class _StopFile:
             self._store = open_store(
                 # For s3://FILE without a bucket, folder is "s3:/", a local path; "s3://" raises.
                 folder if "://" in folder else "s3://",
-                endpoint_url=store.endpoint_url,
-                region=store.region,
+                **store.model_dump(),
             ).quick()
 
     def exists(self) -> bool:

@@ -132,8 +132,7 @@ class Comparisons:
         """Raise `UserError` if `early.against` names a folder that is not a run."""
         against = self._early.against if self._early else None
         if against not in (None, "previous", "baseline"):
-            where = self._store_options
-            read_manifest(open_store(against, endpoint_url=where.endpoint_url, region=where.region))
+            read_manifest(open_store(against, **self._store_options.model_dump()))
 
     def give_shares(self, runs: Sequence[SweepRun], *, watched: bool, keep: bool) -> None:
         """Give a share of the alpha to each of ``runs`` (in training order) that has none; if

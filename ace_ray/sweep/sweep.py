@@ -87,9 +87,7 @@ class Sweep:
         self.any_run = any_run = config.any_run
         self.sweep_id = sweep_id_of(config)
         self.uri = f"{config.output.rstrip('/')}/{self.sweep_id}"
-        output = open_store(
-            config.output, endpoint_url=any_run.store.endpoint_url, region=any_run.store.region
-        )
+        output = open_store(config.output, **any_run.store.model_dump())
         self.store = output.child(self.sweep_id)
         self.runs: list[SweepRun] = [
             run_of_model(config, model, self.uri) for model in self._options.models

@@ -119,6 +119,19 @@ def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> li
     return sorted(found, key=entry_order)
 
 
+def select_known(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:
+    """Return rows as `select`. Raises `UserError`: no row can match, or the entry is unknown."""
+    wanted.check(run)
+    rows = select(run, wanted, other)
+    if wanted.entry and not rows:
+        raise UserError(
+            f"{run.uri} has no such row",
+            where=wanted.entry,
+            fix="name the id of an entry or of a row, or omit the id to list all rows",
+        )
+    return rows
+
+
 def is_changed(row: ResultRow, others: Mapping[tuple[object, ...], ResultRow], rules: str) -> bool:
     """Return whether ``others`` contains the row with another verdict under ``rules``."""
     other = others.get(key_of(row))

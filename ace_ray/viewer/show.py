@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.transcript import Tool
-from ace_ray.errors import UserError
 from ace_ray.reports.text import pretty
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import ResultRow
 from ace_ray.util.safe_loading import SHOWN_CHARS
 from ace_ray.util.sanitizing import cleaned, one_line
 from ace_ray.viewer.episode import MOST_CHANGES, Change, EpisodeView
-from ace_ray.viewer.select import Filter, episodes, outcome, select
+from ace_ray.viewer.select import Filter, episodes, outcome, select_known
 
 Say = Callable[[str], None]
 WIDTH = 72
@@ -36,14 +35,7 @@ def show(
     If ``wanted`` names an entry, complete rows are printed, else a list. With ``as_json``, each
     line is a complete row. Raises `UserError`: the filter cannot match, or the entry is unknown.
     """
-    wanted.check(run)
-    rows = select(run, wanted, other)
-    if wanted.entry and not rows:
-        raise UserError(
-            f"{run.uri} has no such row",
-            where=wanted.entry,
-            fix="name the id of an entry or of a row, or omit the id to list all rows",
-        )
+    rows = select_known(run, wanted, other)
     if as_json or wanted.entry:
         for number, view in enumerate(episodes(run, rows[: limit or None])):
             if as_json:
