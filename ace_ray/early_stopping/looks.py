@@ -41,7 +41,7 @@ from ace_ray.storage.stored import (
     Restriction,
     as_json,
     differences,
-    earlier_decision,
+    earlier_summary,
     read_manifest,
 )
 from ace_ray.storage.stored_run import StoredRun
@@ -80,8 +80,8 @@ class PlannedRun(Protocol):
 
 def is_decided(store: Store) -> bool:
     """Return whether the run in ``store`` was stopped early and no verdict has changed since."""
-    early = earlier_decision(store)
-    return bool(early and early["stopped"] and not early["stale"])
+    early = earlier_summary(store).early
+    return early is not None and early.stopped and not early.stale
 
 
 def decide_again(plan: PlannedRun, store: Store, say: Callable[[str], None]) -> bool:
@@ -89,8 +89,8 @@ def decide_again(plan: PlannedRun, store: Store, say: Callable[[str], None]) -> 
     comparison is decided and no verdict has changed since. Return whether the summary has changed.
 
     Raises `UserError` if the reference is not valid, or if another process works on the run."""
-    known = earlier_decision(store)
-    if store.get(SUCCESS) is None or not known or (known["decided"] and not known["stale"]):
+    known = earlier_summary(store).early
+    if store.get(SUCCESS) is None or not known or (known.decided and not known.stale):
         return False
     lease = Lease.acquire(store, say)
     try:

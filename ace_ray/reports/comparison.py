@@ -81,7 +81,7 @@ class Comparison:
             if pairs is None or (base, other) in pairs
         )
         return [
-            flips_of((runs[base], base), (runs[other], other), benchmark, rules)
+            flips_of(runs[base], runs[other], benchmark, rules)
             for rules, base, other, benchmark in sections
         ]
 

@@ -87,14 +87,13 @@ class Flips:
         return {name: (counts["lost", name], counts["gained", name]) for name in names}
 
 
-def flips_of(base: tuple[Run, str], other: tuple[Run, str], benchmark: str, rules: str) -> Flips:
-    """Find the flips of ``benchmark`` under ``rules`` between two runs, given with their labels.
+def flips_of(base: Run, other: Run, benchmark: str, rules: str) -> Flips:
+    """Find the flips of ``benchmark`` under ``rules`` between two runs.
 
     Rows are matched by category, language, id and sample. Only the outputs of flipped rows are
     read. Raises `UserError` if a run cannot be read.
     """
-    (base_run, base_label), (other_run, other_label) = base, other
-    before, after = (_judged(run.rows_of(benchmark), rules) for run in (base_run, other_run))
+    before, after = (_judged(run.rows_of(benchmark), rules) for run in (base, other))
     shared = before.keys() & after.keys()
     changed = sorted(
         key
@@ -103,7 +102,7 @@ def flips_of(base: tuple[Run, str], other: tuple[Run, str], benchmark: str, rule
     )
     answers = [
         _answers(run, [rows[key] for key in changed], rules)
-        for run, rows in ((base_run, before), (other_run, after))
+        for run, rows in ((base, before), (other, after))
     ]
     flips = []
     for key in changed:
@@ -120,7 +119,7 @@ def flips_of(base: tuple[Run, str], other: tuple[Run, str], benchmark: str, rule
                 other=answers[1][after[key].row_id],
             )
         )
-    return Flips(benchmark, rules, base_label, other_label, len(shared), flips)
+    return Flips(benchmark, rules, base.label, other.label, len(shared), flips)
 
 
 def _judged(rows: Iterable[ResultRow], rules: str) -> dict[_Key, ResultRow]:

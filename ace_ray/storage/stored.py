@@ -335,12 +335,6 @@ def earlier_summary(store: Store) -> Summary:
         return Summary()
 
 
-def earlier_decision(store: Store) -> dict[str, Any] | None:
-    """Return the early comparison in the stored summary of a run, or None."""
-    early = earlier_summary(store).early
-    return early.model_dump() if early else None
-
-
 def earlier_timing(store: Store) -> dict[str, Any]:
     """Return the timing in the stored summary of a run."""
     return earlier_summary(store).timing.model_dump(exclude_unset=True)

@@ -66,10 +66,10 @@ class StoredRun:
     @cached_property
     def rows(self) -> list[ResultRow]:
         """All rows as they are stored. Raises `UserError`: the run has none that can be read."""
-        return list(self.ledger.rows()) or self._no_rows()
-
-    def _no_rows(self) -> list[ResultRow]:
+        rows = list(self.ledger.rows())
         ignored = list(self.ledger.ignored.items())
+        if rows:
+            return rows
         if not ignored:
             raise UserError(
                 "the run has no rows yet",

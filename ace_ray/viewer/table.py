@@ -8,7 +8,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -27,7 +27,7 @@ from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import ResultRow
 from ace_ray.util import log
 from ace_ray.viewer.episode import EpisodeView
-from ace_ray.viewer.select import Filter, entry_order, episodes, is_changed, key_of
+from ace_ray.viewer.select import Filter, entry_order, episodes, is_changed, is_right, key_of
 
 # Columns for full-text search, besides the errors of verdicts.
 SEARCHED = ("id", "messages", "output", "reasoning", "state", "error", "gold")
@@ -52,35 +52,28 @@ def tables_of(stores: Sequence[Store]) -> list[RunTable]:
     return [RunTable(store) for store in runs]
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A filter of rows; "" matches every row. ``verdict``: `RIGHT`, `WRONG`, `NOT_SCORED`, or
-    "changed" (another verdict in the other run). ``rules``: rule set of the verdict. ``cause``: why
-    the row differs from the other run (`ace_ray.reports.explain.CAUSES`)."""
+# Fields of a `Query` that a URL may contain.
+_IN_URL = ("benchmark", "category", "language", "verdict", "error_type", "rules", "cause", "text")
 
-    benchmark: str = ""
-    category: str = ""
-    language: str = ""
+
+@dataclass(frozen=True, slots=True)
+class Query(Filter):
+    """A filter from a URL. ``verdict``: `RIGHT`, `WRONG`, `NOT_SCORED`, or "changed" (another
+    verdict in the other run). ``cause``: why the row differs from the other run
+    (`ace_ray.reports.explain.CAUSES`)."""
+
     verdict: str = ""
-    error_type: str = ""
-    rules: str = ""
     cause: str = ""
     text: str = ""
 
     @classmethod
     def of(cls, asked: Mapping[str, str]) -> Query:
-        return cls(**{f.name: asked.get(f.name, "") for f in fields(cls)})
+        values: dict[str, Any] = {name: asked.get(name, "") for name in _IN_URL}
+        return cls(**values)
 
     def as_dict(self) -> dict[str, str]:
         """Return the fields that are set."""
-        return {f.name: value for f in fields(self) if (value := getattr(self, f.name))}
-
-    @property
-    def filter(self) -> Filter:
-        """A `Filter` for the keys and the error type, and for the verdict if `RIGHT` or `WRONG`."""
-        valid = {RIGHT: True, WRONG: False}.get(self.verdict)
-        keys = (self.benchmark, self.category, self.language)
-        return Filter("", *keys, valid=valid, error_type=self.error_type)
+        return {name: value for name in _IN_URL if (value := getattr(self, name))}
 
 
 class RunTable:
@@ -163,8 +156,9 @@ class RunTable:
         """Return the rows that match ``query``, in the order of their entries. Raises `UserError`:
         texts cannot be read."""
         rules = self.rules_of(query.rules)
-        wanted = query.filter
-        rows = [row for row in self.rows if wanted.takes(row, rules)]
+        rows = [row for row in self.rows if query.takes(row, rules)]
+        if query.verdict in (RIGHT, WRONG):
+            rows = [row for row in rows if is_right(row, rules) is (query.verdict == RIGHT)]
         if query.verdict == NOT_SCORED:
             rows = [row for row in rows if rules not in row.verdicts]
         if query.verdict == "changed":
