@@ -22,7 +22,6 @@ from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.rows import (
     CHECK_FAILED,
-    ENGINE,
     KILLED_FROM_OUTSIDE,
     ROWS,
     SET_ASIDE,
@@ -40,8 +39,6 @@ FOLDER = "rows/"
 PART_BYTES = 64 << 20
 
 GROUP_ROWS = 256
-# Columns that parts of earlier versions lack. They are read as null.
-ADDED = ("output_token_ids", *ENGINE)
 # Maximum row groups of a part. A group has `GROUP_ROWS` rows, or more in a large part.
 MOST_GROUPS = 16
 
@@ -166,22 +163,12 @@ def read_bounded(
         raise ValueError(f"it has {size >> 20} MiB, more than {MOST_BYTES >> 20}")
     # The second limit is needed because pyarrow reads the schema recursively.
     limits = {"thrift_string_size_limit": 4 << 20, "thrift_container_size_limit": 1_000}
-    footer = pq.ParquetFile(source, **limits)
-    lacking = [f for f in schema if f.name in ADDED and f.name not in footer.schema_arrow.names]
-    if lacking:
-        older = pa.schema([column for column in schema if column not in lacking])
-        table = read_bounded(source, older, names, row)
-        for column in lacking:
-            table = table.append_column(column, pa.nulls(table.num_rows, column.type))
-        return table.select(schema.names)
     texts = [f.name for f in schema if f.type in (pa.string(), pa.large_string())]
     try:
-        file = pq.ParquetFile(
-            source, metadata=footer.metadata, read_dictionary=texts, pre_buffer=True, **limits
-        )
+        file = pq.ParquetFile(source, read_dictionary=texts, pre_buffer=True, **limits)
     except KeyError as error:  # a column in `read_dictionary` is missing
         raise ValueError("it lacks a column of the run's rows") from error
-    _check_columns(file.schema_arrow, [*set(names).difference(ADDED), *schema.names])
+    _check_columns(file.schema_arrow, names)
     # A row id takes more than one byte even if packed, so a valid file has fewer rows than bytes.
     most = min(MOST_ROWS, size)
     groups, place = (None, 0) if row is None else _group_of(file, row)
