@@ -56,8 +56,7 @@ class Run:
         return cls(open_store(uri, endpoint_url=endpoint_url, region=region))
 
     def __repr__(self) -> str:
-        stored, declared = len(self._stored.ledger.ids), self._stored.manifest.declared
-        return f"<Run {self.uri}: {stored} of {declared} rows>"
+        return repr(self._stored)
 
     @property
     def uri(self) -> str:

@@ -63,7 +63,8 @@ def compare(
         allow_different=allow_different,
     )
     pairs = comparison.pairs if with_causes else []
-    causes = [explain(*_pair(runs, pair), prompts=prompts) for pair in pairs]
+    by_label = {run.label: run for run in runs}
+    causes = [explain(*(by_label[label] for label in pair), prompts=prompts) for pair in pairs]
     if causes and not any(found.paired for found in causes):
         raise UserError("the runs share no rows", where="--explain", fix="name other runs")
     tables = [*_headlines(comparison), *tables_of(comparison)]
@@ -96,11 +97,6 @@ def _headlines(comparison: Comparison) -> list[Table]:
         for rules in comparison.rule_sets
         if rules in holders.reporting.rule_sets
     ]
-
-
-def _pair(runs: Sequence[Run], labels: tuple[str, str]) -> list[Run]:
-    by_label = {run.label: run for run in runs}
-    return [by_label[label] for label in labels]
 
 
 def _label(runs: Sequence[Run], named: str | None) -> str | None:

@@ -111,7 +111,7 @@ def engine_tables(runs: Sequence[Run]) -> list[Table]:
             "rows waited for tools or other models.",
         ],
     )
-    tables = [_with_figures(table) for table in (figures, waited)]
+    tables = [_without_empty(one, range(1, len(one.header))) for one in (figures, waited)]
     return [table for table in tables if table.lines]
 
 
@@ -137,14 +137,18 @@ def _percent(share: float | None) -> str | None:
     return None if share is None else f"{100 * share:.1f}"
 
 
-def _with_figures(table: Table) -> Table:
-    """Return ``table`` without the lines and columns that have no figures."""
-    lines = [line for line in table.lines if any(value is not None for value in line[1:])]
-    kept = [i for i in range(len(table.header)) if any(line[i] is not None for line in lines)]
+def _without_empty(table: Table, figures: Sequence[int]) -> Table:
+    """Return ``table`` without the lines that have no value in the columns ``figures``, and without
+    the columns that have no value."""
+    kept = [i for i in range(len(table.header)) if any(line[i] is not None for line in table.lines)]
     return replace(
         table,
         header=[table.header[i] for i in kept],
-        lines=[[line[i] for i in kept] for line in lines],
+        lines=[
+            [line[i] for i in kept]
+            for line in table.lines
+            if any(line[i] is not None for i in figures)
+        ],
     )
 
 
@@ -197,23 +201,9 @@ def _reason(table: Table) -> str:
 
 
 def _present_table(table: Table) -> Table:
-    columns = [
-        i for i in range(len(table.header)) if any(line[i] is not None for line in table.lines)
-    ]
-    numbers = [i for i in columns if any(_is_number(line[i]) for line in table.lines)]
-    return replace(
-        table,
-        header=[table.header[i] for i in columns],
-        lines=[
-            [line[i] for i in columns]
-            for line in table.lines
-            if any(line[i] is not None for i in numbers)
-        ],
-    )
-
-
-def _is_number(value: Value) -> bool:
-    return isinstance(value, Estimate | int)
+    numbers = (isinstance(v, Estimate | int) for line in table.lines for v in line)
+    columns = [at % len(table.header) for at, is_number in enumerate(numbers) if is_number]
+    return _without_empty(table, sorted({*columns}))
 
 
 def _prefixed(content: BenchmarkContent) -> dict[str, Paper]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -47,6 +47,8 @@ _STEP = re.compile(
 )
 # Kind of a role that the candidate plays itself (`ace_ray.models.roles.role_identity`).
 _SAME = "same"
+# Keys in the identity of such a role that name the candidate.
+_CANDIDATE_ROLE = ("model", "revision", "adapter")
 
 
 class Run(StoredRun):
@@ -75,9 +77,6 @@ class Run(StoredRun):
             why = self.summary.why or "it was checked and is incomplete"
             totals |= {"headline": False, "why": why}
         return totals
-
-    def __repr__(self) -> str:
-        return f"<Run {one_line(self.label)}: {len(self.rows)} of {self.manifest.declared} rows>"
 
     @property
     def judged_by(self) -> str:
@@ -155,8 +154,9 @@ class Run(StoredRun):
                 "sampling": identity.sampling[0].model_dump(),
                 **self._identity(of_the_candidate=False),
                 "roles": {
-                    role: _without_the_candidate(part) if part.get("kind") == _SAME else part
+                    role: {k: v for k, v in part.items() if k not in hidden}
                     for role, part in self._roles(benchmark).items()
+                    for hidden in [_CANDIDATE_ROLE if part.get("kind") == _SAME else ()]
                 },
             }
         )
@@ -173,10 +173,6 @@ class Run(StoredRun):
             # `rows` is a hash of the planned rows, which depends on the model.
             if key != "rows" and (key in _OF_THE_CANDIDATE) == of_the_candidate
         }
-
-
-def _without_the_candidate(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in part.items() if k not in ("model", "revision", "adapter")}
 
 
 def _last(source: str) -> str:

@@ -107,7 +107,8 @@ def _checkpoint(run: Run, line: CostRecord) -> Run:
     # The price may have changed after the run.
     share = run.totals["solved"] / max(1, run.totals["scored"])
     run.totals["cost"] = costs(line.cost, run.totals["entries"], share)
-    run.training = "" if line.step is None else one_line(_training(line.source))
+    path = PurePosixPath(line.source)
+    run.training = "" if line.step is None else one_line(path.parent.name or str(path))
     # The manifest of a run may lack the size of its model.
     run.manifest.model.parameters = run.manifest.model.parameters or line.parameters
     return run
@@ -131,12 +132,6 @@ def run_folders(store: Store) -> list[str] | None:
         return None
     begun = [line.run_id for line in ledger_lines(store) if line.run_id]
     return [name for name in begun if store.get(f"{name}/{MANIFEST}") is not None]
-
-
-def _training(source: str) -> str:
-    """Return the name of a training: the name of the folder that contains its checkpoints."""
-    path = PurePosixPath(source)
-    return path.parent.name or str(path)
 
 
 def _labels(lines: Sequence[CostRecord]) -> list[str]:

@@ -297,7 +297,11 @@ class Ledger:
                 yield from self._now(rest).tables(columns, rest)
                 return
             if isinstance(table, str):
-                raise _unreadable(self.store, name, table)
+                raise UserError(
+                    f"is damaged: {table}",
+                    where=f"{self.store.root}/{name}",
+                    fix="remove it and evaluate the run again; its rows are pending then",
+                )
             yield table if single is not None else table.take(positions)
 
     def _now(self, ids: np.ndarray) -> Ledger:
@@ -311,18 +315,9 @@ class Ledger:
             )
         return now
 
-    def rows(self, known: np.ndarray | None = None) -> Iterator[ResultRow]:
-        """Yield the rows that count, one at a time. ``known``: sorted ids of the rows to yield."""
-        return result_rows(self.tables(result_columns(self.rule_sets), known))
-
-
-def _unreadable(store: Store, name: str, why: str) -> UserError:
-    """Return the error for the part ``name``, which `read_part` could not read due to ``why``."""
-    return UserError(
-        f"is damaged: {why}",
-        where=f"{store.root}/{name}",
-        fix="remove it and evaluate the run again; its rows are pending then",
-    )
+    def rows(self) -> Iterator[ResultRow]:
+        """Yield the rows that count, one at a time."""
+        return result_rows(self.tables(result_columns(self.rule_sets)))
 
 
 def read_ledger(

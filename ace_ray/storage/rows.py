@@ -21,10 +21,10 @@ from ace_ray.types import (
     STATUSES,
     Entry,
     Episode,
+    ResultRow,
     Verdict,
     canonical_json,
 )
-from ace_ray.types import ResultRow as ResultRow
 from ace_ray.util.safe_loading import first_problem, json_of_row
 from ace_ray.util.sanitizing import well_formed
 

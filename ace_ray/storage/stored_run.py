@@ -16,6 +16,7 @@ from ace_ray.storage.rows import rows_of, rows_schema
 from ace_ray.storage.stored import MANIFEST, SUCCESS, Summary, read_manifest, read_summary
 from ace_ray.types import ResultRow
 from ace_ray.util import log
+from ace_ray.util.sanitizing import one_line
 
 
 class StoredRun:
@@ -35,6 +36,10 @@ class StoredRun:
         self._say, self._read = say, read
         self.label = ""
         """Name of the run in a report."""
+
+    def __repr__(self) -> str:
+        name = one_line(self.label) or self.uri
+        return f"<Run {name}: {len(self.ledger.ids)} of {self.manifest.declared} rows>"
 
     @cached_property
     def finished(self) -> bool:

@@ -91,7 +91,8 @@ class Filter:
         for name in (*KEYS[:3], "status"):
             if getattr(self, name) and getattr(self, name) != getattr(row, name):
                 return False
-        if self.entry and not _is_called(row, self.entry):
+        of_row = len(self.entry) >= SHORTEST_ID and row.row_id.startswith(self.entry)
+        if self.entry not in ("", row.id) and not of_row:
             return False
         if self.sample is not None and row.sample != self.sample:
             return False
@@ -101,10 +102,6 @@ class Filter:
         if verdict is None or (self.valid is not None and verdict.valid != self.valid):
             return False
         return self.error_type in ("", verdict.error_type)
-
-
-def _is_called(row: ResultRow, name: str) -> bool:
-    return row.id == name or (len(name) >= SHORTEST_ID and row.row_id.startswith(name))
 
 
 def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:

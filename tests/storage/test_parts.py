@@ -150,8 +150,9 @@ def test_rows_are_found_by_id(local: LocalStore) -> None:
     assert ledger.find(asked).tolist() == [2, -1, 1, -1, -1, 0, 2]
     assert ledger.find(asked[:0]).tolist() == []
     known = np.array([b"a", b"bb", b"never stored"], dtype="S32")
-    assert sorted(row.row_id for row in ledger.rows(known)) == ["a", "bb"]
-    assert list(ledger.rows(known[:0])) == []
+    found = [part.column("row_id").to_pylist() for part in ledger.tables(["row_id"], known)]
+    assert sorted(found) == [["a"], ["bb"]]
+    assert list(ledger.tables(["row_id"], known[:0])) == []
 
 
 BAD = table(("bad", "scored"), ("bad2", "scored"))
