@@ -247,7 +247,6 @@ def sweep(
     Raises `UserError`: the sweep cannot start as configured."""
     from ace_ray.integrations.publish import run_published
     from ace_ray.integrations.trackers import check_publishers
-    from ace_ray.pipeline.planning.preflight import output_store
     from ace_ray.sweep.config import load_sweep
     from ace_ray.sweep.sweep import Sweep
 
@@ -258,7 +257,8 @@ def sweep(
     check_publishers(loaded.any_run.publish)
     asked = Sweep(loaded, say)
     run_published(asked, say)
-    stores = [output_store(run.plan) for run in asked.runs if run.plan is not None]
+    plans = [run.plan for run in asked.runs if run.plan is not None]
+    stores = [open_store(plan.uri, **plan.config.store.model_dump()) for plan in plans]
     return [Run(store) for store in stores if store.get(MANIFEST) is not None]
 
 

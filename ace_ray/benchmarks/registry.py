@@ -99,15 +99,13 @@ def class_of(name: str, *manifests: Manifest) -> type[Benchmark]:
     """Return the class of the benchmark ``name`` of stored runs, with the rule sets and groups that
     the runs share: the installed class if it has these rule sets, or else a subclass of `Benchmark`
     made from the manifests. Does not execute a local file."""
-    first, *others = (manifest.rule_sets_of(name) for manifest in manifests)
-    rule_sets = tuple(rules for rules in first if all(rules in other for other in others))
+    by_run = [manifest.rule_sets_of(name) for manifest in manifests]
+    rule_sets = tuple(rules for rules in by_run[0] if all(rules in run for run in by_run))
     known = known_class(name)
     if known is not None and known.rule_sets == rule_sets:
         return known
-    groups, *more = (manifest.groups.get(name, {}) for manifest in manifests)
-    shared = {
-        key: members for key, members in groups.items() if all(g.get(key) == members for g in more)
-    }
+    groups = [manifest.groups.get(name, {}) for manifest in manifests]
+    shared = {k: v for k, v in groups[0].items() if all(run.get(k) == v for run in groups)}
     members = {"name": name, "rule_sets": rule_sets, "groups": shared}
     return type("RecordedBenchmark", (Benchmark,), members)
 

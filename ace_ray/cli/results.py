@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,13 +189,9 @@ def export(run: str, form: str, output: str | None, dataset: str | None, opens: 
     stored = Run(store)
     target = opens(output) if output else store.child(f"export/{form}")
     target.check_writable()
-    if form == "inspect":
-        names = export_inspect(stored, target)
-    elif form == "lm-eval":
-        names = export_lm_eval(stored, target)
-    else:
-        names = export_hub(stored, target, str(dataset))
-    for name in names:
+    hub = partial(export_hub, dataset=str(dataset))
+    exporters: Any = {"inspect": export_inspect, "lm-eval": export_lm_eval, "hf": hub}
+    for name in exporters[form](stored, target):
         echo_result(f"{target.root}/{name}")
 
 

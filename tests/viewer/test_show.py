@@ -167,7 +167,6 @@ def test_parts_may_be_merged_meanwhile(tmp_path: Path) -> None:
     compact_run(str(tmp_path / "run"), lambda line: None, open_store)
     assert table.episode(table.rows[0]).key["id"] == "normal_atom_bool_0"
     assert table.refresh()
-    assert table.episode(table.rows[0]).key["id"] == "normal_atom_bool_0"
 
 
 def test_a_sweep_is_its_runs_that_have_begun(tmp_path: Path) -> None:
