@@ -15,10 +15,8 @@ HOSTILE = "=cmd|' /C calc'!A0 \x1b[2J\x1b]0;title\x07 ```` </script> \u202egnp.e
 
 
 def between(tmp_path: Path, base: list[Row], other: list[Row], rules: str = "strict") -> Flips:
-    first, second = (
-        load_run(write_run(tmp_path / name, rows)) for name, rows in (("A", base), ("B", other))
-    )
-    return flips_of(first, second, "acebench", rules)
+    runs = [load_run(write_run(tmp_path / n, rows)) for n, rows in (("A", base), ("B", other))]
+    return flips_of(runs[0], runs[1], "acebench", rules)
 
 
 def test_flips_have_both_answers_and_directions(tmp_path: Path) -> None:
