@@ -47,7 +47,7 @@ class StoredRun:
 
     @cached_property
     def summary(self) -> Summary:
-        """The summary, empty if there is none. Raises `UserError`: it is damaged."""
+        """The stored summary, or an empty record. Raises `UserError`: it is damaged."""
         return read_summary(self.store) or Summary()
 
     @cached_property
