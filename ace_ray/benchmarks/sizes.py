@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ace_ray.benchmarks.conditions import comparable_sets
-from ace_ray.benchmarks.results import Curves, Estimate, ReportedRun
+from ace_ray.benchmarks.results import Curves, Estimate, Paper, ReportedRun, Table
 
 # Matches 7B, 1.5b, 135M and 8x7B, but not the 5B in 1.5B or the A3B in 30B-A3B.
 _SIZE = re.compile(
@@ -63,6 +63,13 @@ def curves_by_size(
                 drawn[panel].setdefault(series, []).append((billions, estimate))
     shown = {panel: curves for panel, curves in drawn.items() if curves}
     return Curves(name=name, title=title, panels=shown) if shown else None
+
+
+def paper_with_curves(tables: Sequence[Table], notes: list[str], curves: Curves | None) -> Paper:
+    """Return a paper whose only figure is ``curves``. A note says why it has none."""
+    if curves is None:
+        notes = [*notes, "no curve over sizes: it needs models of at least two known sizes"]
+    return Paper(tables, [curves] if curves else [], notes)
 
 
 def parameters_named(name: str) -> int | None:

@@ -13,12 +13,11 @@ Keys in addition to those of `ace_ray.benchmarks.statistics` (explained in ``doc
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from statistics import stdev
 from typing import Any
 
+from ace_ray.benchmarks.aggregates import Column, Columns, aggregates, judged
 from ace_ray.benchmarks.bfcl.categories import (
     ALL_CATEGORIES,
     FORMAT_SENSITIVITY,
@@ -26,14 +25,14 @@ from ace_ray.benchmarks.bfcl.categories import (
     LIVE,
     MEMORY,
     MULTI_TURN,
-    SCORING,
     WEB_SEARCH,
     form_of,
 )
+from ace_ray.benchmarks.endings import Endings, add_metrics, ending_metric
 from ace_ray.benchmarks.statistics import statistics
 from ace_ray.benchmarks.tally import Tally, accuracies
 from ace_ray.types import RULE_SETS, ResultRow, Verdict
-from ace_ray.util.stats import Z95, mean_of_present, wilson
+from ace_ray.util.stats import Z95
 
 
 def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
@@ -41,50 +40,33 @@ def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[s
 
     A category with a larger share of unscored rows than ``max_unscored`` enters no aggregate. Its
     accuracy over the scored rows is still reported."""
-    diagnostics = Diagnostics()
-    summary = statistics(
-        diagnostics.through(rows), RULE_SETS, {"all": ALL_CATEGORIES}, max_unscored
-    )
+    diagnostics, endings = Diagnostics(), Endings(ENDINGS)
+    counted = diagnostics.through(endings.through(rows))
+    summary = statistics(counted, RULE_SETS, {"all": ALL_CATEGORIES}, max_unscored)
     for rules in RULE_SETS:
-        judged = {
-            name: stats[rules]
-            for name, stats in summary["categories"].items()
-            if name in SCORING
-            and stats[rules]["accuracy"] is not None
-            and stats["unscored"] <= max_unscored * stats["declared"]
-        }
-        columns = {"v4": aggregates(judged, V4), "v3": aggregates(judged, V3)}
-        summary["rules"][rules] = {**summary["rules"][rules], **columns}
+        categories = judged(summary["categories"], rules, max_unscored)
+        for version, columns in VERSIONS.items():
+            cells = aggregates(columns, categories)
+            summary["rules"][rules][version] = {
+                name: {"title": columns[name].title, **cell.as_json()}
+                for name, cell in cells.items()
+            }
     return {
         **summary,
         "groups": {},
         "format_sensitivity": diagnostics.format_sensitivity(),
         "contamination": diagnostics.contamination(),
-        "endings": diagnostics.endings(),
+        "endings": endings.result(),
         "turn_matches": diagnostics.turn_matches,
     }
 
 
 _SIMPLE = ("simple_python", "simple_java", "simple_javascript")
 _LIVE_AST = ("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """An aggregate: the weighted mean of ``parts``, which are categories or other columns.
-
-    ``pooled``: weight each part by its number of judged entries; every part must be a category."""
-
-    title: str
-    parts: Sequence[str]
-    weights: Sequence[float] = ()
-    pooled: bool = False
-
-
-V4: Mapping[str, Column] = {
+V4: Columns = {
     "simple": Column("Simple", _SIMPLE),
     "non_live": Column("Non-live", ("simple", "multiple", "parallel", "parallel_multiple")),
-    "live": Column("Live", _LIVE_AST, pooled=True),
+    "live": Column("Live", _LIVE_AST, weights="n"),
     "irrelevance_mean": Column("Irrelevance", ("irrelevance", "live_irrelevance")),
     "relevance": Column("Relevance", ("live_relevance",)),
     "multi_turn": Column("Multi-turn", MULTI_TURN),
@@ -98,71 +80,21 @@ V4: Mapping[str, Column] = {
     ),
 }
 # In v3 the groups included the irrelevance categories, and there were no agentic categories.
-V3: Mapping[str, Column] = {
+V3: Columns = {
     "simple": V4["simple"],
     "non_live": Column(
         "Non-live", ("simple", "multiple", "parallel", "parallel_multiple", "irrelevance")
     ),
-    "live": Column("Live", (*_LIVE_AST, "live_irrelevance", "live_relevance"), pooled=True),
+    "live": Column("Live", (*_LIVE_AST, "live_irrelevance", "live_relevance"), weights="n"),
     "multi_turn": V4["multi_turn"],
     "overall": Column("Overall v3", ("non_live", "live", "multi_turn")),
 }
-
-
-def aggregates(judged: Mapping[str, Any], columns: Mapping[str, Column]) -> dict[str, Any]:
-    """Compute ``{column: {"title", "value", "interval", "missing"}}``, with fractions in 0..1.
-
-    ``judged``: STATS of the categories that may enter an aggregate. ``missing`` names the missing
-    categories of a column. If a category is missing, ``value`` is None, and ``partial`` is the mean
-    of the other categories, ``{"value", "interval"}`` or None."""
-    cells: dict[str, Any] = {}
-    for name, column in columns.items():
-        parts = [cells.get(part) or _category_cell(part, judged) for part in column.parts]
-        missing = [category for part in parts for category in part["missing"]]
-        found = _combined(column, parts)
-        cells[name] = {"title": column.title, "value": None, "interval": None, "missing": missing}
-        if missing:
-            cells[name]["partial"] = found
-        elif found is not None:
-            cells[name] |= found
-    return cells
-
-
-def _category_cell(name: str, judged: Mapping[str, Any]) -> Mapping[str, Any]:
-    stats = judged.get(name)
-    if stats is None:
-        return {"value": None, "missing": [name]}
-    return {
-        "value": stats["accuracy"],
-        "interval": stats["interval"],
-        "missing": [],
-        "n": stats["n"],
-    }
-
-
-def _combined(column: Column, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Compute the mean of the parts of a column that have a value or a partial value."""
-    there = [part if part["value"] is not None else part.get("partial") or {} for part in parts]
-    weights = column.weights or [1.0] * len(parts)
-    if column.pooled:
-        weights = [part.get("n", 0) for part in parts]
-    found = mean_of_present(
-        (weight, part.get("value"), part.get("interval"))
-        for weight, part in zip(weights, there, strict=True)
-    )
-    if found is None:
-        return None
-    value, interval = found
-    if column.pooled:
-        pooled = wilson(value * sum(weights), int(sum(weights)))
-        return {"value": value, "interval": None if pooled is None else list(pooled)}
-    return {"value": value, "interval": list(interval)}
+VERSIONS = {"v4": V4, "v3": V3}
 
 
 # Endings of an episode. "preparation": a conversation that filled its memory was truncated.
 ENDINGS = ("finished", "steps", "context", "deadline", "preparation")
 GOLD = "gold_token_probability"
-_ENDED = "ended_"
 # Shares of a conversation's turns: passed, with the key's state, with all results of the key.
 TURN_METRICS = ("turns_passed", "turns_state", "turns_response")
 
@@ -177,36 +109,27 @@ def with_metrics(
 
     ``ended`` is one of `ENDINGS`, None for a single-turn entry. ``gold_logprobs``:
     log-probabilities of the tokens of the gold calls, if measured."""
-    more: dict[str, float] = {}
-    if ended in ENDINGS:
-        more[f"{_ENDED}{ended}"] = 1
+    metrics = ending_metric(ended, ENDINGS)
     if gold_logprobs:
-        more[GOLD] = math.exp(sum(gold_logprobs) / len(gold_logprobs))
-    return {
-        rules: replace(verdict, metrics={**verdict.metrics, **more}) if more else verdict
-        for rules, verdict in verdicts.items()
-    }
+        metrics[GOLD] = math.exp(sum(gold_logprobs) / len(gold_logprobs))
+    return add_metrics(verdicts, metrics)
 
 
 class Diagnostics:
-    """Collects endings, turn metrics, gold probabilities and tallies per prompt form from the rows
-    that are iterated with `through`."""
+    """Collects turn metrics, gold probabilities and tallies per prompt form from the rows that are
+    iterated with `through`."""
 
     def __init__(self) -> None:
-        self._endings: dict[str, Counter[str]] = {}
         self.turn_matches: dict[str, dict[str, dict[str, float]]] = {}
         self._logs: dict[str, list[float]] = {"single_turn": [], "live": []}
         self._forms: dict[str, Tally] = {}
 
     def through(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
         for row in rows:
-            for name, value in row.verdicts["official"].metrics.items() if row.verdicts else ():
-                if name.startswith(_ENDED):
-                    how = name.removeprefix(_ENDED)
-                    self._endings.setdefault(row.category, Counter())[how] += 1
-                elif name == GOLD and value > 0:
-                    where = "live" if row.category in LIVE else "single_turn"
-                    self._logs[where].append(math.log(value))
+            metrics = row.verdicts["official"].metrics if row.verdicts else {}
+            if (probability := metrics.get(GOLD, 0)) > 0:
+                kind = "live" if row.category in LIVE else "single_turn"
+                self._logs[kind].append(math.log(probability))
             for rules, verdict in row.verdicts.items() if row.verdicts else ():
                 if "turns_state" in verdict.metrics:
                     sums = self.turn_matches.setdefault(row.category, {}).setdefault(rules, {})
@@ -216,13 +139,6 @@ class Diagnostics:
                 form = str(form_of(row.id))
                 self._forms.setdefault(form, Tally(form, RULE_SETS)).add(row)
             yield row
-
-    def endings(self) -> dict[str, dict[str, int]]:
-        """Return ``{category: {ending: number of episodes}}``."""
-        return {
-            category: {how: counts[how] for how in ENDINGS}
-            for category, counts in self._endings.items()
-        }
 
     def contamination(self) -> dict[str, Any] | None:
         """Return the contamination score, its 95 % interval, and the perplexities of the gold calls

@@ -7,25 +7,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks import statistics
-from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, FORMS, GROUPS, MEMORY, asked_id
-from ace_ray.benchmarks.bfcl.score.summary import ENDINGS, TURN_METRICS, V3, V4, Column
-from ace_ray.benchmarks.conditions import marked
-from ace_ray.benchmarks.results import (
-    Curves,
-    Estimate,
-    Paper,
-    ReportedRun,
-    Score,
-    Table,
-    Value,
-    score_of,
+from ace_ray.benchmarks.aggregates import (
+    estimate_of,
+    judged_entries,
+    members,
+    table_of_runs,
 )
-from ace_ray.benchmarks.sizes import curves_by_size
+from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, FORMS, GROUPS, MEMORY, asked_id
+from ace_ray.benchmarks.bfcl.score.summary import ENDINGS, TURN_METRICS, V4, VERSIONS
+from ace_ray.benchmarks.conditions import marked
+from ace_ray.benchmarks.endings import endings_table
+from ace_ray.benchmarks.results import Estimate, Paper, ReportedRun, Score, Table, Value, score_of
+from ace_ray.benchmarks.sizes import curves_by_size, paper_with_curves
 from ace_ray.benchmarks.statistics import estimate, percent, pooled, sample_tables
 from ace_ray.types import RULE_SETS, ResultRow, own_task
 
 _HEADLINE = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic")
-_VERSIONS: Mapping[str, Mapping[str, Column]] = {"v4": V4, "v3": V3}
 
 
 def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, Any]:
@@ -48,16 +45,7 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     and of pass@k. Tables without lines are left out."""
     tables = []
     if summary["endings"]:
-        tables.append(
-            {
-                "title": "how episodes ended",
-                "header": ["category", *ENDINGS],
-                "lines": [
-                    [category, *map(str, endings.values())]
-                    for category, endings in summary["endings"].items()
-                ],
-            }
-        )
+        tables.append(endings_table("how episodes ended", ENDINGS, summary["endings"]))
     if summary["turn_matches"]:
         lines = [[*map(str, line)] for line in _turn_lines(summary, "official")]
         title = "turns of conversations (%, official)"
@@ -112,21 +100,15 @@ def _turn_lines(summary: Mapping[str, Any], rules: str) -> list[list[Value]]:
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     """Return the scores of a report: the overall score and groups of leaderboard v4, the overall
     score of v3, and the accuracy of all entries."""
-
-    def score(title: str, version: str, column: str) -> Score:
-        cell = summary["rules"][rules][version][column]
-        judged = summary["categories"]
-        members = _members(version, column)
-        n = sum(judged[c][rules]["n"] for c in members if c in judged)
-        return score_of(cell, title, version, n, len(members))
-
-    groups = [score(V4[name].title, "v4", name) for name in _HEADLINE]
-    return [
-        score("Overall", "v4", "overall"),
-        *groups,
-        score("Overall", "v3", "overall"),
-        pooled(stats[rules] for stats in summary["categories"].values()),
-    ]
+    categories = summary["categories"]
+    scores = []
+    for version, name in (("v4", "overall"), *(("v4", n) for n in _HEADLINE), ("v3", "overall")):
+        title = "Overall" if name == "overall" else V4[name].title
+        names = members(VERSIONS[version], name)
+        n = judged_entries(categories, names, rules)
+        cell = summary["rules"][rules][version][name]
+        scores.append(score_of(cell, title, version, n, len(names)))
+    return [*scores, pooled(stats[rules] for stats in categories.values())]
 
 
 _TITLES = {
@@ -155,7 +137,7 @@ def task(row: ResultRow) -> str:
 
 def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
     """Return tables of leaderboard columns and of accuracy per form, and curves by model size."""
-    tables = [_leaderboard(runs, version, rules) for version in _VERSIONS]
+    tables = [_leaderboard(runs, version, rules) for version in VERSIONS]
     notes = []
     if any(run.summary["turn_matches"] for run in runs):
         tables.append(_turns(runs, rules))
@@ -163,43 +145,29 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
         tables.append(forms)
     else:
         notes.append("no table of format sensitivity: no run has its rows")
-    figures: list[Curves] = []
-    if sizes := _sizes(runs, rules):
-        figures.append(sizes)
-    else:
-        notes.append("no curve over sizes: it needs models of at least two known sizes")
-    return Paper(tables, figures, notes)
+    names = ("non_live", "live", "irrelevance_mean", "multi_turn")
+    panels = {V4[n].title: lambda run, n=n: _column(run, "v4", n, rules) for n in names}
+    title = f"Accuracy against model size ({rules} rules)"
+    return paper_with_curves(tables, notes, curves_by_size(runs, panels, "bfcl-sizes", title))
 
 
 def _column(run: ReportedRun, version: str, name: str, rules: str) -> Estimate | None:
-    cell = run.summary["rules"][rules][version][name]
-    if cell["value"] is None or (name == "overall" and not run.headline):
+    if name == "overall" and not run.headline:
         return None
-    n = sum(run.summary["categories"][c][rules]["n"] for c in _members(version, name))
-    low, high = cell["interval"]
-    return Estimate(cell["value"], (low, high), n)
-
-
-def _members(version: str, name: str) -> set[str]:
-    """Return the categories of a column."""
-    columns = _VERSIONS[version]
-    if name not in columns:
-        return {name}
-    return set().union(*(_members(version, part) for part in columns[name].parts))
+    names = members(VERSIONS[version], name)
+    n = judged_entries(run.summary["categories"], names, rules)
+    return estimate_of(run.summary["rules"][rules][version][name], n)
 
 
 def _leaderboard(runs: Sequence[ReportedRun], version: str, rules: str) -> Table:
-    columns = _VERSIONS[version]
-    labels, legend = marked(runs)
-    return Table(
-        name=f"leaderboard-{version}",
-        title=f"BFCL {version}: the leaderboard's columns (%), {rules} rules",
-        header=["Model", *(column.title for column in columns.values())],
-        lines=[
-            [label, *(_column(run, version, name, rules) for name in columns)]
-            for run, label in zip(runs, labels, strict=True)
-        ],
-        notes=[*legend, "a column with a missing category has no value"],
+    columns = VERSIONS[version]
+    return table_of_runs(
+        f"leaderboard-{version}",
+        f"BFCL {version}: the leaderboard's columns (%), {rules} rules",
+        [column.title for column in columns.values()],
+        runs,
+        lambda run: [_column(run, version, name, rules) for name in columns],
+        ["a column with a missing category has no value"],
     )
 
 
@@ -230,10 +198,3 @@ def _forms(runs: Sequence[ReportedRun], rules: str) -> Table | None:
         lines=lines,
         notes=legend,
     )
-
-
-def _sizes(runs: Sequence[ReportedRun], rules: str) -> Curves | None:
-    names = ("non_live", "live", "irrelevance_mean", "multi_turn")
-    panels = {V4[n].title: lambda run, n=n: _column(run, "v4", n, rules) for n in names}
-    title = f"Accuracy against model size ({rules} rules)"
-    return curves_by_size(runs, panels, "bfcl-sizes", title)

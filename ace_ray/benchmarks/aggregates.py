@@ -1,0 +1,165 @@
+"""Compute the aggregates that a benchmark declares as columns, and read them from summaries.
+
+A `Column` names its parts, which are categories or earlier columns, and their weights. Values,
+intervals and partial means of all benchmarks are computed here. Example::
+
+    COLUMNS = {"live": Column("Live", ("a", "b"), weights="n"), "all": Column("All", ("live", "c"))}
+    aggregates(COLUMNS, judged(summary["categories"], "official", max_unscored=0.0))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, Literal
+
+from ace_ray.benchmarks.conditions import marked
+from ace_ray.benchmarks.results import Estimate, ReportedRun, Table, Value
+from ace_ray.util.stats import Interval, mean_of_present, weighted_interval, wilson
+
+# The mean of values; the weights are None if they are equal.
+Mean = Callable[[Sequence[float], Sequence[float] | None], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """An aggregate: the weighted mean of ``parts``.
+
+    ``weights``: the shares of the parts. "n" weights by judged entries, and gives the interval of
+    the pooled entries. "sqrt n" weights by their square roots. The default weights equally.
+    ``mean``: arithmetic of an upstream evaluator, if the value must equal upstream's exactly."""
+
+    title: str
+    parts: Sequence[str]
+    weights: Sequence[float] | Literal["n", "sqrt n"] = ()
+    mean: Mean | None = None
+
+
+Columns = Mapping[str, Column]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """The value of a column or of a category, from ``n`` judged entries.
+
+    If categories are ``missing``, there is no value; ``partial`` is then the mean of the others, or
+    None."""
+
+    value: float | None = None
+    interval: Sequence[float] | None = None
+    n: int = 0
+    missing: Sequence[str] = ()
+    partial: tuple[float, Interval] | None = None
+
+    def as_json(self, **labels: Any) -> dict[str, Any]:
+        """Return the aggregate in the form of ``summary.json``, with further ``labels``."""
+        limits = None if self.interval is None else list(self.interval)
+        tree = {"value": self.value, "interval": limits, **labels, "missing": list(self.missing)}
+        if self.missing:
+            mean = self.partial
+            tree["partial"] = mean and {"value": mean[0], "interval": list(mean[1])}
+        return tree
+
+
+def judged(categories: Mapping[str, Any], rules: str, max_unscored: float) -> dict[str, Aggregate]:
+    """Return the accuracies of the categories that have few enough unscored rows (`is_judged`)."""
+    return {
+        name: Aggregate(stats[rules]["accuracy"], stats[rules]["interval"], stats[rules]["n"])
+        for name, stats in categories.items()
+        if is_judged(stats, max_unscored)
+    }
+
+
+def is_judged(stats: Mapping[str, Any], max_unscored: float) -> bool:
+    """Return whether the share of unscored rows of a category is at most ``max_unscored``."""
+    return bool(stats["unscored"] <= max_unscored * stats["declared"])
+
+
+def aggregates(columns: Columns, categories: Mapping[str, Aggregate]) -> dict[str, Aggregate]:
+    """Compute all ``columns``. A category without a value is missing."""
+    cells: dict[str, Aggregate] = {}
+    for name, column in columns.items():
+        parts = []
+        for part in column.parts:
+            cell = cells.get(part) or categories.get(part) or Aggregate()
+            missing = cell.value is None and not cell.missing
+            parts.append(Aggregate(missing=[part]) if missing else cell)
+        cells[name] = aggregate(column, parts)
+    return cells
+
+
+def aggregate(column: Column, parts: Sequence[Aggregate]) -> Aggregate:
+    """Compute a column from the values, or else the partial values, of its parts."""
+    n = sum(part.n for part in parts)
+    weights, shares = _weights(column, parts)
+    missing = [category for part in parts for category in part.missing]
+    if missing:
+        means = [part.partial or (part.value, part.interval) for part in parts]
+        partial = mean_of_present((w, *mean) for w, mean in zip(weights, means, strict=True))
+        if partial and column.weights == "n":
+            partial = partial[0], wilson(partial[0] * n, n) or partial[1]
+        return Aggregate(n=n, missing=missing, partial=partial)
+    known = [(w, p.value or 0.0, p.interval) for w, p in zip(shares, parts, strict=True)]
+    value = sum(weight * part for weight, part, _ in known)
+    interval: Sequence[float] | None = weighted_interval(
+        (w, v, (i[0], i[1])) for w, v, i in known if i
+    )
+    if column.weights == "n":
+        interval = wilson(value * n, n)
+    if column.mean is not None:
+        value = column.mean([part for _, part, _ in known], shares if column.weights else None)
+    return Aggregate(value, interval, n)
+
+
+def _weights(column: Column, parts: Sequence[Aggregate]) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the weights of the parts, and their shares of a column without missing categories."""
+    sizes = [part.n for part in parts]
+    if column.weights == "n":
+        return sizes, [n / max(sum(sizes), 1) for n in sizes]
+    if column.weights == "sqrt n":
+        shares = root_shares(sizes)
+        return shares, shares
+    if column.weights:
+        return column.weights, column.weights
+    return [1.0] * len(parts), [1 / len(parts)] * len(parts)
+
+
+def root_shares(sizes: Sequence[int]) -> list[float]:
+    """Return the shares of the square roots of ``sizes``."""
+    total = sum(map(sqrt, sizes))
+    return [sqrt(n) / total if total else 0.0 for n in sizes]
+
+
+def members(columns: Columns, name: str) -> list[str]:
+    """Return the categories of a column; a name that is not a column is a category."""
+    if name not in columns:
+        return [name]
+    return [category for part in columns[name].parts for category in members(columns, part)]
+
+
+def judged_entries(categories: Mapping[str, Any], names: Iterable[str], rules: str) -> int:
+    """Return the number of judged entries or dialogues of the categories ``names``."""
+    return sum(categories[name][rules]["n"] for name in names if name in categories)
+
+
+def estimate_of(cell: Mapping[str, Any] | None, n: int) -> Estimate | None:
+    """Return the value of a column, whose ``cell`` of a summary `Aggregate.as_json` wrote."""
+    if cell is None or cell["value"] is None:
+        return None
+    low, high = cell["interval"]
+    return Estimate(cell["value"], (low, high), n)
+
+
+def table_of_runs(
+    name: str,
+    title: str,
+    header: Sequence[str],
+    runs: Sequence[ReportedRun],
+    cells: Callable[[ReportedRun], Sequence[Value]],
+    notes: Sequence[str] = (),
+) -> Table:
+    """Build a table with a line for each run."""
+    labels, legend = marked(runs)
+    lines = [[label, *cells(run)] for label, run in zip(labels, runs, strict=True)]
+    return Table(name, title, ["Model", *header], lines, [*legend, *notes])
