@@ -39,27 +39,16 @@ def statistics(
     """Compute the statistics in one pass over ``rows``; each must have ``repeat`` 0.
 
     ``groups``: categories by the name of the group."""
-    tallies: dict[tuple[str, str], Tally] = {}
-    for row in rows:
-        key = (row.language, row.category)
-        tally = tallies.setdefault(key, Tally(row.category, rule_sets))
-        tally.add(row)
-    ordered = dict(sorted(tallies.items(), key=lambda item: _place(item[0], groups)))
-    every = list(ordered.values())
-    categories = {
-        name: [tally for tally in every if tally.category == name]
-        for name in dict.fromkeys(tally.category for tally in every)
-    }
-    short = {
-        key: lacks("/".join(filter(None, key)), tally)
-        for key, tally in ordered.items()
-        if tally.declared - tally.scored > max_unscored * tally.declared
-    }
+    tallies = tallied(rows, rule_sets, groups)
+    every = list(tallies.values())
+    categories: dict[str, list[Tally]] = {}
+    for tally in every:
+        categories.setdefault(tally.category, []).append(tally)
     return {
         "counts": counts(every),
         "totals": totals(every),
         "rules": _rules(every, rule_sets),
-        "categories": {name: counts(t) | _rules(t, rule_sets) for name, t in categories.items()},
+        "categories": {name: described(t, rule_sets) for name, t in categories.items()},
         "groups": {
             name: _rules([t for t in every if t.category in members], rule_sets)
             for name, members in groups.items()
@@ -69,15 +58,59 @@ def statistics(
             language: counts(spoken)
             | {
                 "rules": _rules(spoken, rule_sets),
-                "categories": {t.category: counts([t]) | _rules([t], rule_sets) for t in spoken},
+                "categories": {t.category: described([t], rule_sets) for t in spoken},
             }
-            for language in dict.fromkeys(language for language, _ in ordered)
-            if (spoken := [t for key, t in ordered.items() if key[0] == language])
+            for language, spoken in by_language(tallies).items()
         },
-        "complete": not short,
-        "incomplete": list(short.values()),
-        "max_unscored": max_unscored,
+        **completeness(tallies, max_unscored),
     }
+
+
+Tallies = Mapping[tuple[str, str], Tally]
+
+
+def tallied(
+    rows: Iterable[ResultRow],
+    rule_sets: Sequence[str],
+    groups: Groups,
+    multi_turn: Sequence[str] = (),
+) -> Tallies:
+    """Tally ``rows`` by language and category, in the order of languages and of ``groups``.
+
+    ``multi_turn``: categories whose rows are turns of dialogues."""
+    tallies: dict[tuple[str, str], Tally] = {}
+    for row in rows:
+        key = (row.language, row.category)
+        if key not in tallies:
+            is_turn = row.category in multi_turn
+            tallies[key] = Tally(row.category, rule_sets, multi_turn=is_turn)
+        tallies[key].add(row)
+    return dict(sorted(tallies.items(), key=lambda item: _place(item[0], groups)))
+
+
+def by_language(tallies: Tallies) -> dict[str, list[Tally]]:
+    languages: dict[str, list[Tally]] = {}
+    for (language, _), tally in tallies.items():
+        languages.setdefault(language, []).append(tally)
+    return languages
+
+
+def completeness(tallies: Tallies, max_unscored: float) -> dict[str, Any]:
+    """Return the last three keys of a summary."""
+    short = [
+        lacks("/".join(filter(None, key)), tally)
+        for key, tally in tallies.items()
+        if tally.declared - tally.scored > max_unscored * tally.declared
+    ]
+    return {"complete": not short, "incomplete": short, "max_unscored": max_unscored}
+
+
+def described(tallies: Sequence[Tally], rule_sets: Sequence[str]) -> dict[str, Any]:
+    """Return the counts and the statistics of one category, over the languages of ``tallies``."""
+    numbers = counts(tallies)
+    if any(tally.multi_turn for tally in tallies):
+        numbers["dialogues"] = sum(tally.dialogues_declared() for tally in tallies)
+    return numbers | _rules(tallies, rule_sets)
 
 
 def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any]:

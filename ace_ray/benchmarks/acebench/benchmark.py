@@ -11,7 +11,7 @@ from typing import Any
 from ace_ray.benchmarks.acebench import native, paper, prompts
 from ace_ray.benchmarks.acebench import options as groups
 from ace_ray.benchmarks.acebench.agent_texts import OWN as AGENT_OWN
-from ace_ray.benchmarks.acebench.check.agent import check_agent, with_ending
+from ace_ray.benchmarks.acebench.check.agent import ENDINGS, check_agent
 from ace_ray.benchmarks.acebench.check.decode import decode
 from ace_ray.benchmarks.acebench.check.official import judge_normal as official_normal
 from ace_ray.benchmarks.acebench.check.official import judge_special as official_special
@@ -44,12 +44,13 @@ from ace_ray.benchmarks.acebench.rollout import (
     texts_without_calls,
     transcript,
 )
-from ace_ray.benchmarks.acebench.summary import Endings, summarize
+from ace_ray.benchmarks.acebench.summary import summarize
 from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts
+from ace_ray.benchmarks.endings import Endings, add_metrics, ending_metric, endings_table
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import CategoryResult, Paper, ReportedRun, Score
@@ -223,7 +224,7 @@ class ACEBench(Benchmark):
                 end=state.get("end"),
                 steps=state.get("steps"),
             )
-            return with_ending(verdicts, state.get("ended"))
+            return add_metrics(verdicts, ending_metric(state.get("ended"), ENDINGS))
         if episode.state == NO_OUTPUT:
             return check(entry, None)
         return check(entry, episode.output)
@@ -323,12 +324,14 @@ class ACEBench(Benchmark):
         return sound
 
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
-        endings = Endings()
+        endings = Endings(ENDINGS)
         summary = summarize(endings.through(rows), max_unscored=max_unscored)
         summary["further_tables"] = []
         if self._agents:
-            summary["endings"] = endings.result()
-            summary["further_tables"].append(endings.table())
+            counts = endings.result()
+            summary["endings"] = {name: counts[name] for name in groups.AGENT if name in counts}
+            title = "how agent episodes ended"
+            summary["further_tables"].append(endings_table(title, ENDINGS, summary["endings"]))
         printed = self.tables(summary)
         summary["further_tables"] += printed.pop("further_tables", [])
         return {

@@ -17,7 +17,6 @@ official evaluator raises an exception, which ends its complete run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.acebench.check import agent_strict
@@ -133,13 +132,3 @@ def _crash(error: Exception) -> str:
 
 
 ENDINGS = ("finished", "max_messages", "context", "deadline")
-
-
-def with_ending(verdicts: Mapping[str, Verdict], ended: object) -> dict[str, Verdict]:
-    """Add the metric ``ended_<ended>`` to each verdict if ``ended`` is one of `ENDINGS`."""
-    if ended not in ENDINGS:
-        return dict(verdicts)
-    return {
-        rules: replace(verdict, metrics={**verdict.metrics, f"ended_{ended}": 1})
-        for rules, verdict in verdicts.items()
-    }
