@@ -9,13 +9,21 @@ intervals and partial means of all benchmarks are computed here. Example::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any, Literal
 
 from ace_ray.benchmarks.conditions import marked
-from ace_ray.benchmarks.results import Estimate, ReportedRun, Table, Value
+from ace_ray.benchmarks.results import (
+    Estimate,
+    ReportedRun,
+    Score,
+    Table,
+    Value,
+    score_of,
+)
+from ace_ray.benchmarks.statistics import is_judged
 from ace_ray.util.stats import Interval, mean_of_present, weighted_interval, wilson
 
 # The mean of values; the weights are None if they are equal.
@@ -69,11 +77,6 @@ def judged(categories: Mapping[str, Any], rules: str, max_unscored: float) -> di
         for name, stats in categories.items()
         if is_judged(stats, max_unscored)
     }
-
-
-def is_judged(stats: Mapping[str, Any], max_unscored: float) -> bool:
-    """Return whether the share of unscored rows of a category is at most ``max_unscored``."""
-    return bool(stats["unscored"] <= max_unscored * stats["declared"])
 
 
 def aggregates(columns: Columns, categories: Mapping[str, Aggregate]) -> dict[str, Aggregate]:
@@ -138,17 +141,32 @@ def members(columns: Columns, name: str) -> list[str]:
     return [category for part in columns[name].parts for category in members(columns, part)]
 
 
-def judged_entries(categories: Mapping[str, Any], names: Iterable[str], rules: str) -> int:
-    """Return the number of judged entries or dialogues of the categories ``names``."""
-    return sum(categories[name][rules]["n"] for name in names if name in categories)
+def column_score(
+    block: Mapping[str, Any],
+    rules: str,
+    columns: tuple[str, Columns],
+    name: str,
+    title: str = "",
+    languages: int = 1,
+) -> Score:
+    """Return the score of a column from a ``block`` of a summary. The cells of the columns are
+    in ``rules.<rule set>.<formula>``. ``columns``: name of the formula, and its columns."""
+    formula, declared = columns
+    categories = members(declared, name)
+    cell = block["rules"][rules][formula].get(name)
+    if cell is None:  # before the first row
+        return Score(title, formula, None, categories)
+    present = block["categories"]
+    n = sum(present[c][rules]["n"] for c in categories if c in present)
+    return score_of(cell, title, formula, n, len(categories) * languages)
 
 
-def estimate_of(cell: Mapping[str, Any] | None, n: int) -> Estimate | None:
-    """Return the value of a column, whose ``cell`` of a summary `Aggregate.as_json` wrote."""
-    if cell is None or cell["value"] is None:
-        return None
-    low, high = cell["interval"]
-    return Estimate(cell["value"], (low, high), n)
+def column_estimate(
+    block: Mapping[str, Any], rules: str, columns: tuple[str, Columns], name: str
+) -> Estimate | None:
+    """Return the value of a column as `column_score`; None if a category is missing."""
+    score = column_score(block, rules, columns, name)
+    return None if score.missing else score.estimate
 
 
 def table_of_runs(

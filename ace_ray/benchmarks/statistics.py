@@ -187,7 +187,7 @@ def pooled(categories: Iterable[Mapping[str, Any]]) -> Score:
 
 def categories(run: ReportedRun, rule_sets: Sequence[str]) -> list[CategoryResult]:
     """Return the accuracy of every category, by language."""
-    most = run.summary["max_unscored"]
+    allowed = run.summary["max_unscored"]
     return [
         CategoryResult(
             language,
@@ -195,23 +195,25 @@ def categories(run: ReportedRun, rule_sets: Sequence[str]) -> list[CategoryResul
             "accuracy",
             stats["declared"],
             stats["scored"],
-            {
-                rules: estimate(stats[rules])
-                if stats["unscored"] <= most * stats["declared"]
-                else None
-                for rules in rule_sets
-            },
+            {r: estimate(stats[r]) if is_judged(stats, allowed) else None for r in rule_sets},
         )
         for language, block in run.summary["languages"].items()
         for name, stats in block["categories"].items()
     ]
 
 
-def estimate(stats: Mapping[str, Any] | None, key: str = "accuracy") -> Estimate | None:
+def is_judged(stats: Mapping[str, Any], max_unscored: float) -> bool:
+    """Return whether the share of unscored rows of a category is at most ``max_unscored``."""
+    return bool(stats["unscored"] <= max_unscored * stats["declared"])
+
+
+def estimate(
+    stats: Mapping[str, Any] | None, key: str = "accuracy", interval: str = "interval"
+) -> Estimate | None:
     """Return the share ``stats[key]`` and its interval; None if the share is missing."""
-    if stats is None or stats[key] is None:
+    if stats is None or stats.get(key) is None:
         return None
-    low, high = stats["interval"]
+    low, high = stats[interval]
     return Estimate(stats[key], (low, high), stats["n"])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench.error_kinds import figure6
 from ace_ray.benchmarks.acebench.options import AGENT, MULTI_TURN, agent_task
-from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER_COLUMNS, TOP
+from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER, PAPER_COLUMNS, WORKBOOK
 from ace_ray.benchmarks.acebench.tables import (
     aggregate,
     category,
@@ -27,6 +27,7 @@ from ace_ray.benchmarks.acebench.tables import (
     table7,
     table8,
 )
+from ace_ray.benchmarks.aggregates import column_score
 from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.results import (
     Bars,
@@ -37,7 +38,6 @@ from ace_ray.benchmarks.results import (
     Score,
     Table,
     Value,
-    score_of,
 )
 from ace_ray.benchmarks.sizes import curves_by_size, size_of
 from ace_ray.benchmarks.statistics import pooled
@@ -135,19 +135,13 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     """Return the scores of a run over its languages: the workbook's aggregates, the overall number
     with the paper's weights, and the share of valid entries, without weights."""
     block = summary["combined"]
-
-    def score(name: str, column: str, formula: str) -> Score:
-        groups = TOP if column == "overall" else (column,)
-        members = [c for group in groups for c in GROUPS[group]]
-        cell = block["rules"][rules][formula].get(column)
-        if cell is None:  # before the first row
-            return Score(name, formula, None, members)
-        n = sum(block["categories"][c][rules]["n"] for c in members if c in block["categories"])
-        return score_of(cell, name, formula, n, len(members) * len(summary["languages"]))
-
+    workbook, languages = ("workbook", WORKBOOK), len(summary["languages"])
     return [
-        *(score(title, column, "workbook") for column, title in _HEADLINE.items()),
-        score("Overall", "overall", "paper"),
+        *(
+            column_score(block, rules, workbook, name, title, languages)
+            for name, title in _HEADLINE.items()
+        ),
+        column_score(block, rules, ("paper", PAPER), "overall", "Overall", languages),
         pooled(stats[rules] for stats in block["categories"].values()),
     ]
 

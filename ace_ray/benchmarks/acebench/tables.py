@@ -10,11 +10,12 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench.options import AGENT, LANGUAGES
 from ace_ray.benchmarks.acebench.prompts import VARIANTS
-from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER_COLUMNS, TOP
+from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER, PAPER_COLUMNS, TOP
+from ace_ray.benchmarks.aggregates import column_estimate
 from ace_ray.benchmarks.conditions import marked, self_played
 from ace_ray.benchmarks.results import Estimate, ReportedRun, Table, Value
-from ace_ray.benchmarks.statistics import estimate, percent
-from ace_ray.types import canonical_json
+from ace_ray.benchmarks.statistics import estimate, is_judged, percent
+from ace_ray.types import RULE_SETS, canonical_json
 
 HEADER = ("language", "group", "category", "n", "official", "strict")
 # Aggregates with a line in the printed table. The other two equal a single category.
@@ -37,17 +38,16 @@ def table(summary: Mapping[str, Any]) -> list[list[str]]:
 def _lines(language: str, block: Mapping[str, Any]) -> list[list[str]]:
     lines = []
     for category, stats in block["categories"].items():
-        official, strict = stats["official"], stats["strict"]
         group = next(name for name in TOP if category in GROUPS[name])
-        cells = [percent(result["accuracy"], result["interval"]) for result in (official, strict)]
-        lines.append([language, group, category, str(official["n"]), *cells])
-        if category in AGENT and "process_accuracy" in official:
-            cells = [
-                percent(f["process_accuracy"], f["process_interval"]) for f in (official, strict)
-            ]
-            lines.append([language, group, f"{category} (process)", str(official["n"]), *cells])
+        n = str(stats["official"]["n"])
+        for process in (False, True):
+            accuracy, interval = measure(process=process)
+            if process and (category not in AGENT or accuracy not in stats["official"]):
+                continue
+            cells = [percent(stats[rule][accuracy], stats[rule][interval]) for rule in RULE_SETS]
+            lines.append([language, group, category + " (process)" * process, n, *cells])
     for name in _NAMED:
-        scores = [block["rules"][rule]["workbook"][name] for rule in ("official", "strict")]
+        scores = [block["rules"][rule]["workbook"][name] for rule in RULE_SETS]
         if any(score["value"] is not None for score in scores) or name == "overall":
             lines.append(
                 [language, name, "", "", *(percent(c["value"], c["interval"]) for c in scores)]
@@ -66,12 +66,7 @@ def aggregate(run: ReportedRun, block: Block | None, name: str, rules: str) -> E
     rows (``run.headline`` is false)."""
     if block is None or (name == "overall" and not run.headline):
         return None
-    cell = block["rules"][rules]["paper"].get(name)  # no cell before the first row
-    if cell is None or cell["value"] is None:  # the group lacks a category
-        return None
-    groups = TOP if name == "overall" else (name,)
-    n = sum(block["categories"][c][rules]["n"] for group in groups for c in GROUPS[group])
-    return estimate({"accuracy": cell["value"], "interval": cell["interval"], "n": n})
+    return column_estimate(block, rules, ("paper", PAPER), name)
 
 
 def category(
@@ -79,21 +74,19 @@ def category(
 ) -> Estimate | None:
     """Return the accuracy of a category, or with ``process`` its process accuracy."""
     summary = judged(run, block, name)
-    if summary is None:
-        return None
-    stats = summary[rules]
-    if process:
-        accuracy, interval = stats.get("process_accuracy"), stats.get("process_interval")
-        stats = {"accuracy": accuracy, "interval": interval, "n": stats["n"]}
-    return estimate(stats)
+    return None if summary is None else estimate(summary[rules], *measure(process=process))
+
+
+def measure(*, process: bool) -> tuple[str, str]:
+    """Return the keys of a category's accuracy and interval, or of its process accuracy."""
+    return ("process_accuracy", "process_interval") if process else ("accuracy", "interval")
 
 
 def judged(run: ReportedRun, block: Block, name: str) -> Mapping[str, Any] | None:
     """Return the summary of a category, or None if too many of its rows are unscored."""
     summary: Mapping[str, Any] | None = block["categories"].get(name)
-    if summary is None or summary["unscored"] > run.summary["max_unscored"] * summary["declared"]:
-        return None
-    return summary
+    judged = summary is not None and is_judged(summary, run.summary["max_unscored"])
+    return summary if judged else None
 
 
 def both_languages(run: ReportedRun) -> Block | None:

@@ -7,17 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks import statistics
-from ace_ray.benchmarks.aggregates import (
-    estimate_of,
-    judged_entries,
-    members,
-    table_of_runs,
-)
+from ace_ray.benchmarks.aggregates import column_estimate, column_score, table_of_runs
 from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, FORMS, GROUPS, MEMORY, asked_id
 from ace_ray.benchmarks.bfcl.score.summary import ENDINGS, TURN_METRICS, V4, VERSIONS
 from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.endings import endings_table
-from ace_ray.benchmarks.results import Estimate, Paper, ReportedRun, Score, Table, Value, score_of
+from ace_ray.benchmarks.results import Estimate, Paper, ReportedRun, Score, Table, Value
 from ace_ray.benchmarks.sizes import curves_by_size, paper_with_curves
 from ace_ray.benchmarks.statistics import estimate, percent, pooled, sample_tables
 from ace_ray.types import RULE_SETS, ResultRow, own_task
@@ -100,15 +95,12 @@ def _turn_lines(summary: Mapping[str, Any], rules: str) -> list[list[Value]]:
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     """Return the scores of a report: the overall score and groups of leaderboard v4, the overall
     score of v3, and the accuracy of all entries."""
-    categories = summary["categories"]
     scores = []
     for version, name in (("v4", "overall"), *(("v4", n) for n in _HEADLINE), ("v3", "overall")):
         title = "Overall" if name == "overall" else V4[name].title
-        names = members(VERSIONS[version], name)
-        n = judged_entries(categories, names, rules)
-        cell = summary["rules"][rules][version][name]
-        scores.append(score_of(cell, title, version, n, len(names)))
-    return [*scores, pooled(stats[rules] for stats in categories.values())]
+        columns = version, VERSIONS[version]
+        scores.append(column_score(summary, rules, columns, name, title))
+    return [*scores, pooled(stats[rules] for stats in summary["categories"].values())]
 
 
 _TITLES = {
@@ -154,9 +146,7 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
 def _column(run: ReportedRun, version: str, name: str, rules: str) -> Estimate | None:
     if name == "overall" and not run.headline:
         return None
-    names = members(VERSIONS[version], name)
-    n = judged_entries(run.summary["categories"], names, rules)
-    return estimate_of(run.summary["rules"][rules][version][name], n)
+    return column_estimate(run.summary, rules, (version, VERSIONS[version]), name)
 
 
 def _leaderboard(runs: Sequence[ReportedRun], version: str, rules: str) -> Table:
