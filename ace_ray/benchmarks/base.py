@@ -291,7 +291,7 @@ class Benchmark(ABC):
 
     @classmethod
     def has_paper(cls) -> bool:
-        return cls.paper.__func__ is not Benchmark.paper.__func__  # type: ignore[attr-defined]
+        return any("paper" in vars(kind) for kind in cls.__mro__ if kind is not Benchmark)
 
     # Commands. A benchmark offers the commands whose methods it overrides.
 

@@ -53,9 +53,7 @@ from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.benchmarks.endings import Endings, add_metrics, ending_metric, endings_table
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
-from ace_ray.benchmarks.results import CategoryResult, Paper, ReportedRun, Score
 from ace_ray.benchmarks.statistics import sample_tables
-from ace_ray.benchmarks.transcript import Step
 from ace_ray.models.roles import Role, parse_role
 from ace_ray.types import (
     RULE_SETS,
@@ -244,9 +242,12 @@ class ACEBench(Benchmark):
             raise ValueError("no agent category was chosen")
         return self._agents
 
-    @classmethod
-    def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
-        return summarize(rows, max_unscored=max_unscored)
+    statistics = staticmethod(summarize)
+    transcript = staticmethod(transcript)
+    scores = staticmethod(paper.scores)
+    categories = staticmethod(paper.categories)
+    task = staticmethod(paper.task)
+    paper = staticmethod(paper.paper)
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,30 +257,10 @@ class ACEBench(Benchmark):
         return made
 
     @classmethod
-    def transcript(cls, messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
-        return transcript(messages, state)
-
-    @classmethod
     def sandbox_states(cls, state: Any) -> tuple[Any, Any] | None:
         if not isinstance(state, Mapping) or not {"before", "end"} <= state.keys():
             return None
         return state["before"], state["end"]
-
-    @classmethod
-    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
-        return paper.scores(summary, rules)
-
-    @classmethod
-    def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
-        return paper.categories(run)
-
-    @classmethod
-    def task(cls, row: ResultRow) -> str:
-        return paper.task(row)
-
-    @classmethod
-    def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
-        return paper.paper(runs, rules)
 
     @classmethod
     def import_data(cls, path: Path | None, say: Say) -> None:

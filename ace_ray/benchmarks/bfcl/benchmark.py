@@ -51,7 +51,6 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
-from ace_ray.benchmarks.results import Paper, ReportedRun, Score
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.models.http import Http
 from ace_ray.sandbox.protocol import Scenario
@@ -279,9 +278,10 @@ class BFCL(Benchmark):
             return ()
         return [answer_texts(episode, answer.text or "")]
 
-    @classmethod
-    def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
-        return summarize(rows, max_unscored=max_unscored)
+    statistics = staticmethod(summarize)
+    scores = staticmethod(tables.scores)
+    task = staticmethod(tables.task)
+    paper = staticmethod(tables.paper)
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,18 +296,6 @@ class BFCL(Benchmark):
             if isinstance(state.get(before), Mapping) and isinstance(state.get(end), Mapping):
                 return state[before], state[end]
         return None
-
-    @classmethod
-    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
-        return tables.scores(summary, rules)
-
-    @classmethod
-    def task(cls, row: ResultRow) -> str:
-        return tables.task(row)
-
-    @classmethod
-    def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
-        return tables.paper(runs, rules)
 
     @classmethod
     def import_data(cls, path: Path | None, say: Say) -> None:

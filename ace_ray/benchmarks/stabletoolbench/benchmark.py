@@ -16,7 +16,6 @@ from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
 from ace_ray.benchmarks.outputs import Entries, Output
-from ace_ray.benchmarks.results import CategoryResult, Paper, ReportedRun, Score
 from ace_ray.benchmarks.stabletoolbench.apis.cache import api_key
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
@@ -293,25 +292,14 @@ class StableToolBench(Benchmark):
         said = [m for m in episode.messages if m.get("role") == "assistant"]
         return [texts_of(m) for m in said if not m.get("tool_calls")]
 
-    @classmethod
-    def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
-        return summarize(rows, max_unscored=max_unscored)
+    statistics = staticmethod(summarize)
+    scores = staticmethod(scores)
+    categories = staticmethod(categories)
+    paper = staticmethod(paper)
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
         return {"table": table(summary), "further_tables": further_tables(summary)}
-
-    @classmethod
-    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
-        return scores(summary, rules)
-
-    @classmethod
-    def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
-        return categories(run)
-
-    @classmethod
-    def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
-        return paper(runs, rules)
 
     def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
         apis = []

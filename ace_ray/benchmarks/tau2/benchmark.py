@@ -20,7 +20,6 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored
-from ace_ray.benchmarks.results import Score
 from ace_ray.benchmarks.tau2 import tables
 from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, with_protocol
 from ace_ray.benchmarks.tau2.environment.limited import (
@@ -51,7 +50,6 @@ from ace_ray.benchmarks.tau2.tasks import (
 )
 from ace_ray.benchmarks.tau2.upstream_package import DONE, UpstreamPackage, all_files, read_texts
 from ace_ray.benchmarks.tau2.verdicts import verdicts
-from ace_ray.benchmarks.transcript import Step
 from ace_ray.models.roles import EndpointRole, Role, ServedRole, parse_role
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import (
@@ -253,17 +251,9 @@ class Tau2(Benchmark):
         order = {"domains": tuple(CATEGORIES)}
         return statistics.statistics(rows, cls.rule_sets, order, max_unscored) | {"groups": {}}
 
-    @classmethod
-    def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
-        return tables.tables(summary)
-
-    @classmethod
-    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
-        return tables.scores(summary, rules)
-
-    @classmethod
-    def transcript(cls, messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
-        return transcript(messages, state)
+    scores = staticmethod(tables.scores)
+    tables = staticmethod(tables.tables)
+    transcript = staticmethod(transcript)
 
     @classmethod
     def sandbox_states(cls, state: Any) -> tuple[Any, Any] | None:

@@ -35,7 +35,7 @@ from ace_ray.types import RULE_SETS, ResultRow, Verdict
 from ace_ray.util.stats import Z95
 
 
-def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
+def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str, Any]:
     """Compute the summary in one pass over ``rows``, in which each (id, sample) occurs once.
 
     A category with a larger share of unscored rows than ``max_unscored`` enters no aggregate. Its
