@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from ace_ray.benchmarks.conditions import marked
+from ace_ray.benchmarks.aggregates import table_of_runs
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Estimate,
     Paper,
     ReportedRun,
     Score,
-    Table,
     Value,
     score_of,
 )
-from ace_ray.benchmarks.sizes import curves_by_size
+from ace_ray.benchmarks.sizes import curves_by_size, paper_with_curves
 from ace_ray.benchmarks.stabletoolbench.check import SOURCES
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.summary import RATES, SHARES, lacking
@@ -139,23 +139,25 @@ def _number(stats: Stats) -> str:
 
 
 _LIKE_FOR_LIKE = "runs are comparable only with the same judge and the same source of observations"
+# The measures of reports: the cell of a group's statistics, and of the means over groups.
+Pick = Callable[[Stats, str], Stats]
+_MEASURES: Mapping[str, tuple[Pick, Pick]] = {
+    "SoPR": (lambda stats, rules: stats[rules]["sopr"], lambda s, rules: s["rules"][rules]["sopr"]),
+    "FAC": (lambda stats, _: stats["fac"], lambda summary, _: summary["averages"]["fac"]),
+    "SoWR": (lambda stats, _: stats["sowr"]["win"], lambda summary, _: summary["averages"]["win"]),
+    "API recall": (
+        lambda stats, _: stats["shares"]["api_recall"],
+        lambda summary, _: summary["averages"]["api_recall"],
+    ),
+}
 
 
 def scores(summary: Stats, rules: str) -> list[Score]:
     """Return the means over the six groups (SoPR, FAC, SoWR's wins, API recall), and the share of
     solved queries."""
-    averages = summary["averages"]
-    cells = {
-        "SoPR": summary["rules"][rules]["sopr"],
-        "FAC": averages["fac"],
-        "SoWR": averages["win"],
-        "API recall": averages["api_recall"],
-    }
+    means = {name: mean(summary, rules) for name, (_, mean) in _MEASURES.items()}
     return [
-        *(
-            score_of(cell, name, "mean of groups", cell["n"], len(GROUPS))
-            for name, cell in cells.items()
-        ),
+        *(score_of(c, name, "mean of groups", c["n"], len(GROUPS)) for name, c in means.items()),
         pooled(stats[rules] for stats in summary["categories"].values()),
     ]
 
@@ -165,78 +167,55 @@ def categories(run: ReportedRun) -> Sequence[CategoryResult]:
     are left out if a group lacks values."""
     results = []
     for name, stats in run.summary["categories"].items():
-        measures = {
-            "SoPR": {rules: _of_group(run, name, _sopr(rules)) for rules in RULE_SETS},
-            "FAC": dict.fromkeys(RULE_SETS, _of_group(run, name, _FAC)),
-            "API recall": dict.fromkeys(
-                RULE_SETS, _of_group(run, name, lambda one: one["shares"]["api_recall"])
-            ),
-        }
-        results += [
-            CategoryResult("en", name, measure, stats["declared"], stats["scored"], shares)
-            for measure, shares in measures.items()
-            if measure == "SoPR" or any(shares.values())
-        ]
+        for measure in ("SoPR", "FAC", "API recall"):
+            shares = {rules: _of_group(run, name, measure, rules) for rules in RULE_SETS}
+            if measure == "SoPR" or any(shares.values()):
+                numbers = stats["declared"], stats["scored"], shares
+                results.append(CategoryResult("en", name, measure, *numbers))
     return results
 
 
 def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
     """Build upstream's tables of SoPR, FAC and SoWR, and the curve of SoPR over model size."""
-
-    def sopr(run: ReportedRun) -> list[Value]:
-        stats = run.summary["rules"][rules]
-        spread = None if stats["spread"] is None else f"{100 * stats['spread']:.1f}"
-        return [*_groups(run, _sopr(rules)), _average(run, stats["sopr"]), spread]
-
-    by_group = ["Model", *map(_title, GROUPS), "Average"]
-    skipped = "skipped queries count as Unsolved"
-    title = f"SoPR, solvable pass rate (%), {rules} rules"
-    header = [*by_group, "Spread of votes"]
-    tables, missing = [_table("sopr", title, header, runs, sopr, skipped, _LIKE_FOR_LIKE)], []
-    for name, title, cell, average in (
-        ("fac", "FAC, final answer completeness (%)", _FAC, "fac"),
-        ("sowr", "SoWR, wins against the reference run (%)", _WINS, "win"),
+    tables, missing = [], []
+    for measure, title, notes in (
+        ("SoPR", f"solvable pass rate (%), {rules} rules", ["skipped queries count as Unsolved"]),
+        ("FAC", "final answer completeness (%)", []),
+        ("SoWR", "wins against the reference run (%)", []),
     ):
-
-        def line(run: ReportedRun, cell: Pick = cell, average: str = average) -> list[Value]:
-            return [*_groups(run, cell), _average(run, run.summary["averages"][average])]
-
-        shown = [r for r in runs if any(cell(one)["n"] for one in r.summary["categories"].values())]
-        if shown:
-            tables.append(_table(name, title, by_group, shown, line, _LIKE_FOR_LIKE))
-        else:
-            missing.append(f"no table of {name.upper()}: no run has it")
+        pick, _ = _MEASURES[measure]
+        present = [
+            run
+            for run in runs
+            if any(pick(stats, rules)["n"] for stats in run.summary["categories"].values())
+        ]
+        votes = measure == "SoPR"
+        if not present and not votes:
+            missing.append(f"no table of {measure.upper()}: no run has it")
+            continue
+        header = [*map(_title, GROUPS), "Average", *(["Spread of votes"] if votes else [])]
+        line = partial(_line, measure=measure, rules=rules)
+        shown = runs if votes else present
+        title = f"{measure}, {title}"
+        notes = [*notes, _LIKE_FOR_LIKE]
+        tables.append(table_of_runs(measure.lower(), title, header, shown, line, notes))
     panels = {
-        _title(name): lambda run, name=name: _of_group(run, name, _sopr(rules)) for name in GROUPS
+        _title(name): lambda run, name=name: _of_group(run, name, "SoPR", rules) for name in GROUPS
     }
     title = f"SoPR against model size ({rules} rules)"
-    sizes = curves_by_size(runs, panels, "stabletoolbench-sizes", title)
-    if not sizes:
-        missing.append("no curve over sizes: it needs models of at least two known sizes")
-    return Paper(tables, [sizes] if sizes else [], missing)
+    curves = curves_by_size(runs, panels, "stabletoolbench-sizes", title)
+    return paper_with_curves(tables, missing, curves)
 
 
-# Picks a cell of a group's statistics.
-Pick = Callable[[Stats], Stats]
-_FAC: Pick = lambda stats: stats["fac"]  # noqa: E731
-_WINS: Pick = lambda stats: stats["sowr"]["win"]  # noqa: E731
-
-
-def _sopr(rules: str) -> Pick:
-    return lambda stats: stats[rules]["sopr"]
-
-
-def _table(
-    name: str,
-    title: str,
-    header: Sequence[str],
-    runs: Sequence[ReportedRun],
-    cells: Callable[[ReportedRun], list[Value]],
-    *further: str,
-) -> Table:
-    labels, legend = marked(runs)
-    lines = [[label, *cells(run)] for run, label in zip(runs, labels, strict=True)]
-    return Table(name=name, title=title, header=header, lines=lines, notes=[*legend, *further])
+def _line(run: ReportedRun, measure: str, rules: str) -> list[Value]:
+    """Return the values of the groups and their mean, and the spread of SoPR's votes."""
+    _, mean = _MEASURES[measure]
+    average = estimate(mean(run.summary, rules), "value") if run.headline else None
+    line: list[Value] = [*(_of_group(run, g, measure, rules) for g in GROUPS), average]
+    if measure == "SoPR":
+        spread = run.summary["rules"][rules]["spread"]
+        line.append(None if spread is None else f"{100 * spread:.1f}")
+    return line
 
 
 def _title(group: str) -> str:
@@ -244,16 +223,9 @@ def _title(group: str) -> str:
     return f"{level.replace('G', 'I')} {kind.capitalize()}"
 
 
-def _of_group(run: ReportedRun, name: str, cell: Pick) -> Estimate | None:
+def _of_group(run: ReportedRun, name: str, measure: str, rules: str) -> Estimate | None:
     stats = run.summary["categories"].get(name)
     if stats is None or lacking(stats) > run.summary["max_unscored"] * stats["declared"]:
         return None
-    return estimate(cell(stats), "value")
-
-
-def _groups(run: ReportedRun, cell: Pick) -> list[Value]:
-    return [_of_group(run, name, cell) for name in GROUPS]
-
-
-def _average(run: ReportedRun, cell: Stats) -> Estimate | None:
-    return estimate(cell, "value") if run.headline else None
+    pick, _ = _MEASURES[measure]
+    return estimate(pick(stats, rules), "value")
