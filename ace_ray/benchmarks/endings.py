@@ -12,10 +12,12 @@ from ace_ray.types import ResultRow, Verdict
 _ENDED = "ended_"
 
 
-def add_metrics(
-    verdicts: Mapping[str, Verdict], metrics: Mapping[str, float]
+def with_ending(
+    verdicts: Mapping[str, Verdict], ended: object, kinds: Sequence[str], **metrics: float
 ) -> dict[str, Verdict]:
-    """Add ``metrics`` to each verdict."""
+    """Add ``metrics`` to each verdict, and the metric of the ending if it is one of ``kinds``."""
+    if ended in kinds:
+        metrics = {f"{_ENDED}{ended}": 1, **metrics}
     return {r: replace(v, metrics={**v.metrics, **metrics}) for r, v in verdicts.items()}
 
 
@@ -40,11 +42,6 @@ class Endings:
             category: {kind: counts[kind] for kind in self._kinds}
             for category, counts in self._counts.items()
         }
-
-
-def ending_metric(ended: object, kinds: Sequence[str]) -> dict[str, float]:
-    """Return the metric of an ending, and no metric if ``ended`` is not one of ``kinds``."""
-    return {f"{_ENDED}{ended}": 1} if ended in kinds else {}
 
 
 def endings_table(

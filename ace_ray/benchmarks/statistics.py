@@ -24,13 +24,19 @@ from typing import Any
 from ace_ray.benchmarks.results import CategoryResult, Estimate, ReportedRun, Score
 from ace_ray.benchmarks.tally import Tally, accuracies, counts, lacks, totals
 from ace_ray.types import ResultRow
-from ace_ray.util.stats import wilson
+from ace_ray.util.stats import share
 
 Groups = Mapping[str, Sequence[str]]
 # Name of the score over all rows. Groups have scores, too.
 ALL_ROWS = "Accuracy"
 # Name of the formula that weights all judged entries equally.
 POOLED = "pooled"
+
+
+# Keys of a share and of its interval, in STATS and in cells of columns.
+ACCURACY = ("accuracy", "interval")
+PROCESS = ("process_accuracy", "process_interval")
+VALUE = ("value", "interval")
 
 
 def statistics(
@@ -178,27 +184,28 @@ def pooled(categories: Iterable[Mapping[str, Any]]) -> Score:
     """Return the mean ``accuracy`` of the STATS in ``categories``, weighted by ``n``."""
     judged = [stats for stats in categories if stats["n"]]
     n = sum(stats["n"] for stats in judged)
-    if not n:
-        return Score(ALL_ROWS, POOLED, None)
-    value = sum(stats["accuracy"] * stats["n"] for stats in judged) / n
-    whole = {"accuracy": value, "interval": wilson(value * n, n), "n": n}
-    return Score(ALL_ROWS, POOLED, estimate(whole))
+    value, interval = share(sum(stats["accuracy"] * stats["n"] for stats in judged), n, n)
+    return Score(ALL_ROWS, POOLED, estimate({"accuracy": value, "interval": interval, "n": n}))
 
 
-def categories(run: ReportedRun, rule_sets: Sequence[str]) -> list[CategoryResult]:
-    """Return the accuracy of every category, by language."""
-    allowed = run.summary["max_unscored"]
+def categories(
+    run: ReportedRun, rule_sets: Sequence[str], with_process: Sequence[str] = ()
+) -> list[CategoryResult]:
+    """Return the accuracy of every category, by language. Return the process accuracies of the
+    categories ``with_process``, too."""
     return [
         CategoryResult(
             language,
             name,
-            "accuracy",
+            keys[0].replace("_", " "),
             stats["declared"],
             stats["scored"],
-            {r: estimate(stats[r]) if is_judged(stats, allowed) else None for r in rule_sets},
+            {rules: estimate(stats[rules] if judged else None, keys) for rules in rule_sets},
         )
         for language, block in run.summary["languages"].items()
         for name, stats in block["categories"].items()
+        for judged in [is_judged(stats, run.summary["max_unscored"])]
+        for keys in (ACCURACY, *([PROCESS] if name in with_process else []))
     ]
 
 
@@ -207,14 +214,12 @@ def is_judged(stats: Mapping[str, Any], max_unscored: float) -> bool:
     return bool(stats["unscored"] <= max_unscored * stats["declared"])
 
 
-def estimate(
-    stats: Mapping[str, Any] | None, key: str = "accuracy", interval: str = "interval"
-) -> Estimate | None:
-    """Return the share ``stats[key]`` and its interval; None if the share is missing."""
-    if stats is None or stats.get(key) is None:
+def estimate(stats: Mapping[str, Any] | None, keys: Sequence[str] = ACCURACY) -> Estimate | None:
+    """Return a share and its interval; None if the share is missing."""
+    if stats is None or stats.get(keys[0]) is None:
         return None
-    low, high = stats[interval]
-    return Estimate(stats[key], (low, high), stats["n"])
+    low, high = stats[keys[1]]
+    return Estimate(stats[keys[0]], (low, high), stats["n"])
 
 
 def percent(value: float | None, interval: Sequence[float] | None) -> str:
@@ -223,6 +228,11 @@ def percent(value: float | None, interval: Sequence[float] | None) -> str:
         return "N/A"
     low, high = interval
     return f"{100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def percents(by_rules: Iterable[Mapping[str, Any]], keys: Sequence[str] = ACCURACY) -> list[str]:
+    """Format a share and its interval under each rule set."""
+    return [percent(stats[keys[0]], stats[keys[1]]) for stats in by_rules]
 
 
 def _passes(samples: Mapping[str, Any], k: str) -> list[str]:
@@ -245,5 +255,4 @@ def _place(key: tuple[str, str], groups: Groups) -> tuple[Any, ...]:
 
 
 def _line(name: str, stats: Mapping[str, Any], rule_sets: Sequence[str]) -> list[str]:
-    cells = [percent(stats[rules]["accuracy"], stats[rules]["interval"]) for rules in rule_sets]
-    return [name, str(stats[rule_sets[0]]["n"]), *cells]
+    return [name, str(stats[rule_sets[0]]["n"]), *percents(stats[r] for r in rule_sets)]

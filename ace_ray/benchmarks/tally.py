@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ace_ray.types import STATUSES, ResultRow, Verdict
-from ace_ray.util.stats import pass_at_k, pass_hat_k, wilson
+from ace_ray.util.stats import pass_at_k, pass_hat_k, share, wilson
 
 _COSTS = ("prompt_tokens", "completion_tokens", "generation_s")
 # For each judged entry or dialogue: the number of judged samples, and the sum of their scores. If
@@ -155,17 +155,16 @@ def errors(tallies: Sequence[Tally], rule: str) -> dict[str, dict[str, float]]:
 def accuracies(tallies: Sequence[Tally], rule: str) -> dict[str, Any]:
     """Compute the statistics of all rows in ``tallies`` under one rule set."""
     units = [unit for tally in tallies for unit in tally.units(rule)]
-    accuracy, interval = _share(units)
-    stats: dict[str, Any] = {"accuracy": accuracy, "interval": interval, "n": len(units)}
+    stats: dict[str, Any] = {**_share_of("", units), "n": len(units)}
     if any(tally.multi_turn for tally in tallies):
         turns = [unit for tally in tallies for unit in tally.turns(rule)]
-        shares = [share for tally in tallies for share in tally.shares(rule)]
-        stats |= _named("turn", *_share(turns)) | {"turns": len(turns)}
-        stats |= _named("process", *_mean([x for s in shares for x in s], len(shares)))
+        stats |= {**_share_of("turn_", turns), "turns": len(turns)}
+        shares = [samples for tally in tallies for samples in tally.shares(rule)]
+        values = [value for samples in shares for value in samples]
+        stats |= _named("process_", sum(values), len(values), len(shares))
     process, rows = (sum(tally.process[rule][i] for tally in tallies) for i in (0, 1))
     if rows:
-        mean = process / rows
-        stats |= _named("process", mean, wilson(mean * len(units), len(units)))
+        stats |= _named("process_", process, int(rows), len(units))
     if max((n for n, _ in units), default=0) > 1:
         # A dialogue is right or wrong, whatever its turns score.
         graded = any(rule in tally.graded and not tally.multi_turn for tally in tallies)
@@ -173,22 +172,13 @@ def accuracies(tallies: Sequence[Tally], rule: str) -> dict[str, Any]:
     return stats | {"errors": errors(tallies, rule)}
 
 
-def _share(units: Units) -> tuple[float | None, Any]:
-    valid, judged = sum(c for _, c in units), sum(n for n, _ in units)
-    if not judged:
-        return None, None
-    return valid / judged, wilson(valid / judged * len(units), len(units))
+def _share_of(prefix: str, units: Units) -> dict[str, Any]:
+    return _named(prefix, sum(c for _, c in units), sum(n for n, _ in units), len(units))
 
 
-def _mean(values: list[float], n: int) -> tuple[float | None, Any]:
-    if not values:
-        return None, None
-    mean = sum(values) / len(values)
-    return mean, wilson(mean * n, n)
-
-
-def _named(name: str, value: float | None, interval: Any) -> dict[str, Any]:
-    return {f"{name}_accuracy": value, f"{name}_interval": interval}
+def _named(prefix: str, total: float, count: int, n: int) -> dict[str, Any]:
+    value, interval = share(total, count, n)
+    return {f"{prefix}accuracy": value, f"{prefix}interval": interval}
 
 
 def _samples(units: Units, *, graded: bool) -> dict[str, Any]:

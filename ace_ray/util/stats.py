@@ -28,6 +28,11 @@ def wilson(successes: float, n: int) -> Interval | None:
     return max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share))
 
 
+def share(total: float, count: int, n: int) -> tuple[float | None, Interval | None]:
+    """Return ``total / count`` and its 95 % interval for ``n`` entries; None if ``count`` is 0."""
+    return (total / count, wilson(total / count * n, n)) if count else (None, None)
+
+
 def weighted_interval(parts: Iterable[tuple[float, float, Interval]]) -> Interval:
     """Return the 95 % interval of ``sum(weight * value)`` over ``(weight, value, interval)`` parts.
 

@@ -50,7 +50,7 @@ from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts
-from ace_ray.benchmarks.endings import Endings, add_metrics, ending_metric, endings_table
+from ace_ray.benchmarks.endings import Endings, endings_table, with_ending
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.statistics import sample_tables
@@ -222,7 +222,7 @@ class ACEBench(Benchmark):
                 end=state.get("end"),
                 steps=state.get("steps"),
             )
-            return add_metrics(verdicts, ending_metric(state.get("ended"), ENDINGS))
+            return with_ending(verdicts, state.get("ended"), ENDINGS)
         if episode.state == NO_OUTPUT:
             return check(entry, None)
         return check(entry, episode.output)

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.acebench.error_kinds import figure6
 from ace_ray.benchmarks.acebench.options import AGENT, MULTI_TURN, agent_task
 from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER, PAPER_COLUMNS, WORKBOOK
 from ace_ray.benchmarks.acebench.tables import (
     aggregate,
-    category,
     judged,
     named,
     notes_on_languages,
@@ -149,20 +149,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
     """Return the accuracies of all categories by language, and for dialogues and agents the process
     accuracies."""
-    return [
-        CategoryResult(
-            language,
-            name,
-            measure,
-            stats["declared"],
-            stats["scored"],
-            {rules: category(run, block, name, rules, process=process) for rules in RULE_SETS},
-        )
-        for language, block in run.summary["languages"].items()
-        for name, stats in block["categories"].items()
-        for measure, process in (("accuracy", False), ("process accuracy", True))
-        if not process or name in (*MULTI_TURN, *AGENT)
-    ]
+    return statistics.categories(run, RULE_SETS, (*MULTI_TURN, *AGENT))
 
 
 # Groups of the paper's Table 2, with the name Normal in place of Summary.

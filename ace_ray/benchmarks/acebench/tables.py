@@ -14,7 +14,7 @@ from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER, PAPER_COLUMNS, TO
 from ace_ray.benchmarks.aggregates import column_estimate
 from ace_ray.benchmarks.conditions import marked, self_played
 from ace_ray.benchmarks.results import Estimate, ReportedRun, Table, Value
-from ace_ray.benchmarks.statistics import estimate, is_judged, percent
+from ace_ray.benchmarks.statistics import ACCURACY, PROCESS, VALUE, estimate, is_judged, percents
 from ace_ray.types import RULE_SETS, canonical_json
 
 HEADER = ("language", "group", "category", "n", "official", "strict")
@@ -40,18 +40,14 @@ def _lines(language: str, block: Mapping[str, Any]) -> list[list[str]]:
     for category, stats in block["categories"].items():
         group = next(name for name in TOP if category in GROUPS[name])
         n = str(stats["official"]["n"])
-        for process in (False, True):
-            accuracy, interval = measure(process=process)
-            if process and (category not in AGENT or accuracy not in stats["official"]):
-                continue
-            cells = [percent(stats[rule][accuracy], stats[rule][interval]) for rule in RULE_SETS]
-            lines.append([language, group, category + " (process)" * process, n, *cells])
+        lines.append([language, group, category, n, *percents(stats[r] for r in RULE_SETS)])
+        if category in AGENT and PROCESS[0] in stats["official"]:
+            process = percents((stats[r] for r in RULE_SETS), PROCESS)
+            lines.append([language, group, f"{category} (process)", n, *process])
     for name in _NAMED:
-        scores = [block["rules"][rule]["workbook"][name] for rule in RULE_SETS]
-        if any(score["value"] is not None for score in scores) or name == "overall":
-            lines.append(
-                [language, name, "", "", *(percent(c["value"], c["interval"]) for c in scores)]
-            )
+        cells = [block["rules"][rule]["workbook"][name] for rule in RULE_SETS]
+        if any(cell["value"] is not None for cell in cells) or name == "overall":
+            lines.append([language, name, "", "", *percents(cells, VALUE)])
     return lines
 
 
@@ -74,12 +70,7 @@ def category(
 ) -> Estimate | None:
     """Return the accuracy of a category, or with ``process`` its process accuracy."""
     summary = judged(run, block, name)
-    return None if summary is None else estimate(summary[rules], *measure(process=process))
-
-
-def measure(*, process: bool) -> tuple[str, str]:
-    """Return the keys of a category's accuracy and interval, or of its process accuracy."""
-    return ("process_accuracy", "process_interval") if process else ("accuracy", "interval")
+    return None if summary is None else estimate(summary[rules], PROCESS if process else ACCURACY)
 
 
 def judged(run: ReportedRun, block: Block, name: str) -> Mapping[str, Any] | None:

@@ -27,7 +27,7 @@ from ace_ray.benchmarks.stabletoolbench.check import (
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS, LEVELS
 from ace_ray.benchmarks.statistics import statistics
 from ace_ray.types import CHECKED, RULE_SETS, ResultRow
-from ace_ray.util.stats import wilson
+from ace_ray.util.stats import share
 
 # Metrics that need no judge, averaged over the rows that have them.
 SHARES = (
@@ -138,10 +138,7 @@ class Group:
             total += OF_SKIPPED[name] * len(self._skipped)
             rows += len(self._skipped)
             queries = queries | set(self._skipped)
-        if not rows:
-            return Aggregate()
-        value, n = total / rows, len(queries)
-        return Aggregate(value, wilson(value * n, n), n)
+        return Aggregate(*share(total, int(rows), len(queries)), len(queries))
 
     def has(self, name: str) -> bool:
         """Return whether at least one row of the group has the metric ``name``."""

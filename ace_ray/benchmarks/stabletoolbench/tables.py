@@ -20,46 +20,69 @@ from ace_ray.benchmarks.sizes import curves_by_size, paper_with_curves
 from ace_ray.benchmarks.stabletoolbench.check import SOURCES
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.summary import RATES, SHARES, lacking
-from ace_ray.benchmarks.statistics import estimate, percent, pooled, sample_tables
+from ace_ray.benchmarks.statistics import VALUE, estimate, percents, pooled, sample_tables
 from ace_ray.types import RULE_SETS
 
 AVERAGE = "average"
 Stats = Mapping[str, Any]
 
 
+def _by_group(summary: Stats) -> dict[str, Stats]:
+    """Return the statistics of each group, and of the mean over groups in the same form."""
+    averages, totals = summary["averages"], summary["totals"]
+    means = {"declared": summary["counts"]["declared"], **summary["rules"], "fac": averages["fac"]}
+    means |= {"sowr": averages, "shares": averages, "calls_per_query": totals["calls_per_query"]}
+    return {**summary["categories"], AVERAGE: means}
+
+
+def _lines(
+    header: Sequence[str], groups: Mapping[str, Stats], cells: Callable[[Stats], Sequence[str]]
+) -> dict[str, Any]:
+    """Build a printed table with a line for each of ``groups``."""
+    lines = [[name, *cells(stats)] for name, stats in groups.items()]
+    return {"header": ["group", *header], "lines": lines}
+
+
 def table(summary: Stats) -> dict[str, Any]:
     """Build the printed table: SoPR by group, then the unweighted mean of all six groups."""
 
-    def line(name: str, declared: int, stats: Stats) -> list[str]:
-        return [name, str(declared), *(_shown(stats[rules]["sopr"]) for rules in RULE_SETS)]
+    def cells(stats: Stats) -> list[str]:
+        sopr = percents((stats[rules]["sopr"] for rules in RULE_SETS), VALUE)
+        return [str(stats["declared"]), *sopr]
 
-    lines = [line(name, one["declared"], one) for name, one in summary["categories"].items()]
-    lines.append(line(AVERAGE, summary["counts"]["declared"], summary["rules"]))
-    return {"header": ["group", "queries", "SoPR", "SoPR strict"], "lines": lines}
+    return _lines(["queries", "SoPR", "SoPR strict"], _by_group(summary), cells)
 
 
 def further_tables(summary: Stats) -> list[dict[str, Any]]:
     """Build the tables that are printed after `table`: other judged metrics, metrics without a
     judge, sources of observations, and pass@k."""
-    categories, averages = summary["categories"], summary["averages"]
-    has_pool = any(one["shares"]["offered_recall"]["n"] for one in categories.values())
+    categories, groups = summary["categories"], _by_group(summary)
+    has_pool = any(stats["shares"]["offered_recall"]["n"] for stats in categories.values())
     metrics = SHARES if has_pool else [name for name in SHARES if name != "offered_recall"]
-    free = [
-        [name, *(_share(one["shares"][metric]["value"]) for metric in metrics), _number(one)]
-        for name, one in categories.items()
+    compared = any(stats["sowr"]["win"]["n"] for stats in categories.values())
+    rates = RATES if compared else ()
+
+    def judged(stats: Stats) -> list[str]:
+        sowr = [_share(stats["sowr"][rate]["value"]) for rate in rates]
+        return [*sowr, *_upstream(stats["official"]), *percents([stats["fac"]], VALUE)]
+
+    def unjudged(stats: Stats) -> list[str]:
+        calls = stats["calls_per_query"]
+        shares = [_share(stats["shares"][name]["value"]) for name in metrics]
+        return [*shares, "N/A" if calls is None else f"{calls:.2f}"]
+
+    def sources(stats: Stats) -> list[str]:
+        calls, counts = stats["sources"]["calls"], stats["sources"]["counts"]
+        return [str(calls), *(_share(counts[s] / calls if calls else None) for s in SOURCES)]
+
+    header = [*(f"SoWR {rate}" for rate in rates), "answered", "SoPR answered only", "FAC"]
+    tables = [
+        {"title": "judged", **_lines(header, groups, judged)},
+        {"title": "without a judge", **_lines([*metrics, "calls per query"], groups, unjudged)},
     ]
-    means = (_share(averages[metric]["value"]) for metric in metrics)
-    free.append([AVERAGE, *means, _number(summary["totals"])])
-    header = ["group", *metrics, "calls per query"]
-    tables = [_judged(summary), {"title": "without a judge", "header": header, "lines": free}]
     if summary["sources"]["calls"]:
-        named = {name: stats["sources"] for name, stats in categories.items()}
-        lines = [
-            [name, str(found["calls"]), *(_part(found, source) for source in SOURCES)]
-            for name, found in {**named, "all": summary["sources"]}.items()
-        ]
-        header = ["group", "calls", *SOURCES]
-        tables.append({"title": "where observations came from", "header": header, "lines": lines})
+        made = _lines(["calls", *SOURCES], {**categories, "all": summary}, sources)
+        tables.append({"title": "where observations came from", **made})
     return tables + sample_tables(categories, RULE_SETS)
 
 
@@ -95,69 +118,33 @@ def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {n}" for name, n in counts.items() if n)
 
 
-def _judged(summary: Stats) -> dict[str, Any]:
-    """Build the table of SoWR (if any), SoPR over the answered queries with its spread, and FAC."""
-    compared = any(stats["sowr"]["win"]["n"] for stats in summary["categories"].values())
-    rates = RATES if compared else ()
-
-    def line(name: str, official: Stats, sowr: Stats, fac: Stats) -> list[str]:
-        cells = [_share(sowr[rate]["value"]) for rate in rates]
-        return [name, *cells, *_upstream(official), _shown(fac)]
-
-    lines = [
-        line(name, stats["official"], stats["sowr"], stats["fac"])
-        for name, stats in summary["categories"].items()
-    ]
-    averages = summary["averages"]
-    lines.append(line(AVERAGE, summary["rules"]["official"], averages, averages["fac"]))
-    header = ["group", *(f"SoWR {rate}" for rate in rates), "answered", "SoPR answered only", "FAC"]
-    return {"title": "judged", "header": header, "lines": lines}
-
-
 def _upstream(official: Stats) -> list[str]:
     cell, spread = official["answered_only"], official["spread"]
     varies = "" if spread is None or cell["value"] is None else f" ± {100 * spread:.1f}"
     return [str(cell["n"]), _share(cell["value"]) + varies]
 
 
-def _shown(cell: Stats) -> str:
-    return percent(cell["value"], cell["interval"])
-
-
 def _share(value: float | None) -> str:
     return "N/A" if value is None else f"{100 * value:.1f} %"
 
 
-def _part(sources: Stats, source: str) -> str:
-    calls = sources["calls"]
-    return _share(sources["counts"][source] / calls if calls else None)
-
-
-def _number(stats: Stats) -> str:
-    calls = stats["calls_per_query"]
-    return "N/A" if calls is None else f"{calls:.2f}"
-
-
 _LIKE_FOR_LIKE = "runs are comparable only with the same judge and the same source of observations"
-# The measures of reports: the cell of a group's statistics, and of the means over groups.
-Pick = Callable[[Stats, str], Stats]
-_MEASURES: Mapping[str, tuple[Pick, Pick]] = {
-    "SoPR": (lambda stats, rules: stats[rules]["sopr"], lambda s, rules: s["rules"][rules]["sopr"]),
-    "FAC": (lambda stats, _: stats["fac"], lambda summary, _: summary["averages"]["fac"]),
-    "SoWR": (lambda stats, _: stats["sowr"]["win"], lambda summary, _: summary["averages"]["win"]),
-    "API recall": (
-        lambda stats, _: stats["shares"]["api_recall"],
-        lambda summary, _: summary["averages"]["api_recall"],
-    ),
+# The measures of reports, in the statistics of a group under a rule set.
+_MEASURES: Mapping[str, Callable[[Stats, str], Stats]] = {
+    "SoPR": lambda stats, rules: stats[rules]["sopr"],
+    "FAC": lambda stats, _: stats["fac"],
+    "SoWR": lambda stats, _: stats["sowr"]["win"],
+    "API recall": lambda stats, _: stats["shares"]["api_recall"],
 }
 
 
 def scores(summary: Stats, rules: str) -> list[Score]:
     """Return the means over the six groups (SoPR, FAC, SoWR's wins, API recall), and the share of
     solved queries."""
-    means = {name: mean(summary, rules) for name, (_, mean) in _MEASURES.items()}
+    means = _by_group(summary)[AVERAGE]
+    cells = {name: measure(means, rules) for name, measure in _MEASURES.items()}
     return [
-        *(score_of(c, name, "mean of groups", c["n"], len(GROUPS)) for name, c in means.items()),
+        *(score_of(c, name, "mean of groups", c["n"], len(GROUPS)) for name, c in cells.items()),
         pooled(stats[rules] for stats in summary["categories"].values()),
     ]
 
@@ -183,11 +170,11 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
         ("FAC", "final answer completeness (%)", []),
         ("SoWR", "wins against the reference run (%)", []),
     ):
-        pick, _ = _MEASURES[measure]
+        cell = _MEASURES[measure]
         present = [
             run
             for run in runs
-            if any(pick(stats, rules)["n"] for stats in run.summary["categories"].values())
+            if any(cell(stats, rules)["n"] for stats in run.summary["categories"].values())
         ]
         votes = measure == "SoPR"
         if not present and not votes:
@@ -209,8 +196,8 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
 
 def _line(run: ReportedRun, measure: str, rules: str) -> list[Value]:
     """Return the values of the groups and their mean, and the spread of SoPR's votes."""
-    _, mean = _MEASURES[measure]
-    average = estimate(mean(run.summary, rules), "value") if run.headline else None
+    mean = _MEASURES[measure](_by_group(run.summary)[AVERAGE], rules)
+    average = estimate(mean, VALUE) if run.headline else None
     line: list[Value] = [*(_of_group(run, g, measure, rules) for g in GROUPS), average]
     if measure == "SoPR":
         spread = run.summary["rules"][rules]["spread"]
@@ -227,5 +214,4 @@ def _of_group(run: ReportedRun, name: str, measure: str, rules: str) -> Estimate
     stats = run.summary["categories"].get(name)
     if stats is None or lacking(stats) > run.summary["max_unscored"] * stats["declared"]:
         return None
-    pick, _ = _MEASURES[measure]
-    return estimate(pick(stats, rules), "value")
+    return estimate(_MEASURES[measure](stats, rules), VALUE)

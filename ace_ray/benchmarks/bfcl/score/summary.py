@@ -28,7 +28,7 @@ from ace_ray.benchmarks.bfcl.categories import (
     WEB_SEARCH,
     form_of,
 )
-from ace_ray.benchmarks.endings import Endings, add_metrics, ending_metric
+from ace_ray.benchmarks.endings import Endings, with_ending
 from ace_ray.benchmarks.statistics import statistics
 from ace_ray.benchmarks.tally import Tally, accuracies
 from ace_ray.types import RULE_SETS, ResultRow, Verdict
@@ -109,10 +109,8 @@ def with_metrics(
 
     ``ended`` is one of `ENDINGS`, None for a single-turn entry. ``gold_logprobs``:
     log-probabilities of the tokens of the gold calls, if measured."""
-    metrics = ending_metric(ended, ENDINGS)
-    if gold_logprobs:
-        metrics[GOLD] = math.exp(sum(gold_logprobs) / len(gold_logprobs))
-    return add_metrics(verdicts, metrics)
+    gold = gold_logprobs and {GOLD: math.exp(sum(gold_logprobs) / len(gold_logprobs))}
+    return with_ending(verdicts, ended, ENDINGS, **(gold or {}))
 
 
 class Diagnostics:

@@ -14,7 +14,7 @@ from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.endings import endings_table
 from ace_ray.benchmarks.results import Estimate, Paper, ReportedRun, Score, Table, Value
 from ace_ray.benchmarks.sizes import curves_by_size, paper_with_curves
-from ace_ray.benchmarks.statistics import estimate, percent, pooled, sample_tables
+from ace_ray.benchmarks.statistics import VALUE, estimate, percents, pooled, sample_tables
 from ace_ray.types import RULE_SETS, ResultRow, own_task
 
 _HEADLINE = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic")
@@ -29,9 +29,9 @@ def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, An
     lines = [*made["lines"], *([category, "", "N/A", "N/A"] for category in absent)]
     for version, names in (("v4", (*_HEADLINE, "overall")), ("v3", ("overall",))):
         for name in names:
-            cells = {rules: summary["rules"][rules][version][name] for rules in RULE_SETS}
-            if name == "overall" or cells["official"]["value"] is not None:
-                lines.append([cells["official"]["title"], "", *_cells(cells, "value")])
+            cells = [summary["rules"][rules][version][name] for rules in RULE_SETS]
+            if name == "overall" or cells[0]["value"] is not None:
+                lines.append([cells[0]["title"], "", *percents(cells, VALUE)])
     return {**made, "lines": lines}
 
 
@@ -46,13 +46,13 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
         title = "turns of conversations (%, official)"
         tables.append({"title": title, "header": _TURNS_HEADER, "lines": lines})
     if sensitivity := summary["format_sensitivity"]:
-        official, strict = sensitivity["official"], sensitivity["strict"]
+        both = [sensitivity[rules] for rules in RULE_SETS]
         lines = [
-            [form, str(stats["n"]), *_cells({"official": stats, "strict": strict["forms"][form]})]
-            for form, stats in official["forms"].items()
+            [form, str(stats["n"]), *percents(block["forms"][form] for block in both)]
+            for form, stats in both[0]["forms"].items()
         ]
         lines += [
-            [f"{name} (points)", "", *(_points(stats[name]) for stats in (official, strict))]
+            [f"{name} (points)", "", *(_points(block[name]) or "N/A" for block in both)]
             for name in ("range", "stdev")
         ]
         header = ["form", "n", "official", "strict"]
@@ -73,12 +73,8 @@ def notes(summary: Mapping[str, Any], absent: Mapping[str, str]) -> list[str]:
     return sentences
 
 
-def _cells(stats: Mapping[str, Any], key: str = "accuracy") -> list[str]:
-    return [percent(stats[rules][key], stats[rules]["interval"]) for rules in RULE_SETS]
-
-
-def _points(value: float | None) -> str:
-    return "N/A" if value is None else f"{value:.1f}"
+def _points(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1f}"
 
 
 _TURNS_HEADER = ["category", "conversations", "passed", "state match", "response match"]
@@ -103,16 +99,12 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     return [*scores, pooled(stats[rules] for stats in summary["categories"].values())]
 
 
-_TITLES = {
-    "non_live": "Non-live",
-    "live": "Live",
-    "multi_turn": "Multi-turn",
-    "web_search": "Web search",
-    "memory": "Memory",
-}
 # The leaderboard's groups. Format sensitivity is a group of its own and enters no score.
 TITLED_GROUPS: Mapping[str, Sequence[str]] = {
-    **{title: GROUPS[name] for name, title in _TITLES.items()},
+    **{
+        V4[name].title: GROUPS[name]
+        for name in ("non_live", "live", "multi_turn", "web_search", "memory")
+    },
     "Format sensitivity": (FORMAT_SENSITIVITY,),
 }
 
@@ -178,9 +170,10 @@ def _forms(runs: Sequence[ReportedRun], rules: str) -> Table | None:
     lines: list[list[Value]] = [
         [str(form), *(estimate(one["forms"].get(str(form))) for one in blocks)] for form in FORMS
     ]
-    for name in ("range", "stdev"):
-        points = [None if one[name] is None else f"{one[name]:.1f}" for one in blocks]
-        lines.append([f"{name} (points)", *points])
+    lines += [
+        [f"{name} (points)", *(_points(block[name]) for block in blocks)]
+        for name in ("range", "stdev")
+    ]
     return Table(
         name="format-sensitivity",
         title=f"Format sensitivity: accuracy of each form of prompt (%), {rules} rules",
