@@ -35,7 +35,8 @@ class Column:
     """An aggregate: the weighted mean of ``parts``.
 
     ``weights``: the shares of the parts. "n" weights by judged entries, and gives the interval of
-    the pooled entries. "sqrt n" weights by their square roots. The default weights equally.
+    the pooled entries. "sqrt n" weights by their square roots. The default weights all parts
+    equally.
     ``mean``: arithmetic of an upstream evaluator, if the value must equal upstream's exactly."""
 
     title: str
@@ -55,7 +56,7 @@ class Aggregate:
     None."""
 
     value: float | None = None
-    interval: Sequence[float] | None = None
+    interval: Interval | None = None
     n: int = 0
     missing: Sequence[str] = ()
     partial: tuple[float, Interval] | None = None
@@ -94,38 +95,31 @@ def aggregates(columns: Columns, categories: Mapping[str, Aggregate]) -> dict[st
 
 def aggregate(column: Column, parts: Sequence[Aggregate]) -> Aggregate:
     """Compute a column from the values, or else the partial values, of its parts."""
-    n = sum(part.n for part in parts)
-    weights, shares = _weights(column, parts)
+    sizes = [part.n for part in parts]
+    n, weights = sum(sizes), _weights(column, sizes)
     missing = [category for part in parts for category in part.missing]
-    if missing:
-        means = [part.partial or (part.value, part.interval) for part in parts]
-        partial = mean_of_present((w, *mean) for w, mean in zip(weights, means, strict=True))
+    means = [part.partial or (part.value, part.interval) for part in parts]
+    known = [(weight, *mean) for weight, mean in zip(weights, means, strict=True)]
+    if missing or not parts:
+        partial = mean_of_present(known)
         if partial and column.weights == "n":
             partial = partial[0], wilson(partial[0] * n, n) or partial[1]
         return Aggregate(n=n, missing=missing, partial=partial)
-    known = [(w, p.value or 0.0, p.interval) for w, p in zip(shares, parts, strict=True)]
-    value = sum(weight * part for weight, part, _ in known)
-    interval: Sequence[float] | None = weighted_interval(
-        (w, v, (i[0], i[1])) for w, v, i in known if i
-    )
-    if column.weights == "n":
-        interval = wilson(value * n, n)
+    total = sum(weights) if column.weights in ((), "n") else 1.0
+    shares = [(weight / total, v, i) for weight, v, i in known if v is not None and i is not None]
+    value = sum(weight * v for weight, v, _ in shares)
+    interval = wilson(value * n, n) if column.weights == "n" else weighted_interval(shares)
     if column.mean is not None:
-        value = column.mean([part for _, part, _ in known], shares if column.weights else None)
+        value = column.mean([v for _, v, _ in shares], (column.weights and weights) or None)
     return Aggregate(value, interval, n)
 
 
-def _weights(column: Column, parts: Sequence[Aggregate]) -> tuple[Sequence[float], Sequence[float]]:
-    """Return the weights of the parts, and their shares of a column without missing categories."""
-    sizes = [part.n for part in parts]
+def _weights(column: Column, sizes: Sequence[int]) -> Sequence[float]:
     if column.weights == "n":
-        return sizes, [n / max(sum(sizes), 1) for n in sizes]
+        return sizes
     if column.weights == "sqrt n":
-        shares = root_shares(sizes)
-        return shares, shares
-    if column.weights:
-        return column.weights, column.weights
-    return [1.0] * len(parts), [1 / len(parts)] * len(parts)
+        return root_shares(sizes)
+    return column.weights or [1.0] * len(sizes)
 
 
 def root_shares(sizes: Sequence[int]) -> list[float]:

@@ -13,20 +13,16 @@ from typing import Any
 from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.acebench.error_kinds import figure6
 from ace_ray.benchmarks.acebench.options import AGENT, MULTI_TURN, agent_task
-from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER, PAPER_COLUMNS, WORKBOOK
+from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER, PAPER_COLUMNS, TOP, WORKBOOK
 from ace_ray.benchmarks.acebench.tables import (
     aggregate,
     judged,
     named,
     notes_on_languages,
     notes_on_missing,
-    table2,
-    table3,
-    table4,
     table6,
-    table7,
-    table8,
 )
+from ace_ray.benchmarks.acebench.tables import tables as paper_tables
 from ace_ray.benchmarks.aggregates import column_score
 from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.results import (
@@ -90,7 +86,7 @@ def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
     )
 
 
-_PANELS = {"normal": "Normal", **{k: PAPER_COLUMNS[k] for k in ("special", "agent", "overall")}}
+_TITLES = {**PAPER_COLUMNS, "normal": "Normal"}
 
 
 def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, list[str]]:
@@ -110,8 +106,8 @@ def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, lis
         return None, notes
     title = f"Figure 7: accuracy against model size ({rules} rules)"
     panels = {
-        panel: lambda run, column=column: aggregate(run, run.summary["combined"], column, rules)
-        for column, panel in _PANELS.items()
+        _TITLES[name]: lambda run, name=name: aggregate(run, run.summary["combined"], name, rules)
+        for name in (*TOP, "overall")
     }
     curves = curves_by_size(runs, panels, "figure7", title)
     missing = [panel for panel in panels if curves is None or panel not in curves.panels]
@@ -120,8 +116,6 @@ def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, lis
     return curves, notes
 
 
-_HEADLINE = {"overall": "Overall", "normal": "Normal", "special": "Special", "agent": "Agent"}
-_TABLES = (table2, table3, table4, table5, table7, table8)
 # Prompts of the runs in a set of tables, by `variant`, and the heading of the set. The shorter
 # variants are in Table 6.
 _PROMPTS = {
@@ -138,8 +132,8 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     workbook, languages = ("workbook", WORKBOOK), len(summary["languages"])
     return [
         *(
-            column_score(block, rules, workbook, name, title, languages)
-            for name, title in _HEADLINE.items()
+            column_score(block, rules, workbook, name, _TITLES[name], languages)
+            for name in ("overall", *TOP)
         ),
         column_score(block, rules, ("paper", PAPER), "overall", "Overall", languages),
         pooled(stats[rules] for stats in block["categories"].values()),
@@ -153,10 +147,7 @@ def categories(run: ReportedRun) -> Sequence[CategoryResult]:
 
 
 # Groups of the paper's Table 2, with the name Normal in place of Summary.
-PAPER_GROUPS = {
-    {**PAPER_COLUMNS, "normal": _HEADLINE["normal"]}[group]: members
-    for group, members in GROUPS.items()
-}
+PAPER_GROUPS = {_TITLES[group]: members for group, members in GROUPS.items()}
 
 
 def task(row: ResultRow) -> str:
@@ -178,7 +169,7 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
         kinds, bars = figure6(members, rules)
         tables += [
             replace(table, name=table.name + suffix, title=table.title + title)
-            for table in (*(build(members, rules) for build in _TABLES), *kinds)
+            for table in (*paper_tables(members, rules), table5(members, rules), *kinds)
         ]
         drawn: list[Curves | Bars] = [*bars, *([scaling] if scaling else [])]
         figures += [

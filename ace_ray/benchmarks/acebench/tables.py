@@ -5,13 +5,14 @@ A cell of a paper's table is None if the run has no value, or if too many rows a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.acebench.options import AGENT, LANGUAGES
 from ace_ray.benchmarks.acebench.prompts import VARIANTS
 from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER, PAPER_COLUMNS, TOP
-from ace_ray.benchmarks.aggregates import column_estimate
+from ace_ray.benchmarks.aggregates import column_estimate, table_of_runs
 from ace_ray.benchmarks.conditions import marked, self_played
 from ace_ray.benchmarks.results import Estimate, ReportedRun, Table, Value
 from ace_ray.benchmarks.statistics import ACCURACY, PROCESS, VALUE, estimate, is_judged, percents
@@ -69,15 +70,14 @@ def category(
     run: ReportedRun, block: Block, name: str, rules: str, *, process: bool = False
 ) -> Estimate | None:
     """Return the accuracy of a category, or with ``process`` its process accuracy."""
-    summary = judged(run, block, name)
-    return None if summary is None else estimate(summary[rules], PROCESS if process else ACCURACY)
+    stats = (judged(run, block, name) or {}).get(rules)
+    return estimate(stats, PROCESS if process else ACCURACY)
 
 
 def judged(run: ReportedRun, block: Block, name: str) -> Mapping[str, Any] | None:
     """Return the summary of a category, or None if too many of its rows are unscored."""
-    summary: Mapping[str, Any] | None = block["categories"].get(name)
-    judged = summary is not None and is_judged(summary, run.summary["max_unscored"])
-    return summary if judged else None
+    stats: Mapping[str, Any] | None = block["categories"].get(name)
+    return stats if stats and is_judged(stats, run.summary["max_unscored"]) else None
 
 
 def both_languages(run: ReportedRun) -> Block | None:
@@ -112,64 +112,53 @@ _SPECIAL = {
     "Error": "special_error_param",
     "Irrelevant": "special_irrelevant",
 }
-_AGENT = {"Multi-Turn": "agent_multi_turn", "Multi-Step": "agent_multi_step"}
+# Columns of Table 4: end-to-end (EA) and process accuracy (PA).
+_AGENT = {
+    f"{title} {kind}": (name, kind == "PA")
+    for title, name in (("Multi-Turn", "agent_multi_turn"), ("Multi-Step", "agent_multi_step"))
+    for kind in ("EA", "PA")
+}
+# Tables of all groups, and their languages.
+_OF_GROUPS: Mapping[str, tuple[str, Callable[[ReportedRun], Block | None]]] = {
+    "table2": ("English and Chinese combined", both_languages),
+    "table7": ("English", lambda run: run.summary["languages"].get("en")),
+    "table8": ("Chinese", lambda run: run.summary["languages"].get("zh")),
+}
 
 
-def table2(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 2: all groups, mean of both languages. A run of one language has no values."""
-    return _groups("table2", "English and Chinese combined", runs, rules, both_languages)
+def tables(runs: Sequence[ReportedRun], rules: str) -> Iterator[Table]:
+    """Build Tables 2, 7 and 8 of all groups, Table 3 of special and Table 4 of agent categories.
 
+    A run of one language has no values in Table 2. Tables 3 and 4 pool the rows of languages."""
+    for name, (words, block) in _OF_GROUPS.items():
+        title = f"accuracy by kind of data, {words} (%)"
 
-def table3(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 3: the three special categories, rows of both languages pooled."""
+        def groups(
+            run: ReportedRun, block: Callable[[ReportedRun], Block | None] = block
+        ) -> list[Value]:
+            return [aggregate(run, block(run), column, rules) for column in PAPER_COLUMNS]
 
-    def cells(run: ReportedRun) -> list[Value]:
+        rows = f"rows of all categories of a group in {words}"
+        yield _table(name, title, list(PAPER_COLUMNS.values()), runs, groups, rows)
+
+    def special(run: ReportedRun) -> list[Value]:
+        return [category(run, run.summary["combined"], name, rules) for name in _SPECIAL.values()]
+
+    yield _table(
+        "table3",
+        "accuracy on Special data (%)",
+        list(_SPECIAL),
+        runs,
+        special,
+        "rows of special categories",
+    )
+
+    def agents(run: ReportedRun) -> list[Value]:
         block = run.summary["combined"]
-        return [category(run, block, name, rules) for name in _SPECIAL.values()]
+        return [category(run, block, name, rules, process=p) for name, p in _AGENT.values()]
 
-    title = "Table 3: accuracy on Special data (%)"
-    return _table("table3", title, list(_SPECIAL), runs, cells, "rows of special categories")
-
-
-def table4(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 4: end-to-end (EA) and process accuracy (PA) of agents, languages pooled."""
-
-    def cells(run: ReportedRun) -> list[Value]:
-        block = run.summary["combined"]
-        return [
-            category(run, block, name, rules, process=process)
-            for name in _AGENT.values()
-            for process in (False, True)
-        ]
-
-    title = "Table 4: end-to-end (EA) and process accuracy (PA) on Agent data (%)"
-    header = [f"{name} {kind}" for name in _AGENT for kind in ("EA", "PA")]
-    return _table("table4", title, header, runs, cells, "rows of agent categories", agents=True)
-
-
-def table7(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 7: all groups, English."""
-    return _groups("table7", "English", runs, rules, lambda run: run.summary["languages"].get("en"))
-
-
-def table8(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 8: all groups, Chinese."""
-    return _groups("table8", "Chinese", runs, rules, lambda run: run.summary["languages"].get("zh"))
-
-
-def _groups(
-    name: str,
-    data: str,
-    runs: Sequence[ReportedRun],
-    rules: str,
-    block: Callable[[ReportedRun], Block | None],
-) -> Table:
-    def cells(run: ReportedRun) -> list[Value]:
-        return [aggregate(run, block(run), column, rules) for column in PAPER_COLUMNS]
-
-    title = f"Table {name.removeprefix('table')}: accuracy by kind of data, {data} (%)"
-    rows = f"rows of all categories of a group in {data}"
-    return _table(name, title, list(PAPER_COLUMNS.values()), runs, cells, rows, agents=True)
+    title = "end-to-end (EA) and process accuracy (PA) on Agent data (%)"
+    yield _table("table4", title, list(_AGENT), runs, agents, "rows of agent categories")
 
 
 def _table(
@@ -179,19 +168,12 @@ def _table(
     runs: Sequence[ReportedRun],
     cells: Callable[[ReportedRun], list[Value]],
     rows: str,
-    *,
-    agents: bool = False,
 ) -> Table:
-    labels, legend = marked(runs)
-    lines = [[label, *cells(run)] for label, run in zip(labels, runs, strict=True)]
-    notes = [*legend, *notes_on_languages(runs), *(self_played(runs) if agents else ())]
-    return Table(
-        name=name,
-        title=title,
-        header=["Model", *header],
-        lines=lines,
-        notes=[*notes, *notes_on_missing(rows, lines)],
-    )
+    """Build a table of the paper. ``rows``: the rows that it needs."""
+    title = f"Table {name.removeprefix('table')}: {title}"
+    notes = [*notes_on_languages(runs), *(self_played(runs) if name != "table3" else ())]
+    made = table_of_runs(name, title, header, runs, cells, notes)
+    return replace(made, notes=[*made.notes, *notes_on_missing(rows, made.lines)])
 
 
 # Conditions that a variant changes. Shorter texts are always ace_ray's own, so the source of the

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks import statistics
-from ace_ray.benchmarks.results import Estimate, Score
+from ace_ray.benchmarks.aggregates import Column, aggregates, judged
+from ace_ray.benchmarks.results import Score
 from ace_ray.benchmarks.tau2.options import CATEGORIES, LEADERBOARD
 from ace_ray.types import RULE_SETS
-from ace_ray.util.stats import mean_of_present
 
 MEAN = "Domains"
 _TITLES = {
@@ -31,12 +32,10 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     found = {name: statistics.estimate(stats[rules]) for name, stats in present.items()}
     ranked = [name for name in LEADERBOARD if name in present] or list(present)
     missing = [name for name in LEADERBOARD if name not in present]
-    cells = [found[name] for name in ranked]
-    mean = mean_of_present((1.0, one.value, one.interval) for one in cells if one)
-    estimate = None
-    if mean is not None and all(cells):
-        n = sum(one.n for one in cells if one)
-        estimate = Estimate(mean[0], mean[1], n, partial=bool(missing))
+    mean = aggregates({MEAN: Column(MEAN, ranked)}, judged(present, rules, 1.0))[MEAN]
+    estimate = statistics.estimate({**mean.as_json(), "n": mean.n}, statistics.VALUE)
+    if estimate is not None:
+        estimate = replace(estimate, partial=bool(missing))
     every = statistics.estimate(summary["rules"][rules])
     return [
         Score(MEAN, "mean", estimate, missing, len(LEADERBOARD)),
