@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ace_ray.benchmarks.statistics import percent
 from ace_ray.parsing.known import READERS, known_calls
 from ace_ray.types import CHECKED, Entry, Episode, ResultRow
 
@@ -94,7 +95,7 @@ def _text(finding: Mapping[str, Any], tool_parser: str | None) -> str:
     if finding["kind"] == "cut_by_length":
         what = "end in an answer cut by max_tokens or the context"
     shares = ", ".join(
-        f"{rules} {_percent(finding['others'][rules])} (of all rows {_percent(share)})"
+        f"{rules} {percent(finding['others'][rules])} (of all rows {percent(share)})"
         for rules, share in finding["accuracy"].items()
     )
     return f"{rows} {what}. Accuracy of the other rows: {shares}"
@@ -108,10 +109,6 @@ def _command(reader: str, tool_parser: str | None) -> str:
     if parser == tool_parser:  # perhaps the reasoning parser took the calls
         return "; with native calls, ace-ray reread RUN --reasoning-parser none may"
     return f"; with native calls, ace-ray reread RUN --tool-parser {parser} does"
-
-
-def _percent(share: float | None) -> str:
-    return "N/A" if share is None else f"{100 * share:.1f} %"
 
 
 @dataclass

@@ -31,8 +31,6 @@ Groups = Mapping[str, Sequence[str]]
 ALL_ROWS = "Accuracy"
 # Name of the formula that weights all judged entries equally.
 POOLED = "pooled"
-
-
 # Keys of a share and of its interval, in STATS and in cells of columns.
 ACCURACY = ("accuracy", "interval")
 PROCESS = ("process_accuracy", "process_interval")
@@ -159,25 +157,15 @@ def sample_tables(
 
 def scores(summary: Mapping[str, Any], rules: str, groups: Groups) -> list[Score]:
     """Return the score over all rows, then the score of each group."""
-    present = summary["categories"]
-    named = dict.fromkeys(category for members in groups.values() for category in members)
-    missing = [category for category in named if category not in present]
-    every = estimate(summary["rules"][rules])
-    if every is not None and missing:
-        every = replace(every, partial=True)
-    return [
-        Score(ALL_ROWS, POOLED, every, missing, len(named)),
-        *(
-            Score(
-                name,
-                POOLED,
-                estimate(summary["groups"].get(name, {}).get(rules)),
-                [category for category in members if category not in present],
-                len(members),
-            )
-            for name, members in groups.items()
-        ),
-    ]
+    named = list(dict.fromkeys(category for members in groups.values() for category in members))
+    blocks = {ALL_ROWS: summary["rules"], **summary["groups"]}
+    scores = []
+    for name, members in ((ALL_ROWS, named), *groups.items()):
+        missing = [category for category in members if category not in summary["categories"]]
+        mean = estimate(blocks.get(name, {}).get(rules))
+        mean = mean and replace(mean, partial=bool(missing))
+        scores.append(Score(name, POOLED, mean, missing, len(members)))
+    return scores
 
 
 def pooled(categories: Iterable[Mapping[str, Any]]) -> Score:
@@ -222,12 +210,12 @@ def estimate(stats: Mapping[str, Any] | None, keys: Sequence[str] = ACCURACY) ->
     return Estimate(stats[keys[0]], (low, high), stats["n"])
 
 
-def percent(value: float | None, interval: Sequence[float] | None) -> str:
-    """Format a share and its interval: ``84.0 % [71.5, 91.7]``."""
-    if value is None or interval is None:
+def percent(value: float | None, interval: Sequence[float] | None = None) -> str:
+    """Format a share, and its interval if it is given: ``84.0 % [71.5, 91.7]``."""
+    if value is None:
         return "N/A"
-    low, high = interval
-    return f"{100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+    limits = f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]" if interval else ""
+    return f"{100 * value:.1f} %{limits}"
 
 
 def percents(by_rules: Iterable[Mapping[str, Any]], keys: Sequence[str] = ACCURACY) -> list[str]:

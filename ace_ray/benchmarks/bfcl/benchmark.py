@@ -282,13 +282,7 @@ class BFCL(Benchmark):
     scores = staticmethod(tables.scores)
     task = staticmethod(tables.task)
     paper = staticmethod(tables.paper)
-
-    @classmethod
-    def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "table": tables.table(summary, {}),
-            "further_tables": tables.further_tables(summary),
-        }
+    tables = staticmethod(tables.tables)
 
     @classmethod
     def sandbox_states(cls, state: Any) -> tuple[Any, Any] | None:
@@ -334,8 +328,7 @@ class BFCL(Benchmark):
             "not_run": missing,
             "comparable": ". ".join([self._comparable(), *tables.notes(summary, missing)]),
             **summary,
-            "table": tables.table(summary, missing),
-            "further_tables": tables.further_tables(summary),
+            **tables.tables(summary, missing),
         }
 
     def _comparable(self) -> str:

@@ -38,14 +38,7 @@ from ace_ray.benchmarks.stabletoolbench.queries import absent_line, load, locate
 from ace_ray.benchmarks.stabletoolbench.result_json import Metadata, result_json
 from ace_ray.benchmarks.stabletoolbench.shapes import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.summary import summarize
-from ace_ray.benchmarks.stabletoolbench.tables import (
-    categories,
-    further_tables,
-    notes,
-    paper,
-    scores,
-    table,
-)
+from ace_ray.benchmarks.stabletoolbench.tables import categories, notes, paper, scores, tables
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role, parse_role
@@ -296,10 +289,7 @@ class StableToolBench(Benchmark):
     scores = staticmethod(scores)
     categories = staticmethod(categories)
     paper = staticmethod(paper)
-
-    @classmethod
-    def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
-        return {"table": table(summary), "further_tables": further_tables(summary)}
+    tables = staticmethod(tables)
 
     def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
         apis = []

@@ -20,7 +20,7 @@ from ace_ray.benchmarks.sizes import curves_by_size, paper_with_curves
 from ace_ray.benchmarks.stabletoolbench.check import SOURCES
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.summary import RATES, SHARES, lacking
-from ace_ray.benchmarks.statistics import VALUE, estimate, percents, pooled, sample_tables
+from ace_ray.benchmarks.statistics import VALUE, estimate, percent, percents, pooled, sample_tables
 from ace_ray.types import RULE_SETS
 
 AVERAGE = "average"
@@ -63,17 +63,17 @@ def further_tables(summary: Stats) -> list[dict[str, Any]]:
     rates = RATES if compared else ()
 
     def judged(stats: Stats) -> list[str]:
-        sowr = [_share(stats["sowr"][rate]["value"]) for rate in rates]
+        sowr = [percent(stats["sowr"][rate]["value"]) for rate in rates]
         return [*sowr, *_upstream(stats["official"]), *percents([stats["fac"]], VALUE)]
 
     def unjudged(stats: Stats) -> list[str]:
         calls = stats["calls_per_query"]
-        shares = [_share(stats["shares"][name]["value"]) for name in metrics]
+        shares = [percent(stats["shares"][name]["value"]) for name in metrics]
         return [*shares, "N/A" if calls is None else f"{calls:.2f}"]
 
     def sources(stats: Stats) -> list[str]:
         calls, counts = stats["sources"]["calls"], stats["sources"]["counts"]
-        return [str(calls), *(_share(counts[s] / calls if calls else None) for s in SOURCES)]
+        return [str(calls), *(percent(counts[s] / calls if calls else None) for s in SOURCES)]
 
     header = [*(f"SoWR {rate}" for rate in rates), "answered", "SoPR answered only", "FAC"]
     tables = [
@@ -84,6 +84,10 @@ def further_tables(summary: Stats) -> list[dict[str, Any]]:
         made = _lines(["calls", *SOURCES], {**categories, "all": summary}, sources)
         tables.append({"title": "where observations came from", **made})
     return tables + sample_tables(categories, RULE_SETS)
+
+
+def tables(summary: Stats) -> dict[str, Any]:
+    return {"table": table(summary), "further_tables": further_tables(summary)}
 
 
 def notes(summary: Stats) -> list[str]:
@@ -121,11 +125,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 def _upstream(official: Stats) -> list[str]:
     cell, spread = official["answered_only"], official["spread"]
     varies = "" if spread is None or cell["value"] is None else f" ± {100 * spread:.1f}"
-    return [str(cell["n"]), _share(cell["value"]) + varies]
-
-
-def _share(value: float | None) -> str:
-    return "N/A" if value is None else f"{100 * value:.1f} %"
+    return [str(cell["n"]), percent(cell["value"]) + varies]
 
 
 _LIKE_FOR_LIKE = "runs are comparable only with the same judge and the same source of observations"

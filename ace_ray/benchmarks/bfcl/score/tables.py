@@ -60,6 +60,10 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     return tables + sample_tables(summary["categories"], RULE_SETS)
 
 
+def tables(summary: Mapping[str, Any], absent: Mapping[str, str] | None = None) -> dict[str, Any]:
+    return {"table": table(summary, absent or {}), "further_tables": further_tables(summary)}
+
+
 def notes(summary: Mapping[str, Any], absent: Mapping[str, str]) -> list[str]:
     """Return one sentence per category that did not run, and one on contamination if measured."""
     sentences = [f"{category} was not run: {why}" for category, why in absent.items()]
