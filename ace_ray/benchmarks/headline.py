@@ -24,19 +24,14 @@ def scores_of(
     ``headline`` is false if too many rows lack a verdict; scores then have no estimates. So do the
     scores of a benchmark of which a judge saw only a part.
     ``partial`` is true if the run evaluated only named entries; all estimates are then partial."""
-    found = {}
-    for rules in benchmark.rule_sets:
-        with own_code(benchmark, "scores"):
-            scores = list(benchmark.scores(summary, rules))
-        if not headline or _is_partly_judged(summary):
-            scores = [replace(one, estimate=None) for one in scores]
-        if partial:
-            scores = [
-                replace(one, estimate=one.estimate and replace(one.estimate, partial=True))
-                for one in scores
-            ]
-        found[rules] = scores
-    return found
+    headline = headline and not _is_partly_judged(summary)
+
+    def limited(score: Score) -> Score:
+        mean = score.estimate if headline else None
+        return replace(score, estimate=mean and replace(mean, partial=partial or mean.partial))
+
+    with own_code(benchmark, "scores"):
+        return {r: list(map(limited, benchmark.scores(summary, r))) for r in benchmark.rule_sets}
 
 
 def _is_partly_judged(summary: Mapping[str, Any]) -> bool:

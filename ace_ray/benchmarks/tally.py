@@ -81,17 +81,15 @@ class Tally:
         dialogue is judged if all its turns are scored."""
         if not self.multi_turn:
             return self.turns(rule)
-        units: Units = []
-        for group in self._dialogues:
-            judged = [valid == turns for valid, turns in self._judged(group, rule)]
-            if judged:
-                units.append((len(judged), sum(judged)))
-        return units
+        return [(len(samples), samples.count(1)) for samples in self.shares(rule)]
 
     def shares(self, rule: str) -> list[list[float]]:
         """Return, for each judged dialogue, a list with the share of valid turns of each sample."""
-        judged = (self._judged(group, rule) for group in self._dialogues)
-        return [[valid / turns for valid, turns in samples] for samples in judged if samples]
+        index, shares = 1 + self.rule_sets.index(rule), []
+        for group, samples in self._dialogues.items():
+            turns = len(self._turns[group])
+            shares.append([sums[index] / turns for sums in samples.values() if sums[0] == turns])
+        return list(filter(None, shares))
 
     def dialogues_declared(self) -> int:
         """Return how many samples all dialogues have in total, judged or not."""
@@ -110,12 +108,6 @@ class Tally:
         if score not in (0, 1):
             self.graded.add(rule)
         return score
-
-    def _judged(self, group: str, rule: str) -> list[tuple[float, int]]:
-        """Return (valid turns, turns) for each judged sample of the dialogue ``group``."""
-        turns, place = len(self._turns[group]), 1 + self.rule_sets.index(rule)
-        states = self._dialogues[group].values()
-        return [(state[place], turns) for state in states if state[0] == turns]
 
 
 def totals(tallies: Sequence[Tally]) -> dict[str, Any]:

@@ -194,7 +194,11 @@ def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
         if len(members) == 1:
             continue
         incomplete = any(run.incomplete for run in members)
-        cells = [_normal(by_variant.get(variant), rules) for variant in VARIANTS]
+        normal = {
+            variant: aggregate(run, run.summary["languages"].get("en"), "normal", rules)
+            for variant, run in by_variant.items()
+        }
+        cells = map(normal.get, VARIANTS)
         lines.append([members[0].model + ("*" if incomplete else ""), *cells])
         taken = ", ".join(
             f"{variant} from {run.label} ({named(run, 'prompts')} prompts)"
@@ -226,9 +230,8 @@ def _series(runs: Sequence[ReportedRun]) -> list[dict[str, ReportedRun]]:
     for run in runs:
         series = alike.setdefault(_key(run), [])
         variant = named(run, "variant")
-        room: dict[str, ReportedRun] | None = next((s for s in series if variant not in s), None)
-        if room is None:
-            room = {}
+        room: dict[str, ReportedRun] = next((s for s in series if variant not in s), {})
+        if not room:
             series.append(room)
         room[variant] = run
     return [
@@ -241,9 +244,3 @@ def _series(runs: Sequence[ReportedRun]) -> list[dict[str, ReportedRun]]:
 def _key(run: ReportedRun) -> str:
     rest: Mapping[str, str] = {k: v for k, v in run.conditions.items() if k not in _OF_THE_VARIANT}
     return canonical_json([run.candidate, rest])
-
-
-def _normal(run: ReportedRun | None, rules: str) -> Value:
-    if run is None:
-        return None
-    return aggregate(run, run.summary["languages"].get("en"), "normal", rules)

@@ -13,13 +13,6 @@ from ace_ray.benchmarks.tau2.options import CATEGORIES, LEADERBOARD
 from ace_ray.types import RULE_SETS
 
 MEAN = "Domains"
-_TITLES = {
-    "airline": "Airline",
-    "retail": "Retail",
-    "telecom": "Telecom",
-    "telecom_solo": "Telecom solo",
-    "mock": "Mock",
-}
 _MOST_TRIALS = 4
 
 
@@ -37,9 +30,10 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     if estimate is not None:
         estimate = replace(estimate, partial=bool(missing))
     every = statistics.estimate(summary["rules"][rules])
+    titles = {name: name.replace("_", " ").capitalize() for name in CATEGORIES}
     return [
         Score(MEAN, "mean", estimate, missing, len(LEADERBOARD)),
-        *(Score(title, "share", found.get(name)) for name, title in _TITLES.items()),
+        *(Score(title, "share", found.get(name)) for name, title in titles.items()),
         Score(statistics.ALL_ROWS, statistics.POOLED, every),
     ]
 
