@@ -10,20 +10,13 @@ intervals and partial means of all benchmarks are computed here. Example::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, Literal
 
 from ace_ray.benchmarks.conditions import marked
-from ace_ray.benchmarks.results import (
-    Estimate,
-    ReportedRun,
-    Score,
-    Table,
-    Value,
-    score_of,
-)
-from ace_ray.benchmarks.statistics import is_judged
+from ace_ray.benchmarks.results import Estimate, ReportedRun, Score, Table, Value
+from ace_ray.benchmarks.statistics import VALUE, estimate, is_judged
 from ace_ray.util.stats import Interval, mean_of_present, weighted_interval, wilson
 
 # The mean of values; the weights are None if they are equal.
@@ -135,6 +128,13 @@ def members(columns: Columns, name: str) -> list[str]:
     return [category for part in columns[name].parts for category in members(columns, part)]
 
 
+def score_of(cell: Mapping[str, Any], name: str, formula: str, n: int, of: int) -> Score:
+    """Build a score from a cell of `Aggregate`. ``of``: number of categories of the formula."""
+    mean = estimate({**(cell.get("partial") or cell), "n": n}, VALUE)
+    missing = tuple(cell["missing"])
+    return Score(name, formula, mean and replace(mean, partial=bool(missing)), missing, of)
+
+
 def column_score(
     block: Mapping[str, Any],
     rules: str,
@@ -156,9 +156,17 @@ def column_score(
 
 
 def column_estimate(
-    block: Mapping[str, Any], rules: str, columns: tuple[str, Columns], name: str
+    run: ReportedRun,
+    block: Mapping[str, Any] | None,
+    rules: str,
+    columns: tuple[str, Columns],
+    name: str,
 ) -> Estimate | None:
-    """Return the value of a column as `column_score`; None if a category is missing."""
+    """Return a run's value of a column as `column_score`; None if a category is missing.
+
+    The overall number is None if the run has too many unscored rows (``run.headline``)."""
+    if block is None or (name == "overall" and not run.headline):
+        return None
     score = column_score(block, rules, columns, name)
     return None if score.missing else score.estimate
 

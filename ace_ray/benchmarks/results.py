@@ -68,18 +68,6 @@ class Score:
         }
 
 
-def score_of(cell: Mapping[str, Any], name: str, formula: str, n: int, of: int) -> Score:
-    """Build a score from a ``cell`` ``{"value", "interval", "missing", "partial": {"value",
-    "interval"}}``. ``of``: number of categories of the formula."""
-    missing = cell["missing"]
-    whole = cell if cell["value"] is not None else cell.get("partial")
-    estimate = None
-    if whole is not None:
-        low, high = whole["interval"]
-        estimate = Estimate(whole["value"], (low, high), n, partial=bool(missing))
-    return Score(name, formula, estimate, tuple(missing), of)
-
-
 # A table cell: text, a count, a share, or None for a value that the runs lack (printed as N/A).
 Value = str | int | Estimate | None
 

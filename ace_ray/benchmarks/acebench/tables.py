@@ -57,13 +57,8 @@ Block = Mapping[str, Any]
 
 
 def aggregate(run: ReportedRun, block: Block | None, name: str, rules: str) -> Estimate | None:
-    """Return a run's estimate for the column ``name`` of the paper's Table 2.
-
-    Its ``n`` counts judged entries. The overall number is None if the run has too many unscored
-    rows (``run.headline`` is false)."""
-    if block is None or (name == "overall" and not run.headline):
-        return None
-    return column_estimate(block, rules, ("paper", PAPER), name)
+    """Return a run's estimate for the column ``name`` of the paper's Table 2."""
+    return column_estimate(run, block, rules, ("paper", PAPER), name)
 
 
 def category(

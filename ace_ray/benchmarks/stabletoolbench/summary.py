@@ -72,7 +72,7 @@ def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str,
         stats |= group.metrics()
         for rules in RULE_SETS:
             stats[rules] |= group.sopr(rules)
-        if name in GROUPS and lacking(stats) <= max_unscored * stats["declared"]:
+        if name in GROUPS and has_values(stats, max_unscored):
             usable[name] = group
     for rules in RULE_SETS:
         summary["rules"][rules] |= {
@@ -90,11 +90,11 @@ def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str,
     }
 
 
-def lacking(stats: Mapping[str, Any]) -> int:
-    """Return how many rows the values of a group lack. If no row was judged, SoPR is null anyway,
-    and the metrics without a judge lack only the failed rows."""
+def has_values(stats: Mapping[str, Any], max_unscored: float) -> bool:
+    """Return whether the values of a group lack few enough rows. If no row was judged, SoPR is null
+    anyway, and the metrics without a judge lack only the failed rows."""
     unjudged = 0 if stats["scored"] else stats["status"]["not_judged"]
-    return int(stats["unscored"] - unjudged)
+    return bool(stats["unscored"] - unjudged <= max_unscored * stats["declared"])
 
 
 class Group:

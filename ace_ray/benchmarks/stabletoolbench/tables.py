@@ -6,20 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ace_ray.benchmarks.aggregates import table_of_runs
-from ace_ray.benchmarks.results import (
-    CategoryResult,
-    Estimate,
-    Paper,
-    ReportedRun,
-    Score,
-    Value,
-    score_of,
-)
+from ace_ray.benchmarks.aggregates import score_of, table_of_runs
+from ace_ray.benchmarks.results import CategoryResult, Estimate, Paper, ReportedRun, Score, Value
 from ace_ray.benchmarks.sizes import curves_by_size, paper_with_curves
 from ace_ray.benchmarks.stabletoolbench.check import SOURCES
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
-from ace_ray.benchmarks.stabletoolbench.summary import RATES, SHARES, lacking
+from ace_ray.benchmarks.stabletoolbench.summary import RATES, SHARES, has_values
 from ace_ray.benchmarks.statistics import VALUE, estimate, percent, percents, pooled, sample_tables
 from ace_ray.types import RULE_SETS
 
@@ -212,6 +204,6 @@ def _title(group: str) -> str:
 
 def _of_group(run: ReportedRun, name: str, measure: str, rules: str) -> Estimate | None:
     stats = run.summary["categories"].get(name)
-    if stats is None or lacking(stats) > run.summary["max_unscored"] * stats["declared"]:
+    if stats is None or not has_values(stats, run.summary["max_unscored"]):
         return None
     return estimate(_MEASURES[measure](stats, rules), VALUE)

@@ -140,9 +140,7 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
 
 
 def _column(run: ReportedRun, version: str, name: str, rules: str) -> Estimate | None:
-    if name == "overall" and not run.headline:
-        return None
-    return column_estimate(run.summary, rules, (version, VERSIONS[version]), name)
+    return column_estimate(run, run.summary, rules, (version, VERSIONS[version]), name)
 
 
 def _leaderboard(runs: Sequence[ReportedRun], version: str, rules: str) -> Table:
