@@ -45,8 +45,8 @@ Columns = Mapping[str, Column]
 class Aggregate:
     """The value of a column or of a category, from ``n`` judged entries.
 
-    If categories are ``missing``, there is no value; ``partial`` is then the mean of the others, or
-    None."""
+    If categories are ``missing``, there is no value. ``partial`` is then the mean of the categories
+    that are present, if any."""
 
     value: float | None = None
     interval: Interval | None = None
@@ -92,14 +92,14 @@ def aggregate(column: Column, parts: Sequence[Aggregate]) -> Aggregate:
     n, weights = sum(sizes), _weights(column, sizes)
     missing = [category for part in parts for category in part.missing]
     means = [part.partial or (part.value, part.interval) for part in parts]
-    known = [(weight, *mean) for weight, mean in zip(weights, means, strict=True)]
+    terms = [(weight, *mean) for weight, mean in zip(weights, means, strict=True)]
     if missing or not parts:
-        partial = mean_of_present(known)
+        partial = mean_of_present(terms)
         if partial and column.weights == "n":
             partial = partial[0], wilson(partial[0] * n, n) or partial[1]
         return Aggregate(n=n, missing=missing, partial=partial)
     total = sum(weights) if column.weights in ((), "n") else 1.0
-    shares = [(weight / total, v, i) for weight, v, i in known if v is not None and i is not None]
+    shares = [(weight / total, v, i) for weight, v, i in terms if v is not None and i is not None]
     value = sum(weight * v for weight, v, _ in shares)
     interval = wilson(value * n, n) if column.weights == "n" else weighted_interval(shares)
     if column.mean is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.aggregates import Aggregate, Column, aggregates
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts, diagnose, second_reading, texts_of
 from ace_ray.benchmarks.statistics import sample_tables
@@ -60,6 +61,21 @@ def test_graded_scores_and_single_samples_have_no_k() -> None:
     # A dialogue of graded turns is right or wrong.
     found = stats([1, 0.5], multi_turn=True)["samples"]
     assert (found["pass_at_k"], found["pass_hat_k"]) == ({"1": 0.5, "2": 1}, {"1": 0.5, "2": 0})
+
+
+def test_columns_weight_their_parts_and_name_missing_categories() -> None:
+    columns = {
+        "pooled": Column("Pooled", ("a", "b"), "n"),
+        "all": Column("All", ("pooled", "c"), (0.25, 0.75)),
+    }
+    judged = {"a": Aggregate(1.0, (0.5, 1.0), 4), "b": Aggregate(0.5, (0.2, 0.8), 16)}
+    pooled, every = aggregates(columns, judged).values()
+    share = {"value": pytest.approx(0.6), "interval": pytest.approx(wilson(12, 20))}
+    assert pooled.as_json() == {**share, "missing": []}
+    nothing = {"value": None, "interval": None, "missing": ["c"]}
+    assert every.as_json() == {**nothing, "partial": share}
+    judged["c"] = Aggregate(0.2, (0.1, 0.3), 5)
+    assert aggregates(columns, judged)["all"].value == pytest.approx(0.25 * 0.6 + 0.75 * 0.2)
 
 
 FENCED = '```json\n{"name": "f", "arguments": {"a": 1}}\n```'
