@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ace_ray.errors import EngineDead, EngineNotStarted, PromptTooLong, RequestFailed, UserError
+from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed, UserError
 from ace_ray.models.adapters import content_hash
 from ace_ray.models.answers import reading_facts
 from ace_ray.models.cpu_environment import cpu_environment
@@ -21,7 +21,7 @@ from ace_ray.models.families import FormatChoice
 from ace_ray.models.format import Format, set_environment
 from ace_ray.models.probe import TEXTS, Logprobs, computed_references
 from ace_ray.models.sampling import vllm_arguments
-from ace_ray.models.start_failure import OutputCapture, root_cause
+from ace_ray.models.start_failure import captured_start
 from ace_ray.models.start_phases import PROCESS, StartPhases
 from ace_ray.types import Completion, EngineFigures, Messages, Sampling, Tools, bounded_raw
 from ace_ray.util.sanitizing import one_line
@@ -86,15 +86,11 @@ class VLLMEngine:
         choice.load_plugins()
         if swappable and not adapters:
             defaults["worker_extension_cls"] = EXTENSION
-        captured = OutputCapture(phases.read)
-        try:
-            with captured:
-                self._engine = AsyncLLM.from_engine_args(
-                    AsyncEngineArgs(model=str(folder), **{**defaults, **engine_args}),
-                    stat_loggers=[Unlogged],
-                )
-        except Exception as error:
-            raise EngineNotStarted(root_cause(captured.text, error)) from error
+        with captured_start(phases.read):
+            self._engine = AsyncLLM.from_engine_args(
+                AsyncEngineArgs(model=str(folder), **{**defaults, **engine_args}),
+                stat_loggers=[Unlogged],
+            )
         phases.end()
         self._dead = EngineDeadError
         self._params = SamplingParams

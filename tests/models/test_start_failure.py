@@ -8,13 +8,20 @@ from importlib.util import find_spec
 
 import pytest
 
+from ace_ray.errors import EngineNotStarted
 from ace_ray.models import start_failure
-from ace_ray.models.start_failure import LONGEST, OutputCapture, first_error, root_cause, tail
+from ace_ray.models.start_failure import (
+    LONGEST,
+    captured_start,
+    first_error,
+    root_cause,
+    tail,
+)
 from ace_ray.models.start_phases import MARKS, StartPhases
 from ace_ray.util import vllm_source
 
 WRAPPER = RuntimeError(
-    "Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+    "Engine core initialization failed. See root cause above. Failed core proc(s): "
 )
 
 
@@ -41,8 +48,8 @@ CASES = {
         "ValueError: no KV cache",
     ),
     "of a worker before the core": (
-        logged("EngineCore", *TRACE, "OSError: a follower")
-        + logged("Worker_TP1", "WorkerProc failed to start.", *TRACE, "KeyError: 'lm_head'"),
+        logged("Worker_TP1", "WorkerProc failed to start.", *TRACE, "KeyError: 'lm_head'")
+        + logged("EngineCore", *TRACE, "OSError: a follower"),
         "KeyError: 'lm_head'",
     ),
     "in mixed lines": ("".join(map("".join, zip(*MIXED, strict=True))), "ValueError: one"),
@@ -75,18 +82,18 @@ def test_the_first_error_is_the_cause(case: str):
 
 
 def test_without_an_error_in_the_log_the_parent_tells() -> None:
-    for told, shown in (
-        ("{'EngineCore_DP0': 3}", "EngineCore_DP0 ended with exit code 3 without an error"),
-        ("{'EngineCore_DP0': -9}", "EngineCore_DP0 was killed by SIGKILL (out of memory?)"),
-        ("{}", "its process ended without an error; last output: one | two"),
-    ):
-        error = RuntimeError(f"Engine core initialization failed. See root cause above. {told}")
-        assert root_cause("one\n\ntwo\n", error).startswith(shown)
+    error = RuntimeError(f"{WRAPPER}{{'EngineCore_DP0': -9}}")
+    line = root_cause("one\n\ntwo\n", error)
+    assert line.endswith(
+        "'EngineCore_DP0': -9} (-9: killed, out of memory?); last output: one | two"
+    )
     invalid = ValueError(
         "1 validation error for ModelConfig\n  Value error, max_model_len (9) is too large. "
         "[type=value_error, input_value=ArgsKwargs((), {'model': 'm'}), input_type=ArgsKwargs]"
     )
-    assert root_cause("", invalid) == "max_model_len (9) is too large."
+    assert root_cause("", invalid).endswith(
+        "ModelConfig Value error, max_model_len (9) is too large."
+    )
 
 
 def test_a_cause_is_bounded_and_without_secrets():
@@ -104,35 +111,26 @@ def run(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_output_of_children_is_kept_and_passed_on(
+def test_output_of_a_failed_start_is_passed_on_and_names_the_cause(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    captured = OutputCapture()
+    def fail(code: str) -> str:
+        try:
+            with captured_start():
+                run(code)
+                raise WRAPPER
+        except EngineNotStarted as error:
+            return str(error)
 
-    def fail(code: str) -> None:
-        with captured:
-            run(code)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail("import os; os.write(1, b'out'); os.write(2, b'err')")
-    assert sorted([captured.text[:3], captured.text[3:]]) == ["err", "out"]
+    assert fail("import os; os.write(1, b'out\\n'); os.write(2, b'OSError: err')") == "OSError: err"
     run("print('later')")
-    said = capfd.readouterr()
-    assert said.out.split() == ["outlater"]
-    assert said.err == "err"
-    assert "later" not in captured.text
-    # Nothing is kept after a start.
-    with OutputCapture() as succeeded:
-        run("print('well')")
-    assert succeeded.text == ""
+    printed = capfd.readouterr()
+    assert printed.out == "out\nlater\n"
+    assert printed.err == "OSError: err"
     # The end of a long output is kept.
     monkeypatch.setattr(start_failure, "MOST_BYTES", 1000)
-    captured = OutputCapture()
-    with pytest.raises(ZeroDivisionError):
-        fail("for number in range(30_000): print('line', number)")
-    assert captured.text.endswith("line 29999\n")
-    assert "line 0\n" not in captured.text
+    line = fail("print('OSError: old'); [print('line', number) for number in range(30_000)]")
+    assert line.endswith("line 29998 | line 29999")
 
 
 LOG = (
