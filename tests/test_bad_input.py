@@ -241,9 +241,10 @@ def test_a_model_that_vllm_cannot_load_is_named(
         ({"max_tokens": 3, "tool_parser": "x"}, {}, ("2 unknown keys", "belongs under 'model'")),
         ({"override_generation_config": {"max_new_tokens": 3}}, {}, ("has no effect here",)),
         ({"model": "x"}, {}, ("engine.model", "use model.source")),
+        ({"max_lora_rank": 16}, {}, ("engine.max_lora_rank", "use model.adapter")),
         ({"max_num_seqs": 0}, {}, ("'max_num_seqs' is 0",)),
-        ({"data_parallel_size": 4}, {}, ("'data_parallel_size' is 4", "'workers' sets the number")),
-        ({"prefill_context_parallel_size": 2}, {}, ("but each worker has one engine",)),
+        ({"data_parallel_size": 4}, {}, ("engine.data_parallel_size", "use workers")),
+        ({"prefill_context_parallel_size": 2}, {}, ("use tensor_parallel_size",)),
         ({}, {"reasoning_parser": "deepseek_r2"}, ("'deepseek_r2'", "mean 'deepseek_r1'?")),
     ],
 )

@@ -7,7 +7,6 @@ refused, since they would be evaluated as another model."""
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +14,8 @@ from typing import Any
 
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import ADAPTER_CONFIG, tensors_of
-from ace_ray.models.sources import Adapter, ModelRef, resolve, tokenizer_folder
-from ace_ray.util.safe_loading import MOST_BYTES, json_tree
+from ace_ray.models.families import facts_of_model
+from ace_ray.models.sources import Adapter, ModelRef, json_of, resolve, tokenizer_folder
 
 WEIGHTS = "adapter_model.safetensors"
 # Values of vLLM's ``max_lora_rank``.
@@ -56,7 +55,7 @@ def with_adapter(
     """Return a copy of ``base`` with the pinned adapter ``source``. Raises `UserError`: the adapter
     is not available, or vLLM does not support its kind."""
     ref = resolve(source, revision, endpoint_url=endpoint_url, region=region, adapter=True)
-    config = _config(tokenizer_folder(ref))
+    config = json_of(tokenizer_folder(ref) / ADAPTER_CONFIG)
     name, rank = str(config.get("base_model_name_or_path") or "")[:300], _rank(config, ref.source)
     return replace(base, adapter=Adapter(ref, rank, name, bool(_experts(config))))
 
@@ -68,33 +67,6 @@ def engine_args(models: Sequence[ModelRef], engine: Mapping[str, Any]) -> dict[s
         return dict(engine)
     least = next(rank for rank in RANKS if rank >= max(ranks))
     return {"enable_lora": True, "max_loras": 1, "max_lora_rank": least, **engine}
-
-
-def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
-    """Raise `UserError` if ``engine`` has LoRA arguments although ``model`` lacks an adapter, or
-    LoRA arguments that do not fit its adapter. ``model`` is None before its source is resolved."""
-    for name, value in engine.items():
-        if "lora" in name and value and model is not None and model.adapter is None:
-            raise UserError(
-                f"{name!r} without an adapter only slows the engine down",
-                where="engine",
-                fix="name the adapter with model.adapter, or remove it",
-            )
-    if model is None or model.adapter is None:
-        return
-    if engine.get("enable_lora", True) is not True:
-        raise UserError(
-            "'enable_lora' is off, but model.adapter names an adapter",
-            where="engine",
-            fix="remove 'enable_lora': ace_ray sets it",
-        )
-    most = engine.get("max_lora_rank")
-    if isinstance(most, int) and model.adapter.rank > most:
-        raise UserError(
-            f"the adapter's rank is {model.adapter.rank}, but 'max_lora_rank' is {most}",
-            where="engine",
-            fix="remove it: ace_ray sets it from the adapters",
-        )
 
 
 def check_experts(model: ModelRef, architectures: Sequence[str]) -> None:
@@ -160,9 +132,9 @@ def check_template(model: ModelRef, template: str | None = None) -> None:
     """Raise `UserError` if the chat template of the adapter, which vLLM would ignore, differs from
     ``template``. By default ``template`` is the template of the base."""
     assert model.adapter is not None  # callers pass a model with an adapter
-    base = _template(tokenizer_folder(model)) if template is None else template.strip()
-    own = _template(tokenizer_folder(model.adapter.ref))
-    if own is not None and own != base:
+    base = facts_of_model(model).templates[-1:] if template is None else (template,)
+    own = facts_of_model(model.adapter.ref).templates[-1:]
+    if own and own[0].strip() != "".join(base).strip():
         raise UserError(
             "the adapter has its own chat template, which would be ignored",
             where=model.adapter.ref.source,
@@ -190,22 +162,6 @@ def content_hash(folder: Path) -> str:
         with path.open("rb") as file:
             total.update(hashlib.file_digest(file, "sha256").digest())
     return total.hexdigest()[:32]
-
-
-def _config(folder: Path) -> Mapping[str, Any]:
-    path = folder / ADAPTER_CONFIG
-    try:
-        with path.open("rb") as file:
-            tree = json_tree(file.read(MOST_BYTES))
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"cannot be read as an adapter's configuration: {error}",
-            where=str(path),
-            fix="save the adapter again",
-        ) from error
-    if not isinstance(tree, dict):
-        raise UserError("is not a mapping", where=str(path), fix="save the adapter again")
-    return tree
 
 
 def _rank(config: Mapping[str, Any], where: str) -> int:
@@ -246,15 +202,3 @@ def _refused(what: str, where: str) -> UserError:
         where=where,
         fix="merge the adapter into its base and name the result as model.source",
     )
-
-
-def _template(folder: Path) -> str | None:
-    file = folder / "chat_template.jinja"
-    if file.is_file():
-        return file.read_text(encoding="utf-8", errors="replace").strip()
-    settings = folder / "tokenizer_config.json"
-    try:
-        template = json.loads(settings.read_text(encoding="utf-8")).get("chat_template")
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return None
-    return template.strip() if isinstance(template, str) else None

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ace_ray.errors import UserError
+from ace_ray.errors import UserError, first_line
 from ace_ray.models.reasoning import split_think
 from ace_ray.types import ToolAnswer, ToolCall
-from ace_ray.util.suggestions import did_you_mean
 
 # Maximum characters for a reasoning parser (400,000 took 2.5 s on a busy core). A longer text is
 # split at its ``<think>`` tags instead.
@@ -83,36 +82,9 @@ def parser_class(
     tokenizer: Any, *, reasoning: str | None, tool: str | None, is_harmony: bool = False
 ) -> Any:
     """Return the class that vLLM's server builds from the named parsers; None if no parser is
-    named.
-
-    Raises `UserError`: an unknown name, a missing package, or an unsupported tokenizer."""
+    named. Raises `UserError`: vLLM does not have a parser, or it does not fit the tokenizer."""
     from vllm.parser import ParserManager
-    from vllm.reasoning import ReasoningParserManager
-    from vllm.tool_parsers import ToolParserManager
 
-    kinds: tuple[tuple[str | None, str, Any, str], ...] = (
-        (reasoning, "reasoning", ReasoningParserManager, "get_reasoning_parser"),
-        (tool, "tool", ToolParserManager, "get_tool_parser"),
-    )
-    for name, kind, manager, getter in kinds:
-        if name is None:
-            continue
-        where, known = f"model.{kind}_parser", manager.list_registered()
-        if name not in known:
-            raise UserError(
-                f"vLLM has no {kind} parser {name!r}",
-                where=where,
-                fix=did_you_mean(name, sorted(known)),
-            )
-        try:
-            getattr(manager, getter)(name)
-        except ImportError as error:
-            raise UserError(
-                f"the {kind} parser {name!r} needs a missing package: {error}",
-                where=where,
-                fix="install the package beside vLLM, or name another parser",
-            ) from error
-    both = " and ".join(name for name in (reasoning, tool) if name)
     where = f"model.{'tool' if tool else 'reasoning'}_parser"
     if tool == "openai" and not is_harmony:
         raise UserError(
@@ -129,11 +101,11 @@ def parser_class(
                 is_harmony=is_harmony,
                 tokenizer=tokenizer,
             )
-    # Constructors require special tokens; without these they raise various exceptions.
+    # A name may be unknown, a package missing, or a special token of the constructor.
     except Exception as error:
+        names = " and ".join(filter(None, (reasoning, tool)))
         raise UserError(
-            f"the parser {both} does not work with this model's tokenizer: "
-            f"{error.__cause__ or error}",
+            f"vLLM cannot use the parser {names}: {first_line(error.__cause__ or error)}",
             where=where,
             fix="name the parser of the model's family",
         ) from error

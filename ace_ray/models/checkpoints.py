@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from ace_ray.errors import UserError, first_line
 from ace_ray.storage.object_store import S3Store, Store, Unreachable
@@ -78,10 +78,6 @@ _FLOATS = ("F8_E4M3", "F8_E5M2", "BF16", "F16", "F32", "F64")
 class Tensor:
     dtype: str
     shape: tuple[int, ...]
-    file: str
-    start: int
-    """First byte of the data in the file."""
-    end: int
 
 
 class _Files:
@@ -388,22 +384,15 @@ def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
         for name, entry in json_within(header, _HEADER_BYTES, _MOST_VALUES).items():
             if name == "__metadata__":
                 continue
-            tensor = _tensor(name, entry, shard, 8 + length)
-            if tensor.end > size:
-                raise ValueError(f"{name} ends beyond the end of the file")
-            end = max(end, tensor.end)
-            yield name, tensor
+            (first, last), shape, dtype = entry["data_offsets"], entry["shape"], entry["dtype"]
+            if not isinstance(dtype, str) or {type(n) for n in (first, last, *shape)} != {int}:
+                raise ValueError(f"{name} has no valid type, shape or position")
+            if not 0 <= first <= last <= size - 8 - length:
+                raise ValueError(f"the data of {name} lies outside the file")
+            end = max(end, 8 + length + last)
+            yield name, Tensor(sys.intern(dtype), tuple(shape))
         if end != size:
             raise ValueError(f"it is {size - end} bytes longer than its header says")
-
-
-def _tensor(name: str, entry: Any, shard: str, base: int) -> Tensor:
-    (start, end), shape, dtype = entry["data_offsets"], entry["shape"], entry["dtype"]
-    if not isinstance(dtype, str) or {type(n) for n in (start, end, *shape)} != {int}:
-        raise ValueError(f"{name} has no valid type, shape or position")
-    if not 0 <= start <= end:
-        raise ValueError(f"the data of {name} lies outside the file")
-    return Tensor(sys.intern(dtype), tuple(shape), shard, base + start, base + end)
 
 
 def _shown(kind: tuple[str, tuple[int, ...]]) -> str:

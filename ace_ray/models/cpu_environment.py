@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import os
 
-# Spins of a waiting thread, between the measured values 10,000 and 30,000.
-SPINS = 20_000
-
 
 def all_cores() -> dict[str, str]:
     """Return the variable that gives an engine all cores of this process.
@@ -20,30 +17,17 @@ def all_cores() -> dict[str, str]:
     return {"VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores))}
 
 
-def short_spins() -> dict[str, str]:
-    """Return the variable that makes waiting threads of an engine release their cores sooner.
-
-    By default a thread of OpenMP (libgomp) spins 300,000 times at a barrier, and occupies a core
-    that other processes need. With 10,000 or 30,000 spins a pipeline was about 6 % faster on 2
-    cores than by default. Bare vLLM, whose frontend is another process, was 9 % faster. With 1,000
-    spins both were slower than by default (perf/rounds.csv)."""
-    # A wait policy that the user has set takes precedence.
-    return {} if "OMP_WAIT_POLICY" in os.environ else {"GOMP_SPINCOUNT": str(SPINS)}
-
-
-def kept_memory() -> dict[str, str]:
-    """Return variables that make an engine core keep its memory buffers between steps.
-
-    By default glibc returns large buffers to the kernel, which zeroes their pages again. A CPU
-    engine spent a tenth of its first minute on this zeroing."""
-    return {
-        "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
-        "MALLOC_TRIM_THRESHOLD_": str(8 << 30),
-        "MALLOC_TOP_PAD_": str(256 << 20),
-    }
-
-
 def cpu_environment() -> dict[str, str]:
     """Return all variables of this module. A value that the user has set is kept."""
-    ours = all_cores() | short_spins() | kept_memory()
+    ours = all_cores()
+    # By default a thread of OpenMP (libgomp) spins 300,000 times at a barrier, and occupies a core
+    # that other processes need. With 10,000 or 30,000 spins a pipeline was about 6 % faster on 2
+    # cores; with 1,000 it was slower (perf/rounds.csv).
+    if "OMP_WAIT_POLICY" not in os.environ:
+        ours["GOMP_SPINCOUNT"] = "20000"
+    # By default glibc returns large buffers to the kernel between steps, which zeroes their pages
+    # again. A CPU engine spent a tenth of its first minute on this zeroing.
+    ours["MALLOC_MMAP_THRESHOLD_"] = str(4 << 30)
+    ours["MALLOC_TRIM_THRESHOLD_"] = str(8 << 30)
+    ours["MALLOC_TOP_PAD_"] = str(256 << 20)
     return {name: os.environ.get(name, value) for name, value in ours.items()}

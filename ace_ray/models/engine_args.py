@@ -23,6 +23,12 @@ RESERVED = {
     "tokenizer": "model.source",
     # A secret would be stored in the manifest and in rows.
     "hf_token": "the environment variable HF_TOKEN",
+    "reasoning_parser": "model.reasoning_parser",
+    # Engines would take more GPUs than planned.
+    "data_parallel_size": "workers",
+    "data_parallel_size_local": "workers",
+    "prefill_context_parallel_size": "tensor_parallel_size",
+    **dict.fromkeys(("enable_lora", "max_loras", "max_lora_rank"), "model.adapter"),
 }
 _DRAWN = {name: name for name in SamplingConfig.model_fields} | {"max_new_tokens": "max_tokens"}
 _OUR_PARSERS = {"reasoning": ("auto", "none"), "tool": ("auto",)}

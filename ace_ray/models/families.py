@@ -16,7 +16,7 @@ from typing import Any
 
 from ace_ray.errors import UserError
 from ace_ray.models.parser_plugins import load_plugin, plugin_sha256
-from ace_ray.models.sources import ModelRef, tokenizer_folder
+from ace_ray.models.sources import ModelRef, json_of, tokenizer_folder
 
 # Template variables that tell vLLM's parsers whether an answer begins with reasoning.
 SWITCHES = ("enable_thinking", "thinking")
@@ -122,17 +122,7 @@ class ModelFiles:
         """Read the files of a pinned model, not its weights. A GGUF file is converted first. Raises
         `UserError`: config.json cannot be read."""
         folder = tokenizer_folder(model)
-        path = folder / "config.json"
-        try:
-            config = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(config, dict):
-                raise ValueError("it is not a JSON object")
-        except (OSError, ValueError, RecursionError) as error:
-            raise UserError(
-                f"cannot be read as a model's configuration: {error}",
-                where=str(path),
-                fix="name a complete model folder",
-            ) from error
+        config = json_of(folder / "config.json")
         return cls(folder, config, family_facts(folder, tokenizer_mode))
 
     def context(self, max_model_len: Any) -> int | None:

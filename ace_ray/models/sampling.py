@@ -13,12 +13,10 @@ from typing import Any
 from ace_ray.config.schema import ModelConfig, SamplingConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import parser_names
-from ace_ray.models.sources import ModelRef, tokenizer_folder
+from ace_ray.models.sources import ModelRef, json_of, tokenizer_folder
 from ace_ray.types import Sampling
-from ace_ray.util.safe_loading import json_object
 
 FILE = "generation_config.json"
-MOST_BYTES = 1 << 20
 # Parameters with the same name in vLLM and its server. Their defaults have no effect.
 _OPTIONAL = (
     "min_p",
@@ -87,9 +85,8 @@ def check_budget(
     ``thinking_token_budget``. ``parser``: the reasoning parser after resolving ``auto``."""
     if config is None or config.thinking_token_budget is None:
         return
-    if engine.get("reasoning_parser") or engine.get("reasoning_config"):
-        return
-    if parser not in parser_names("reasoning"):  # the engine core does not load plugins
+    # The engine core does not load plugins.
+    if not engine.get("reasoning_config") and parser not in parser_names("reasoning"):
         raise UserError(
             "thinking_token_budget needs a parser of vLLM that finds the reasoning",
             where=f"{where}.thinking_token_budget",
@@ -153,18 +150,7 @@ def _named_by(model: ModelRef, engine: Mapping[str, Any]) -> tuple[str, dict[str
     other = engine.get("generation_config", "auto")
     folder = tokenizer_folder(model) if other in (None, "auto", "vllm") else Path(str(other))
     file = folder / FILE
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(MOST_BYTES)
-    except FileNotFoundError:
-        return str(file), {}
-    except OSError as error:
-        raise UserError(
-            f"cannot be read: {error.strerror or error}",
-            where=str(file),
-            fix="check the model's files",
-        ) from error
-    tree = json_object(content, str(file))
+    tree = json_of(file) if file.exists() else {}
     named = {**{name: tree.get(name) for name in _OWN}, "max_tokens": tree.get("max_new_tokens")}
     own = {name: value for name, value in named.items() if value is not None}
     if own.get("top_k") == -1:  # -1 means all tokens, as 0 does here

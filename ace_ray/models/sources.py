@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ace_ray.config.schema import cache_root
 from ace_ray.errors import UserError, first_line
@@ -25,6 +25,7 @@ from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_no_pointer, check_w
 from ace_ray.storage.object_store import Object, S3Store
 from ace_ray.storage.object_store.local import open_regular
 from ace_ray.util.local_files import path_of
+from ace_ray.util.safe_loading import MOST_BYTES, MOST_VALUES, json_within
 from ace_ray.util.subprocesses import module_command, module_environment
 
 Kind = Literal["hub", "folder", "s3", "gguf", "endpoint", "fake"]
@@ -221,6 +222,21 @@ def tokenizer_folder(ref: ModelRef) -> Path:
         cached.make_once(folder, lambda: _download_s3(ref, folder, light))
         return folder
     return materialize(ref)
+
+
+def json_of(path: Path) -> dict[str, Any]:
+    """Read the JSON object in a small file of a model or an adapter. Raises `UserError`."""
+    try:
+        with path.open("rb") as file:
+            # Configurations may contain Infinity.
+            tree = json_within(file.read(MOST_BYTES + 1), MOST_BYTES, MOST_VALUES)
+        if not isinstance(tree, dict):
+            raise ValueError("is not a JSON object")
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"cannot be read: {error}", where=str(path), fix="save or download the model again"
+        ) from error
+    return tree
 
 
 def file_sizes(ref: ModelRef) -> dict[str, int]:

@@ -62,43 +62,22 @@ class VLLMEngine:
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         set_environment(choice)
         from vllm import SamplingParams, __version__
-        from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.platforms import current_platform
-        from vllm.reasoning import ReasoningParserManager
         from vllm.sampling_params import RequestOutputKind
-        from vllm.v1.engine.async_llm import AsyncLLM
         from vllm.v1.engine.exceptions import EngineDeadError
-        from vllm.v1.metrics.loggers import PrometheusStatLogger
 
-        class Unlogged(PrometheusStatLogger):  # type: ignore[misc]
-            """Does nothing, in place of vLLM's logger: without a logger, requests have no times."""
-
-            def nothing(self, *_: Any, **__: Any) -> None:
-                pass
-
-            __init__ = record = log_engine_initialized = nothing
-            record_sleep_state = record_admission_rejection = nothing
-
-        defaults: dict[str, Any] = {"disable_log_stats": True, "generation_config": "vllm"}
-        # With this parser, grammars apply after the reasoning. The core does not load plugins.
-        if choice.named_reasoning in ReasoningParserManager.list_registered():
-            defaults["reasoning_parser"] = choice.named_reasoning
-        choice.load_plugins()
+        arguments = _arguments(engine_args, choice)
         if swappable and not adapters:
-            defaults["worker_extension_cls"] = EXTENSION
+            arguments = {"worker_extension_cls": EXTENSION, **arguments}
         with captured_start(phases.read):
-            self._engine = AsyncLLM.from_engine_args(
-                AsyncEngineArgs(model=str(folder), **{**defaults, **engine_args}),
-                stat_loggers=[Unlogged],
-            )
+            self._engine = _started(folder, arguments)
         phases.end()
         self._dead = EngineDeadError
         self._params = SamplingParams
         self._final = RequestOutputKind.FINAL_ONLY
         self._format = Format(self._engine.model_config, self._engine.renderer, choice)
         self._ids = itertools.count()
-        parser = {**defaults, **engine_args}.get("reasoning_parser")
-        self._core_sees_reasoning = bool(parser)
+        self._core_sees_reasoning = bool(arguments.get("reasoning_parser"))
         self._adapters = adapters
         # The active `LoRARequest`; None for the base.
         self._adapter: Any = None
@@ -276,6 +255,38 @@ class VLLMEngine:
                 times.last_token_ts - times.first_token_ts,
             ),
         )
+
+
+def _arguments(engine_args: Mapping[str, Any], choice: FormatChoice) -> dict[str, Any]:
+    """Return ``engine_args`` plus ace_ray's defaults. Load the plugins of ``choice``."""
+    from vllm.reasoning import ReasoningParserManager
+
+    defaults: dict[str, Any] = {"disable_log_stats": True, "generation_config": "vllm"}
+    # With this parser, grammars apply after the reasoning. The core does not load plugins.
+    if choice.named_reasoning in ReasoningParserManager.list_registered():
+        defaults["reasoning_parser"] = choice.named_reasoning
+    choice.load_plugins()
+    return {**defaults, **engine_args}
+
+
+def _started(folder: Path, arguments: Mapping[str, Any]) -> Any:
+    """Start an `AsyncLLM` with the model in ``folder``."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+    from vllm.v1.metrics.loggers import PrometheusStatLogger
+
+    class Unlogged(PrometheusStatLogger):  # type: ignore[misc]
+        """Does nothing, in place of vLLM's logger: without a logger, requests have no times."""
+
+        def nothing(self, *_: Any, **__: Any) -> None:
+            pass
+
+        __init__ = record = log_engine_initialized = nothing
+        record_sleep_state = record_admission_rejection = nothing
+
+    return AsyncLLM.from_engine_args(
+        AsyncEngineArgs(model=str(folder), **arguments), stat_loggers=[Unlogged]
+    )
 
 
 class SwapExtension:

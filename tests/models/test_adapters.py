@@ -115,7 +115,7 @@ def test_a_damaged_or_misplaced_adapter_is_named(tmp_path: Path, base: Path, mak
         adapters.with_adapter(resolve(str(base), None), "./gone", None)
     for text in ("", "[]", "[" * 100_000):
         (folder / "adapter_config.json").write_text(text)
-        with pytest.raises(UserError, match="save the adapter again"):
+        with pytest.raises(UserError, match=r"adapter_config\.json: cannot be read.*again"):
             adapted(base, folder)
 
 
@@ -157,15 +157,6 @@ def test_the_engine_allows_the_largest_rank(tmp_path: Path, base: Path, make_ada
     both = {"enable_lora": True, "max_loras": 1, "max_lora_rank": 64, "dtype": "auto"}
     assert adapters.engine_args([low, high], {"dtype": "auto"}) == both
     assert adapters.engine_args([plain], {}) == {}
-    for model, engine, said in (
-        (high, {"max_lora_rank": 16}, "the adapter's rank is 40, but 'max_lora_rank' is 16"),
-        (high, {"enable_lora": False}, "'enable_lora' is off"),
-        (plain, {"enable_lora": True}, "'enable_lora' without an adapter"),
-    ):
-        with pytest.raises(UserError, match=said):
-            adapters.check_engine(model, engine)
-    adapters.check_engine(plain, {"enable_lora": False})
-    adapters.check_engine(high, {"max_lora_rank": 40})
 
 
 def write(

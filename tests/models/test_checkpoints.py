@@ -77,12 +77,10 @@ def refused(folder: Path, match: str) -> str:
 def test_one_file_is_complete_only_at_its_full_length(folder: Path) -> None:
     check_whole(folder)
     assert shards_of(folder) == ["model.safetensors"]
-    found = tensors_of(folder)
-    shapes = {name: (tensor.dtype, tensor.shape) for name, tensor in found.items()}
+    shapes = {name: (t.dtype, t.shape) for name, t in tensors_of(folder).items()}
     assert shapes == {"a": ("F32", (2,)), "b": ("F32", (1,))}
     path = folder / "model.safetensors"
     whole = path.read_bytes()
-    assert np.frombuffer(whole[found["a"].start : found["a"].end], "<f4").tolist() == [1, 2]
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         refused(folder, "cannot be read as weights")
@@ -103,9 +101,9 @@ def test_an_index_names_the_shards(sharded: Path) -> None:
     sizes = [(sharded / name).stat().st_size for name in (FIRST, SECOND)]
     assert weight_bytes(sharded) == sum(sizes)
     # Some savers write tied tensors twice; the index says which one counts.
-    save_file(arrays(a=[1, 2], c=[4, 5, 6]), sharded / SECOND)
+    save_file(arrays(a=[1], c=[4, 5, 6]), sharded / SECOND)
     check_whole(sharded)
-    assert tensors_of(sharded)["a"].file == FIRST
+    assert tensors_of(sharded)["a"].shape == (2,)
     (sharded / "adapter.safetensors").unlink()
     (sharded / INDEX).unlink()
     check_whole(sharded)
@@ -209,7 +207,7 @@ def test_a_prefix_of_s3_is_checked_as_a_folder_is(s3: Any, folder: Path) -> None
     whole = (folder / "model.safetensors").read_bytes()
     for name, content, why in (
         ("model.safetensors", whole, ""),
-        ("model.safetensors", whole[:-1], "ends beyond the end of the file"),
+        ("model.safetensors", whole[:-1], "lies outside the file"),
         ("model.safetensors", b"", "it is empty"),
         ("tokenizer.json", POINTER, "git-lfs pointer"),
         (INDEX, b'{"weight_map": {"a": "x.safetensors"}}', "x.safetensors: is missing"),

@@ -117,7 +117,7 @@ def test_a_model_without_usable_values_is_refused(model: Make) -> None:
         (None, "config.json recommends no sampling values; write the values in place of"),
         ({"eos_token_id": 2, "do_sample": False}, "recommends no sampling values"),
         ({"temperature": 3.5}, "generation_config.json: 'temperature' is 3.5"),
-        ([], "generation_config.json: is not a JSON object"),
+        ([], "generation_config.json: .*is not a JSON object"),
     ):
         with pytest.raises(UserError, match=line):
             asked(model(own))
@@ -132,7 +132,6 @@ def test_a_budget_needs_a_parser_and_an_effort_is_set_once() -> None:
         with pytest.raises(UserError, match=r"^sampling.thinking_token_budget: .*reasoning_parser"):
             check_budget(config, {}, parser, where="sampling")
     check_budget(config, {"reasoning_config": {"a": 1}}, "auto", where="")
-    check_budget(config, {"reasoning_parser": "qwen3"}, "auto", where="")
     check_budget(config, {}, "qwen3", where="")
     check_budget(SamplingConfig(), {}, "auto", where="")
     config = validated(SamplingConfig, {"reasoning_effort": "low"}, where="")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
@@ -20,9 +19,6 @@ from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve
 from ace_ray.util import vllm_source
 from ace_ray.util.sanitizing import few
-
-if TYPE_CHECKING:
-    pass
 
 
 def resolve_model(config: RunConfig) -> tuple[ModelRef, ModelFiles]:
@@ -55,7 +51,6 @@ def resolve_model(config: RunConfig) -> tuple[ModelRef, ModelFiles]:
     files = ModelFiles.read(model, str(config.engine.get("tokenizer_mode", "auto")))
     if config.backend == "fake":  # its answers have no format
         return model, replace(files, facts=FamilyFacts())
-    adapters.check_engine(model, config.engine)
     if model.kind != "gguf":
         _check_architecture(config, model, files)
     return model, files
@@ -108,8 +103,6 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
     return made
 
 
-# Engine arguments with which an engine would take more GPUs than planned.
-_NOT_PLANNED = ("data_parallel_size", "data_parallel_size_local", "prefill_context_parallel_size")
 _SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")
 
 
@@ -136,15 +129,4 @@ def check_engine(config: RunConfig) -> list[str]:
     # The plan uses these arguments, so refuse booleans, null and numbers below 1.
     for name in _SIZES:
         check_size(name, config.engine.get(name, 1))
-    for name in _NOT_PLANNED:
-        if (value := config.engine.get(name)) not in (None, 1):
-            what = f"{name!r} is {value!r}, but each worker has one engine"
-            fix = "leave it out; 'workers' sets the number of engines"
-            raise UserError(what, where="engine", fix=fix)
-    if "reasoning_parser" in config.engine:
-        raise UserError(
-            "'reasoning_parser' belongs to model",
-            where="engine.reasoning_parser",
-            fix="use model.reasoning_parser",
-        )
     return list(config.engine)
