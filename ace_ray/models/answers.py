@@ -212,7 +212,9 @@ class AnswerReader:
         reasoning = theirs or reasoning
         if not shown:
             shown = [content or ("" if theirs and not calls else rest)]
-        if content is None and theirs and not calls and not self._closed(parser, rest):
+        end = getattr(parser.reasoning_parser, "reasoning_end_str", None)
+        closed = isinstance(end, str) and bool(end) and end in rest
+        if content is None and theirs and not calls and not closed:
             return Reading("", reasoning, True, _plain("", request))
         if not request.tools:
             return Reading(content or "", reasoning)
@@ -275,11 +277,6 @@ class AnswerReader:
             return Reading(rest or "", reasoning, rest is None)
         tools = ToolAnswer(rest or "", error=type(error).__name__)
         return Reading(rest or "", reasoning, rest is None, tools)
-
-    @staticmethod
-    def _closed(parser: Any, text: str) -> bool:
-        end = getattr(parser.reasoning_parser, "reasoning_end_str", None)
-        return isinstance(end, str) and bool(end) and end in text
 
 
 def _plain(text: str, request: Any) -> ToolAnswer | None:

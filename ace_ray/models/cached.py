@@ -140,17 +140,16 @@ def _use_file(folder: Path) -> int:
 
 def _by_age(cache: Path) -> list[Path]:
     """Return the downloaded folders, complete or partial, least recently used first."""
+
+    def used_at(path: Path) -> float:
+        use = Path(f"{_folder_of(path)}.use")
+        with suppress(FileNotFoundError):  # another process may just have removed it
+            return (use if use.exists() else path).stat().st_mtime
+        return 0.0
+
     # Folders that contain only a tokenizer are small, and are not locked.
     folders = [p for p in cache.glob(_FETCHED) if p.is_dir() and "-tokenizer" not in p.name]
-    return sorted(folders, key=_taken_at)
-
-
-def _taken_at(path: Path) -> float:
-    use = Path(f"{_folder_of(path)}.use")
-    try:
-        return (use if use.exists() else path).stat().st_mtime
-    except FileNotFoundError:  # another process has just removed it
-        return 0.0
+    return sorted(folders, key=used_at)
 
 
 def _folder_of(path: Path) -> Path:

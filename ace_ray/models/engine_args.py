@@ -45,24 +45,16 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
                 f"{name!r} is set elsewhere", where=f"engine.{name}", fix=f"use {RESERVED[name]}"
             )
     _check_installed()
-    _refuse_unknown(args)
-    _check_override(args.get("override_generation_config"))
-
-
-def _refuse_unknown(args: Mapping[str, Any]) -> None:
-    """Raise `UserError` for arguments that vLLM does not have, if its source can be read."""
     fields = vllm_source.engine_arguments()
-    if not fields or not (unknown := [name for name in args if name not in fields]):
-        return
-    elsewhere = sections_of(RunConfig)
-    fixes = {}
-    for name in unknown:
-        fix = instead(name, fields, elsewhere, but="engine")
-        fixes[name] = fix if len(fix) < _LONG else "see vLLM's engine arguments"
-    raise unknown_keys(fixes, where="engine", what="vLLM has no engine argument")
-
-
-def _check_override(override: Any) -> None:
+    if fields and (unknown := [name for name in args if name not in fields]):
+        elsewhere = sections_of(RunConfig)
+        suggestions = {name: instead(name, fields, elsewhere, but="engine") for name in unknown}
+        fixes = {
+            name: fix if len(fix) < _LONG else "see vLLM's engine arguments"
+            for name, fix in suggestions.items()
+        }
+        raise unknown_keys(fixes, where="engine", what="vLLM has no engine argument")
+    override = args.get("override_generation_config")
     drawn = [name for name in _DRAWN if isinstance(override, Mapping) and name in override]
     if drawn:
         raise UserError(
@@ -95,24 +87,15 @@ def parser_names(kind: str) -> set[str]:
     The set is empty if vLLM's source has another layout. Raises `UserError`: vLLM is missing."""
     _check_installed()
     folder = {"reasoning": "reasoning", "tool": "tool_parsers"}[kind]
-    return _string_keys(vllm_source.parsed(f"{folder}/__init__.py"))
+    module = vllm_source.parsed(f"{folder}/__init__.py")
+    values = [node.value for node in module.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    keys = [key for value in values if isinstance(value, ast.Dict) for key in value.keys]
+    return {str(key.value) for key in keys if isinstance(key, ast.Constant)}
 
 
 def _check_installed() -> None:
     if vllm_source.folder() is None:
         raise UserError("vLLM is not installed", where="this machine", fix=INSTALL)
-
-
-def _string_keys(module: ast.Module) -> set[str]:
-    """Return the string keys of all dicts that are assigned at the top level of ``module``."""
-    values = [node.value for node in module.body if isinstance(node, ast.Assign | ast.AnnAssign)]
-    return {
-        key.value
-        for value in values
-        if isinstance(value, ast.Dict)
-        for key in value.keys
-        if isinstance(key, ast.Constant) and isinstance(key.value, str)
-    }
 
 
 def cluster_engine_args(

@@ -195,9 +195,17 @@ class Format:
 
     def may_think(self, prompt: Prompt) -> bool:
         """Return whether the answer to ``prompt`` may begin with reasoning."""
-        if self.choice.named_reasoning:
+        if self.choice.named_reasoning or not self._of_jinja:  # an encoder may open a block
             return True
-        template = self._template(prompt.request.tools)
+        from vllm.renderers.hf import resolve_chat_template
+
+        tools = prompt.request.tools
+        template: str | None = resolve_chat_template(
+            self.tokenizer,
+            self.choice.chat_template,
+            list(map(dict, tools)) if tools else None,
+            model_config=self._config,
+        )
         return template is None or may_think(template, prompt.text)
 
     def encode(self, text: str) -> list[int]:
@@ -217,20 +225,6 @@ class Format:
         if self._effort is not None:
             asked["reasoning_effort"] = self._effort
         return self._request(**asked)
-
-    def _template(self, tools: Sequence[Any] | None) -> str | None:
-        """Return the template that vLLM uses; None if it uses an encoder."""
-        if not self._of_jinja:
-            return None
-        from vllm.renderers.hf import resolve_chat_template
-
-        template: str | None = resolve_chat_template(
-            self.tokenizer,
-            self.choice.chat_template,
-            list(map(dict, tools)) if tools else None,
-            model_config=self._config,
-        )
-        return template
 
 
 def set_environment(choice: FormatChoice) -> None:

@@ -26,6 +26,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.answers import Reading, reading_facts
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import resolve, tokenizer_folder
+from ace_ray.models.start_failure import root_cause
 from ace_ray.storage.object_store import S3Store, Store
 from ace_ray.types import ToolAnswer, ToolCall
 from ace_ray.util.subprocesses import module_command, module_environment
@@ -245,11 +246,8 @@ def _child_parser(settings: Mapping[str, Any]) -> ChildParser:
     except (UserError, ImportError):  # an ImportError means that this Python lacks vLLM
         raise
     except Exception as error:
-        # The first line of pydantic's errors only counts them.
-        lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
-        why = ": ".join(map(str.strip, lines)).partition(" [type=")[0].rstrip(".")
         raise UserError(
-            f"the tokenizer cannot be used: {why[:300]}",
+            f"the tokenizer cannot be used: {root_cause('', error)}",
             where=str(settings["folder"]),
             fix=TOKENIZER_FIX,
         ) from error

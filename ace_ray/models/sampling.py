@@ -107,15 +107,7 @@ def check_sampling(config: SamplingConfig | None, model: ModelConfig, *, where: 
 
 
 # Keys that vLLM's ``ModelConfig.get_diff_sampling_param`` reads from the file.
-_OWN = (
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-)
+_OWN = ("temperature", "top_k", "top_p", *_OPTIONAL[:-1])
 
 
 def completed(
@@ -128,16 +120,14 @@ def completed(
     `UserError`: the file lacks sampling values, or has values outside of vLLM's ranges."""
     if config.is_complete:
         return config
-    if model is None or model.kind not in ("hub", "folder", "s3", "gguf"):
-        raise UserError(
-            "the model's recommended sampling cannot be read: its files are not available here",
-            where=where,
-            fix="write the values in place of 'model'",
-        )
-    source, own = _named_by(model, engine)
+    source, own = "", dict[str, Any]()
+    if model is not None and model.kind in ("hub", "folder", "s3", "gguf"):
+        source, own = _named_by(model, engine)
     if not own:
         raise UserError(
-            f"{source} recommends no sampling values",
+            f"{source} recommends no sampling values"
+            if source
+            else "the model's sampling cannot be read: its files are not available here",
             where=where,
             fix="write the values in place of 'model'",
         )

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.config.schema import ENDPOINT, EXTERNAL, RunConfig
+from ace_ray.config.schema import ENDPOINT, EXTERNAL, RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.models import adapters
 from ace_ray.models.endpoint_engine import check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_parsers
+from ace_ray.models.fake import FakeScript
 from ace_ray.models.families import FamilyFacts, ModelFiles, of_transformers
 from ace_ray.models.roles import check_size
 from ace_ray.models.sampling import check_sampling
@@ -103,11 +104,8 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
     return made
 
 
-_SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")
-
-
-def check_engine(config: RunConfig) -> list[str]:
-    """Check the engine arguments and return their names. Raises `UserError` if one is invalid."""
+def check_engine(config: RunConfig) -> None:
+    """Check the backend and the engine arguments. Raises `UserError`."""
     if config.backend == EXTERNAL:
         raise UserError(
             "this run has outputs that another program generated",
@@ -116,17 +114,12 @@ def check_engine(config: RunConfig) -> list[str]:
         )
     if config.backend == ENDPOINT:
         check_endpoint(config)
-        return []
-    if config.backend == "fake":
-        from ace_ray.config.schema import validated
-        from ace_ray.models.fake import FakeScript
-
+    elif config.backend == "fake":
         validated(FakeScript, config.engine, where="engine")
-        return list(config.engine)
-    check_engine_args(config.engine)
-    check_sampling(config.sampling, config.model, where="sampling")
-    check_parsers(config.model)
-    # The plan uses these arguments, so refuse booleans, null and numbers below 1.
-    for name in _SIZES:
-        check_size(name, config.engine.get(name, 1))
-    return list(config.engine)
+    else:
+        check_engine_args(config.engine)
+        check_sampling(config.sampling, config.model, where="sampling")
+        check_parsers(config.model)
+        # The plan uses these arguments, so refuse booleans, null and numbers below 1.
+        for name in ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs"):
+            check_size(name, config.engine.get(name, 1))
