@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import PromptRefused, UserError, first_line
+from ace_ray.models.engine_args import INSTALL
 from ace_ray.models.families import date_variables
 from ace_ray.types import Messages, Tools
 from ace_ray.util.sanitizing import well_formed
@@ -79,8 +80,7 @@ class Chat:
             raise UserError(
                 "transformers is not installed",
                 where="this machine",
-                fix="install ace_ray with an engine: pip install ace-ray[gpu] "
-                "(for a CPU, see README)",
+                fix=INSTALL,
             ) from error
         try:
             # Always pass trust_remote_code: otherwise transformers waits for input at the terminal.

@@ -268,12 +268,11 @@ def main() -> None:
             answer = {"result": result}
         except UserError as error:
             answer = {"error": {"what": error.what, "where": error.where, "fix": error.fix}}
-        print(READY + json.dumps(answer, default=_fields), flush=True)
-
-
-def _fields(one: Any) -> dict[str, Any]:
-    # Faster than `asdict`, which copies every value.
-    return {name: getattr(one, name) for name in one.__slots__}
+        # Faster than `asdict`, which copies every value.
+        line = json.dumps(
+            answer, default=lambda entry: {n: getattr(entry, n) for n in entry.__slots__}
+        )
+        print(READY + line, flush=True)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from ace_ray.models.checkpoints import INDEX, parameters, shards_of, weight_bytes, weight_names
 from ace_ray.models.sources import ModelRef, file_sizes, tokenizer_folder
@@ -27,10 +25,13 @@ def size_of(ref: ModelRef) -> Size | None:
     `UserError`: a file, folder or prefix cannot be read."""
     if (size := size_here(ref)) is not None or ref.kind in _WITHOUT_FILES:
         return size
-    folder = tokenizer_folder(ref)
-    sizes = file_sizes(ref)
-    total = sum(sizes.get(name, 0) for name in _weights(folder, sizes))
-    return Size(total, _counted(folder)) if total else None
+    folder, sizes, count = tokenizer_folder(ref), file_sizes(ref), None
+    # A model may have its weights in two formats.
+    names = [name for name in weight_names(sizes) if name.endswith(".safetensors")]
+    total = sum(sizes.get(name, 0) for name in shards_of(folder) or names or weight_names(sizes))
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        count = int(json.loads((folder / INDEX).read_text())["metadata"]["total_parameters"])
+    return Size(total, count) if total else None
 
 
 def size_here(ref: ModelRef) -> Size | None:
@@ -41,19 +42,3 @@ def size_here(ref: ModelRef) -> Size | None:
     if not all((folder / name).is_file() for name in shards_of(folder) or ["none"]):
         return None
     return Size(weight_bytes(folder), parameters(folder))
-
-
-def _weights(folder: Path, sizes: Mapping[str, int]) -> list[str]:
-    """Return the weight files that vLLM loads. A model may have its weights in two formats."""
-    shards = shards_of(folder)
-    if shards:
-        return shards
-    names = weight_names(sizes)
-    return [name for name in names if name.endswith(".safetensors")] or names
-
-
-def _counted(folder: Path) -> int | None:
-    """Return the number of parameters in the index of the weight files; None if it has none."""
-    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        return int(json.loads((folder / INDEX).read_text())["metadata"]["total_parameters"])
-    return None

@@ -22,6 +22,7 @@ from ace_ray.config.schema import cache_root
 from ace_ray.errors import UserError, first_line
 from ace_ray.models import cached
 from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_no_pointer, check_whole, way_out
+from ace_ray.models.engine_args import INSTALL
 from ace_ray.storage.object_store import Object, S3Store
 from ace_ray.storage.object_store.local import open_regular
 from ace_ray.util.local_files import path_of
@@ -96,8 +97,7 @@ def resolve(
     if source.startswith("package:"):
         path = _package_path(source)
     elif source.startswith("s3://"):
-        if revision is not None:
-            raise _unpinnable(source)
+        _refuse_revision(source, revision)
         return _resolve_s3(source, endpoint_url, region, marker, weights=weights)
     else:
         path = path_of(source, f"model.{key}")
@@ -110,8 +110,7 @@ def resolve(
             where=f"model.{key}",
             fix="name a Hugging Face id (org/name), a folder, a .gguf file, s3:// or package:",
         )
-    if revision is not None:
-        raise _unpinnable(source)
+    _refuse_revision(source, revision)
     path = path.absolute()
     try:
         return _resolve_path(source, path, marker, weights=weights)
@@ -123,12 +122,13 @@ def resolve(
         ) from error
 
 
-def _unpinnable(source: str) -> UserError:
-    return UserError(
-        "revision applies only to Hugging Face ids",
-        where="model.revision",
-        fix=f"remove it; {source!r} is identified by its content",
-    )
+def _refuse_revision(source: str, revision: str | None) -> None:
+    if revision is not None:
+        raise UserError(
+            "revision applies only to Hugging Face ids",
+            where="model.revision",
+            fix=f"remove it; {source!r} is identified by its content",
+        )
 
 
 def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> ModelRef:
@@ -357,7 +357,7 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
         raise UserError(
             "Hugging Face ids need huggingface_hub",
             where="model.source",
-            fix="install ace_ray with an engine: pip install ace-ray[gpu] (for a CPU, see README)",
+            fix=INSTALL,
         ) from error
     wanted = revision or "main"
     if constants.HF_HUB_OFFLINE:
