@@ -72,7 +72,6 @@ class FakeScript(Section):
         default_factory=dict, description="calls to return beside the reply when tools are offered"
     )
     ready_file: str = Field("", description="file without which the engine is not ready")
-    answer_file: str = Field("", description="file without which nothing is answered")
     hold: Marked = Field(
         default_factory=dict, description="texts that are answered only when the file exists"
     )
@@ -217,7 +216,7 @@ class FakeEngine:
         if any(key in last for key in script.endless):
             await asyncio.Event().wait()
         held = [file for key, file in script.hold.items() if key in last]
-        while not all(Path(file).exists() for file in (script.answer_file, *held) if file):
+        while not all(Path(file).exists() for file in held):
             await asyncio.sleep(0.1)
         seconds = _delay_s(script, last, sampling.seed)
         await asyncio.sleep(seconds)

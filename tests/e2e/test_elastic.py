@@ -40,7 +40,7 @@ class Run:
             **yaml.safe_load(config.read_text()),
             "run_id": "elastic",
             "samples": SAMPLES,
-            "engine": {"answer_file": str(self._file), "delay_s": 0.2},
+            "engine": {"hold": {"": str(self._file)}, "delay_s": 0.2},
             "workers": {"min": 1, "max": 3},
             "concurrency": 8,
         }
