@@ -66,7 +66,7 @@ def first_error(text: str) -> str:
         if _ERROR.match(line) and not _WRAPPERS.search(line) and not _MILD.search(prefix):
             message = [line]
             for other, rest in lines[number : number + _MESSAGE_LINES - 1]:
-                if other != prefix or not rest.strip():
+                if other != prefix or not rest.strip() or rest.startswith("Traceback"):
                     break
                 message.append(rest)
             causes.append(" ".join(message))
