@@ -23,7 +23,6 @@ RESERVED = {
     "tokenizer": "model.source",
     # A secret would be stored in the manifest and in rows.
     "hf_token": "the environment variable HF_TOKEN",
-    "reasoning_parser": "model.reasoning_parser",
     # Engines would take more GPUs than planned.
     "data_parallel_size": "workers",
     "data_parallel_size_local": "workers",

@@ -85,8 +85,9 @@ def check_budget(
     ``thinking_token_budget``. ``parser``: the reasoning parser after resolving ``auto``."""
     if config is None or config.thinking_token_budget is None:
         return
-    # The engine core does not load plugins.
-    if not engine.get("reasoning_config") and parser not in parser_names("reasoning"):
+    if engine.get("reasoning_parser") or engine.get("reasoning_config"):
+        return
+    if parser not in parser_names("reasoning"):  # the engine core does not load plugins
         raise UserError(
             "thinking_token_budget needs a parser of vLLM that finds the reasoning",
             where=f"{where}.thinking_token_budget",

@@ -132,6 +132,7 @@ def test_a_budget_needs_a_parser_and_an_effort_is_set_once() -> None:
         with pytest.raises(UserError, match=r"^sampling.thinking_token_budget: .*reasoning_parser"):
             check_budget(config, {}, parser, where="sampling")
     check_budget(config, {"reasoning_config": {"a": 1}}, "auto", where="")
+    check_budget(config, {"reasoning_parser": "qwen3"}, "auto", where="")
     check_budget(config, {}, "qwen3", where="")
     check_budget(SamplingConfig(), {}, "auto", where="")
     config = validated(SamplingConfig, {"reasoning_effort": "low"}, where="")

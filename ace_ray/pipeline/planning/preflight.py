@@ -123,3 +123,9 @@ def check_engine(config: RunConfig) -> None:
         # The plan uses these arguments, so refuse booleans, null and numbers below 1.
         for name in ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs"):
             check_size(name, config.engine.get(name, 1))
+        if "reasoning_parser" in config.engine:
+            raise UserError(
+                "'reasoning_parser' belongs to model",
+                where="engine.reasoning_parser",
+                fix="use model.reasoning_parser",
+            )
