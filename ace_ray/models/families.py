@@ -129,10 +129,8 @@ class ModelFiles:
         """Return the context length in tokens; None if only vLLM knows it. ``max_model_len`` is the
         engine argument of this name."""
         text = self.config.get("text_config")
-        length = max_model_len
-        if length is None:
-            inner = text if isinstance(text, dict) else self.config
-            length = inner.get("max_position_embeddings")
+        inner = text if isinstance(text, dict) else self.config
+        length = inner.get("max_position_embeddings") if max_model_len is None else max_model_len
         # vLLM also accepts -1, with which it chooses the length.
         return length if isinstance(length, int) and length > 0 else None
 

@@ -121,29 +121,21 @@ def completed(
     `UserError`: the file lacks sampling values, or has values outside of vLLM's ranges."""
     if config.is_complete:
         return config
-    source, own = "", dict[str, Any]()
+    problem = "the model's sampling cannot be read: its files are not available here"
+    own: dict[str, Any] = {}
     if model is not None and model.kind in ("hub", "folder", "s3", "gguf"):
-        source, own = _named_by(model, engine)
+        source = engine.get("generation_config", "auto")
+        folder = tokenizer_folder(model) if source in (None, "auto", "vllm") else Path(str(source))
+        file = folder / FILE
+        problem = f"{file} recommends no sampling values"
+        tree = json_of(file) if file.exists() else {}
+        values = {name: tree.get(name) for name in _OWN} | {
+            "max_tokens": tree.get("max_new_tokens")
+        }
+        own = {name: value for name, value in values.items() if value is not None}
+        if own.get("top_k") == -1:  # -1 means all tokens, as 0 does here
+            own["top_k"] = 0
     if not own:
-        raise UserError(
-            f"{source} recommends no sampling values"
-            if source
-            else "the model's sampling cannot be read: its files are not available here",
-            where=where,
-            fix="write the values in place of 'model'",
-        )
+        raise UserError(problem, where=where, fix="write the values in place of 'model'")
     # If the file sets only top_p, the temperature is 1, not 0 (greedy decoding).
-    return config.completed({"temperature": 1.0, **own}, where=source)
-
-
-def _named_by(model: ModelRef, engine: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the path of generation_config.json, and its values under ace_ray's names."""
-    other = engine.get("generation_config", "auto")
-    folder = tokenizer_folder(model) if other in (None, "auto", "vllm") else Path(str(other))
-    file = folder / FILE
-    tree = json_of(file) if file.exists() else {}
-    named = {**{name: tree.get(name) for name in _OWN}, "max_tokens": tree.get("max_new_tokens")}
-    own = {name: value for name, value in named.items() if value is not None}
-    if own.get("top_k") == -1:  # -1 means all tokens, as 0 does here
-        own["top_k"] = 0
-    return str(file), own
+    return config.completed({"temperature": 1.0, **own}, where=str(file))
