@@ -44,13 +44,9 @@ MIXED = [
 CASES = {
     "of the core": (
         logged("EngineCore", FAILED, *TRACE, "ValueError: no KV cache")
+        + logged("Worker_TP1", *TRACE, "OSError: a follower")
         + "\n".join([*TRACE, f"RuntimeError: {WRAPPER}"]),
         "ValueError: no KV cache",
-    ),
-    "of a worker before the core": (
-        logged("Worker_TP1", "WorkerProc failed to start.", *TRACE, "KeyError: 'lm_head'")
-        + logged("EngineCore", *TRACE, "OSError: a follower"),
-        "KeyError: 'lm_head'",
     ),
     "in mixed lines": ("".join(map("".join, zip(*MIXED, strict=True))), "ValueError: one"),
     "raised while another was handled": (
