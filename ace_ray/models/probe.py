@@ -27,9 +27,6 @@ import psutil
 from ace_ray.models.checkpoints import shards_of, weight_bytes
 from ace_ray.util.subprocesses import module_command, module_environment
 
-CGROUPS = Path("/sys/fs/cgroup")
-OWN_CGROUP = Path("/proc/self/cgroup")
-
 # Probe texts: prose, a call and data.
 TEXTS = (
     "The train to the coast leaves at seven in the morning and takes about three hours.",
@@ -196,14 +193,14 @@ def computed_references(folders: Sequence[Path], texts: Sequence[Sequence[int]])
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def available_bytes(root: Path = CGROUPS, own: Path = OWN_CGROUP) -> int:
+def available_bytes() -> int:
     """Return the host memory that is available to this process, within a container's limit.
 
     Linux limits groups of processes (cgroups version 2), and parent groups limit their children."""
-    free = [int(psutil.virtual_memory().available)]
+    root, free = Path("/sys/fs/cgroup"), [int(psutil.virtual_memory().available)]
     with suppress(OSError, ValueError):
-        place = root / own.read_text().rpartition("0::/")[2].strip()
-        for folder in (place, *place.parents):
+        group = root / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+        for folder in (group, *group.parents):
             if not folder.is_relative_to(root):
                 break
             with suppress(OSError, ValueError, KeyError):  # "max" means unlimited
