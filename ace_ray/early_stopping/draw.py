@@ -17,11 +17,9 @@ import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.config.schema import EarlyConfig
-from ace_ray.early_stopping.units import Order, order_of
+from ace_ray.early_stopping.units import SEED, Order, order_of
 from ace_ray.types import Entry
 
-# Seed of the order in which units are drawn.
-SEED = 0
 # Maximum windows in a run. At the end of each window the engine has too few rows.
 WINDOWS = 20
 
@@ -38,12 +36,12 @@ class Drawn:
         """Return the record for ``run.json``: the seed, the number of windows, and for each
         benchmark a hash of its order. The hash is the same for every model."""
         return {
-            "seed": next(iter(self.orders.values())).seed,
+            "seed": SEED,
             "windows": int(self.windows.max()) + 1,
             "orders": {
                 name: {
                     "units": len(order.units),
-                    "rules": list(order.rules),
+                    "rules": [order.rules],
                     "sha256": hashlib.sha256(
                         "\n".join(f"{u.name} {u.weight:.12g}" for u in order.units).encode()
                     ).hexdigest(),
@@ -64,7 +62,7 @@ def draw(
     for name, benchmark in benchmarks.items():
         places = [at for at, entry in enumerate(entries) if entry.benchmark == name]
         if places:
-            orders[name] = order_of(benchmark, entries, places, benchmark.rule_sets[:1], SEED)
+            orders[name] = order_of(benchmark, entries, places)
     # Interleave the benchmarks, so that at any time the same share of each is evaluated.
     merged = sorted(
         ((at + 0.5) / len(order.units), number, at)

@@ -130,9 +130,9 @@ class Values:
         self._place: dict[Key, tuple[Item, str]] = {}
         # id() of an item -> its rows by (entry id, sample); None: settled without a verdict.
         self._rows: dict[int, dict[tuple[str, int], ResultRow | None]] = {}
-        # id() of an item whose rows are all settled -> bounds of its value by rule set.
-        self._known: dict[int, dict[str, Bounds]] = {}
-        self._worth: dict[tuple[Any, ...], dict[str, Bounds]] = {}
+        # id() of an item whose rows are all settled -> bounds of its value.
+        self._known: dict[int, Bounds] = {}
+        self._worth: dict[tuple[Any, ...], Bounds] = {}
         for name, order in drawn.orders.items():
             for unit in order.units:
                 for item in unit.items:
@@ -176,22 +176,20 @@ class Values:
             if all(one is not None for one in rows.values()):
                 del self._rows[id(item)]
 
-    def of(self, item: Item, rules: str) -> Bounds | None:
-        """Return the bounds of an item's value under a rule set; None until its rows are
-        settled."""
-        known = self._known.get(id(item))
-        return None if known is None else known[rules]
+    def of(self, item: Item) -> Bounds | None:
+        """Return the bounds of an item's value; None until its rows are settled."""
+        return self._known.get(id(item))
 
-    def _bounds(self, name: str, rows: Mapping[Any, ResultRow | None]) -> dict[str, Bounds]:
+    def _bounds(self, name: str, rows: Mapping[Any, ResultRow | None]) -> Bounds:
         order, scored = self._orders[name], [row for row in rows.values() if row is not None]
         if len(scored) < len(rows):
-            return dict.fromkeys(order.rules, (0.0, 1.0))
+            return 0.0, 1.0
         # Call the benchmark once for each kind of item. A million rows have a few hundred kinds.
         first = scored[0]
         kind = (name, *first.category_key, tuple(sorted(map(_judged, scored))))
         if kind not in self._worth:
-            worth = {r: value_of(order.benchmark, iter(scored), r) for r in order.rules}
-            self._worth[kind] = {rules: (value, value) for rules, value in worth.items()}
+            value = value_of(order.benchmark, iter(scored), order.rules)
+            self._worth[kind] = (value, value)
         return self._worth[kind]
 
 
@@ -226,9 +224,7 @@ class Comparison:
 
     def __init__(self, drawn: Drawn, config: EarlyConfig, samples: int) -> None:
         self._drawn, self._config, self._samples = drawn, config, samples
-        self.headlines = [
-            Headline(name, rules) for name, order in drawn.orders.items() for rules in order.rules
-        ]
+        self.headlines = [Headline(name, order.rules) for name, order in drawn.orders.items()]
 
     @property
     def decided(self) -> bool:
@@ -237,8 +233,8 @@ class Comparison:
 
     def advance(self, own: Values, reference: Values) -> None:
         """Compare the values read so far, and decide the headlines that can be decided."""
-        for one in self.headlines:
-            self._advance(one, own, reference)
+        for headline in self.headlines:
+            self._advance(headline, own, reference)
 
     def state(self, one: Headline) -> dict[str, Any]:
         """Return the state of a headline for ``summary.json``. Values are fractions, not percent.
@@ -277,8 +273,7 @@ class Comparison:
         order, before = self._drawn.orders[one.benchmark], one.differences
         one.own, one.differences = [], []
         for unit in order.units:
-            mine = _worth(unit, own, one.rules)
-            theirs = _worth(unit, reference, one.rules)
+            mine, theirs = _worth(unit, own), _worth(unit, reference)
             # Units without weight come last and do not change the comparison.
             if mine is None or theirs is None or unit.weight <= 0:
                 break
@@ -304,13 +299,13 @@ class Comparison:
         return self._config.alpha / len(self.headlines)
 
 
-def _worth(unit: Unit, values: Values, rules: str) -> Bounds | None:
+def _worth(unit: Unit, values: Values) -> Bounds | None:
     """Return the bounds of a unit's value in a run; None until all its items are settled."""
     low = high = 0.0
     for item in unit.items:
         if item.weight <= 0:
             continue
-        found = values.of(item, rules)
+        found = values.of(item)
         if found is None:
             return None
         share = item.weight / unit.weight

@@ -12,8 +12,9 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,10 @@ from ace_ray.errors import UserError
 from ace_ray.types import Entry, ResultRow, Verdict, own_task
 
 Bounds = tuple[float, float]
+# Seed of the order in which units are drawn.
+SEED = 0
 _BITS = 53
+_NOT_LINEAR = "is not a weighted mean of its entries"
 # Tolerance for headlines that are rounded: ACEBench's workbook rounds to three digits. Decisions
 # use the mean without rounding.
 _CLOSE = 0.005
@@ -59,9 +63,8 @@ class Order:
 
     benchmark: type[Benchmark]
     units: Sequence[Unit]
-    rules: tuple[str, ...]
-    """Rule sets whose headlines are compared with the reference run."""
-    seed: int
+    rules: str
+    """Rule set whose headline is compared with the reference run."""
 
     @property
     def weights(self) -> np.ndarray:
@@ -85,54 +88,50 @@ class Order:
         return np.array(entries) * samples
 
 
-def order_of(
-    benchmark: Benchmark,
-    entries: Sequence[Entry],
-    places: Sequence[int],
-    rules: Sequence[str],
-    seed: int,
-) -> Order:
+def order_of(benchmark: Benchmark, entries: Sequence[Entry], places: Sequence[int]) -> Order:
     """Draw the order of the units of ``benchmark``.
 
     ``places``: indices of the benchmark's entries in ``entries``. Raises `UserError` if the
-    headline is not a weighted mean of the entries, or if its weights differ between rule sets."""
-    kind = type(benchmark)
+    headline under the first rule set is not a weighted mean of the entries."""
+    kind, rules = type(benchmark), benchmark.rule_sets[0]
     cells: dict[tuple[str, str], dict[str, list[int]]] = {}
     for place in places:
         entry = entries[place]
-        key = own_task(_row(entry, 0, {}))
-        cells.setdefault(entry.category_key, {}).setdefault(key, []).append(place)
-    weights: dict[tuple[str, str], float] = {}
-    for rule in rules:
-        found = {cell: _headline_where(kind, entries, cells, rule, {cell}) for cell in cells}
-        if weights and any(abs(found[cell] - weights[cell]) > _CLOSE for cell in cells):
-            raise _refused(kind, f"has different weights under {rule} and under {rules[0]}")
-        weights = weights or found
-        _check_linear(kind, entries, cells, weights, rules[0], rule, seed)
+        members = cells.setdefault(entry.category_key, {})
+        members.setdefault(own_task(_row(entry, {})), []).append(place)
+    items = []
+    for cell, tasks in cells.items():
+        only_cell_is_right = chain.from_iterable(
+            _rows(kind, entries, members, right=key == cell)
+            for key, others in cells.items()
+            for members in others.values()
+        )
+        weight = _headline(kind, only_cell_is_right, rules)
+        shares = [0.0] * len(tasks)  # entries without weight do not affect decisions
+        if weight > 0:
+            shares = _shares(kind, entries, list(tasks.values()), rules)
+        pairs = zip(tasks.values(), shares, strict=True)
+        items += [Item(tuple(members), weight * share) for members, share in pairs]
+    _check_linear(kind, entries, items, rules)
     units: dict[str, list[Item]] = {}
-    for cell, items in cells.items():
-        shares = [0.0] * len(items)  # entries without weight do not affect decisions
-        if weights[cell] > 0:
-            shares = _shares(kind, entries, list(items.values()), rules[0])
-        for members, share in zip(items.values(), shares, strict=True):
-            item = Item(tuple(members), weights[cell] * share)
-            with own_code(kind, "task"):
-                task = kind.task(_row(entries[members[0]], 0, {}))
-            units.setdefault(task, []).append(item)
-    made = [Unit(benchmark.name, name, tuple(items)) for name, items in units.items()]
+    for item in items:
+        with own_code(kind, "task"):
+            task = kind.task(_row(entries[item.entries[0]], {}))
+        units.setdefault(task, []).append(item)
+    made = [Unit(benchmark.name, name, tuple(members)) for name, members in units.items()]
     drawn = drawn_order(
-        [f"{benchmark.name} {unit.name}" for unit in made], [unit.weight for unit in made], seed
+        [f"{unit.benchmark} {unit.name}" for unit in made], [u.weight for u in made]
     )
-    return Order(kind, [made[at] for at in drawn], tuple(rules), seed)
+    return Order(kind, [made[at] for at in drawn], rules)
 
 
-def uniform(seed: int, name: str) -> float:
-    """Return a number in (0, 1) that depends only on the seed and the name."""
-    drawn = hashlib.sha256(f"{seed} {name}".encode()).digest()
+def uniform(name: str) -> float:
+    """Return a number in (0, 1) that depends only on `SEED` and the name."""
+    drawn = hashlib.sha256(f"{SEED} {name}".encode()).digest()
     return ((int.from_bytes(drawn[:8], "big") >> (64 - _BITS)) + 0.5) / (1 << _BITS)
 
 
-def drawn_order(names: Sequence[str], weights: Sequence[float], seed: int) -> np.ndarray:
+def drawn_order(names: Sequence[str], weights: Sequence[float]) -> np.ndarray:
     """Return the indices of ``names`` in the order in which they are drawn, int64 (n,).
 
     Each name is drawn from the remaining names with a probability proportional to its weight. This
@@ -140,7 +139,7 @@ def drawn_order(names: Sequence[str], weights: Sequence[float], seed: int) -> np
     (Efraimidis and Spirakis 2006). So the order of two names does not depend on the machine, the
     model, or the other entries of the run. Names of weight 0 come last."""
     keys = [
-        -math.log(uniform(seed, name)) / weight if weight > 0 else math.inf
+        -math.log(uniform(name)) / weight if weight > 0 else math.inf
         for name, weight in zip(names, weights, strict=True)
     ]
     return np.array(sorted(range(len(names)), key=lambda at: (keys[at], names[at])), np.int64)
@@ -166,9 +165,6 @@ def _headline(benchmark: type[Benchmark], rows: Iterable[ResultRow], rules: str)
     return first.estimate.value
 
 
-Cells = Mapping[tuple[str, str], Mapping[str, Sequence[int]]]
-
-
 def _shares(
     benchmark: type[Benchmark],
     entries: Sequence[Entry],
@@ -181,73 +177,37 @@ def _shares(
     `UserError` if it follows neither."""
     sizes = [len(members) for members in items]
     small, large = min(sizes), max(sizes)
+    equal = [1 / len(items)] * len(items)
     if small == large:
-        return [1 / len(items)] * len(items)
-    pair = [items[sizes.index(small)], items[sizes.index(large)]]
-    rows = (
-        _row(entries[place], 0, dict.fromkeys(benchmark.rule_sets, Verdict(not number)))
-        for number, members in enumerate(pair)
-        for place in members
-    )
-    value = _headline(benchmark, rows, rules)
+        return equal
+    right, wrong = items[sizes.index(small)], items[sizes.index(large)]
+    rows = (_rows(benchmark, entries, places, right=places is right) for places in (right, wrong))
+    value = _headline(benchmark, chain.from_iterable(rows), rules)
     if abs(value - 0.5) <= _CLOSE:
-        return [1 / len(items)] * len(items)
+        return equal
     if abs(value - small / (small + large)) > _CLOSE:
-        raise _refused(benchmark, "is not a weighted mean of its entries")
+        raise _refused(benchmark, _NOT_LINEAR)
     return [size / sum(sizes) for size in sizes]
 
 
-def _headline_where(
-    benchmark: type[Benchmark],
-    entries: Sequence[Entry],
-    cells: Cells,
-    rules: str,
-    right: set[tuple[str, str]],
-) -> float:
-    """Compute the headline of a simulated run whose answers are correct in the cells ``right``, and
-    wrong in all others. A cell is a (language, category)."""
-    rows = (
-        _row(entries[place], 0, {r: Verdict(cell in right) for r in benchmark.rule_sets})
-        for cell, items in cells.items()
-        for members in items.values()
-        for place in members
-    )
-    return _headline(benchmark, rows, rules)
-
-
 def _check_linear(
-    benchmark: type[Benchmark],
-    entries: Sequence[Entry],
-    cells: Cells,
-    weights: Mapping[tuple[str, str], float],
-    first: str,
-    rules: str,
-    seed: int,
+    benchmark: type[Benchmark], entries: Sequence[Entry], items: Sequence[Item], rules: str
 ) -> None:
-    """Raise `UserError` if the headline under ``rules`` is not the weighted mean of its cells.
-    ``first``: rule set under which the shares of the items were measured."""
-    drawn = random.Random(seed)
-    rows, expected = [], 0.0
-    for cell, items in cells.items():
-        values = []
-        for members in items.values() if weights[cell] > 0 else ():
-            mine = [
-                _row(
-                    entries[place],
-                    0,
-                    dict.fromkeys(benchmark.rule_sets, Verdict(drawn.random() < 0.6)),
-                )
-                for place in members
+    """Raise `UserError` if the headline of random verdicts is not the weighted mean of ``items``."""
+    drawn, rows, expected = random.Random(SEED), [], 0.0
+    for item in items:
+        if item.weight > 0:
+            verdicts = ((place, drawn.random() < 0.6) for place in item.entries)
+            own = [
+                r for at, right in verdicts for r in _rows(benchmark, entries, [at], right=right)
             ]
-            rows += mine
-            values.append(mine)
-        shares = _shares(benchmark, entries, list(items.values()), first) if values else []
-        for one, share in zip(values, shares, strict=True):
-            expected += weights[cell] * share * value_of(benchmark, iter(one), rules)
+            rows += own
+            expected += item.weight * value_of(benchmark, iter(own), rules)
     whole = _headline(benchmark, iter(rows), rules)
     # The rows lack categories of weight 0, so the headline may be partial. Check only its value.
-    if abs(sum(weights.values()) - 1.0) > _CLOSE or abs(whole - expected) > _CLOSE:
-        raise _refused(benchmark, "is not a weighted mean of its entries")
+    total = sum(item.weight for item in items)
+    if abs(total - 1.0) > _CLOSE or abs(whole - expected) > _CLOSE:
+        raise _refused(benchmark, _NOT_LINEAR)
 
 
 def _refused(benchmark: type[Benchmark], why: str) -> UserError:
@@ -258,16 +218,23 @@ def _refused(benchmark: type[Benchmark], why: str) -> UserError:
     )
 
 
-def _row(entry: Entry, sample: int, verdicts: dict[str, Verdict]) -> ResultRow:
-    group = entry.group or entry.id
+def _rows(
+    benchmark: type[Benchmark], entries: Sequence[Entry], places: Sequence[int], *, right: bool
+) -> Iterator[ResultRow]:
+    """Return simulated rows of the entries at ``places``, all right or all wrong."""
+    verdicts = dict.fromkeys(benchmark.rule_sets, Verdict(right))
+    return (_row(entries[place], verdicts) for place in places)
+
+
+def _row(entry: Entry, verdicts: dict[str, Verdict]) -> ResultRow:
     return ResultRow(
         row_id="",
         benchmark=entry.benchmark,
         category=entry.category,
         language=entry.language,
         id=entry.id,
-        group=group,
-        sample=sample,
+        group=entry.group or entry.id,
+        sample=0,
         status="scored",
         verdicts=verdicts,
     )
