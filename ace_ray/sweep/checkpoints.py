@@ -109,13 +109,10 @@ def chosen(
 ) -> list[Checkpoint]:
     """Return every n-th checkpoint from step ``from`` to step ``to``; n is ``every``. Steps in
     ``seen`` count even if their checkpoints have been deleted."""
-    low = options.from_step if options.from_step is not None else 0
-    high = options.to_step if options.to_step is not None else float("inf")
+    low, high = options.from_step or 0, math.inf if options.to_step is None else options.to_step
     all_steps = {*seen, *(checkpoint.step for checkpoint in checkpoints)}
-    steps = sorted(step for step in all_steps if low <= step <= high)
-    counted = {*steps[:: options.every]}
-    taken = [checkpoint for checkpoint in checkpoints if checkpoint.step in counted]
-    return taken
+    counted = sorted(step for step in all_steps if low <= step <= high)[:: options.every]
+    return [checkpoint for checkpoint in checkpoints if checkpoint.step in counted]
 
 
 def step_of(name: str) -> int | None:
@@ -219,7 +216,8 @@ class Watching:
         """Start the watch. ``seen`` is an argument of `find_checkpoints`."""
         self._options, self._store, self._now = options, store, now
         self._seen = set() if seen is None else seen
-        self._stop_file = _StopFile(options.stop_file, store) if options.stop_file else None
+        path = options.stop_file
+        self._is_over = _stop_file(path, store) if path else lambda: False
         # Sources of checkpoints; None before the first call of `look`, which raises an error for an
         # invalid folder. Later calls only add the folder to `invalid`.
         self._known: set[str] | None = None
@@ -241,25 +239,22 @@ class Watching:
         invalid: dict[str, str] | None = None if self._known is None else {}
         sources = self._known or set()
         try:
-            if self._until is None and self._stop_file is not None and self._stop_file.exists():
-                self._end()
+            if self._until is None and self._is_over():
+                self._until = self._now() + self._options.settle_s
             checkpoints = find_checkpoints(self._options, self._store, self._seen, sources, invalid)
         except UserError:
             self.failed = True
             raise
         self.failed, self.invalid = False, invalid or {}
         self._known = sources | {checkpoint.source for checkpoint in checkpoints}
-        settled = self._settling.look(checkpoints)
+        self._settling.look(checkpoints)
         if self._until is not None:
             if self._last is None:
                 self._last = {checkpoint.source for checkpoint in checkpoints}
                 self._until = self._now() + self._options.settle_s
-            checkpoints = [
-                checkpoint for checkpoint in checkpoints if checkpoint.source in self._last
-            ]
-            settled = [checkpoint for checkpoint in settled if checkpoint.source in self._last]
-        self._open = [checkpoint for checkpoint in checkpoints if not self._is_taken(checkpoint)]
-        return [checkpoint for checkpoint in settled if not self._is_taken(checkpoint)]
+            checkpoints = [c for c in checkpoints if c.source in self._last]
+        self._open = [c for c in checkpoints if self._taken.get(c.source) != c.state]
+        return self.left()
 
     def take(self, checkpoint: Checkpoint) -> None:
         """Mark ``checkpoint`` as taken: `look` returns it again only if it changes."""
@@ -290,31 +285,16 @@ class Watching:
     def left(self) -> list[Checkpoint]:
         """Return complete, settled checkpoints that were not taken."""
         whole = [c for c in self._open if not c.lacks and self._settling.has_settled(c)]
-        return [checkpoint for checkpoint in whole if not self._is_taken(checkpoint)]
-
-    def _is_taken(self, checkpoint: Checkpoint) -> bool:
-        return self._taken.get(checkpoint.source) == checkpoint.state
-
-    def _end(self) -> None:
-        if self._until is None:
-            self._until = self._now() + self._options.settle_s
+        return [c for c in whole if self._taken.get(c.source) != c.state]
 
 
-class _StopFile:
-    """A stop file on a disk or on S3. Raises `UserError`: ``path`` is not a valid path or URI."""
-
-    def __init__(self, path: str, store: StoreConfig) -> None:
-        self._path = Path(path)
-        self._store: Store | None = None
-        if "://" in path:
-            folder, _, self._name = path.rpartition("/")
-            self._store = open_store(
-                # For s3://FILE without a bucket, folder is "s3:/", a local path; "s3://" raises.
-                folder if "://" in folder else "s3://",
-                **store.model_dump(),
-            ).quick()
-
-    def exists(self) -> bool:
-        if self._store is None:
-            return self._path.exists()
-        return self._store.get(self._name) is not None
+def _stop_file(path: str, store: StoreConfig) -> Callable[[], bool]:
+    """Return a function that tells whether the stop file exists, on a disk or on S3.
+    Raises `UserError`: ``path`` is not a valid path or URI."""
+    if "://" not in path:
+        return Path(path).exists
+    folder, _, name = path.rpartition("/")
+    # For s3://FILE without a bucket, folder is "s3:/", a local path; "s3://" raises.
+    uri = folder if "://" in folder else "s3://"
+    parent = open_store(uri, **store.model_dump()).quick()
+    return lambda: parent.get(name) is not None

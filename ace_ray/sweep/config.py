@@ -37,16 +37,9 @@ class SweepModel(Section):
         description="endpoint of the model, in place of source: keys as `model.endpoint` of a "
         "run, which override the sweep's",
     )
-    adapter: str | None = Field(
-        None, min_length=1, description="adapter of the model, as `model.adapter` of a run"
-    )
-    adapter_revision: str | None = Field(
-        None,
-        description="branch, tag or commit of the adapter, as `model.adapter_revision` of a run",
-    )
-    revision: str | None = Field(
-        None, description="branch, tag or commit, as `model.revision` of a run"
-    )
+    adapter: str | None = Field(None, min_length=1, description="as `model.adapter` of a run")
+    adapter_revision: str | None = Field(None, description="as `model.adapter_revision` of a run")
+    revision: str | None = Field(None, description="as `model.revision` of a run")
     label: str | None = Field(
         None,
         min_length=1,
@@ -57,18 +50,11 @@ class SweepModel(Section):
         description="engine arguments for this model, added to the sweep's or overriding them",
     )
     chat_template_kwargs: dict[str, Any] | None = Field(
-        None,
-        description="variables for the chat template, as `model.chat_template_kwargs` of a run",
+        None, description="as `model.chat_template_kwargs` of a run"
     )
-    reasoning_parser: str | None = Field(
-        None, description="reasoning parser, as `model.reasoning_parser` of a run"
-    )
-    tool_parser: str | None = Field(
-        None, description="tool parser, as `model.tool_parser` of a run"
-    )
-    chat_template: str | None = Field(
-        None, description="chat template, as `model.chat_template` of a run"
-    )
+    reasoning_parser: str | None = Field(None, description="as `model.reasoning_parser` of a run")
+    tool_parser: str | None = Field(None, description="as `model.tool_parser` of a run")
+    chat_template: str | None = Field(None, description="as `model.chat_template` of a run")
 
 
 class SweepOptions(Section):
@@ -112,21 +98,16 @@ class SweepOptions(Section):
 
 SWEEP = "sweep.json"
 
-_WHICH = ("every", "from", "to", "watch", "stop_file")
-# Options that may change between two calls of a sweep, like those in `_WHICH`.
-_HOW = ("settle_s", "swap")
-
-# Keys of its runs that may also change.
-_RUN_HOW = (
+# Options, and keys of runs, that may change between two calls of a sweep.
+_MAY_CHANGE = (
+    "every", "from", "to", "watch", "stop_file", "settle_s", "swap", "sweep_id",
     "workers", "worker_cpus", "concurrency", "rows_per_block",
     "rows_per_part", "max_attempts", "stall_s", "start_timeout_s", "store_patience_s", "grace_s",
     "time_limit", "store", "output", "publish", "price_per_hour",
 )  # fmt: skip
 
 
-_OF_CHECKPOINTS = (
-    "pattern", "every", "from_step", "to_step", "watch", "stop_file",
-)  # fmt: skip
+_OF_CHECKPOINTS = ("pattern", "every", "from_step", "to_step", "watch", "stop_file")
 
 
 @dataclass(frozen=True)
@@ -311,10 +292,9 @@ def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
 
 def _identity(config: SweepConfig) -> dict[str, Any]:
     """Return the part of the config that must not change when a sweep is continued."""
-    options = config.options.model_dump(mode="json", by_alias=True)
-    own = {k: v for k, v in options.items() if k not in (*_WHICH, *_HOW, "sweep_id")}
-    run = {k: v for k, v in config.run.items() if k not in _RUN_HOW}
-    if isinstance(run.get("early"), Mapping):
-        run["early"] = {k: v for k, v in run["early"].items() if k != "stop"}
-    tree: dict[str, Any] = json_tree(json.dumps({**run, **own}))
+    keys = {**config.run, **config.options.model_dump(mode="json", by_alias=True)}
+    keys = {key: value for key, value in keys.items() if key not in _MAY_CHANGE}
+    if isinstance(keys.get("early"), Mapping):
+        keys["early"] = {k: v for k, v in keys["early"].items() if k != "stop"}
+    tree: dict[str, Any] = json_tree(json.dumps(keys))
     return tree

@@ -130,7 +130,7 @@ def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
     if content is None:
         return [], set()
     try:
-        ledger = _ledger_of(content, LEDGER)
+        ledger = validated(_Ledger, json_object(content, LEDGER), where=LEDGER)
     except UserError:
         return [], set()
     return ledger.runs, set(ledger.steps)
@@ -146,45 +146,29 @@ def ledger_lines(store: Store) -> list[CostRecord]:
             where=where,
             fix="wait until a run of the sweep has ended",
         )
-    lines = _ledger_of(content, where).runs
+    lines = validated(_Ledger, json_object(content, where), where=where).runs
     ids = [line.run_id for line in lines if line.run_id]
     if twice := next((name for name in ids if ids.count(name) > 1), None):
         raise UserError(f"names run {twice!r} twice", where=where, fix="name an intact sweep")
     return lines
 
 
-def _ledger_of(content: bytes, where: str) -> _Ledger:
-    return validated(_Ledger, json_object(content, where), where=where)
-
-
 def with_earlier(
     before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store
 ) -> list[CostRecord]:
-    """Return the ledger lines of ``now`` and the `still_valid` lines of ``before``. For a
-    checkpoint that was damaged after its evaluation, the earlier line replaces the new line."""
-    earlier = still_valid(before, now, store)
-    places = {(line.step, line.source) for line in earlier}
-    return [
-        line for line in now if line.state != "refused" or (line.step, line.source) not in places
-    ] + earlier
-
-
-def still_valid(
-    before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store
-) -> list[CostRecord]:
-    """Return the lines of ``before`` for finished runs that are not in ``now``: the checkpoint was
-    deleted, or this call selects other checkpoints."""
+    """Return the ledger lines of ``now``, and the lines of ``before`` for finished runs that are
+    not in ``now``: the checkpoint was deleted or damaged, or this call selects other checkpoints.
+    For a damaged checkpoint, the earlier line replaces the new line."""
     run_ids = {line.run_id for line in now} | {""}
     # A changed checkpoint has a new run, which replaces its earlier run.
     planned = {(line.step, line.source) for line in now if line.run_id}
-    return [
+    earlier = [
         line
         for line in before
         if line.state in ("complete", "decided")
         and line.run_id not in run_ids
         and (line.step, line.source) not in planned
-        and (
-            store.child(line.run_id).get(SUCCESS) is not None
-            or is_decided(store.child(line.run_id))
-        )
+        and ((run := store.child(line.run_id)).get(SUCCESS) is not None or is_decided(run))
     ]
+    kept = {(line.step, line.source) for line in earlier}
+    return [n for n in now if n.state != "refused" or (n.step, n.source) not in kept] + earlier

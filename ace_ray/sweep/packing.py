@@ -113,9 +113,9 @@ class Lane:
         return START_S + SWAP_S * (len(self.runs) - 1) + sum(map(self._generation, self.runs))
 
     @property
-    def lock_keys(self) -> frozenset[str]:
-        """Return the locks of the lane's runs. Lanes with a common lock run one after another."""
-        return frozenset[str]().union(*(run.lock_keys for run in self.runs))
+    def endpoint(self) -> str:
+        """Return the host of the endpoint of the lane's only run, or ""."""
+        return self.runs[0].endpoint
 
     def _generation(self, run: SweepRun) -> float:
         if not run.gpus:
@@ -193,8 +193,9 @@ def time_share(lane: Lane, others: Sequence[Lane], machine: Machine) -> float:
     number of runs in the fullest place."""
     places = machine.gpus // lane.gpus if lane.gpus else machine.slots
     if machine.gpus:  # GPUs and endpoints are used side by side
-        others = [o for o in others if (o.gpus and lane.gpus) or o.lock_keys & lane.lock_keys]
-    most = [0] * (1 if lane.lock_keys else max(1, places))
+        at = lane.endpoint
+        others = [o for o in others if (o.gpus and lane.gpus) or (at and o.endpoint == at)]
+    most = [0] * (1 if lane.endpoint else max(1, places))
     for runs in sorted((len(one.runs) for one in (lane, *others)), reverse=True):
         most[most.index(min(most))] += runs
     return len(lane.runs) / max(most)

@@ -30,19 +30,10 @@ from ace_ray.types import digest
 from ace_ray.util.safe_loading import json_tree
 
 _TOKENIZER = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "chat_template.json",
-    "tekken.json",
-    "params.json",
-    "generation_config.json",
-)
+    "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json",
+    "tekken.json", "params.json", "generation_config.json",
+)  # fmt: skip
 # Keys of config.json that do not describe the architecture.
 _UNIMPORTANT = ("_name_or_path", "transformers_version", "use_cache")
 
@@ -64,18 +55,21 @@ class SweepRun:
     """GPUs of one engine on a machine with GPUs; 0 for a model behind an endpoint."""
     workers: int | None = None
     """Number of engines in the config; None: as many as fit."""
-    server_gpus: int = 0
-    server_cpus: float = 0.0
-    """CPUs of the models that ace_ray serves beside the evaluated one, such as a user simulator."""
     servers: tuple[tuple[float, int], ...] = ()
-    """(CPUs, GPUs) of each model that ace_ray serves beside the evaluated one."""
+    """(CPUs, GPUs) of each model that ace_ray serves beside the evaluated one, such as a user
+    simulator."""
     parameters: int | None = None
     endpoint: str = ""
-    """Host of the model's endpoint."""
+    """Host of the model's endpoint. Runs with the same host run one after another, since each run
+    may use the endpoint's whole rate limit."""
 
     @property
     def run_id(self) -> str:
         return self.plan.run_id if self.plan else ""
+
+    @property
+    def server_gpus(self) -> int:
+        return sum(gpus for _, gpus in self.servers)
 
     @property
     def least_gpus(self) -> int:
@@ -83,18 +77,13 @@ class SweepRun:
         return (self.workers or 1) * self.gpus + self.server_gpus
 
     @property
-    def lock_keys(self) -> frozenset[str]:
-        """Return the run's lock: the host of its endpoint, if it has one. Runs with the same lock
-        run one after another, since each run may use the endpoint's whole rate limit."""
-        return frozenset([self.endpoint] if self.endpoint else [])
-
-    @property
     def cpus(self) -> float:
         """Return the minimum number of CPUs that the run needs, on a machine without GPUs.
         Checkers, the writer and sandboxes need one CPU together."""
         if self.plan is None:
             return 0.0
-        return (self.workers or 1) * worker_cpus(self.plan.config) + 1.0 + self.server_cpus
+        servers = sum(cpus for cpus, _ in self.servers)
+        return (self.workers or 1) * worker_cpus(self.plan.config) + 1.0 + servers
 
     @property
     def tokens(self) -> int:
@@ -122,10 +111,8 @@ def unplanned(checkpoint: Checkpoint, *, refused: str = "", awaited: str = "") -
 
 def plan_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> Plan:
     """Plan the run of a checkpoint. Raises `UserError`: the config does not fit the checkpoint."""
-    model = SweepModel(source=checkpoint.source)
-    if sweep.base is not None:
-        model = SweepModel(adapter=checkpoint.source)
-    return plan_run(sweep.run_of(model, output))
+    key = "source" if sweep.base is None else "adapter"
+    return plan_run(sweep.run_of(SweepModel.model_validate({key: checkpoint.source}), output))
 
 
 def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepRun:
@@ -189,8 +176,6 @@ def _planned(run: SweepRun, plan: Plan) -> SweepRun:
         swap_group=_swap_group(plan),
         gpus=0 if config.backend == ENDPOINT else gpus_per_worker(config.engine),
         workers=config.workers if isinstance(config.workers, int) else None,
-        server_gpus=sum(gpus for _, gpus in servers),
-        server_cpus=sum(cpus for cpus, _ in servers),
         servers=tuple(servers),
         parameters=size.parameters if size else None,
         endpoint=host_of(config.model.endpoint.url) if config.model.endpoint else "",
@@ -211,14 +196,14 @@ def _swap_group(plan: Plan) -> str:
     folder, config = plan.files.folder, plan.files.config
     if layout == {} or folder is None:
         return ""
-    texts = {name: _text(folder / name) for name in _TOKENIZER}
+    files = {name: folder / name for name in _TOKENIZER}
+    texts = {
+        name: path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+        for name, path in files.items()
+    }
     same = {key: value for key, value in config.items() if key not in _UNIMPORTANT}
     told = plan.config.model.model_dump(exclude={"source", "revision"})
     return digest(same, texts, layout, told, plan.config.engine)
-
-
-def _text(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 
 def _layout(model: ModelRef) -> Mapping[str, Any] | None:

@@ -53,7 +53,7 @@ def print_plan(sweep: Sweep, console: Console) -> None:
         f"about {total:.2f} {'GPU' if sweep.machine.gpus else 'CPU engine'} hours "
         "(an estimate from sizes and prompt lengths)",
     )
-    price = sweep.price_per_hour
+    price = sweep.any_run.price_per_hour
     if price is not None:
         print_line(console, f"cost: about {total * price:.2f} at {price:g} per hour")
     print_line(console, f"results: {sweep.uri}/")

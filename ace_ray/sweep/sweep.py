@@ -6,7 +6,7 @@ import math
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -66,6 +66,20 @@ class StoreAway(Exception):
 class Sweep:
     """One execution of a sweep. If it cannot start, it raises `UserError` and writes nothing."""
 
+    _stop = False
+    # Time of the next attempt at the runs in `_later`.
+    _not_before = 0.0
+    # Time of the last search for checkpoints.
+    _looked_at = 0.0
+    # Times at which the rows of all runs, and the lanes, must have ended.
+    _rows_end_at = _lanes_end_at = math.inf
+    # Factor by which shares are longer than equal ones, since no row ended in an equal share.
+    _longer = 1.0
+    # Number of rows that this execution has evaluated.
+    _rows = 0
+    # Time at which lanes are killed after a stop signal.
+    _stop_by = 0.0
+
     def __init__(
         self,
         config: SweepConfig,
@@ -93,36 +107,20 @@ class Sweep:
             run_of_model(config, model, self.uri) for model in self._options.models
         ]
         self._before, self._steps = read_ledger(self.store)
-        self._watching = (
-            Watching(self._options, self.any_run.store, seen=self._steps)
-            if self._options.watch
-            else None
-        )
+        self._watching: Watching | None = None
+        if self._options.watch:
+            self._watching = Watching(self._options, any_run.store, seen=self._steps)
+        self._running: list[LaneProcess] = []
         self._failed: dict[str, str] = {}
+        # Ids of runs that get a lane of their own.
         self._alone: set[str] = set()
         self._attempts: Counter[str] = Counter()
         # Reasons why attempts must be repeated later, by run id.
         self._later: dict[str, list[str]] = {}
-        # Time of the next attempt at the runs in `_later`.
-        self._not_before = 0.0
-        self._running: list[LaneProcess] = []
-        # Time of the last search for checkpoints.
-        self._looked_at = 0.0
-        self._stop = False
-        # Unix times at which the rows of all runs, and the lanes, must have ended.
-        self._rows_end_at: float | None = None
-        self._lanes_end_at = math.inf
         # Ids of runs that have used up their share of the time.
         self._out_of_time: set[str] = set()
-        # Factor by which shares are longer than equal ones, since no row ended in an equal share.
-        self._longer = 1.0
-        # Number of rows that this execution has evaluated.
-        self._rows = 0
-        # Time at which lanes are killed after a stop signal.
-        self._stop_by = 0.0
         # Lines of the ledger that was written last.
         self.cost_records: list[CostRecord] = []
-        self._noted: Callable[[], None] = lambda: None
         if self._options.checkpoints is not None:
             check_config(any_run)
             self._take_first(preview=preview)
@@ -131,16 +129,12 @@ class Sweep:
         self.comparisons.complete(complete, self._in_order())
         self._give_shares(keep=False)
         self.comparisons.check_reference()
-        self.machine = self._find_machine()
+        if any_run.backend == "fake":
+            self.machine = Machine(0)
+        else:
+            cpus = (run.cpus for run in self.runs)
+            self.machine = find_machine(max(any_run.worker_cpus + 1.0, *cpus))
         check_sizes([run for run in self.runs if run.plan], self.machine)
-
-    @property
-    def price_per_hour(self) -> float | None:
-        return self.any_run.price_per_hour
-
-    def lanes(self) -> list[Lane]:
-        """Return the lanes of the pending runs."""
-        return self._lanes([run for run in self.runs if self._is_pending(run)])
 
     @property
     def has_time(self) -> bool:
@@ -172,7 +166,11 @@ class Sweep:
             self._give_shares(keep=True)
             # A complete sweep needs no time.
             if self._watching is not None or any(map(self._is_pending, self.runs)):
-                self._set_ends()
+                limit = self.any_run.time_limit
+                end, rows_end = ends_at(limit, self._began), rows_end_at(limit, self._began)
+                if end is not None and rows_end is not None:
+                    # The lanes, and then the ledger and the report, get equal times to end.
+                    self._rows_end_at, self._lanes_end_at = 2 * rows_end - end, rows_end
             with signals_to(self._ask_to_stop):
                 try:
                     return self._evaluate()
@@ -181,13 +179,6 @@ class Sweep:
                     return INCOMPLETE
         finally:
             self._lease.release()
-
-    def _set_ends(self) -> None:
-        limit = self.any_run.time_limit
-        end, rows_end = ends_at(limit, self._began), rows_end_at(limit, self._began)
-        if end is not None and rows_end is not None:
-            # The lanes, and then the ledger and the report, get equal times to end.
-            self._rows_end_at, self._lanes_end_at = rows_end - (end - rows_end), rows_end
 
     def _evaluate(self) -> int:
         """Evaluate and compare all runs, and watch for more. Raises `StoreAway` and `LeaseLost`."""
@@ -351,7 +342,10 @@ class Sweep:
     def _is_pending(self, run: SweepRun) -> bool:
         """Return whether ``run`` must still be evaluated. Raises `UserError`: the store is not
         available."""
-        if run.plan is None or run.run_id in self._failed:
+        return run.run_id not in self._failed and self._is_unfinished(run)
+
+    def _is_unfinished(self, run: SweepRun) -> bool:
+        if run.plan is None:
             return False
         return not is_finished(self.store, run.plan, whole=self.comparisons.is_whole(run))
 
@@ -383,24 +377,19 @@ class Sweep:
 
     def _stop_in_time(self) -> None:
         """Start no further lanes at the time limit. Running lanes end by themselves."""
-        if self._time_left() < 0 and not self._stop:
+        if time.monotonic() > self._rows_end_at and not self._stop:
             self._say(
                 log.warning("the time limit is reached; the same command continues the sweep")
             )
             self._stop = True
             self._stop_by = self._lanes_end_at
 
-    def _time_left(self) -> float:
-        return math.inf if self._rows_end_at is None else self._rows_end_at - time.monotonic()
-
     def _has_come(self) -> bool:
         """Call `_take_new` if ``poll_s`` has passed. Return whether there are runs to evaluate."""
         watching = self._watching
         if watching is None or self._stop:
             return False
-        if time.monotonic() - self._looked_at < watching.poll_s:
-            return False
-        return self._take_new(watching)
+        return time.monotonic() >= self._looked_at + watching.poll_s and self._take_new(watching)
 
     def _end_lanes(self) -> None:
         """Stop the lanes and wait until they have ended."""
@@ -410,18 +399,13 @@ class Sweep:
             self._wait()
             self._gather()
 
-    def _find_machine(self) -> Machine:
-        if self.any_run.backend == "fake":
-            return Machine(0)
-        cpus = [self.any_run.worker_cpus + 1.0, *(run.cpus for run in self.runs)]
-        return find_machine(max(cpus))
-
-    def _lanes(self, runs: Sequence[SweepRun]) -> list[Lane]:
-        """Pack ``runs`` into lanes. The lane of a reference comes before the lanes of runs that are
-        compared with it."""
+    def lanes(self, skipped: Collection[str] = ()) -> list[Lane]:
+        """Pack the pending runs into lanes, except runs whose ids are in ``skipped``. The lane of a
+        reference comes before the lanes of runs that are compared with it."""
         ordered = [
             replace(run, swap_group="") if run.run_id in self._alone else run
-            for run in in_order(runs)
+            for run in in_order(self.runs)
+            if run.run_id not in skipped and self._is_pending(run)
         ]
         left, made = lanes(ordered, self.machine, swap=self._options.swap), []
         while left:
@@ -467,8 +451,8 @@ class Sweep:
 
     def _free(self, lane: Lane) -> list[int]:
         """Return the GPUs for ``lane``, or [] if it cannot start: too few GPUs are free, or a
-        running lane has one of its locks. -1 means that no particular GPU is assigned."""
-        if any(lane.lock_keys & process.lane.lock_keys for process in self._running):
+        running lane uses its endpoint. -1 means that no particular GPU is assigned."""
+        if lane.endpoint and lane.endpoint in (process.lane.endpoint for process in self._running):
             return []
         if not self.machine.gpus:
             return [-1] if len(self._running) < self.machine.slots else []
@@ -492,10 +476,10 @@ class Sweep:
         """Return the keys ``shared``, ``gpus`` and ``rows_end_at`` of the lane's spec. ``gpus`` are
         the GPUs that the cluster needs for ``lane`` and the running lanes together."""
         running = [process.lane for process in self._running]
-        end = self._rows_end_at
-        if end is not None:
+        end: float | None = None
+        if self._rows_end_at < math.inf:
             share = self._longer * time_share(lane, [*running, *waiting], self.machine)
-            end = time.monotonic() + min(1.0, share) * (end - time.monotonic())
+            end = time.monotonic() + min(1.0, share) * (self._rows_end_at - time.monotonic())
         gpus: list[int] = []
         if not self.machine.shared:  # a lane sees only its own GPUs
             return {"shared": False, "gpus": gpus, "rows_end_at": end}
@@ -575,15 +559,12 @@ class Sweep:
     def _again(self, waiting: list[Lane]) -> list[Lane]:
         """Return ``waiting``, and new lanes of the pending runs that are in no lane. Runs that were
         out of time get new lanes only if ``waiting`` is empty and enough time is left."""
-        if not waiting and self._time_left() > ANOTHER_LANE_S:
+        if not waiting and time.monotonic() + ANOTHER_LANE_S < self._rows_end_at:
             self._out_of_time.clear()
         taken = self._out_of_time | {run.run_id for lane in waiting for run in lane.runs}
         taken |= {run.run_id for process in self._running for run in process.lane.runs}
-        most = LANE_ATTEMPTS
-        taken |= {run_id for run_id, tries in self._later.items() if len(tries) >= most}
-        left = [run for run in self.runs if run.run_id not in taken]
-        pending = self._patiently(lambda: [run for run in left if self._is_pending(run)])
-        return waiting + (self._lanes(pending) if pending else [])
+        taken |= {run_id for run_id, why in self._later.items() if len(why) >= LANE_ATTEMPTS}
+        return waiting + self._patiently(lambda: self.lanes(taken))
 
     def _ask_to_stop(self, number: int) -> None:
         """Send signal ``number`` to the lanes. After the first signal, they finish their rows in
@@ -610,18 +591,12 @@ class Sweep:
         self._lease.check()
         lines: list[CostRecord] = []
         for run in [*self.runs, *self._invalid()]:
-            line = cost_record(run, self.store, self.price_per_hour)
+            line = cost_record(run, self.store, self.any_run.price_per_hour)
             if line.state == "decided" and self.comparisons.is_whole(run):
-                line.state, line.note = (
-                    "incomplete",
-                    "rows are pending: --complete selected this run",
-                )
+                line.state = "incomplete"
+                line.note = "rows are pending: --complete selected this run"
             # Another process may have completed the run.
-            if (
-                run.run_id in self._failed
-                and run.plan
-                and not is_finished(self.store, run.plan, whole=self.comparisons.is_whole(run))
-            ):
+            if run.run_id in self._failed and self._is_unfinished(run):
                 line.state, line.note = "failed", self._failed[run.run_id]
             elif line.state not in ("complete", "decided") and run.run_id in self._later:
                 line.note = self._later[run.run_id][-1]

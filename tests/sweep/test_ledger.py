@@ -17,7 +17,7 @@ from ace_ray.sweep.ledger import (
     CostRecord,
     cost_record,
     read_ledger,
-    still_valid,
+    with_earlier,
     write_ledger,
 )
 from ace_ray.sweep.runs import SweepRun
@@ -92,14 +92,14 @@ def test_earlier_lines_stay_while_their_runs_are_complete(store: LocalStore) -> 
         return replace(record, **changes)
 
     gone, present = line("r1", 1), line("r2", 2)
-    assert still_valid([gone, present], [present], store) == [gone]
-    assert still_valid([replace(gone, state="failed")], [], store) == []
+    assert with_earlier([gone, present], [present], store) == [present, gone]
+    assert with_earlier([replace(gone, state="failed")], [], store) == []
     changed = line("r3", 1)
-    assert still_valid([gone], [changed], store) == []
+    assert with_earlier([gone], [changed], store) == [changed]
     damaged = replace(changed, run_id="", state="refused")
-    assert still_valid([gone], [damaged], store) == [gone]
+    assert with_earlier([gone], [damaged], store) == [gone]
     store.delete("r1/_SUCCESS")
-    assert still_valid([gone, present], [present], store) == []
+    assert with_earlier([gone, present], [present], store) == [present]
 
 
 def test_a_ledger_is_read_as_it_was_written(store: LocalStore) -> None:

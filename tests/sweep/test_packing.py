@@ -59,8 +59,7 @@ def test_models_of_one_endpoint_take_no_gpu_and_run_one_after_another() -> None:
     for machine in (CPU, EIGHT):
         found = {lane.runs[0].label: lane for lane in lanes(asked, machine, swap=True)}
         assert [found[name].gpus > 0 for name in "abx"] == [False, False, machine is EIGHT]
-        assert found["a"].lock_keys & found["b"].lock_keys
-        assert not found["a"].lock_keys & found["x"].lock_keys
+        assert [found[name].endpoint for name in "abx"] == ["h", "h", ""]
         assert (found["a"].engines, found["a"].on_nodes) == (1, [])
 
 
@@ -90,9 +89,9 @@ def test_a_swap_group_shares_an_engine_in_the_order_of_training() -> None:
         (checkpoints(8, gpus=2), [2] * 4, [1] * 4),
         ([run("x", gpus=3)], [6], [2]),
         # A served user model holds a GPU of its own.
-        ([run("x", server_gpus=1)], [8], [7]),
-        (checkpoints(16, server_gpus=1), [2] * 4, [1] * 4),
-        ([run("x", gpus=2, server_gpus=3)], [7], [2]),
+        ([run("x", servers=((1.0, 1),))], [8], [7]),
+        (checkpoints(16, servers=((1.0, 1),)), [2] * 4, [1] * 4),
+        ([run("x", gpus=2, servers=((1.0, 3),))], [7], [2]),
         # A number of workers in the config.
         ([run("x", workers=2)], [2], [2]),
     ],
@@ -124,7 +123,7 @@ def test_a_lane_gets_the_time_of_its_runs(machine: Machine, sizes: list[int], sh
     ("asked", "match"),
     [
         ({"gpus": 8}, "needs 8 GPUs, but there are 1; lower"),
-        ({"server_gpus": 4, "workers": 4}, "needs 8 GPUs, 4 of them for served models"),
+        ({"servers": ((1.0, 4),), "workers": 4}, "needs 8 GPUs, 4 of them for served models"),
     ],
 )
 def test_a_model_that_needs_more_gpus_is_refused(asked: dict[str, Any], match: str) -> None:
@@ -140,7 +139,7 @@ def test_an_engine_that_no_node_holds_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("ace_ray.cluster.resources._installed", lambda name: False)
     tree = {"model": {"source": "m"}, "benchmarks": ["b"], "engine": {"tensor_parallel_size": 3}}
     plan: Any = SimpleNamespace(config=RunConfig.model_validate(tree), rows=Rows(100))
-    big = replace(run("big", gpus=3, server_gpus=5, servers=((1.0, 3), (1.0, 2))), plan=plan)
+    big = replace(run("big", gpus=3, servers=((1.0, 3), (1.0, 2))), plan=plan)
     node = {"CPU": 16.0, "GPU": 4.0}
     told = r"workers: 1 worker\(s\) of 1 CPU\(s\) and 3 GPU\(s\) each on one node"
     with pytest.raises(UserError, match=told) as error:

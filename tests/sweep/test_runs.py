@@ -70,8 +70,8 @@ def test_gpus_are_those_of_engines_and_served_models(
     engine = {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}
     agents = [{"name": "acebench", "languages": ["en"], "categories": ["agent_multi_step"]}]
     run = of(one, backend="vllm", benchmarks=agents, workers=2, engine=engine)
-    assert (run.gpus, run.workers, run.server_gpus, run.server_cpus) == (8, 2, 3, 4.0)
-    assert run.least_gpus == 2 * 8 + 3
+    assert (run.gpus, run.workers, run.server_gpus) == (8, 2, 3)
+    assert (run.least_gpus, run.cpus) == (2 * 8 + 3, 2 * 1.0 + 1.0 + 4.0)
     plain = [{"name": "acebench", "languages": ["en"], "categories": ["normal_atom_bool"]}]
     run = of(one, backend="vllm", benchmarks=plain)
     assert (run.workers, run.server_gpus, run.least_gpus) == (None, 0, 1)
