@@ -6,6 +6,7 @@ import math
 import os
 import re
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -155,7 +156,7 @@ def fit(
     cluster: Nodes,
     *,
     interactive: bool = False,
-    servers: Sequence[tuple[float, int]] = (),
+    servers: Sequence[Part] = (),
 ) -> Resources:
     """Compute the resources of a run with ``rows`` rows on the nodes of ``cluster``.
 
@@ -170,67 +171,79 @@ def fit(
     Raises `TooSmall` if the run does not fit, since Ray Data would wait for ever."""
     gpus = int(sum(node.get("GPU", 0) for node in cluster))
     on_gpu = takes_gpus(config) and gpus > 0
-    per_worker = gpus_per_worker(config.engine) if on_gpu else 0
-    each = worker_cpus(config)
     spread = on_gpu and spreads(config.engine, cluster)
     _check_nodes(config, gpus, cluster, servers, spread=spread)
-    asked = config.worker_range
+    limits = config.worker_range
     one = Resources(
         1,
-        each,
-        per_worker,
+        worker_cpus(config),
+        gpus_per_worker(config.engine) if on_gpu else 0,
         1,
+        sandboxes=int(interactive),
         server_cpus=sum(cpus for cpus, _ in servers),
         server_gpus=sum(gpus for _, gpus in servers),
         spread=spread,
         endpoint=config.backend == ENDPOINT,
-        fewest=min(asked.min, rows) if asked else 0,
-        limit=min(asked.max, rows) if asked else 0,
+        fewest=min(limits.min, rows) if limits else 0,
+        limit=min(limits.max, rows) if limits else 0,
     )
-
-    def needed(workers: int) -> Resources:
-        return replace(one, workers=workers, sandboxes=workers if interactive else 0)
-
-    def held(need: Resources) -> bool:
-        return _holds(need, servers, cluster)
-
-    def most(limit: int) -> int:
-        places = sum(places_on(node, each, 0 if spread else per_worker) for node in cluster)
-        limit = min(limit, places)
-        # Binary search, since each check packs the whole cluster.
-        fits, limit = 0, max(0, limit)
-        while fits < limit:
-            middle = (fits + limit + 1) // 2
-            fits, limit = (middle, limit) if held(needed(middle)) else (fits, middle - 1)
-        return fits
-
-    if asked:
-        workers = max(min(asked.min, rows), most(min(asked.max, rows)))
+    if limits:
+        workers = max(one.fewest, _most_workers(one, one.limit, servers, cluster))
     elif isinstance(config.workers, int):
         workers = config.workers
     else:
-        by_gpu = (gpus - one.server_gpus) // per_worker if per_worker else 1
-        workers = max(1, most(min(by_gpu, rows)))
-    need = needed(workers)
-    if not held(need):
-        raise _too_small(need, cluster, most(workers - 1), "workers.min" if asked else "workers")
+        by_gpu = (gpus - one.server_gpus) // one.worker_gpus if one.worker_gpus else 1
+        workers = max(1, _most_workers(one, min(by_gpu, rows), servers, cluster))
+    need = _times(one, workers)
+    if not _holds(need, servers, cluster):
+        fits = _most_workers(one, workers - 1, servers, cluster)
+        raise _too_small(need, cluster, fits, "workers.min" if limits else "workers")
     # Fewer checkers if the CPUs do not suffice.
     counts = range(math.ceil(workers / WORKERS_PER_CHECKER), 0, -1)
-    return next(more for n in counts if held(more := replace(need, checkers=n)))
+    needs = (replace(need, checkers=count) for count in counts)
+    return next(more for more in needs if _holds(more, servers, cluster))
 
 
-def _holds(need: Resources, servers: Sequence[tuple[float, int]], cluster: Nodes) -> bool:
+def _times(one: Resources, workers: int) -> Resources:
+    """Return the resources of a run with ``workers`` workers; ``one`` has one worker."""
+    return replace(one, workers=workers, sandboxes=one.sandboxes * workers)
+
+
+def _most_workers(one: Resources, limit: int, servers: Sequence[Part], cluster: Nodes) -> int:
+    """Return the maximum number of workers that fit the nodes, at most ``limit``."""
+    gpus = 0 if one.spread else one.worker_gpus
+    limit = min(limit, sum(places_on(node, one.worker_cpus, gpus) for node in cluster))
+    # Binary search, since each check packs the whole cluster.
+    counts = range(1, max(0, limit) + 1)
+    return bisect_left(counts, 1, key=lambda n: not _holds(_times(one, n), servers, cluster))
+
+
+def _holds(need: Resources, servers: Sequence[Part], cluster: Nodes) -> bool:
+    """Return whether the nodes have room for all parts of a run, which Ray places separately. Place
+    the largest part first, and each part on the node where the least remains free.
+
+    Compare sizes by GPUs in a first attempt and by CPUs in a second. The result is exact if there
+    are enough CPUs and each number of GPUs divides the larger ones (1, 2, 4, 8)."""
     cpus = sum(node.get("CPU", 0.0) for node in cluster)
     if need.cpus > cpus + _ROUNDING or need.gpus > sum(node.get("GPU", 0) for node in cluster):
         return False
-    return _packs(_parts(need, servers), cluster)
+    engine: list[Part] = [(need.worker_cpus, need.worker_gpus)]
+    if need.spread:  # a part for each GPU; the first includes the worker (`placement.bundles`)
+        engine = [(need.worker_cpus, 1), *[(0.0, 1)] * (need.worker_gpus - 1)]
+    small: list[Part] = [(CHECKER_CPUS, 0)] * need.checkers + [(WRITER_CPUS, 0)]
+    parts = [*servers, *engine * need.workers, *small, *[(SANDBOX_CPUS, 0)] * need.sandboxes]
+    free = [(node.get("CPU", 0.0), float(node.get("GPU", 0))) for node in cluster]
+    by_gpus = [(float(gpus), cpus) for cpus, gpus in parts]
+    return _placed(by_gpus, [(g, c) for c, g in free]) or _placed(
+        [(c, g) for g, c in by_gpus], free
+    )
 
 
 def _check_nodes(
     config: RunConfig,
     gpus: int,
     cluster: Nodes,
-    servers: Sequence[tuple[float, int]],
+    servers: Sequence[Part],
     *,
     spread: bool,
 ) -> None:
@@ -286,29 +299,6 @@ def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) ->
     except UserError:
         return 0
     return now.workers if now.worker_gpus == need.worker_gpus else 0
-
-
-def _parts(need: Resources, servers: Sequence[Part]) -> list[Part]:
-    """Return the (CPUs, GPUs) of each part of a run that Ray places separately. An engine on
-    several nodes has a part for each GPU; the first includes the engine worker
-    (`placement.bundles`)."""
-    engine: list[Part] = [(need.worker_cpus, need.worker_gpus)]
-    if need.spread:
-        engine = [(need.worker_cpus, 1), *[(0.0, 1)] * (need.worker_gpus - 1)]
-    small: list[Part] = [(CHECKER_CPUS, 0)] * need.checkers + [(WRITER_CPUS, 0)]
-    return [*servers, *engine * need.workers, *small, *[(SANDBOX_CPUS, 0)] * need.sandboxes]
-
-
-def _packs(parts: Sequence[Part], cluster: Nodes) -> bool:
-    """Return whether all ``parts`` fit the nodes of ``cluster``. Place the largest part first, and
-    each part on the node where the least remains free.
-
-    Compare sizes by GPUs in a first attempt and by CPUs in a second. The result is exact if there
-    are enough CPUs and each number of GPUs divides the larger ones (1, 2, 4, 8)."""
-    by_gpus = [(float(gpus), cpus) for cpus, gpus in parts]
-    free = [(float(node.get("GPU", 0)), node.get("CPU", 0.0)) for node in cluster]
-    by_cpus = [(cpus, gpus) for gpus, cpus in by_gpus]
-    return _placed(by_gpus, list(free)) or _placed(by_cpus, [(b, a) for a, b in free])
 
 
 def _placed(parts: list[tuple[float, float]], free: list[tuple[float, float]]) -> bool:
