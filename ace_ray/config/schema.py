@@ -654,11 +654,7 @@ def config_text(path: str, fix: str = "name an existing file") -> str:
             content = file.read(MOST_BYTES + 1)
         text = without_bom(content, path).decode("utf-8")
     except OSError as error:
-        raise UserError(
-            f"cannot be read: {error.strerror}",
-            where=path,
-            fix=fix,
-        ) from error
+        raise UserError(f"cannot be read: {error.strerror}", where=path, fix=fix) from error
     except UnicodeDecodeError as error:
         raise UserError("is not UTF-8 text", where=path, fix="name a text file") from error
     return text
@@ -716,28 +712,24 @@ def _override(tree: dict[str, Any], item: str) -> None:
     node: Any = tree
     *parents, last = key.split(".")
     for part in parents:
-        if isinstance(node, list) and part.isdigit() and int(part) < len(node):
-            node = node[int(part)]
-        elif isinstance(node, dict):
-            if node.get(part) is None:
-                node[part] = {}
-            node = node[part]
-        else:
-            raise UserError(
-                f"{part!r} is neither a key of a section nor the index of an item",
-                where=f"--set {key}",
-                fix="check the key's path",
-            )
-    if isinstance(node, list) and last.isdigit() and int(last) < len(node):
-        node[int(last)] = value
-    elif isinstance(node, dict):
-        node[last] = value
-    else:
-        raise UserError(
-            f"{last!r} is neither a key of a section nor the index of an item",
-            where=f"--set {key}",
-            fix="check the key's path",
-        )
+        index = _index(node, part, key)
+        if isinstance(node, dict) and node.get(index) is None:
+            node[index] = {}
+        node = node[index]
+    node[_index(node, last, key)] = value
+
+
+def _index(node: Any, part: str, key: str) -> Any:
+    """Return ``part`` of the path ``key`` as a key or an index of ``node``. Raises `UserError`."""
+    if isinstance(node, dict):
+        return part
+    if isinstance(node, list) and part.isdecimal() and int(part) < len(node):
+        return int(part)
+    raise UserError(
+        f"{part!r} is neither a key of a section nor the index of an item",
+        where=f"--set {key}",
+        fix="check the key's path",
+    )
 
 
 def validated(
