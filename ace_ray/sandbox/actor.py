@@ -50,29 +50,19 @@ class SandboxActor:
         while len(self._open) > MAX_EPISODES:
             self._open.popitem(last=False)
 
-    def call(self, episode: str, name: str, arguments: Mapping[str, Any]) -> Observation | None:
-        """Run a call and return its observation; None if this actor does not have the episode."""
-        scenario = self._find(episode)
-        return scenario.call(name, arguments) if scenario else None
-
-    def shown(self, episode: str, last: int) -> list[Any] | None:
-        scenario = self._find(episode)
+    def ask(self, episode: str, method: str, *values: Any) -> tuple[Any] | None:
+        """Call a method of the episode's scenario. Return the result in a 1-tuple, or None if this
+        actor does not have the episode."""
+        scenario = self._open.get(episode)
         if scenario is None:
             return None
-        return scenario.shown(last) if isinstance(scenario, Recalling) else []
-
-    def state(self, episode: str) -> tuple[Any] | None:
-        scenario = self._find(episode)
-        return (scenario.state(),) if scenario else None
+        self._open.move_to_end(episode)
+        if method == "shown" and not isinstance(scenario, Recalling):
+            return ([],)
+        return (getattr(scenario, method)(*values),)  # named by `PooledSession`, not by a model
 
     def close(self, episode: str) -> None:
         self._open.pop(episode, None)
-
-    def _find(self, episode: str) -> Scenario | None:
-        scenario = self._open.get(episode)
-        if scenario is not None:
-            self._open.move_to_end(episode)
-        return scenario
 
 
 class SandboxPool:
@@ -130,7 +120,7 @@ class PooledSession:
         return answers
 
     async def state(self) -> Any:
-        return (await self._ask("state"))[0]
+        return await self._ask("state")
 
     async def close(self) -> None:
         # Not awaited: the result is not needed, and a crashed actor has lost the scenario anyway.
@@ -145,10 +135,10 @@ class PooledSession:
         for _ in range(MAX_MOVES):
             try:
                 answer = await asyncio.wait_for(
-                    getattr(self._actor, method).remote(self._episode, *values), CALL_TIMEOUT_S
+                    self._actor.ask.remote(self._episode, method, *values), CALL_TIMEOUT_S
                 )
                 if answer is not None:
-                    return answer
+                    return answer[0]
                 failure = "the actor was restarted"
             except RayActorError as error:
                 failure = type(error).__name__

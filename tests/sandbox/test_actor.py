@@ -108,11 +108,10 @@ def test_forgotten_episode_is_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
     holder = SandboxActor(Counter)
     for name in ("a", "b"):
         holder.open(name, 0, [])
-    assert holder.call("a", "step", {}) == Observation(1)
+    assert holder.ask("a", "call", "step", {}) == (Observation(1),)
     holder.open("c", 0, [("step", {"by": 5})])
-    assert holder.call("b", "step", {}) is None
-    assert holder.state("b") is None
-    assert holder.call("a", "step", {}) == Observation(2)
-    assert holder.call("c", "step", {}) == Observation(6)
+    assert holder.ask("b", "state") is None
+    assert holder.ask("a", "call", "step", {}) == (Observation(2),)
+    assert holder.ask("c", "call", "step", {}) == (Observation(6),)
     holder.close("a")
-    assert holder.call("a", "step", {}) is None
+    assert holder.ask("a", "call", "step", {}) is None
