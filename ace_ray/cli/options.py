@@ -54,36 +54,35 @@ class Group(click.Group):
         self.params += _log_options()
 
 
+def many(option: str, *names: str, metavar: str, text: str) -> Any:
+    """Return an option that may be repeated."""
+    text = f"{text} May be repeated."
+    return click.option(option, *names, multiple=True, metavar=metavar, help=text)
+
+
 MODEL = click.option(
     "--model", metavar="SOURCE", help="Model to evaluate, in place of the config's model.source."
 )
-BENCHMARKS = click.option(
+BENCHMARKS = many(
     "--benchmark",
     "benchmarks",
-    multiple=True,
     metavar="NAME",
-    help="Evaluate only this benchmark, with the config's options for it if there are "
-    "any. May be repeated.",
+    text="Evaluate only this benchmark, with the config's options for it if there are any.",
 )
 LIMIT = click.option(
     "--limit",
     type=click.IntRange(min=1),
     help="Evaluate at most N entries, taken from every category in turn.",
 )
-IDS = click.option(
+IDS = many(
     "--id",
     "ids",
-    multiple=True,
     metavar="ID",
-    help="Evaluate only this entry: ID, CATEGORY/ID or LANGUAGE/CATEGORY/ID. May be repeated.",
+    text="Evaluate only this entry: ID, CATEGORY/ID or LANGUAGE/CATEGORY/ID.",
 )
 FULL = click.option("--full", is_flag=True, help="Print the tables of all categories too.")
-OVERRIDES = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="A.B=C",
-    help="Override a config key (the value is YAML). May be repeated.",
+OVERRIDES = many(
+    "--set", "overrides", metavar="A.B=C", text="Override a config key (the value is YAML)."
 )
 OUTPUT = click.option(
     "--output", metavar="URI", help="Folder or s3://bucket/prefix for the run folders."

@@ -12,20 +12,19 @@ import click
 from rich.console import Console
 
 from ace_ray.cli.group import cli, echo_result
-from ace_ray.cli.options import FULL, placed
+from ace_ray.cli.options import FULL, many, placed
 from ace_ray.errors import COMPLETE, UserError
 from ace_ray.util import log
 
 
 @cli.command()
 @click.argument("path")
-@click.option(
+@many(
     "--benchmark",
     "benchmarks",
-    multiple=True,
     metavar="NAME|FILE.py:CLASS",
-    help="Benchmark of external outputs; for a run: the benchmark that --data is for, "
-    "or one whose local code may run. May be repeated.",
+    text="Benchmark of external outputs; for a run: the benchmark that --data is for, "
+    "or one whose local code may run.",
 )
 @click.option("--data", help="Data folder, mini, or imported[:VERSION].")
 @click.option("--output", metavar="URI", help="Where to write the run made from external outputs.")
@@ -54,10 +53,11 @@ def score(
     version of the benchmark, or if --data names the data (with --benchmark, if the run has several
     benchmarks). Code in a local file runs only if --benchmark names it.
     """
+    from ace_ray.reports.printed_summary import tell_results
+
     if output is None and fresh:
         raise UserError("--fresh needs --output", where=path, fix="name the folder with --output")
     if output is None:
-        from ace_ray.reports.printed_summary import tell_results
         from ace_ray.rescoring.rescore import rescore
 
         code, rescored = rescore(path, log.say_on(), opens, data=data, named=benchmarks)
@@ -69,7 +69,6 @@ def score(
             where=path,
             fix="name one benchmark with --benchmark; to score a run again, leave --output out",
         )
-    from ace_ray.reports.printed_summary import tell_results
     from ace_ray.rescoring.score import score_outputs
 
     summary = score_outputs(
@@ -198,12 +197,11 @@ def export(run: str, form: str, output: str | None, dataset: str | None, opens: 
 @cli.command()
 @click.argument("run", metavar="RUN|SWEEP")
 @click.option("--to", required=True, help="Tracker: tensorboard, trackio, wandb or mlflow.")
-@click.option(
+@many(
     "--option",
     "options",
-    multiple=True,
     metavar="KEY=VALUE",
-    help="Option of the tracker (the value is YAML). May be repeated.",
+    text="Option of the tracker (the value is YAML).",
 )
 @placed
 def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
@@ -254,12 +252,11 @@ def gate(
 @click.option("--plugin", "plugins", multiple=True, metavar="FILE", help="File with parsers.")
 @click.option("--python", metavar="PATH", help="Python of another environment with vLLM.")
 @click.option("--tokenizer", metavar="MODEL", help="Model of the run, or a folder with its files.")
-@click.option(
+@many(
     "--benchmark",
     "benchmarks",
-    multiple=True,
     metavar="FILE.py:CLASS",
-    help="Benchmark of the run whose local code may run. May be repeated.",
+    text="Benchmark of the run whose local code may run.",
 )
 @click.option("--output", metavar="URI", help="Folder of the new run. Default: beside the run.")
 @placed
@@ -333,12 +330,11 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
     help="Run that all others are compared with. Default: RUN_A; for checkpoints, the "
     "previous step.",
 )
-@click.option(
+@many(
     "--group",
     "groups",
-    multiple=True,
-    help="Compare only this group of categories, chosen before looking at results. "
-    "May be repeated.",
+    metavar="TEXT",
+    text="Compare only this group of categories, chosen before looking at results.",
 )
 @click.option("--allow-different", is_flag=True, help="Compare even if settings differ.")
 @click.option(
@@ -351,13 +347,12 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
     is_flag=True,
     help="Show the first cause of each differing row; implies --allow-different.",
 )
-@click.option(
+@many(
     "--tokenizer",
     "tokenizers",
-    multiple=True,
     metavar="MODEL",
-    help="Model of a run, or a folder with its files, to number the first differing token of "
-    "prompts with --explain. May be repeated.",
+    text="Model of a run, or a folder with its files, to number the first differing token of "
+    "prompts with --explain.",
 )
 @placed
 def compare(

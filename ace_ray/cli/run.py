@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 
 from ace_ray.cli.group import cli, is_own_process
-from ace_ray.cli.options import FULL, IDS, LIMIT, OUTPUT, OVERRIDES, asking
+from ace_ray.cli.options import FULL, IDS, LIMIT, OUTPUT, OVERRIDES, asking, many
 from ace_ray.config.schema import COMMAND_LINE
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.pipeline.health.signals import supervised
@@ -168,12 +168,10 @@ def _time_left(summary: Mapping[str, Any]) -> str:
 @OVERRIDES
 @LIMIT
 @IDS
-@click.option(
+@many(
     "--complete",
-    multiple=True,
     metavar="LABEL",
-    help="Evaluate all rows of the run LABEL; ignore early stopping. all: of every "
-    "run. May be repeated.",
+    text="Evaluate all rows of the run LABEL; ignore early stopping. all: of every run.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Print the plan, and evaluate nothing.")
 def sweep(config: str, **options: Any) -> None:
@@ -362,11 +360,8 @@ def judge_check(
     **options: Any,
 ) -> None:
     """Measure how well a judge agrees with people. LABELS has one judged answer per line."""
-    asked: dict[str, Any] = {
-        "name": "stabletoolbench_judge",
-        "labels": str(labels.absolute()),
-        "votes": votes,
-    }
+    asked: dict[str, Any] = {"name": "stabletoolbench_judge", "votes": votes}
+    asked["labels"] = str(labels.absolute())
     if upstream is not None:
         asked["upstream"] = str(upstream.absolute())
     only = (*overrides, f"benchmarks={json.dumps([asked])}")

@@ -193,7 +193,7 @@ def _shares(
 def _check_linear(
     benchmark: type[Benchmark], entries: Sequence[Entry], items: Sequence[Item], rules: str
 ) -> None:
-    """Raise `UserError` if the headline of random verdicts is not the mean weighted by ``items``."""
+    """Raise `UserError` if the headline of random verdicts is not the mean of the ``items``."""
     drawn, rows, expected = random.Random(SEED), [], 0.0
     for item in items:
         if item.weight > 0:
