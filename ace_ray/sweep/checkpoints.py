@@ -178,30 +178,9 @@ def _lacks(folder: Store, name: str, names: set[str]) -> str:
 LEAST_POLL_S, MOST_POLL_S = 1.0, 30.0
 
 
-class Settling:
-    """Finds checkpoints that no trainer is writing: they have not changed for ``settle_s``."""
-
-    def __init__(self, settle_s: float, now: Callable[[], float] = time.monotonic) -> None:
-        self._settle_s, self._now = settle_s, now
-        self._seen: dict[str, tuple[str, float]] = {}
-
-    def look(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
-        """Record the states of ``checkpoints``. Return those that are complete and have settled."""
-        now = self._now()
-        for checkpoint in checkpoints:
-            state, since = self._seen.get(checkpoint.source, ("", now))
-            unchanged = state == checkpoint.state
-            self._seen[checkpoint.source] = (checkpoint.state, since if unchanged else now)
-        return [c for c in checkpoints if not c.lacks and self.has_settled(c)]
-
-    def has_settled(self, checkpoint: Checkpoint) -> bool:
-        """Return whether the checkpoint, complete or not, has not changed for ``settle_s``."""
-        state, since = self._seen.get(checkpoint.source, ("", math.inf))
-        return state == checkpoint.state and self._now() - since >= self._settle_s
-
-
 class Watching:
-    """Watches a folder for checkpoints until the stop file exists.
+    """Watches a folder for checkpoints until the stop file exists. A checkpoint has settled if it
+    has not changed for ``settle_s``, so that no trainer is writing it.
 
     Checkpoints that exist when the stop file appears may still settle: a trainer often writes the
     last checkpoint and the stop file together."""
@@ -223,7 +202,8 @@ class Watching:
         self._known: set[str] | None = None
         # Folders without a unique step in the last call of `look`, and the reasons.
         self.invalid: dict[str, str] = {}
-        self._settling = Settling(options.settle_s, now)
+        # State of each source, and the time since when it has not changed.
+        self._unchanged: dict[str, tuple[str, float]] = {}
         self._taken: dict[str, str] = {}
         # Deadline for the last checkpoints to settle; None before the stop file exists.
         self._until: float | None = None
@@ -247,7 +227,9 @@ class Watching:
             raise
         self.failed, self.invalid = False, invalid or {}
         self._known = sources | {checkpoint.source for checkpoint in checkpoints}
-        self._settling.look(checkpoints)
+        for checkpoint in checkpoints:
+            if self._unchanged.get(checkpoint.source, ("", 0.0))[0] != checkpoint.state:
+                self._unchanged[checkpoint.source] = (checkpoint.state, self._now())
         if self._until is not None:
             if self._last is None:
                 self._last = {checkpoint.source for checkpoint in checkpoints}
@@ -276,16 +258,19 @@ class Watching:
 
     def unfinished(self) -> list[Checkpoint]:
         """Return checkpoints that have not settled and may still be written."""
-        return [c for c in self._open if not self._settling.has_settled(c)]
+        return [c for c in self._open if not self._has_settled(c)]
 
     def torn(self) -> list[Checkpoint]:
         """Return checkpoints that have settled but are not complete."""
-        return [c for c in self._open if c.lacks and self._settling.has_settled(c)]
+        return [c for c in self._open if c.lacks and self._has_settled(c)]
 
     def left(self) -> list[Checkpoint]:
         """Return complete, settled checkpoints that were not taken."""
-        whole = [c for c in self._open if not c.lacks and self._settling.has_settled(c)]
+        whole = [c for c in self._open if not c.lacks and self._has_settled(c)]
         return [c for c in whole if self._taken.get(c.source) != c.state]
+
+    def _has_settled(self, checkpoint: Checkpoint) -> bool:
+        return self._now() - self._unchanged[checkpoint.source][1] >= self._options.settle_s
 
 
 def _stop_file(path: str, store: StoreConfig) -> Callable[[], bool]:

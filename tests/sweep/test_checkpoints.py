@@ -14,7 +14,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import ADAPTER_CONFIG, INDEX
 from ace_ray.storage.object_store import open_store
 from ace_ray.sweep import checkpoints as module
-from ace_ray.sweep.checkpoints import Checkpoint, Settling, Watching, chosen, find_checkpoints
+from ace_ray.sweep.checkpoints import Checkpoint, Watching, chosen, find_checkpoints
 from ace_ray.sweep.config import SweepOptions
 
 WHOLE = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"w"}
@@ -214,34 +214,6 @@ def test_every_from_and_to_choose_checkpoints(changes: dict[str, Any], taken: li
     assert [one.step for one in chosen(found, options("x", **changes))] == taken
 
 
-def seen(state: str = "1", *, lacks: str = "", step: int = 1) -> Checkpoint:
-    return Checkpoint(f"step_{step}", step, f"/run/step_{step}", state, lacks)
-
-
-@pytest.mark.parametrize(
-    ("settle_s", "looks"),
-    [
-        (60, [(0, [seen()], []), (59.9, [seen()], []), (60, [seen()], [1]), (61, [seen()], [1])]),
-        (60, [(0, [seen("1")], []), (50, [seen("2")], []), (109, [seen("2")], []),
-              (110, [seen("2")], [1]), (111, [seen("1")], [])]),
-        (60, [(0, [seen(lacks="x")], []), (1000, [seen(lacks="x")], []), (1001, [seen("2")], []),
-              (1061, [seen("2")], [1])]),
-        (60, [(0, [seen()], []), (30, [seen(), seen(step=2)], []),
-              (60, [seen(), seen(step=2)], [1]), (90, [seen(), seen(step=2)], [1, 2])]),
-        (0, [(0, [seen()], [1])]),
-    ],
-    ids=["unchanged", "a change starts again", "incomplete", "each by itself", "at once"],
-)  # fmt: skip
-def test_a_checkpoint_settles_when_its_files_do_not_change(
-    settle_s: float, looks: list[tuple[float, list[Checkpoint], list[int]]]
-) -> None:
-    now = 1000.0
-    settling = Settling(settle_s, lambda: now)
-    for seconds, found, settled in looks:
-        now = 1000.0 + seconds
-        assert [checkpoint.step for checkpoint in settling.look(found)] == settled
-
-
 class Watched:
     """A folder and a `Watching` of it with the test's clock: 60 s to settle."""
 
@@ -278,6 +250,17 @@ class Watched:
 @pytest.fixture
 def watched(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Watched:
     return Watched(tmp_path, make_checkpoint)
+
+
+def test_a_checkpoint_settles_when_its_files_do_not_change(watched: Watched) -> None:
+    for seconds, changed, settled in (
+        (0, 1, []), (30, 2, []), (29, 2, []), (1, 0, [1]), (58, 0, []), (1, 1, [2]),
+        (59, 0, []), (1, 0, [1]), (100, 0, []),
+    ):  # fmt: skip
+        watched.now += seconds
+        if changed:
+            watched.save(changed, watched.now)
+        assert watched.look() == settled, watched.now
 
 
 def test_checkpoints_that_come_with_the_stop_file_may_settle(watched: Watched) -> None:
