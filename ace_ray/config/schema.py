@@ -354,12 +354,10 @@ def seconds_of(limit: str) -> float:
     """Return the seconds of a limit such as ``3h40m``, ``90m`` or ``45s``. Raises `ValueError`."""
     if total := _total_seconds(limit):
         return float(total)
-    # The likely unit after the last number, if it has none.
-    units = "s" if limit.isdecimal() else "ms"
-    likely = [limit + unit for unit in units if _total_seconds(limit + unit)]
     # The words follow "it should be" (`ace_ray.config.suggestions`).
-    if likely:
-        raise ValueError(f"a time with a unit after each number, such as {likely[0]}")
+    for unit in "s" if limit.isdecimal() else "ms":  # the likely unit after the last number
+        if _total_seconds(limit + unit):
+            raise ValueError(f"a time with a unit after each number, such as {limit}{unit}")
     raise ValueError("a time above 0, such as 3h40m, 90m or 45s")
 
 
@@ -586,14 +584,16 @@ def read_tree(
         tree["benchmarks"] = _sections(tree["benchmarks"])
     if tree.get("sampling") == "model":
         tree["sampling"] = {"defaults": "model"}
-    sections = tree.get("benchmarks")
-    for section in sections if isinstance(sections, list) else ():
+    listed = tree.get("benchmarks")
+    sections = [s for s in listed if isinstance(s, dict)] if isinstance(listed, list) else []
+    for section in sections:
         for key in {"limit", "ids"} & values.keys():
-            if isinstance(section, dict):
-                section.pop(key, None)
+            section.pop(key, None)
     if names := values.pop("benchmarks", ()):
         tree["benchmarks"] = [
-            _section_of(tree.get("benchmarks"), name) if isinstance(name, str) else name
+            next((s for s in sections if s.get("name") == name), {"name": name})
+            if isinstance(name, str)
+            else name
             for name in names
         ]
     for item in overrides:
@@ -613,13 +613,6 @@ def _file_tree(path: str) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise UserError("is not a mapping", where=path, fix="start from a file in configs/")
     return tree
-
-
-def _section_of(sections: Any, name: str) -> Any:
-    """Return the config's section of the benchmark ``name``, or a new section."""
-    listed = sections if isinstance(sections, list) else []
-    named = (one for one in listed if isinstance(one, Mapping) and one.get("name") == name)
-    return next(named, {"name": name})
 
 
 def shipped_configs() -> list[str]:

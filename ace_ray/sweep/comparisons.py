@@ -58,17 +58,15 @@ class Shares(BaseModel):
         of it equally. Those of the b-th later call divide 6 / (pi b)^2 of the remaining 0.1."""
         new = [run_id for run_id in run_ids if run_id not in self.shares]
         against = {run_id: self._against(config, run_ids, run_id, store) for run_id in new}
-        compared = [run_id for run_id in new if against[run_id] is not None]
+        compared = sum(reference is not None for reference in against.values())
         part = _of_the_rest(self.batches) if self.batches else FIRST_BATCH
-        each = self._left(config) * part / max(1, len(compared))
-        for run_id in new:
-            alpha = config.alpha
-            if against[run_id] is not None and watched:
+        each = self._left(config) * part / max(1, compared)
+        for run_id, reference in against.items():
+            alpha = config.alpha if reference is None else each
+            if reference is not None and watched:
                 self.comparisons += 1
                 alpha = self._left(config) * _of_the_rest(self.comparisons)
-            elif against[run_id] is not None:
-                alpha = each
-            self.shares[run_id] = Share(against=against[run_id], alpha=alpha)
+            self.shares[run_id] = Share(against=reference, alpha=alpha)
         self.batches += bool(compared)
         return bool(new)
 
@@ -96,21 +94,6 @@ def _of_the_rest(k: int) -> float:
     return weights[-1] / (1 - sum(weights[:-1]))
 
 
-def read_shares(store: Store) -> Shares:
-    """Read the shares of the sweep in ``store``. Raises `UserError`: they are damaged."""
-    content = store.get(EARLY)
-    if content is None:
-        return Shares()
-    try:
-        return Shares.model_validate(json_tree(content))
-    except (Unbounded, ValidationError) as error:
-        raise UserError(
-            "cannot be read, so it is unknown how alpha was shared between comparisons",
-            where=f"{store.root}/{EARLY}",
-            fix="restore the file, or choose another sweep_id",
-        ) from error
-
-
 class Comparisons:
     """The comparisons of the sweep in ``store``; none if the config has no section ``early``."""
 
@@ -124,9 +107,17 @@ class Comparisons:
         self.read()
 
     def read(self) -> None:
-        """Read the stored shares again. Raises `UserError`."""
-        if self._early is not None:
-            self._shares = read_shares(self._store)
+        """Read the stored shares again. Raises `UserError`: they are damaged."""
+        if self._early is None or (content := self._store.get(EARLY)) is None:
+            return
+        try:
+            self._shares = Shares.model_validate(json_tree(content))
+        except (Unbounded, ValidationError) as error:
+            raise UserError(
+                "cannot be read, so it is unknown how alpha was shared between comparisons",
+                where=f"{self._store.root}/{EARLY}",
+                fix="restore the file, or choose another sweep_id",
+            ) from error
 
     def check_reference(self) -> None:
         """Raise `UserError` if `early.against` names a folder that is not a run."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import tensors_of
 from ace_ray.models.roles import host_of
 from ace_ray.models.sizes import size_of
-from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline import roles
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.planning.plan import Plan
@@ -192,7 +190,10 @@ def _swap_group(plan: Plan) -> str:
         return digest("adapters", plan.model.revision, told, plan.config.engine)
     if plan.model.kind not in ("folder", "s3"):
         return ""
-    layout = _layout(plan.model)
+    layout = None  # the engine checks the tensors of weights on S3 when it loads them
+    if plan.model.kind == "folder":
+        tensors = tensors_of(Path(plan.model.location))
+        layout = {name: [tensor.dtype, *tensor.shape] for name, tensor in tensors.items()}
     folder, config = plan.files.folder, plan.files.config
     if layout == {} or folder is None:
         return ""
@@ -204,12 +205,3 @@ def _swap_group(plan: Plan) -> str:
     same = {key: value for key, value in config.items() if key not in _UNIMPORTANT}
     told = plan.config.model.model_dump(exclude={"source", "revision"})
     return digest(same, texts, layout, told, plan.config.engine)
-
-
-def _layout(model: ModelRef) -> Mapping[str, Any] | None:
-    """Return type and shape of each tensor; {} if they cannot be read. Return None for weights on
-    S3, which the engine checks when it loads them."""
-    if model.kind != "folder":
-        return None
-    tensors = tensors_of(Path(model.location))
-    return {name: [tensor.dtype, *tensor.shape] for name, tensor in tensors.items()}

@@ -25,20 +25,23 @@ def print_plan(sweep: Sweep, console: Console) -> None:
     for number, lane in enumerate(lanes, start=1):
         hours = lane.seconds * (lane.gpus or (lane.runs[0].gpus and 1)) / 3600
         total += hours
+        labels = ", ".join(run.label for run in lane.runs)
+        if len(lane.runs) > 4:
+            labels = f"{lane.runs[0].label} .. {lane.runs[-1].label} ({len(lane.runs)})"
         table.add_row(
             str(number),
-            Text(printed(_shortened([run.label for run in lane.runs]))),
+            Text(printed(labels)),
             str(lane.gpus or "-"),
             f"{lane.seconds / 3600:.2f} h",
             f"{hours:.2f}",
         )
     _wide(console).print(table)
     planned = [run for run in sweep.runs if run.plan is not None]
-    refused = [run for run in sweep.runs if run.refused]
     pending = sum(len(lane.runs) for lane in lanes)
     print_line(console, f"{len(planned)} models, {len(planned) - pending} of them finished")
-    for run in refused:
-        print_line(console, f"{run.label}: refused: {run.refused}")
+    for run in sweep.runs:
+        if run.refused:
+            print_line(console, f"{run.label}: refused: {run.refused}")
     for run in sweep.runs:
         if run.awaited:
             print_line(console, f"{run.label}: {run.awaited}")
@@ -101,10 +104,6 @@ def left_line(sweep: Sweep) -> str:
     most, many = "at most " if sweep.any_run.early else "", "s" * (len(counts) > 1)
     speed = f" ({about(rows * each)} at this speed)" if each else ""
     return f"{most}{rows} rows of {len(counts)} model{many} are not scored{speed}"
-
-
-def _shortened(labels: list[str]) -> str:
-    return ", ".join(labels) if len(labels) <= 4 else f"{labels[0]} .. {labels[-1]} ({len(labels)})"
 
 
 def _wide(console: Console) -> Console:

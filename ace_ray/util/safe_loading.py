@@ -50,7 +50,7 @@ def json_within(
 ) -> Any:
     """Parse JSON of at most ``most_bytes`` bytes and ``most_values`` values. Raises `Unbounded`."""
     if len(content) > most_bytes:
-        raise Unbounded(f"is larger than {_size(most_bytes)}")
+        raise Unbounded(f"is larger than {most_bytes >> 20} MiB")
     try:
         text = content if isinstance(content, str) else content.decode("utf-8", "surrogatepass")
         # Each value except the first follows one of these characters.
@@ -249,10 +249,6 @@ class _Room:
 
 def _no_constant(name: str) -> Any:
     raise Unbounded(f"contains {name}, which is not a JSON number")
-
-
-def _size(count: int) -> str:
-    return f"{count >> 20} MiB"
 
 
 _DEEP = f"is nested deeper than {MOST_DEPTH} levels"
