@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from ace_ray.util import log
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _log_options() -> list[click.Option]:
@@ -54,7 +57,7 @@ class Group(click.Group):
         self.params += _log_options()
 
 
-def many(option: str, *names: str, metavar: str, text: str) -> Any:
+def many(option: str, *names: str, metavar: str, text: str) -> Callable[[F], F]:
     """Return an option that may be repeated."""
     text = f"{text} May be repeated."
     return click.option(option, *names, multiple=True, metavar=metavar, help=text)

@@ -103,11 +103,11 @@ class Comparisons:
         self._store, self._say = store, say
         # Ids of the runs that continue after their comparison is decided.
         self._completing: set[str] = set()
-        self._shares = Shares()
         self.read()
 
     def read(self) -> None:
         """Read the stored shares again. Raises `UserError`: they are damaged."""
+        self._shares = Shares()
         if self._early is None or (content := self._store.get(EARLY)) is None:
             return
         try:

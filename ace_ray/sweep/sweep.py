@@ -132,8 +132,8 @@ class Sweep:
         if any_run.backend == "fake":
             self.machine = Machine(0)
         else:
-            cpus = (run.cpus for run in self.runs)
-            self.machine = find_machine(max(any_run.worker_cpus + 1.0, *cpus))
+            cpus = [any_run.worker_cpus + 1.0, *(run.cpus for run in self.runs)]
+            self.machine = find_machine(max(cpus))
         check_sizes([run for run in self.runs if run.plan], self.machine)
 
     @property
