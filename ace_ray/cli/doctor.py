@@ -22,7 +22,6 @@ from ace_ray.integrations.trackers import check_publishers
 from ace_ray.models.adapters import base_differs
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
 from ace_ray.models.engine_args import parser_names
-from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.planning.formats import choice_line
 from ace_ray.pipeline.planning.output import open_output, output_store
@@ -93,7 +92,11 @@ def planned(config: RunConfig) -> Iterator[Line]:
 
 def _planned(plan: Plan) -> Iterator[Line]:
     """Yield lines about the model, its format, the data and the number of rows."""
-    yield Line("model", _named(plan.model))
+    model = plan.model
+    text = f"{model.kind} {model.name} at {model.revision[:19]}"
+    if model.kind == "endpoint":
+        text = f"{model.revision}; unknown: {', '.join(UNKNOWN)}"
+    yield Line("model", text)
     if adapter := plan.model.adapter:
         told = f"LoRA of rank {adapter.rank}, {adapter.ref.revision[:19]}"
         told += ", with experts (target_parameters) as vLLM loads them" * adapter.experts
@@ -107,12 +110,6 @@ def _planned(plan: Plan) -> Iterator[Line]:
         sha256 = str(identity.get("data_sha256"))[:12]
         yield Line("data", f"{name}: {entries} entries, {prompts}sha256 {sha256}")
     yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")
-
-
-def _named(model: ModelRef) -> str:
-    if model.kind == "endpoint":
-        return f"{model.revision}; unknown: {', '.join(UNKNOWN)}"
-    return f"{model.kind} {model.name} at {model.revision[:19]}"
 
 
 def _asked(plan: Plan) -> Line:
@@ -185,17 +182,16 @@ def listed(kind: str) -> dict[str, Any]:
     """Return what ``ace-ray list KIND`` shows, as JSON. ``kind`` is ``benchmarks``, ``categories``,
     ``configs`` or ``parsers``. For parsers, raises `UserError` if vLLM is not installed."""
     if kind == "configs":
-        return {
-            name: _purpose((SHIPPED / f"{name}.yaml").read_text("utf-8"))
-            for name in shipped_configs()
-        }
+        # A shipped config begins with a comment about its purpose.
+        texts = {name: (SHIPPED / f"{name}.yaml").read_text("utf-8") for name in shipped_configs()}
+        return {name: text.partition("\n")[0].lstrip("# ") for name, text in texts.items()}
     if kind == "parsers":
         return {kind: sorted(parser_names(kind)) for kind in ("reasoning", "tool")}
     known = dict(installed())
     if kind == "categories":
         return {
             name: {
-                option: {one: list(members) for one, members in choices.items()}
+                option: {choice: list(members) for choice, members in choices.items()}
                 for option, choices in cls.choices.items()
             }
             for name, cls in known.items()
@@ -209,11 +205,6 @@ def _described(benchmark: type[Benchmark]) -> dict[str, Any]:
     chosen = next(iter(benchmark.choices.values()), dict.fromkeys(members, ()))
     categories = [one for one in chosen if not chosen[one]]
     return {"rule_sets": list(benchmark.rule_sets), "categories": len(categories)}
-
-
-def _purpose(text: str) -> str:
-    """Return the first line of the comment with which a config begins, or ""."""
-    return text.partition("\n")[0].removeprefix("#").strip() if text.startswith("#") else ""
 
 
 def listed_lines(kind: str, found: Mapping[str, Any]) -> list[str]:

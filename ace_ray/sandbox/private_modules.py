@@ -26,10 +26,6 @@ Names = Mapping[str, Sequence[str]]
 StandIns = Mapping[str, Callable[[], ModuleType]]
 
 
-def _is_error(item: Any) -> bool:
-    return isinstance(item, type) and issubclass(item, BaseException)
-
-
 # Builtins that cannot open files, import modules or execute text.
 BUILTINS = frozenset(
     (
@@ -41,7 +37,7 @@ BUILTINS = frozenset(
         *("property", "range", "repr", "reversed", "round", "set", "setattr", "slice", "sorted"),
         *("staticmethod", "str", "sum", "super", "tuple", "type", "vars", "zip"),
         *("True", "False", "None", "NotImplemented", "Ellipsis", "__debug__"),
-        *(name for name, item in vars(builtins).items() if _is_error(item)),
+        *(n for n, t in vars(builtins).items() if type(t) is type and issubclass(t, BaseException)),
     )
 )
 

@@ -103,22 +103,14 @@ def _names_problem(tool: Tool, arguments: Mapping[str, Any]) -> str:
             return f"{tool.name}() got multiple values for argument '{name}'"
         if name not in names:
             return f"{tool.name}() got an unexpected keyword argument '{str(name)[:100]}'"
-    missing = [
-        f"'{parameter.name}'"
-        for parameter in tool.parameters
-        if parameter.required and parameter.name not in arguments
-    ]
+    missing = [f"'{p.name}'" for p in tool.parameters if p.required and p.name not in arguments]
     if not missing:
         return ""
-    plural = "" if len(missing) == 1 else "s"
-    lack = f"missing {len(missing)} required positional argument{plural}"
-    return f"{tool.name}() {lack}: {_and(missing)}"
-
-
-def _and(names: list[str]) -> str:
-    if len(names) < 3:
-        return " and ".join(names)
-    return ", ".join(names[:-1]) + f", and {names[-1]}"
+    lack = f"missing {len(missing)} required positional argument{'s' * (len(missing) > 1)}"
+    listed = " and ".join(missing)
+    if len(missing) > 2:
+        listed = f"{', '.join(missing[:-1])}, and {missing[-1]}"
+    return f"{tool.name}() {lack}: {listed}"
 
 
 class _NotPlain(Exception):

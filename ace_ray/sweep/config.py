@@ -120,8 +120,12 @@ class SweepConfig:
     @property
     def base(self) -> str | None:
         """Return the sweep's ``model.source``: the base model of all adapters."""
-        model = self.run.get("model")
-        return model.get("source") if isinstance(model, Mapping) else None
+        return self.model.get("source")
+
+    @property
+    def model(self) -> Mapping[str, Any]:
+        section = self.run.get("model")
+        return section if isinstance(section, Mapping) else {}
 
     @property
     def output(self) -> str:
@@ -135,8 +139,7 @@ class SweepConfig:
 
     def _run_of(self, model: SweepModel, output: str) -> RunConfig:
         own = model.model_dump(exclude={"label", "engine"}, exclude_none=True)
-        section = self.run.get("model")
-        shared = section.get("endpoint") if isinstance(section, Mapping) else None
+        shared = self.model.get("endpoint")
         if isinstance(shared, Mapping) and model.source is None:
             own["endpoint"] = {**shared, **(model.endpoint or {})}
         return run_config(
@@ -217,18 +220,15 @@ def _check_sense(options: SweepOptions, where: str) -> None:
 def _check_base(sweep: SweepConfig) -> None:
     """Raise `UserError` if a model has no source, or if a base model is set but not used."""
     models = sweep.options.models
-    section = sweep.run.get("model")
-    behind = isinstance(section, Mapping) and section.get("endpoint") is not None
-    if behind and sweep.options.checkpoints is not None:
+    if sweep.model.get("endpoint") is not None and sweep.options.checkpoints is not None:
         raise UserError(
             "checkpoints need an engine of the sweep, but 'model.endpoint' is set",
             where=sweep.where,
             fix="remove checkpoints or model.endpoint, or set the endpoint in an item of models",
         )
     for number, model in enumerate(models):
-        if model.endpoint is not None:
-            continue
-        if model.source is None and (model.adapter is None or sweep.base is None):
+        has_base = model.adapter is not None and sweep.base is not None
+        if model.endpoint is None and model.source is None and not has_base:
             raise UserError(
                 f"'models.{number}.source' is missing",
                 where=sweep.where,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -31,7 +30,7 @@ from ace_ray.errors import UserError
 from ace_ray.reports.explain import CAUSES
 from ace_ray.reports.html.answers import HOST, PORT, path_of
 from ace_ray.reports.html.page import environment
-from ace_ray.reports.text import Shown, pretty, shown, visible
+from ace_ray.reports.text import pretty, shown, visible
 from ace_ray.types import ResultRow
 from ace_ray.util.safe_loading import SHOWN_CHARS
 from ace_ray.viewer.episode import MOST_CHANGES, EpisodeView
@@ -319,18 +318,10 @@ def _whole(text: str | None) -> int:
     return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 9 else 1
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A string to show. ``start``: if it is folded, its beginning as one line; else ""."""
-
-    text: Shown
-    length: int
-    start: str
-
-
-def words(text: str) -> Words:
+def words(text: str) -> dict[str, Any]:
+    """Return a string to show. ``start``: if it is folded, its beginning as one line; else ""."""
     start = visible(" ".join(text[:_START].split())) if len(text) > FOLDED else ""
-    return Words(shown(text, SHOWN_CHARS), len(text), start)
+    return {"text": shown(text, SHOWN_CHARS), "length": len(text), "start": start}
 
 
 def row_view(view: EpisodeView) -> dict[str, Any]:
