@@ -48,13 +48,9 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
 
-class Group(click.Group):
+class Group(Command, click.Group):
     command_class = Command
     group_class = type
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.params += _log_options()
 
 
 def many(option: str, *names: str, metavar: str, text: str) -> Callable[[F], F]:

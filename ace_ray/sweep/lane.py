@@ -25,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -160,6 +160,7 @@ class LaneProcess:
         self.stopping = False
         self._folder = tempfile.TemporaryDirectory(prefix="ace_ray-lane-")
         self._events = Path(self._folder.name, "events.jsonl")
+        self._events.touch()
         spec = Path(self._folder.name, "spec.json")
         parts = {"runs": runs, "events": str(self._events), "parent": os.getpid(), **room}
         spec.write_text(json.dumps(parts), encoding="utf-8")
@@ -188,10 +189,8 @@ class LaneProcess:
 
     def wait(self, seconds: float) -> None:
         """Wait until the lane ends, at most ``seconds``."""
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return
 
     def signal(self, number: signal.Signals) -> None:
         self.stopping = True
@@ -200,10 +199,7 @@ class LaneProcess:
 
     def events(self) -> list[dict[str, Any]]:
         """Return the events that the lane has written so far."""
-        try:
-            lines = self._events.read_text(encoding="utf-8").splitlines(keepends=True)
-        except FileNotFoundError:
-            return []
+        lines = self._events.read_text(encoding="utf-8").splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def close(self) -> None:
