@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ace_ray.cluster import connection, resources
-from ace_ray.cluster.resources import Resources, TooSmall, fit, largest
+from ace_ray.cluster.resources import Resources, TooSmall, fit
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.sweep.runs import SweepRun
@@ -128,20 +128,11 @@ class Lane:
 def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
     """Raise `UserError` if the engines and servers of a run do not fit on the nodes."""
     for run in runs:
-        where = f"{run.label} ({run.source})"
-        if machine.gpus and run.least_gpus > machine.gpus:
-            on_nodes = f", at most {largest(machine.nodes)} on a node" * machine.shared
-            beside = f", {run.server_gpus} of them for served models" if run.server_gpus else ""
-            raise UserError(
-                f"needs {run.least_gpus} GPUs{beside}, but there are {machine.gpus}{on_nodes}",
-                where=where,
-                fix="lower engine.tensor_parallel_size or workers, use a larger cluster, "
-                "or leave the model out",
-            )
         try:
             _alone(run, machine)
         except TooSmall as error:
-            raise UserError(error.what, where=f"{where}: {error.where}", fix=error.fix) from error
+            where = f"{run.label} ({run.source}): {error.where}"
+            raise UserError(error.what, where=where, fix=error.fix) from error
 
 
 def _alone(run: SweepRun, machine: Machine) -> Resources | None:

@@ -119,22 +119,6 @@ def test_a_lane_gets_the_time_of_its_runs(machine: Machine, sizes: list[int], sh
     )
 
 
-@pytest.mark.parametrize(
-    ("asked", "match"),
-    [
-        ({"gpus": 8}, "needs 8 GPUs, but there are 1; lower"),
-        ({"servers": ((1.0, 4),), "workers": 4}, "needs 8 GPUs, 4 of them for served models"),
-    ],
-)
-def test_a_model_that_needs_more_gpus_is_refused(asked: dict[str, Any], match: str) -> None:
-    big = run("big", **asked)
-    with pytest.raises(UserError, match=match) as error:
-        check_sizes([big], ONE)
-    assert error.value.where == "big (big)"
-    check_sizes([big], EIGHT)
-    check_sizes([big], CPU)
-
-
 def test_an_engine_that_no_node_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ace_ray.cluster.resources._installed", lambda name: False)
     tree = {"model": {"source": "m"}, "benchmarks": ["b"], "engine": {"tensor_parallel_size": 3}}
