@@ -83,16 +83,12 @@ def run_evaluate(
     asked = (*_of_model(model), *overrides, *(["early.stop=false"] if complete else []))
     values = _values({"benchmarks": benchmarks, **options})
     if only_plan:
-        return _show_plan(config, asked, values)
+        from ace_ray.cli.doctor import planned
+        from ace_ray.config.schema import load_config
+
+        return _print_checks(planned(load_config(config, asked, values)), ("", ""))
     work = partial(_evaluate, config, asked, values, resume, full)
     return supervised(work) if own_process else work()
-
-
-def _show_plan(config: str | None, overrides: tuple[str, ...], values: dict[str, Any]) -> int:
-    from ace_ray.cli.doctor import planned
-    from ace_ray.config.schema import load_config
-
-    return _print_checks(planned(load_config(config, overrides, values)), ("", ""))
 
 
 def _print_checks(lines: Iterable[Any], verdicts: tuple[str, str]) -> int:
