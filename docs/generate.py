@@ -31,9 +31,8 @@ from ace_ray.config.schema import (
 )
 from ace_ray.integrations.trackers import (
     MLflowOptions,
+    ProjectOptions,
     TensorBoardOptions,
-    TrackioOptions,
-    WandBOptions,
 )
 from ace_ray.models.roles import EndpointRole, ServedRole
 from ace_ray.sweep.config import SweepModel, SweepOptions
@@ -138,8 +137,8 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
         PublishConfig,
     ),
     ("publish: tensorboard", "Keys of the item `{to: tensorboard, ...}`.", TensorBoardOptions),
-    ("publish: trackio", "Keys of the item `{to: trackio, ...}`.", TrackioOptions),
-    ("publish: wandb", "Keys of the item `{to: wandb, ...}`.", WandBOptions),
+    ("publish: trackio", "Keys of the item `{to: trackio, ...}`.", ProjectOptions),
+    ("publish: wandb", "Keys of the item `{to: wandb, ...}`.", ProjectOptions),
     ("publish: mlflow", "Keys of the item `{to: mlflow, ...}`.", MLflowOptions),
     (
         "A sweep",

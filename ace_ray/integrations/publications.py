@@ -134,11 +134,7 @@ def _of_sweep(
 def _publication(name: str, group: str, key: str, runs: Mapping[int, _ScoredRun]) -> Publication:
     """Build one publication. ``runs``: training step -> run of this checkpoint, sorted by step."""
     first, *others = [_config(run) for run in runs.values()]
-    shared = {
-        key: value
-        for key, value in first.items()
-        if all(other.get(key) == value for other in others)
-    }
+    shared = {k: v for k, v in first.items() if all(config.get(k) == v for config in others)}
     points = [run.point(step) for step, run in runs.items()]
     return Publication(key, name, group, shared, _words([*runs.values()][-1]), points)
 
@@ -150,35 +146,28 @@ def _score(stored: _StoredScore) -> Score:
 
 def _metrics(run: _ScoredRun) -> dict[str, float]:
     """Return the metrics of a run for trackers: name -> value. Shares are in percent."""
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for (benchmark, rules), scores in run.scores.items():
-        for number, (title, one) in enumerate(zip(titles(scores), scores, strict=True)):
-            if one.estimate is None:
+        for title, score in zip(["headline", *titles(scores)[1:]], scores, strict=False):
+            if (estimate := score.estimate) is None:
                 continue
             # Partial scores have a separate curve, since they measure something else.
-            name = _metric(benchmark, rules, title if number else "headline")
-            name += "_partial" * one.estimate.partial
-            found[name] = _percent(one.estimate.value)
-            if not number:
-                low, high = one.estimate.interval
-                found[f"{name}_low"], found[f"{name}_high"] = _percent(low), _percent(high)
-    extra = run.summary.model_extra or {}
-    declared = run.manifest.declared
-    found["rows/declared"] = declared
-    found["rows/not_scored"] = declared - run.summary.scored
+            name = _metric(benchmark, rules, title) + "_partial" * estimate.partial
+            values = {name: estimate.value}
+            if title == "headline":
+                values[f"{name}_low"], values[f"{name}_high"] = estimate.interval
+            metrics |= {key: round(100 * share, 4) for key, share in values.items()}
+    extra, declared = run.summary.model_extra or {}, run.manifest.declared
+    metrics |= {"rows/declared": declared, "rows/not_scored": declared - run.summary.scored}
     for key in ("not_judged", "infra_error", "quarantined", "skipped"):
         if isinstance(extra.get(key), int):
-            found[f"rows/{key}"] = extra[key]
-    return found
+            metrics[f"rows/{key}"] = extra[key]
+    return metrics
 
 
 def _metric(*parts: str) -> str:
     """Join ``parts`` into the name of a metric. Replace characters that some trackers refuse."""
     return "/".join(re.sub(r"[^A-Za-z0-9.-]+", "_", p.lower()).strip("_") or "_" for p in parts)
-
-
-def _percent(share: float) -> float:
-    return round(100 * share, 4)
 
 
 def _words(run: _ScoredRun) -> dict[str, str]:
@@ -205,29 +194,28 @@ def _words(run: _ScoredRun) -> dict[str, str]:
 
 def _config(run: _ScoredRun) -> dict[str, Scalar]:
     """Return key -> value of all settings that can affect a score, except the hash of the rows."""
-    identity = {k: v for k, v in run.manifest.tree["identity"].items() if k != "rows"}
+    manifest = run.manifest
+    identity = {k: v for k, v in manifest.tree["identity"].items() if k != "rows"}
     if isinstance(sampling := identity.get("sampling"), list) and len(sampling) == 1:
         identity["sampling"] = sampling[0]
-    made_by = {
-        "ace_ray_version": run.manifest.ace_ray_version,
-        "backend": run.manifest.config.backend,
-    }
+    identity["ace_ray_version"] = manifest.ace_ray_version
+    identity["backend"] = manifest.config.backend
     config: dict[str, Scalar] = {}
-    for key, text in flattened({**made_by, **identity}).items():
+    for key, text in flattened(identity).items():
         value = _without_paths(json.loads(text))
+        if isinstance(value, list | Mapping):
+            value = canonical_json(value)[:_LONGEST]
         if value is not None:
-            plain = isinstance(value, str | int | float)
-            name = re.sub(r"[^A-Za-z0-9_.-]", "_", key)[:100]
-            config[name] = value if plain else canonical_json(value)[:_LONGEST]
-    model = run.manifest.model
+            config[re.sub(r"[^A-Za-z0-9_.-]", "_", key)[:100]] = value
+    model = manifest.model
     return {**config, "model": _last(model.adapter.source if model.adapter else model.source)}
 
 
 def _without_paths(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _without_paths(one) for name, one in value.items()}
+        return {name: _without_paths(child) for name, child in value.items()}
     if isinstance(value, list):
-        return [_without_paths(one) for one in value]
+        return [_without_paths(child) for child in value]
     if not isinstance(value, str):
         return value
     # Only the last part of a local path means something on other machines.

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -78,16 +76,11 @@ def _sent(to: str, send: Callable[[Publication], str], publication: Publication)
 def publish_run(uri: str, config: RunConfig, say: Say) -> None:
     """Publish the run or sweep at ``uri`` to the trackers in its config. If a tracker fails or
     exceeds `MOST_S`, ``say`` receives a warning."""
-    for asked in config.publish:
-        arguments = _arguments(uri, asked, config.store)
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-            failure = _run(arguments, out, errors)
-            for line in _text(out).splitlines():
-                say(line)
-        if failure:
-            told = failure if failure.startswith(f"{asked.to}: ") else f"{asked.to}: {failure}"
+    for target in config.publish:
+        arguments = _arguments(uri, target, config.store)
+        if failure := _failure(arguments, say).removeprefix(f"{target.to}: "):
             command = shlex.join(["ace-ray", *arguments])
-            say(log.warning(f"warning: {told}; to repeat: {command}"))
+            say(log.warning(f"warning: {target.to}: {failure}; to repeat: {command}"))
 
 
 def run_published(sweep: Sweep, say: Say) -> int:
@@ -111,36 +104,38 @@ def run_published(sweep: Sweep, say: Say) -> int:
     return code
 
 
-def _run(arguments: Sequence[str], out: IO[bytes], errors: IO[bytes]) -> str:
-    """Run ``ace-ray`` with ``arguments`` in a subprocess. Return the reason of a failure, or ""."""
-    try:
-        child = subprocess.Popen(
-            module_command("ace_ray.cli.main", *arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=errors,
-            env={**module_environment(), "ACE_RAY_LOG_FORMAT": "text"},  # parsed below
-            start_new_session=True,  # so that killpg ends the tracker's subprocesses
-        )
-    except OSError as error:
-        return f"not published: {error}"
-    try:
-        code = child.wait(MOST_S)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):  # does not fail the run
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        return f"not published: timed out after {MOST_S:g} s"
-    lines = [line for line in _text(errors).splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith("ace-ray: ")]
+def _failure(arguments: Sequence[str], say: Say) -> str:
+    """Run ``ace-ray`` with ``arguments`` in a subprocess. ``say`` receives the lines of its stdout.
+    Return the reason of a failure, or ""."""
+    # Files, not pipes: a tracker's own subprocesses may keep a pipe open.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        try:
+            code = subprocess.run(
+                module_command("ace_ray.cli.main", *arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=errors,
+                env={**module_environment(), "ACE_RAY_LOG_FORMAT": "text"},  # parsed below
+                start_new_session=True,  # Ctrl-C does not reach it
+                timeout=MOST_S,
+            ).returncode
+        except OSError as error:
+            return f"not published: {error}"
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):  # does not fail the run
+            return f"not published: timed out after {MOST_S:g} s"
+        published, complaints = _lines(out), _lines(errors)
+    for line in published:
+        say(line)
     if code:
-        return (own or lines or [f"exit code {code}"])[-1].removeprefix("ace-ray: ")
-    return "" if _text(out) else "the process ended before it published anything"
+        own = [line for line in complaints if line.startswith("ace-ray: ")]
+        return (own or complaints or [f"exit code {code}"])[-1].removeprefix("ace-ray: ")
+    return "" if published else "the process ended before it published anything"
 
 
-def _text(file: IO[bytes]) -> str:
+def _lines(file: IO[bytes]) -> list[str]:
     file.seek(0)
-    return file.read(1 << 20).decode(errors="replace")
+    text = file.read(1 << 20).decode(errors="replace")
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def _arguments(uri: str, asked: PublishConfig, place: StoreConfig) -> list[str]:

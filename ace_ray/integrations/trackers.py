@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -97,33 +97,27 @@ def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str
 def _events(publication: Publication) -> bytes:
     """Return the content of an event file. Each metric gets its description from ``words``."""
     from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.compat.proto.summary_pb2 import SummaryMetadata
     from tensorboard.summary.writer.record_writer import RecordWriter
 
     content = io.BytesIO()
     records = RecordWriter(content)
     records.write(Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString())
     for point in publication.points:
-        values = [
-            Summary.Value(
-                tag=name,
-                simple_value=value,
-                metadata=SummaryMetadata(
-                    summary_description=publication.words.get(f"{name}_is", "")
-                ),
-            )
-            for name, value in sorted(point.metrics.items())
-        ]
-        event = Event(wall_time=point.time, step=point.step, summary=Summary(value=values))
+        event = Event(wall_time=point.time, step=point.step)
+        for name, value in sorted(point.metrics.items()):
+            text = publication.words.get(f"{name}_is", "")
+            metadata = SummaryMetadata(summary_description=text)
+            event.summary.value.add(tag=name, simple_value=value, metadata=metadata)
         records.write(event.SerializeToString())
     return content.getvalue()
 
 
-class TrackioOptions(Section):
+class ProjectOptions(Section):
     project: str = Field("ace_ray", min_length=1, description="name of the project")
 
 
-def to_trackio(options: TrackioOptions, publication: Publication) -> str:
+def to_trackio(options: ProjectOptions, publication: Publication) -> str:
     """Send a publication to a Trackio run; the run's name is the publication's key. The run is
     stored on this machine, on a Space of the Hugging Face hub, or on a server."""
     import trackio
@@ -170,16 +164,12 @@ def _by_step(entries: Sequence[Mapping[str, Any]], step: str) -> Held:
     }
 
 
-class WandBOptions(Section):
-    project: str = Field("ace_ray", min_length=1, description="name of the project")
-
-
 # Metric with the training step, for the x axis in W&B. W&B's own step can only increase, which is
 # wrong if an earlier checkpoint is evaluated later.
 _STEP = "train_step"
 
 
-def to_wandb(options: WandBOptions, publication: Publication) -> str:
+def to_wandb(options: ProjectOptions, publication: Publication) -> str:
     """Send a publication to its W&B run. API keys come from the environment or `wandb login`."""
     import wandb
 
@@ -248,12 +238,13 @@ def to_mlflow(options: MLflowOptions, publication: Publication) -> str:
         for name, value in point.metrics.items()
     ]
     tags = [RunTag(key, said[:5_000]) for key, said in publication.words.items()]
-    for some in _batches(params, _MOST):
-        client.log_batch(run_id, params=some)
-    for some in _batches(metrics, _MOST_METRICS):
-        client.log_batch(run_id, metrics=some)
-    for some in _batches(tags, _MOST):
-        client.log_batch(run_id, tags=some)
+    for kind, records, size in (
+        ("params", params, _MOST),
+        ("metrics", metrics, _MOST_METRICS),
+        ("tags", tags, _MOST),
+    ):
+        for start in range(0, len(records), size):
+            client.log_batch(run_id, **{kind: records[start : start + size]})
     client.set_terminated(run_id)
     return f"experiment {options.experiment}, run {run_id}"
 
@@ -271,18 +262,14 @@ def _mlflow_run(client: Any, name: str, publication: Publication) -> str:
     return run_id
 
 
-def _batches(items: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
-    return (items[start : start + most] for start in range(0, len(items), most))
-
-
 # Name of a tracker -> its options, and the function that sends a publication and returns its
 # location. The name is also the tracker's Python module and an extra of this package. The function
 # may raise any exception.
 TRACKERS: dict[str, tuple[type[Section], Callable[[Any, Publication], str]]] = {
     "mlflow": (MLflowOptions, to_mlflow),
     "tensorboard": (TensorBoardOptions, to_tensorboard),
-    "trackio": (TrackioOptions, to_trackio),
-    "wandb": (WandBOptions, to_wandb),
+    "trackio": (ProjectOptions, to_trackio),
+    "wandb": (ProjectOptions, to_wandb),
 }
 
 
