@@ -13,12 +13,14 @@ import hashlib
 import json
 import logging
 import os
-import re
 import shlex
 import subprocess
+import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -38,19 +40,15 @@ CHECKOUT = Path(ace_ray.__file__).resolve().parents[1]
 # Maximum size of a text in a job's command. One argument of a shell has at most 128 KiB.
 TEXT_BYTES = 100_000
 
-# Patterns (as in a .gitignore) of files that are not sent, in any case: files that a job does not
-# need, and files whose names suggest keys. Ray also excludes the patterns in ``.gitignore``.
-LEFT_OUT = tuple(
-    re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", name)
-    for name in (
-        "/.git", "/.venv", "/runs", "__pycache__", ".aws", ".azure", ".docker", ".dockercfg",
-        ".env*", ".git-credentials", ".gnupg", ".kaggle", ".kube", ".netrc", ".npmrc", ".pgpass",
-        ".pypirc", ".s3cfg", ".ssh", "*.env", "*.jks", "*.kdbx", "*.key", "*.keystore", "*.keytab",
-        "*.p12", "*.pem", "*.pfx", "*.ppk", "*.tfstate*", "*credentials.json", "credentials",
-        "hf_token*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_rsa*", "kubeconfig*", "secrets",
-        "secrets.json", "secrets.toml", "secrets.y*ml", "service?account*.json", "token",
-        "token.json",
-    )
+# Patterns of names, in any case, of files and folders that are not sent: a job does not need them,
+# or their names suggest keys.
+LEFT_OUT = (
+    "__pycache__", ".aws", ".azure", ".docker", ".dockercfg", ".env*", ".git", ".git-credentials",
+    ".gnupg", ".kaggle", ".kube", ".netrc", ".npmrc", ".pgpass", ".pypirc", ".s3cfg", ".ssh",
+    ".venv", "*.env", "*.jks", "*.kdbx", "*.key", "*.keystore", "*.keytab", "*.p12", "*.pem",
+    "*.pfx", "*.ppk", "*.tfstate*", "*credentials.json", "credentials", "hf_token*", "id_dsa*",
+    "id_ecdsa*", "id_ed25519*", "id_rsa*", "kubeconfig*", "secrets", "secrets.json",
+    "secrets.toml", "secrets.y*ml", "service?account*.json", "token", "token.json",
 )  # fmt: skip
 
 # Exit code of ``submit`` if it was stopped with Ctrl-C, as in a shell.
@@ -74,8 +72,8 @@ class Submission:
     job: str
     """``evaluate`` or ``sweep``: the name of the file in ``jobs/``."""
     arguments: tuple[str, ...]
-    checkout: Path
-    excludes: tuple[str, ...]
+    files: Mapping[str, Path]
+    """Name in the job's folder -> file of the checkout."""
     digest: str
     """SHA-256 (hex) of the job and its resolved config."""
 
@@ -92,19 +90,24 @@ class Submission:
         """Shell command of the job, which runs in a copy of the checkout."""
         return shlex.join(("python", f"jobs/{self.job}.py", *self.arguments))
 
-    @property
-    def runtime_env(self) -> dict[str, Any]:
+    def runtime_env(self, folder: str) -> dict[str, Any]:
+        """Write the job's files as a zip into ``folder``, and return Ray's runtime environment."""
+        package = Path(folder, "checkout.zip")
+        with zipfile.ZipFile(package, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as zipped:
+            for name, path in self.files.items():
+                zipped.write(path, name)
         # The driver and the actors use the log settings of this command.
         variables = log.environment()
-        named = {"env_vars": variables} if variables else {}
-        return {"working_dir": str(self.checkout), "excludes": list(self.excludes), **named}
+        return {"working_dir": str(package), **({"env_vars": variables} if variables else {})}
 
     def command(self, address: str | None) -> str:
-        """Return the ``ray job submit`` command for the first attempt, for a POSIX shell."""
-        words = ["ray", "job", "submit"]
+        """Return the ``ray job submit`` command for the first attempt, for a POSIX shell. The job's
+        files are in a new temporary folder."""
+        words = ["ray", "job", "submit", "--submission-id", self.id(1)]
         if address is not None:
             words += ["--address", address]
-        words += ["--submission-id", self.id(1), "--runtime-env-json", json.dumps(self.runtime_env)]
+        runtime_env = self.runtime_env(tempfile.mkdtemp(prefix="ace-ray-"))
+        words += ["--runtime-env-json", json.dumps(runtime_env)]
         return f"{shlex.join(words)} -- {self.entrypoint}"
 
 
@@ -121,7 +124,7 @@ def make_submission(
 
     Raises `UserError` if the config is invalid or contains a secret, if a path such as ``output``
     is relative (a job's folder is temporary), or if ``checkout`` is not a checkout of ace_ray."""
-    untracked = _check_checkout(job, checkout)
+    sent = _sent_files(job, checkout.resolve())
     tree = read_tree(config, overrides, values)
     trees = [tree]
     if job == "evaluate":  # validate here, so that a typing error does not cost a cluster's start
@@ -130,18 +133,15 @@ def make_submission(
     _check_lasting(tree.get("output", RunConfig.model_fields["output"].default), "output")
     for where in ("checkpoints", "stop_file"):
         _check_lasting(tree.get(where), where)
-    for one in trees:
-        files = list(_local_files(one))
+    for each in trees:
+        files = list(_local_files(each))
     text = _sendable(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), config)
-    # Ray ignores a backslash before a blank at the end, and cannot send text that is not Unicode.
-    left = [re.sub(r"[]!^[\\]|[^\0-\x7f]", "?", f"/{path}") for path in untracked]
     content = yaml.safe_dump({"job": job, "config": trees[-1]}, sort_keys=True)
     return Submission(
         job=job,
         # Write option and value as one word, since a value may begin with a dash.
         arguments=(f"--config-text={text}", *files),
-        checkout=checkout,
-        excludes=(*LEFT_OUT, *(re.sub(r"[^\w./?-]", r"[\g<0>]", path) for path in left)),
+        files=sent,
         digest=hashlib.sha256(content.encode()).hexdigest(),
     )
 
@@ -196,56 +196,53 @@ def _sendable(text: str, where: str) -> str:
     return text
 
 
-def _check_checkout(job: str, checkout: Path) -> list[str]:
-    """Return the untracked paths of ``checkout``; [] if it is a copy without git. Raises
-    `UserError` if ``checkout`` is not a checkout of ace_ray, or git cannot list them."""
+def _sent_files(job: str, checkout: Path) -> dict[str, Path]:
+    """Return the files that travel: name in the job's folder -> path. These are the files that git
+    tracks, or all files of a copy without git, except `LEFT_OUT`.
+
+    Raises `UserError` if ``checkout`` is no checkout of ace_ray, or git cannot list its files."""
     if not (checkout / "jobs" / f"{job}.py").is_file():
         raise UserError(
             f"there is no jobs/{job}.py: this ace_ray was not installed from a checkout",
             where=str(checkout),
             fix="submit from a checkout (pip install --editable .), or with ray job submit",
         )
-    # A monorepo has its `.git` above the checkout.
-    inside = any((folder / ".git").exists() for folder in (checkout, *checkout.resolve().parents))
-    return _untracked(checkout) if inside else []
+    # A monorepo has its `.git` above the checkout. A copy in another checkout is not tracked.
+    inside = any((folder / ".git").exists() for folder in (checkout, *checkout.parents))
+    names = _tracked(checkout) if inside else []
+    names = names or [path.relative_to(checkout).as_posix() for path in checkout.rglob("*")]
+    paths = {name: checkout / name for name in names if not _is_left_out(name)}
+    files = {
+        name: path for name, path in paths.items() if path.is_file() and path == path.resolve()
+    }
+    sent = dict(files)
+    # Files behind a link travel under the link's name, if they travel at all.
+    for link in (name for name, path in paths.items() if path.is_symlink()):
+        target = os.path.relpath(paths[link].resolve(), checkout)
+        for name, path in files.items():
+            if name == target or name.startswith(f"{target}/"):
+                sent[link + name.removeprefix(target)] = path
+    return sent
 
 
-def _untracked(checkout: Path) -> list[str]:
-    """Return the paths of ``checkout`` that git does not track, ignored ones included, since Ray
-    does not read all files that tell git what to ignore. Raises `UserError`."""
+def _is_left_out(name: str) -> bool:
+    parts = name.lower().split("/")
+    return parts[0] == "runs" or any(fnmatchcase(p, kind) for p in parts for kind in LEFT_OUT)
 
-    def listed(*options: str) -> list[str]:
-        command = ["git", "-C", str(checkout), "ls-files", "-z", *options]
-        names = subprocess.run(command, capture_output=True, check=True).stdout.split(b"\0")
-        return [os.fsdecode(name).rstrip("/") for name in names if name]
 
+def _tracked(checkout: Path) -> list[str]:
+    """Return the paths that git tracks in ``checkout``. Raises `UserError` if git fails."""
+    command = ["git", "-C", str(checkout), "ls-files", "-z"]
     try:
-        paths = listed("--others", "--directory", "--exclude=__pycache__")
-        tracked, staged = listed(), listed("--stage")
+        listed = subprocess.run(command, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         problem = getattr(error, "stderr", b"").decode("utf-8", "replace") or error
-        what = f"git does not list its files: {first_line(problem)}"
-        fix = "make git work here, since only files that it tracks are sent"
-        raise UserError(what, where=str(checkout), fix=fix) from error
-    if not tracked:
-        return []  # a copy without git in a folder of another checkout
-    links = [path for path in tracked if (checkout / path).is_symlink()]
-    # Of a submodule, git lists only the folder.
-    paths += [line.partition("\t")[2] for line in staged if line.startswith("160000 ")]
-    for _ in links:  # a link may lead to further links
-        before = len(paths)
-        for link in set(links) - set(paths):
-            # Ray packs the files behind a link under the link's name.
-            target = os.path.relpath((checkout / link).resolve(), checkout.resolve()) + "/"
-            outside = target.startswith(("./", "../", *(f"{path}/" for path in paths)))
-            if outside or link.startswith(target):  # or a loop
-                paths.append(link)
-                continue
-            behind = (link + path[len(target) - 1 :] for path in paths if path.startswith(target))
-            paths += [path for path in behind if path not in paths]
-        if len(paths) == before:
-            break
-    return paths
+        raise UserError(
+            f"git does not list its files: {first_line(problem)}",
+            where=str(checkout),
+            fix="make git work here, since only files that it tracks are sent",
+        ) from error
+    return [os.fsdecode(name) for name in listed.split(b"\0") if name]
 
 
 def _check_lasting(value: Any, where: str) -> None:
@@ -320,22 +317,15 @@ def _refused(error: Exception, address: str) -> UserError:
 def _send(client: Any, submission: Submission) -> tuple[str, bool]:
     """Send the job unless an attempt is running. Return (job id, whether it was sent now)."""
     attempt, running = _latest(client, submission)
-    if running:
-        return submission.id(attempt), False
-    attempt += 1
-    name = submission.id(attempt)
-    try:
-        client.submit_job(
-            entrypoint=submission.entrypoint,
-            submission_id=name,
-            runtime_env=submission.runtime_env,
-        )
-    except RuntimeError:
-        # Another command may have sent this attempt first, since ids are unique in a cluster.
-        if _latest(client, submission)[0] >= attempt:
-            return name, False
-        raise
-    return name, True
+    if not running:
+        attempt += 1
+        with tempfile.TemporaryDirectory() as folder:
+            client.submit_job(
+                entrypoint=submission.entrypoint,
+                submission_id=submission.id(attempt),
+                runtime_env=submission.runtime_env(folder),
+            )
+    return submission.id(attempt), not running
 
 
 def _latest(client: Any, submission: Submission) -> tuple[int, bool]:
