@@ -225,7 +225,7 @@ class Session:
         self._reached.setdefault("ray", time.monotonic())
         import ray
 
-        from ace_ray.cluster.ray_internals import lean_data, without_reference_count
+        from ace_ray.cluster.ray_internals import lean_data
         from ace_ray.pipeline.actors.coordinator import start_coordinator
         from ace_ray.pipeline.actors.job import Job, JobRun, Scenarios
         from ace_ray.pipeline.actors.service import start_services
@@ -299,10 +299,9 @@ class Session:
                 roles.serving_roles(bindings, on_gpu=on_gpu) as served,
                 placement.reserved(self._resources, config, self._interrupts, self._say) as places,
             ):
-                sandboxes = start_actors(
-                    Scenarios(name), self._resources.sandboxes, cpus=resources.SANDBOX_CPUS
-                )
-                # The handles in this frame keep the actors alive. The job's handles do not.
+                sandboxes = [f"{name}-sandbox-{i}" for i in range(self._resources.sandboxes)]
+                # Only the handles in this frame keep the actors alive: the job has handles by name.
+                _started = start_actors(Scenarios(name), sandboxes, cpus=resources.SANDBOX_CPUS)
                 job = Job(
                     runs=tuple(
                         JobRun(
@@ -315,13 +314,11 @@ class Session:
                     ),
                     config=config,
                     engine=engine,
-                    coordinator=without_reference_count(coordinator),
+                    coordinator=ray.get_actor(name),
                     bindings=bindings,
                     served=served,
-                    sandboxes=tuple(map(without_reference_count, sandboxes)),
-                    services={
-                        name: without_reference_count(service) for name, service in services.items()
-                    },
+                    sandboxes=tuple(map(ray.get_actor, sandboxes)),
+                    services={key: ray.get_actor(f"{name}-{key}") for key in services},
                     choice=plan.choice,
                     replay=plan.replay,
                     first=min(pending),

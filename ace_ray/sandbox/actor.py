@@ -155,8 +155,9 @@ class PooledSession:
         self._place = (self._place + 1) % len(self._actors)
 
 
-def start_actors(factory: Callable[[Any], Scenario], count: int, *, cpus: float) -> tuple[Any, ...]:
-    """Start ``count`` sandbox actors with ``cpus`` logical CPUs each. Ray restarts crashed
-    actors."""
+def start_actors(
+    factory: Callable[[Any], Scenario], names: Sequence[str], *, cpus: float
+) -> tuple[Any, ...]:
+    """Start sandbox actors with ``cpus`` logical CPUs each. Ray restarts crashed actors."""
     actor = ray.remote(SandboxActor).options(num_cpus=cpus, max_restarts=-1)
-    return tuple(actor.remote(factory) for _ in range(count))
+    return tuple(actor.options(name=name).remote(factory) for name in names)

@@ -46,7 +46,7 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture
 def actors(cluster: None) -> Iterator[tuple[Any, ...]]:
-    made = start_actors(Counter, 2, cpus=0.1)
+    made = start_actors(Counter, [os.urandom(4).hex() for _ in range(2)], cpus=0.1)
     yield made
     for actor in made:
         ray.kill(actor)

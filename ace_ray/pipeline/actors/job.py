@@ -42,8 +42,8 @@ class JobRun:
 @dataclass(frozen=True)
 class Job:
     """Configuration of all actors of one graph. Actors fetch entries and benchmarks from the
-    coordinator. The job's actor handles come from `without_reference_count`: with normal handles,
-    restarts of actors would depend on the driver's node."""
+    coordinator. The job's actor handles are from `ray.get_actor`. Ray passes such a handle as a
+    value, so that restarts of actors do not depend on the driver's node."""
 
     runs: tuple[JobRun, ...]
     """Runs that differ only in their weights. Several runs form a lane of a sweep."""

@@ -119,11 +119,14 @@ class RunningService:
 def start_services(coordinator: str, benchmarks: Mapping[str, Benchmark]) -> dict[str, Any]:
     """Start an actor for each benchmark that has a service, and return the handles by benchmark.
     The actors run on this node, because a service may use a local folder. ``coordinator`` is the
-    coordinator's name. If a service cannot be opened, kill all actors and raise `UserError`."""
+    coordinator's name, and the beginning of the actors' names. If a service cannot be opened, kill
+    all actors and raise `UserError`."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     actor = ray.remote(ServiceActor).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
     started = {
-        name: actor.remote(partial(_service_of, coordinator, name))
+        name: actor.options(name=f"{coordinator}-{name}").remote(
+            partial(_service_of, coordinator, name)
+        )
         for name, benchmark in benchmarks.items()
         if benchmark.service() is not None
     }
