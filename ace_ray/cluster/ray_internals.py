@@ -148,6 +148,8 @@ class Task:
 
     actor: Any
     inputs: RefBundle
+    done: Callable[[], None]
+    """Tells Ray Data that the actor has ended the task."""
     out: int = 0
     """Number of rows that the actor has returned."""
 
@@ -178,7 +180,7 @@ class TrackedPool:
 
         def submitted(gen: Any, inputs: RefBundle, done: partial[None]) -> None:
             number = op._next_data_task_idx
-            task = self._tasks[number] = Task(done.keywords["actor_to_return"], inputs)
+            task = self._tasks[number] = Task(done.keywords["actor_to_return"], inputs, done)
 
             def task_ended() -> None:
                 done()
@@ -197,10 +199,6 @@ class TrackedPool:
         op._submit_data_task = submitted
 
     @property
-    def has_ended(self) -> bool:
-        return bool(self._op.has_execution_finished())
-
-    @property
     def is_waited_for(self) -> bool:
         """Return whether blocks wait for an actor."""
         queued = self._state.total_enqueued_input_blocks()
@@ -209,16 +207,11 @@ class TrackedPool:
     @property
     def size(self) -> int:
         """Number of actors, including starting ones."""
-        return int(self._pool.current_size())
+        return len(self.running()) + len(self.pending())
 
     def grow(self, more: int) -> None:
         """Start ``more`` actors."""
         self._pool.scale(ActorPoolScalingRequest.upscale(delta=more, reason="room"))
-
-    def schedule(self) -> None:
-        """Hand queued blocks to actors that have room."""
-        if self._op._bundle_queue.has_next():
-            self._op._try_schedule_tasks_internal()
 
     def running(self) -> dict[Any, str]:
         """Return the node of each actor that has started, including actors that are restarting."""
@@ -229,7 +222,7 @@ class TrackedPool:
         return list(self._pool._pending_actors.values())
 
     def tasks_of(self, actor: Any) -> int:
-        return int(self._pool._running_actors[actor].num_tasks_in_flight)
+        return sum(task.actor == actor for task in self._tasks.values())
 
     def give_away(self, actor: Any) -> None:
         """Forget the tasks of a lost actor. If a task has no output, queue its input again for
@@ -242,7 +235,7 @@ class TrackedPool:
             op._metrics.on_task_finished(number, RuntimeError("lost"), None, None)
             del op._data_tasks[number]
             op._output_queue.finalize(key=number)
-            self._pool.on_task_completed(actor)
+            task.done()
             if not task.out:
                 self._queue(task.inputs)
 
@@ -261,13 +254,12 @@ class TrackedPool:
 
     def withdraw(self, actor: Any) -> None:
         """Remove from the pool an actor that has not started yet."""
-        # Ray Data can only remove the first of its pending actors, so move this actor there.
+        # Ray Data removes the first of its pending actors, so move this actor there.
         pending = self._pool._pending_actors
-        first = {ready: one for ready, one in pending.items() if one == actor}
-        others = {ready: one for ready, one in pending.items() if one != actor}
+        ordered = sorted(pending.items(), key=lambda entry: entry[1] != actor)
         pending.clear()
-        pending.update({**first, **others})
-        self._pool._try_remove_pending_actor()
+        pending.update(ordered)
+        self._pool.scale(ActorPoolScalingRequest.downscale(delta=-1, reason="room", force=True))
 
 
 def draining_nodes() -> Mapping[str, int]:

@@ -82,7 +82,7 @@ class ElasticWorkers:
 
     def look(self) -> None:
         """Start, drain and remove workers as the nodes change, at most once every `LOOK_S`."""
-        if time.monotonic() - self._looked_at < LOOK_S or self._pool.has_ended:
+        if time.monotonic() - self._looked_at < LOOK_S:
             return
         self._looked_at = time.monotonic()
         nodes = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
@@ -94,7 +94,6 @@ class ElasticWorkers:
                 self._withdraw(actor)
         if not self._stopping():
             self._grow({node: has for node, has in nodes.items() if node not in draining}, draining)
-        self._pool.schedule()
 
     def _check(
         self, actor: Any, node: str, nodes: Mapping[str, Any], draining: Mapping[str, int]

@@ -21,12 +21,7 @@ NAMES = {
     f"{_DATA}.stats:get_or_create_stats_actor": "an actor more per graph",
     f"{_OPERATOR}:ActorPoolMapOperator._start_actor": "restarts depend on the driver's node",
     f"{_OPERATOR}:ActorPoolMapOperator._submit_data_task": ELASTIC,
-    f"{_OPERATOR}:ActorPoolMapOperator._try_schedule_tasks_internal": ELASTIC,
-    f"{_OPERATOR}:ActorPoolMapOperator.has_execution_finished": ELASTIC,
     f"{_OPERATOR}:_ActorPool._release_running_actor": ELASTIC,
-    f"{_OPERATOR}:_ActorPool._try_remove_pending_actor": ELASTIC,
-    f"{_OPERATOR}:_ActorPool.current_size": ELASTIC,
-    f"{_OPERATOR}:_ActorPool.on_task_completed": ELASTIC,
     f"{_OPERATOR}:_ActorPool.scale": ELASTIC,
 }
 
