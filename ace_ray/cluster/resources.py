@@ -19,6 +19,8 @@ from ace_ray.errors import UserError
 CHECKER_CPUS = 0.25
 WRITER_CPUS = 0.25
 SANDBOX_CPUS = 0.1
+# Logical CPUs of an engine of a role.
+ROLE_ENGINE_CPUS = 1.0
 # A check takes about 0.4 ms, and an engine answers about 40 rows a second, so one checker could
 # follow many more engines. The import of a checker costs about 4 s of CPU time.
 WORKERS_PER_CHECKER = 4

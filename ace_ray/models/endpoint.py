@@ -68,27 +68,24 @@ class EndpointModel(Client):
     """Sends chat requests over HTTP. Create one per process and event loop, so that all requests
     share the rate limit, the concurrency limit and the circuit breaker.
 
-    ``key`` is read from the environment by default. ``in_cluster``: a server of this run, reached
-    without an HTTP proxy. ``split_reasoning``: whether ``<think>`` blocks in an answer are
-    reasoning. ``where`` is the config's key of the endpoint. Raises `UserError`: a malformed URL,
-    or no key in the environment."""
+    ``split_reasoning``: whether ``<think>`` blocks in an answer are reasoning. ``where`` is the
+    config's key of the endpoint. Raises `UserError`: a malformed URL, or no key in the
+    environment."""
 
     def __init__(
         self,
         config: EndpointConfig,
         *,
-        key: str | None = None,
-        in_cluster: bool = False,
         split_reasoning: bool = True,
         template_kwargs: Mapping[str, Any] | None = None,
         where: str = "endpoint",
     ) -> None:
         self._config = config
-        self._key = key or read_key(config, f"{where}.api_key_env")
+        self._key = read_key(config, f"{where}.api_key_env")
         url = check_url(config.url, f"{where}.url")
         self._url = str(url).rstrip("/") + "/chat/completions"
         self._host = host_of(config.url)
-        self._proxy = None if in_cluster else proxy_of(url)
+        self._proxy = proxy_of(url)
         self._split_reasoning = split_reasoning
         self._template_kwargs = template_kwargs
         self._replay = Replay() if isinstance(config, CandidateEndpoint) else None

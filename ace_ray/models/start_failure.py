@@ -73,10 +73,10 @@ def first_error(text: str) -> str:
     return _shown(causes[0]) if causes else ""
 
 
-def tail(text: str, most: int = 4) -> str:
-    """Return the last ``most`` lines of a log, joined on one line."""
+def tail(text: str) -> str:
+    """Return the last four lines of a log, joined on one line."""
     lines = [" ".join(line.split())[:300] for _, line in _parted(text) if line.strip()]
-    return printed(" | ".join(lines[-most:])) or "no output"
+    return printed(" | ".join(lines[-4:])) or "no output"
 
 
 def _parted(text: str) -> list[tuple[str, str]]:

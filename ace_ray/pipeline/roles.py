@@ -1,28 +1,25 @@
-"""Fix the revisions of the models that play roles in episodes, serve them, and call them."""
+"""Fix the revisions of the models that play roles in episodes, and call them."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.context import Model, RoleModel
-from ace_ray.cluster.resources import gpus_per_worker
-from ace_ray.config.schema import EndpointConfig, RunConfig
-from ace_ray.errors import UserError
+from ace_ray.cluster.resources import ROLE_ENGINE_CPUS, gpus_per_worker
+from ace_ray.config.schema import RunConfig
+from ace_ray.errors import RowError, UserError
 from ace_ray.models.endpoint import EndpointModel
-from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.families import choose_tool_parser, facts_of_model, reasoning_parser
 from ace_ray.models.roles import EndpointRole, Role, ServedRole, check_role, within
 from ace_ray.models.roles import role_identity as identity_of
 from ace_ray.models.sampling import check_budget, completed
 from ace_ray.models.sources import ModelRef, resolve
-from ace_ray.pipeline import serving
-from ace_ray.types import Sampling
+from ace_ray.types import Completion, Messages, Sampling, Tools, digest
 
 
 @dataclass(frozen=True)
@@ -36,12 +33,8 @@ class RoleBinding:
     identity: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Served:
-    """The endpoints of a role's model that is served on the cluster, and their API key."""
-
-    endpoints: tuple[EndpointConfig, ...]
-    key: str
+class EngineLost(RowError):
+    """Raised if the engine of a role cannot answer any more. The row is retried."""
 
 
 # benchmark -> role -> binding
@@ -145,95 +138,79 @@ def served_roles(
     }
 
 
-def _server_key(role: ServedRole, binding: RoleBinding) -> tuple[str, ModelRef | None]:
-    """Return a value that is equal for roles whose model one server can serve: requests have their
-    own sampling."""
+def engine_key(role: ServedRole, binding: RoleBinding) -> tuple[str, ModelRef | None]:
+    """Return a value that is equal for roles that can share engines: requests have their own
+    sampling."""
     return role.model_copy(update={"sampling": None}).model_dump_json(), binding.model
 
 
 def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
-    """Return (CPUs, GPUs) for each server of the roles. A server runs on one node."""
-    servers = {_server_key(*pair): pair[0] for pair in served_roles(bindings).values()}
+    """Return (CPUs, GPUs) for each engine of the roles. An engine runs on one node."""
+    engines = {engine_key(*pair): pair[0] for pair in served_roles(bindings).values()}
     return [
-        (serving.SERVER_CPUS, gpus_per_worker(role.engine) if on_gpu else 0)
-        for role in servers.values()
+        (ROLE_ENGINE_CPUS, gpus_per_worker(role.engine) if on_gpu else 0)
+        for role in engines.values()
         for _ in range(role.replicas)
     ]
 
 
-@contextmanager
-def serving_roles(
-    bindings: RoleBindings, *, on_gpu: bool
-) -> Iterator[dict[tuple[str, str], Served]]:
-    """Start the servers of all roles, and stop them when the context ends. Roles with the same
-    settings share servers. Yield the endpoints by (benchmark, role name). Raises `ServerFailed` if
-    a server fails to start."""
-    key = secrets.token_urlsafe(32)
-    roles = served_roles(bindings)
-    seeded = {_server_key(*pair) for pair in roles.values() if pair[1].sampling.temperature > 0}
-    starting: dict[tuple[str, ModelRef | None], list[serving.Starting]] = {}
-    try:
-        for role, binding in roles.values():
-            assert binding.model is not None  # a served role has a model
-            of = _server_key(role, binding)
-            engine = cluster_engine_args(role.engine, on_gpu=on_gpu, seeded=of in seeded)
-            if of not in starting:
-                starting[of] = [
-                    serving.start_server(role, binding.model, engine, key=key, on_gpu=on_gpu)
-                    for _ in range(role.replicas)
-                ]
-        urls = {of: list(map(serving.url, servers)) for of, servers in starting.items()}
-        served = {}
-        for names, (role, binding) in roles.items():
-            assert binding.model is not None
-            model, at = binding.model, urls[_server_key(role, binding)]
-            served[names] = Served(tuple(serving.endpoint(model, url) for url in at), key)
-        yield served
-    finally:
-        serving.stop([server for servers in starting.values() for server in servers])
+class RemoteModel:
+    """The model of a role, whose engine is in the actor ``engine`` (`RoleEngine`)."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
+        """Return the engine's answer. If the actor restarts, Ray repeats the request."""
+        import ray
+
+        request = self._engine.chat.remote(messages, sampling, tools)
+        try:
+            answer: Completion | RowError = await request
+        except asyncio.CancelledError:
+            ray.cancel(request)  # else the engine would finish an answer that nobody reads
+            raise
+        except ray.exceptions.RayActorError as error:
+            raise EngineLost("the engine of a role is gone and was not restarted") from error
+        if isinstance(answer, RowError):
+            raise answer
+        return answer
 
 
 class RoleModels:
-    """The models of all roles for one worker. All its episodes share the models' HTTP clients.
+    """The models of all roles for one worker. Its episodes share the clients of endpoints.
 
-    ``seed`` selects the replica of each served model that this worker uses."""
+    ``served`` has the actors of the roles' engines by (benchmark, role name)."""
 
     def __init__(
         self,
         bindings: RoleBindings,
-        served: Mapping[tuple[str, str], Served],
+        served: Mapping[tuple[str, str], Sequence[Any]],
         candidate: Model,
-        seed: int,
     ) -> None:
         self._bindings = bindings
-        self._models: dict[tuple[str, str], Model] = {}
+        self._replicas: dict[tuple[str, str], list[Model]] = {}
         for benchmark, roles in bindings.items():
             for name, binding in roles.items():
-                place = (benchmark, name)
-                if binding.role == "same":
-                    self._models[place] = candidate
-                elif isinstance(binding.role, EndpointRole):
-                    self._models[place] = EndpointModel(binding.role.endpoint)
-                else:
-                    ends = served[place].endpoints
-                    # A worker uses one replica, so that its episodes profit from the prefix cache.
-                    self._models[place] = EndpointModel(
-                        ends[seed % len(ends)],
-                        key=served[place].key,
-                        in_cluster=True,
-                        split_reasoning=binding.role.model.reasoning_parser != "none",
-                    )
+                replicas: list[Model] = [candidate]
+                if isinstance(binding.role, EndpointRole):
+                    replicas = [EndpointModel(binding.role.endpoint)]
+                elif isinstance(binding.role, ServedRole):
+                    replicas = [RemoteModel(engine) for engine in served[benchmark, name]]
+                self._replicas[benchmark, name] = replicas
 
     def of(self, benchmark: Benchmark, sample: int, path: Sequence[str]) -> dict[str, RoleModel]:
         """Return the models of a benchmark by role, with the seeds for this sample of the entry
-        ``path``."""
-        return {
-            name: RoleModel(
-                self._models[benchmark.name, name],
+        ``path``. All requests of an episode go to the same replica, whose cache has its prefix."""
+        number = int(digest(sample, *path), 16)
+        models = {}
+        for name, binding in self._bindings.get(benchmark.name, {}).items():
+            replicas = self._replicas[benchmark.name, name]
+            sampling = (
                 binding.sampling
                 if name in benchmark.shared_roles
-                else binding.sampling.for_row(sample, *path),
-                binding.identity,
+                else binding.sampling.for_row(sample, *path)
             )
-            for name, binding in self._bindings.get(benchmark.name, {}).items()
-        }
+            model = replicas[number % len(replicas)]
+            models[name] = RoleModel(model, sampling, binding.identity)
+        return models

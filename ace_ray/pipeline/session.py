@@ -228,6 +228,7 @@ class Session:
         from ace_ray.cluster.ray_internals import lean_data
         from ace_ray.pipeline.actors.coordinator import start_coordinator
         from ace_ray.pipeline.actors.job import Job, JobRun, Scenarios
+        from ace_ray.pipeline.actors.role_engine import role_engines
         from ace_ray.pipeline.actors.service import start_services
         from ace_ray.pipeline.elastic import ElasticWorkers
         from ace_ray.pipeline.graph import Work, run_graph
@@ -247,7 +248,7 @@ class Session:
             has_gpus = any(node.get("GPU", 0) for node in nodes)
             if slow := resources.slow_dtype(config, has_gpus):
                 self._say(log.warning(slow))
-            # With an endpoint the candidate takes no GPU, but the servers of roles may.
+            # With an endpoint the candidate takes no GPU, but the engines of roles may.
             on_gpu = has_gpus and (resources.takes_gpus(config) or config.backend == ENDPOINT)
             fit = partial(
                 resources.fit,
@@ -296,7 +297,13 @@ class Session:
             )
             with (
                 monitor,
-                roles.serving_roles(bindings, on_gpu=on_gpu) as served,
+                role_engines(
+                    bindings,
+                    coordinator,
+                    on_gpu=on_gpu,
+                    stall_s=config.stall_s,
+                    start_timeout_s=config.start_timeout_s,
+                ) as served,
                 placement.reserved(self._resources, config, self._interrupts, self._say) as places,
             ):
                 sandboxes = [f"{name}-sandbox-{i}" for i in range(self._resources.sandboxes)]
@@ -450,9 +457,7 @@ def _explained(error: Exception, tally: Tally, *, had_success: bool) -> RunFaile
     reported to the coordinator; if none did, with Ray's error.
 
     The error is not ``resumable`` if a cause was reported and no engine has ever started."""
-    from ace_ray.pipeline.serving import ServerFailed
-
-    cause = tally.failure or (str(error) if isinstance(error, ServerFailed) else "")
+    cause = tally.failure
     passing = had_success or bool(tally.workers) or not cause
     if not cause:
         cause = f"{type(error).__name__}: {first_line(error, '')}"

@@ -92,7 +92,7 @@ def running(cpus: int) -> Iterator[Cluster]:
     # Not pytest's folder: the path of a socket has at most 107 characters.
     with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as parent:
         folder = Path(parent, "ray")
-        port, dashboard = _free_port(), _free_port()
+        port, dashboard = free_port(), free_port()
         env = {
             **os.environ,
             "PATH": f"{BIN}:{os.environ['PATH']}",
@@ -136,7 +136,7 @@ def wait_for(condition: Callable[[], bool], failure: str, seconds: float = 1800)
         time.sleep(0.2)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -153,7 +153,7 @@ def _comes_up(node: subprocess.Popen[bytes], is_up: Callable[[], bool]) -> bool:
 
 def _started(env: dict[str, str], cpus: float, where: list[str]) -> subprocess.Popen[bytes]:
     # A port of its own: beside another Ray on this machine no job agent would come up.
-    agent = f"--dashboard-agent-listen-port={_free_port()}"
+    agent = f"--dashboard-agent-listen-port={free_port()}"
     return subprocess.Popen(
         [RAY, "start", "--block", f"--num-cpus={cpus}", "--num-gpus=0", agent, *where],
         env=env,

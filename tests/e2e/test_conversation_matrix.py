@@ -19,9 +19,9 @@ import pytest
 import ace_ray
 from ace_ray.models.cpu_environment import cpu_environment
 from ace_ray.models.sources import materialize, resolve
-from ace_ray.pipeline.serving import free_port
 from ace_ray.util.subprocesses import module_command, module_environment
 from tests.conftest import ROOT, Cli
+from tests.e2e.ray_clusters import free_port
 from tests.e2e.smollm2 import ENGINE, MODEL, PLUGIN, SOURCE, TEMPLATE, conversation_calls
 from tests.faults.fault_runs import needs_vllm_and_smollm2
 
@@ -37,7 +37,7 @@ Tree = dict[str, Any]
 @pytest.fixture(scope="module")
 def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start vLLM's server for SmolLM2 with the scripted parsers. Yield its base URL."""
-    port, log = free_port("127.0.0.1"), tmp_path_factory.mktemp("server") / "server.log"
+    port, log = free_port(), tmp_path_factory.mktemp("server") / "server.log"
     command = [
         *module_command("vllm.entrypoints.openai.api_server"),
         *("--model", str(materialize(resolve(SOURCE, None))), "--served-model-name", "smollm2"),
@@ -107,7 +107,7 @@ def test_conversations_go_on_after_calls(
         "endpoint": {"endpoint": endpoint, "sampling": BRIEF},
     }
     candidates: dict[str, Tree] = {
-        # Two logical CPUs also hold a role's server.
+        # Two logical CPUs also hold the engine of a role.
         "engine": {"model": MODEL, "engine": ENGINE, "worker_cpus": 0.4},
         "endpoint": {"model": {"endpoint": endpoint}},
     }

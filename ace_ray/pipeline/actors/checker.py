@@ -44,7 +44,7 @@ class Checker:
         try:
             return self._checked(block)
         except Exception as error:
-            report(self._job, "a checker failed", error)
+            report(self._coordinator, "a checker failed", error)
             raise
 
     def _checked(self, block: pa.Table) -> pa.Table:

@@ -217,8 +217,8 @@ class Coordinator:
             if starts >= MAX_STARTS_WITHOUT_PROGRESS:
                 self._tally.no_progress = True
                 self.fail(
-                    f"{starts} {process.kind}s started one after another, but no row made "
-                    "progress; the last one ended: "
+                    f"{starts} {NAMES[process.kind]}s started one after another, but no row "
+                    "made progress; the last one ended: "
                     f"{self._last.get(process.kind, 'the cause is unknown')}"
                 )
                 return None
@@ -316,12 +316,14 @@ class Coordinator:
         self._last[process.kind] = f"{process.name}: {why}"
         if self._metrics:
             self._metrics.died(process.kind)
-        if process.kind == "engine":
-            self._tally.deaths.append(f"{process.name}: {why}")
-            self._underway = {row: a for row, a in self._underway.items() if a != process.actor}
+        if process.kind in ("engine", "role"):
+            of_role = " (of a role)" * (process.kind == "role")
+            self._tally.deaths.append(f"{process.name}{of_role}: {why}")
         else:
-            self._deaths_since_write += process.kind == "writer"
             self._tally.other_deaths[process.kind] += 1
+        if process.kind == "engine":
+            self._underway = {row: a for row, a in self._underway.items() if a != process.actor}
+        self._deaths_since_write += process.kind == "writer"
 
     def beat(self, process: ProcessInfo, load: EngineLoad | None = None) -> float | None:
         """Note a heartbeat of ``process``. Return the seconds after which it must end, or None."""

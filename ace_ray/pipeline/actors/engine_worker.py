@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -18,13 +17,13 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import check_episode
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.config.schema import ENDPOINT
-from ace_ray.errors import EngineDead, EpisodeTimeout, RowError, UserError
+from ace_ray.errors import EngineDead, EpisodeTimeout, RowError
 from ace_ray.models.roles import candidate_identity
 from ace_ray.pipeline.actors.admission import AdmissionControl, Group, Partition
 from ace_ray.pipeline.actors.cache_room import CacheContext, CacheRoom
 from ace_ray.pipeline.actors.candidate import Broken, Candidate
 from ace_ray.pipeline.actors.coordinator import Start, fetch_shared
-from ace_ray.pipeline.actors.job import Job, report, start
+from ace_ray.pipeline.actors.job import Job, fail_start, start
 from ace_ray.pipeline.actors.judging import log_traceback, report_bug
 from ace_ray.pipeline.actors.service import RunningService
 from ace_ray.pipeline.end_time import Durations, share_end
@@ -38,10 +37,8 @@ from ace_ray.pipeline.health.isolation import (
     shared_id,
 )
 from ace_ray.pipeline.health.processes import (
-    LONGEST_WHY,
     Heartbeat,
     die,
-    end_children,
     this_process,
 )
 from ace_ray.pipeline.monitoring.facts import engine_facts
@@ -52,13 +49,10 @@ from ace_ray.sandbox.actor import SandboxPool
 from ace_ray.storage.rows import EPISODES, episode_columns
 from ace_ray.types import Entry, Episode, Sampling
 from ace_ray.util import log
-from ace_ray.util.sanitizing import one_line, well_formed
+from ace_ray.util.sanitizing import well_formed
 
 # Extra time after its deadline for an interactive episode to read the state of its sandbox.
 DEADLINE_GRACE_S = 300.0
-
-# Pause before an engine that failed to start is started again.
-START_AGAIN_S = 5.0
 
 # Time after its first block for which a new process waits for the blocks of its predecessor.
 ARRIVE_S = 5.0
@@ -101,25 +95,11 @@ class EngineWorker:
             self._clock.preparing("load")
             self._candidate = Candidate(job, self._process, self._clock, begun.run)
             self._engine = self._candidate.engine
-            self._roles = RoleModels(job.bindings, job.served, self._engine, seed=os.getpid())
+            self._roles = RoleModels(job.bindings, job.served, self._engine)
             self._sandboxes = SandboxPool(job.sandboxes)
             self._services = {name: RunningService(a) for name, a in job.services.items()}
         except Exception as error:
-            if begun and begun.retryable and not isinstance(error, UserError):
-                # Memory of an engine that has just died may not be free yet. End the process, which
-                # Ray then restarts. An exception would end the run.
-                log_traceback()
-                log.say(
-                    log.error(
-                        f"engine worker {self._process.name} failed to start; "
-                        f"restarting in {START_AGAIN_S:g} s: "
-                        f"{one_line(str(error), LONGEST_WHY)}"
-                    )
-                )
-                time.sleep(START_AGAIN_S)
-                end_children()
-                os._exit(1)
-            report(job, "an engine worker failed to start", error)
+            fail_start(self._coordinator, self._process, begun, "an engine worker", error)
             raise
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         # Rows that wait for a preparation.

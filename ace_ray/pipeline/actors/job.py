@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,16 +17,21 @@ from ace_ray.errors import EngineNotStarted, UserError
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.actors.coordinator import Start, fetch_shared, named_coordinator
+from ace_ray.pipeline.actors.judging import log_traceback
 from ace_ray.pipeline.entries import Entries
 from ace_ray.pipeline.health.causes import KILLED, NODE_GONE, why_gone
-from ace_ray.pipeline.health.processes import NAMES, ProcessInfo
-from ace_ray.pipeline.roles import RoleBindings, Served
+from ace_ray.pipeline.health.processes import LONGEST_WHY, NAMES, ProcessInfo, end_children
+from ace_ray.pipeline.roles import RoleBindings
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.storage.object_store import Store
-from ace_ray.util.sanitizing import well_formed
+from ace_ray.util import log
+from ace_ray.util.sanitizing import one_line, well_formed
 
 # Timeout for a task on another node that finds out why a process of that node is gone.
 ASK_S = 30.0
+
+# Pause before an engine that failed to start is started again.
+START_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,8 @@ class Job:
     coordinator: Any
     """Actor handle of the `Coordinator`."""
     bindings: RoleBindings
-    served: Mapping[tuple[str, str], Served]
+    served: Mapping[tuple[str, str], tuple[Any, ...]]
+    """Handles of the `RoleEngine`s by (benchmark, role)."""
     sandboxes: tuple[Any, ...]
     """Handles of the `SandboxActor`s; empty if no row is interactive."""
     services: Mapping[str, Any]
@@ -92,12 +99,30 @@ class Scenarios:
         return self._benchmarks[entry.benchmark].scenario(entry)
 
 
-def report(job: Job, what: str, error: Exception, *, store: bool = False) -> None:
+def report(coordinator: Any, what: str, error: Exception, *, store: bool = False) -> None:
     """Report a failure and its cause to the coordinator. Ray would report only a traceback's text.
     ``what`` is the beginning of the message. ``store``: whether rows could not be stored."""
     said = isinstance(error, UserError | EngineNotStarted)
     line = str(error) if said else f"{type(error).__name__}: {error}"
-    ray.get(job.coordinator.fail.remote(f"{what}: {well_formed(line)[:2000]}", store=store))
+    ray.get(coordinator.fail.remote(f"{what}: {well_formed(line)[:2000]}", store=store))
+
+
+def fail_start(
+    coordinator: Any, process: ProcessInfo, begun: Start | None, what: str, error: Exception
+) -> None:
+    """Report that the engine ``what`` of this process failed to start. If another start may help,
+    end the process instead, which Ray then restarts. Call it in the exception handler."""
+    if begun and begun.retryable and not isinstance(error, UserError):
+        # Memory of an engine that has just died may not be free yet. An exception would end the
+        # run.
+        log_traceback()
+        name, cause = f"{NAMES[process.kind]} {process.name}", one_line(str(error), LONGEST_WHY)
+        line = f"{name} failed to start; restarting in {START_AGAIN_S:g} s: {cause}"
+        log.say(log.error(line))
+        time.sleep(START_AGAIN_S)
+        end_children()
+        os._exit(1)
+    report(coordinator, f"{what} failed to start", error)
 
 
 def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:

@@ -116,7 +116,7 @@ class Writer:
         try:
             await asyncio.to_thread(self._write, self._job.runs[run], table)
         except Exception as error:  # noqa: BLE001 - raised in every call that waits for it
-            report(self._job, "the results could not be stored", error, store=True)
+            report(self._job.coordinator, "the results could not be stored", error, store=True)
             stored.set_exception(error)
             return
         finally:

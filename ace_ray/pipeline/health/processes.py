@@ -28,10 +28,10 @@ BEAT_S = 2.0
 LONGEST_WHY = 1000
 
 # Kind of a process of a run.
-Kind = Literal["engine", "checker", "writer"]
-KINDS: tuple[Kind, ...] = ("engine", "checker", "writer")
+Kind = Literal["engine", "role", "checker", "writer"]
+KINDS: tuple[Kind, ...] = ("engine", "role", "checker", "writer")
 
-NAMES = {"engine": "engine worker", "checker": "checker", "writer": "writer"}
+NAMES = {"engine": "engine worker", "role": "role engine", "checker": "checker", "writer": "writer"}
 
 
 @dataclass(frozen=True, slots=True)

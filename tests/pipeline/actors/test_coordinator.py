@@ -14,7 +14,7 @@ from ace_ray.pipeline.actors.coordinator import (
     Start,
 )
 from ace_ray.pipeline.health.isolation import TRIALS, IsolatedRow
-from ace_ray.pipeline.health.processes import Kind, ProcessInfo
+from ace_ray.pipeline.health.processes import NAMES, Kind, ProcessInfo
 from ace_ray.pipeline.monitoring import counts as counts_module
 
 
@@ -158,7 +158,7 @@ def test_three_writer_deaths_without_a_stored_row_end_the_run(stores: bool) -> N
 
 
 class TestStartsWithoutProgress:
-    @pytest.mark.parametrize("kind", ["engine", "checker"])
+    @pytest.mark.parametrize("kind", ["engine", "role", "checker"])
     @pytest.mark.parametrize("says_why", [True, False])
     def test_ten_of_one_worker_end_the_run(self, says_why: bool, kind: Kind) -> None:
         coordinator = Coordinator([])
@@ -174,7 +174,7 @@ class TestStartsWithoutProgress:
         assert not coordinator.read().no_progress
         assert coordinator.starting(process(99, kind=kind)) is None
         assert coordinator.read().no_progress
-        starts = f"{MAX_STARTS_WITHOUT_PROGRESS} {kind}s started one after another"
+        starts = f"{MAX_STARTS_WITHOUT_PROGRESS} {NAMES[kind]}s started one after another"
         assert coordinator.read().failure.startswith(f"{starts}, but no row made progress")
         assert not says_why or "the reason" in coordinator.read().failure
 

@@ -1,0 +1,134 @@
+"""Actors that host the engines of roles: the models that a run serves besides the candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from ace_ray.cluster.ray_internals import without_reference_count
+from ace_ray.cluster.resources import ROLE_ENGINE_CPUS, gpus_per_worker
+from ace_ray.errors import EngineDead, RowError, RunFailed
+from ace_ray.models.engine_args import cluster_engine_args
+from ace_ray.models.families import FormatChoice
+from ace_ray.models.roles import ServedRole
+from ace_ray.models.sources import ModelRef, materialize
+from ace_ray.pipeline.actors.candidate import MonitoredEngine
+from ace_ray.pipeline.actors.coordinator import Start
+from ace_ray.pipeline.actors.job import fail_start, start
+from ace_ray.pipeline.health.processes import Heartbeat, die, this_process
+from ace_ray.pipeline.monitoring.timing import Clock
+from ace_ray.pipeline.roles import RoleBindings, engine_key, served_roles
+from ace_ray.types import Completion, Messages, Sampling, Tools
+from ace_ray.util.subprocesses import end_with_this_process
+
+# Maximum number of requests in one actor. vLLM queues them.
+MAX_REQUESTS = 10_000
+
+
+class RoleEngine:
+    """Ray actor that hosts one engine of the model of ``role``.
+
+    If the engine or the process fails, Ray restarts the actor and repeats its requests."""
+
+    def __init__(
+        self,
+        name: str,
+        role: ServedRole,
+        model: ModelRef,
+        engine: Mapping[str, Any],
+        coordinator: Any,
+        stall_s: float,
+    ) -> None:
+        self._coordinator, self._process = coordinator, this_process("role")
+        begun: Start | None = None
+        try:
+            begun = start(coordinator, self._process)
+            folder = materialize(model)
+            end_with_this_process()
+            loaded = load(role, folder, engine)
+        except Exception as error:
+            fail_start(coordinator, self._process, begun, f"the engine of {name}", error)
+            raise
+        self._engine = MonitoredEngine(loaded, stall_s / 4, Clock())
+        ray.get(coordinator.ready.remote(self._process, {}))
+        Heartbeat(coordinator, self._process, stall_s=stall_s, busy_since=self._engine.busy_since)
+
+    async def ready(self) -> None:
+        """Return when the engine has been loaded."""
+
+    async def chat(
+        self, messages: Messages, sampling: Sampling, tools: Tools = None
+    ) -> Completion | RowError:
+        """Return the answer, or the reason why the engine refuses the request."""
+        try:
+            return await self._engine.chat(messages, sampling, tools)
+        except EngineDead as error:
+            die(self._coordinator, self._process, str(error), [])
+            raise  # not reached: the process is gone
+        except RowError as error:
+            return error  # Ray would raise an exception of another class
+
+
+def load(role: ServedRole, folder: Path, engine: Mapping[str, Any]) -> Any:
+    """Load the model of ``role``, with the parsers of its section."""
+    from ace_ray.models.vllm_engine import VLLMEngine
+
+    choice = FormatChoice(
+        reasoning_parser=engine.get("reasoning_parser") or role.model.reasoning_parser,
+        tool_parser=role.model.tool_parser,
+        template_kwargs=role.model.chat_template_kwargs,
+    )
+    return VLLMEngine(folder, engine, choice)
+
+
+@contextmanager
+def role_engines(
+    bindings: RoleBindings,
+    coordinator: Any,
+    *,
+    on_gpu: bool,
+    stall_s: float,
+    start_timeout_s: float,
+) -> Iterator[dict[tuple[str, str], tuple[Any, ...]]]:
+    """Start the engines of all roles, and end them when the context ends. Roles with the same
+    model and settings share engines.
+
+    Yield the actors by (benchmark, role name). Raises `RunFailed` if an engine is not ready within
+    ``start_timeout_s``, and Ray's error if it cannot start. The coordinator then has the cause."""
+    roles = served_roles(bindings)
+    seeded = {engine_key(*pair) for pair in roles.values() if pair[1].sampling.temperature > 0}
+    engines: dict[Any, tuple[Any, ...]] = {}
+    coordinator = without_reference_count(coordinator)
+    try:
+        for names, (role, binding) in roles.items():
+            if (key := engine_key(role, binding)) in engines:
+                continue
+            args = cluster_engine_args(role.engine, on_gpu=on_gpu, seeded=key in seeded)
+            actor = ray.remote(RoleEngine).options(
+                num_cpus=ROLE_ENGINE_CPUS,
+                num_gpus=gpus_per_worker(args) if on_gpu else 0,
+                max_restarts=-1,
+                max_task_retries=-1,
+                max_concurrency=MAX_REQUESTS,
+            )
+            settings = ".".join(names), role, binding.model, args, coordinator, stall_s
+            engines[key] = tuple(actor.remote(*settings) for _ in range(role.replicas))
+        actors = [actor for replicas in engines.values() for actor in replicas]
+        try:
+            ray.get([actor.ready.remote() for actor in actors], timeout=start_timeout_s)
+        except ray.exceptions.GetTimeoutError as error:
+            line = f"no engine of a role started within {start_timeout_s:g} s (start_timeout_s)"
+            raise RunFailed(line, resumable=True) from error
+        # The handles in this frame keep the actors alive. The job's handles do not.
+        yield {
+            names: tuple(map(without_reference_count, engines[engine_key(*pair)]))
+            for names, pair in roles.items()
+        }
+    finally:
+        for replicas in engines.values():
+            for actor in replicas:
+                ray.kill(actor)

@@ -1,0 +1,125 @@
+"""Served roles: their parsers, their resources, and the requests to their engines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.config.schema import RunConfig
+from ace_ray.errors import PromptTooLong, RowError, UserError
+from ace_ray.models.roles import ServedRole
+from ace_ray.models.sources import ModelRef
+from ace_ray.pipeline.roles import RoleBinding, RoleModels, bind_roles, demand
+from ace_ray.types import Completion, Sampling
+
+
+def role(**changes: object) -> ServedRole:
+    return ServedRole.model_validate({"model": {"source": "org/m"}, **changes})
+
+
+def test_resources_of_served_models() -> None:
+    piped = role(replicas=2, engine={"tensor_parallel_size": 2, "pipeline_parallel_size": 3})
+    bindings = {"toy": {"user": RoleBinding(piped, None, Sampling(), {})}}
+    assert demand(bindings, on_gpu=True) == [(1.0, 6)] * 2
+    assert demand(bindings, on_gpu=False) == [(1.0, 0)] * 2
+
+
+def test_roles_with_the_same_model_and_engine_share_engines() -> None:
+    judge = role(replicas=2, sampling={"max_tokens": 9})
+    other = role(replicas=2, engine={"max_model_len": 64})
+    bindings = {
+        name: {"judge": RoleBinding(served, None, Sampling(), {})}
+        for name, served in {"a": role(replicas=2), "b": judge, "c": other}.items()
+    }
+    assert demand(bindings, on_gpu=False) == [(1.0, 0)] * 4
+
+
+class Engine:
+    """Stands in for the actor of an engine with one answer to all requests."""
+
+    def __init__(self, answer: Completion | RowError) -> None:
+        self.chat = SimpleNamespace(remote=self._chat)
+        self._answer = answer
+
+    async def _chat(self, *_: Any) -> Completion | RowError:
+        return self._answer
+
+
+def models(*answers: Completion | RowError) -> Callable[[int, str], Any]:
+    """Return the function that gives the user's model for a sample of an entry."""
+    acebench = make_benchmark("acebench", {})
+    bindings: Mapping[str, Any] = {"acebench": {"user": RoleBinding(role(), None, Sampling(), {})}}
+    served = {("acebench", "user"): tuple(map(Engine, answers))}
+    of = RoleModels(bindings, served, SimpleNamespace()).of
+    return lambda sample, entry: of(acebench, sample, [entry])["user"]
+
+
+def test_an_episode_stays_with_one_of_the_replicas() -> None:
+    def replica(sample: int, entry: str) -> str:
+        of = models(Completion("first"), Completion("second"))
+        return asyncio.run(of(sample, entry).ask([])).text
+
+    counts = Counter(replica(sample, f"id{n}") for sample in (0, 1) for n in range(32))
+    assert min(counts["first"], counts["second"]) > 8
+    assert len({replica(1, "id7") for _ in range(4)}) == 1
+
+
+def test_refusal_of_an_engine_is_raised_as_its_own_error() -> None:
+    with pytest.raises(PromptTooLong, match="the prompt has 9 tokens"):
+        asyncio.run(models(PromptTooLong("the prompt has 9 tokens"))(0, "a").ask([]))
+
+
+CALLS = "{{ tools }}<tool_call>{{ messages }}"
+THINKS = "<|im_start|>assistant\n{% if enable_thinking %}<think>{% endif %}"
+
+
+def user(folder: Path, template: str = THINKS, **role: Any) -> RoleBinding:
+    (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
+    (folder / "chat_template.jinja").write_text(template)
+    model = {"source": str(folder), **role.pop("model", {})}
+    benchmark = make_benchmark("acebench", {"user": {"model": model, **role}})
+    tree = {"model": {"source": "org/m"}, "benchmarks": ["acebench"]}
+    candidate = ModelRef("org/m", "hub", "org/m", "0" * 40)
+    return bind_roles(RunConfig.model_validate(tree), candidate, [benchmark])["acebench"]["user"]
+
+
+def test_parsers_of_a_served_model_are_those_of_its_family(
+    tmp_path: Path, make_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_checkpoint(tmp_path / "user", 1.0)
+
+    def parsers(template: str, **more: Any) -> tuple[Any, Any]:
+        binding = user(folder, template, **more)
+        assert isinstance(binding.role, ServedRole)
+        model = binding.role.model
+        assert binding.identity["reasoning_parser"] == model.reasoning_parser
+        assert binding.identity.get("tool_parser") == model.tool_parser
+        return model.reasoning_parser, model.tool_parser
+
+    auto = {"tool_parser": "auto"}
+    assert parsers(THINKS) == ("qwen3", None)
+    assert parsers("{{ messages }}", model=auto) == ("auto", None)
+    assert parsers(THINKS, model={"reasoning_parser": "none"}) == ("none", None)
+    assert parsers(THINKS, engine={"reasoning_parser": "olmo3"}) == ("auto", None)
+    tool = {"type": "function", "function": {"name": "find"}}
+    monkeypatch.setattr(ACEBench, "role_tools", lambda self, role: [tool])
+    refused = r"^benchmarks\.acebench\.user\.model\.tool_parser: this role is offered .*write auto"
+    with pytest.raises(UserError, match=refused):
+        parsers(CALLS)
+
+
+def test_a_served_model_has_the_sampling_of_its_section(
+    tmp_path: Path, make_checkpoint: Callable[..., Path]
+) -> None:
+    folder = make_checkpoint(tmp_path / "user", 1.0)
+    found = user(folder, sampling={"temperature": 0.3, "max_tokens": 9})
+    assert (found.sampling.temperature, found.sampling.max_tokens) == (0.3, 9)
