@@ -1,7 +1,7 @@
 """Models for the roles of an episode besides the candidate (the evaluated model), such as the user.
 
 A role is ``same`` (the candidate's engine), a mapping with ``model`` (a second model, served on the
-cluster by a vLLM server with its own GPUs), or a mapping with ``endpoint`` (any OpenAI-compatible
+cluster by engines with their own GPUs), or a mapping with ``endpoint`` (any OpenAI-compatible
 URL)."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ServedRole(Section):
     engine: dict[str, Any] = Field(
         default_factory=dict, description="engine arguments, under vLLM's own names"
     )
-    replicas: int = Field(1, ge=1, description="number of servers, each with its own engine")
+    replicas: int = Field(1, ge=1, description="number of engines")
     sampling: SamplingConfig | None = Field(
         None, description="sampling parameters; default: the benchmark's own"
     )

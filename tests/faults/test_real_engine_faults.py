@@ -38,12 +38,12 @@ def tiny_llama(tmp_path: Path) -> Path:
     return folder
 
 
-def core_of(driver) -> psutil.Process:
-    """Return the engine core: the child of an engine worker that takes by far the most memory."""
+def core_of(driver, actor: str = "EngineWorker") -> psutil.Process:
+    """Return the engine core: the child of an ``actor`` that takes by far the most memory."""
 
     def found() -> psutil.Process | None:
         # Look at all workers: one that has just died may still be listed, without a child.
-        workers = [p for p in descendants(driver.process.pid) if "EngineWorker" in title_of(p)]
+        workers = [p for p in descendants(driver.process.pid) if actor in title_of(p)]
         children: dict[psutil.Process, int] = {}
         for worker in workers:
             with suppress(psutil.Error):  # it has just ended
@@ -109,6 +109,30 @@ def test_killed_terminated_and_stopped_engine_cores_cost_no_row(run):
     ]
     left = [p for p in driver.below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert not left, [title_of(p) for p in left]
+
+
+def test_killed_engine_of_a_role_costs_no_row(run):
+    user = {"model": run.tree["model"], "engine": run.tree["engine"]}
+    user |= {"sampling": {"max_tokens": 40}}
+    run.write(
+        model={"source": "fake"},
+        backend="fake",
+        engine={"delay_s": 0.2, "default": "Which one?"},
+        benchmarks=[{"name": "acebench", "categories": ["agent_multi_turn"], "user": user}],
+        samples=40,
+        worker_cpus=0.3,
+        rows_per_part=2,
+    )
+    driver = run.start()
+    until_part_after(driver, 0)
+    driver.find("RoleEngine").kill()
+    until_part_after(driver, 3)
+    core_of(driver, "RoleEngine").kill()
+    assert driver.wait() == 0, driver.text
+    rows = run.rows()
+    assert len(rows) == len({row["row_id"] for row in rows}) == run.summary()["declared"]
+    assert {(row["status"], row["attempts"]) for row in rows} == {("scored", 1)}
+    assert len(run.summary()["timing"]["engine_deaths"]) == 2
 
 
 def test_episodes_that_wait_for_the_cache_survive_lost_processes_and_a_time_limit(run):
