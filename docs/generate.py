@@ -18,6 +18,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
 from ace_ray.benchmarks.stabletoolbench.judge_check import JudgeOptions
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
 from ace_ray.benchmarks.tau2.options import Options as Tau2Options
+from ace_ray.config.roles import EndpointRole, ServedRole
 from ace_ray.config.schema import (
     BenchmarkConfig,
     CandidateEndpoint,
@@ -34,7 +35,6 @@ from ace_ray.integrations.trackers import (
     ProjectOptions,
     TensorBoardOptions,
 )
-from ace_ray.models.roles import EndpointRole, ServedRole
 from ace_ray.sweep.config import SweepModel, SweepOptions
 
 PAGE = Path(__file__).with_name("configuration.md")

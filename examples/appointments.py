@@ -6,8 +6,8 @@ from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, Truncated
+from ace_ray.config.roles import Role, parse_role
 from ace_ray.config.schema import Section
-from ace_ray.models.roles import Role, parse_role
 from ace_ray.sandbox.protocol import Observation, Session
 from ace_ray.sandbox.tools import Parameter, Tool, call_tool, unknown_tool
 from ace_ray.types import Entry, Episode, Verdict

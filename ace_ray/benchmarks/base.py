@@ -23,9 +23,9 @@ from ace_ray.benchmarks.gold_check import Gold, check_gold
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored, each_once, read_json_lines
 from ace_ray.benchmarks.results import CategoryResult, Paper, ReportedRun, Score
 from ace_ray.benchmarks.transcript import Step, of_messages
+from ace_ray.config.roles import Role
 from ace_ray.config.schema import SECTION_KEYS, Section, validated
 from ace_ray.errors import UserError
-from ace_ray.models.roles import Role
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import Entry, Episode, OfferedApi, ResultRow, Sampling, Verdict, digest, own_task
 

@@ -25,7 +25,7 @@ from ace_ray.models.pacing import (
     backoff_s,
     retry_after_s,
 )
-from ace_ray.models.roles import check_url, host_of, read_key
+from ace_ray.models.urls import check_url, host_of, read_key
 from ace_ray.types import Completion, Messages, Sampling, Tools
 from ace_ray.util.secrets import without_key
 
@@ -81,7 +81,7 @@ class EndpointModel(Client):
         where: str = "endpoint",
     ) -> None:
         self._config = config
-        self._key = read_key(config, f"{where}.api_key_env")
+        self._key = read_key(config.api_key_env, f"{where}.api_key_env")
         url = check_url(config.url, f"{where}.url")
         self._url = str(url).rstrip("/") + "/chat/completions"
         self._host = host_of(config.url)

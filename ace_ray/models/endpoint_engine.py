@@ -15,8 +15,8 @@ from ace_ray.config.schema import CandidateEndpoint, ModelConfig, RunConfig
 from ace_ray.errors import PromptTooLong, RequestFailed, UserError
 from ace_ray.models.endpoint import EndpointModel, EndpointRefused
 from ace_ray.models.probe import Logprobs, ProbeFailed
-from ace_ray.models.roles import check_url, host_of, read_key
 from ace_ray.models.sources import ModelRef
+from ace_ray.models.urls import check_url, host_of, read_key
 from ace_ray.types import Completion, Messages, Sampling, Tools
 
 WHERE = "model.endpoint"
@@ -101,7 +101,7 @@ def check_endpoint(config: RunConfig) -> None:
     model = config.model
     endpoint = endpoint_of(model)
     check_url(endpoint.url, f"{WHERE}.url")
-    read_key(endpoint, f"{WHERE}.api_key_env")
+    read_key(endpoint.api_key_env, f"{WHERE}.api_key_env")
     for key, value in sorted(endpoint.extra_body.items()):
         _check_extra(key, value)
     engine_only = {

@@ -1,4 +1,4 @@
-"""Parse HTTP URLs, and accept only hosts that all libraries read in the same way.
+"""Parse HTTP URLs, and accept only hosts that all libraries read in the same way. Read API keys.
 
 Libraries read some hosts in different ways: non-ASCII names, addresses as plain numbers, names with
 extra dots or percent signs. Here a host must be in ASCII and is converted to a canonical spelling.
@@ -6,10 +6,14 @@ Requests and API keys go to exactly this host."""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import urlsplit
+
+from ace_ray.errors import UserError
+from ace_ray.types import digest
 
 _PORTS = {"http": 80, "https": 443}
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
@@ -80,3 +84,63 @@ def _address(kind: type[IPv4Address | IPv6Address], text: str) -> str:
         return str(kind(text))
     except ValueError:
         raise ValueError("its host is not an address in the usual notation") from None
+
+
+def check_url(url: str, where: str) -> HttpUrl:
+    """Parse the base URL of an endpoint. Raises `UserError` if it is malformed or may contain a
+    secret. The error does not show the URL."""
+    # Not checked by a pattern of the config field: its error would show the URL and a key in it.
+    fix = "write the base URL, e.g. https://api.openai.com/v1"
+    if "@" in url.partition("//")[2].partition("/")[0] or "?" in url or "#" in url:
+        raise UserError(
+            "the URL contains a user name, a password, a query or a fragment",
+            where=where,
+            fix=f"{fix}; a key belongs in the environment variable that api_key_env names",
+        )
+    try:
+        parsed = http_url(url)
+    except ValueError as error:
+        raise UserError(f"is not a valid endpoint URL: {error}", where=where, fix=fix) from None
+    if not url.isascii() or " " in url:
+        raise UserError("contains characters that are not allowed in a URL", where=where, fix=fix)
+    if parsed.target.rstrip("/").endswith("/completions"):
+        raise UserError(
+            "ends in /completions, a path that ace_ray adds itself", where=where, fix=fix
+        )
+    return parsed
+
+
+def read_key(name: str | None, where: str) -> str | None:
+    """Return the API key in the environment variable ``name``; None for an endpoint without a key.
+
+    Raises:
+        UserError: the environment variable is unset, or is not valid in an HTTP header."""
+    if name is None:
+        return None
+    # Keys from files and secrets often end with a newline.
+    key = os.environ.get(name, "").strip()
+    if not key:
+        raise UserError(
+            f"the environment variable {name} is not set",
+            where=where,
+            fix="set it to the endpoint's key, or write api_key_env: null if it takes none",
+        )
+    if not (key.isascii() and key.isprintable()):
+        raise UserError(
+            f"the environment variable {name} does not contain a key: one line of ASCII is needed",
+            where=where,
+            fix="set it to the endpoint's key",
+        )
+    return key
+
+
+def host_of(url: str) -> str:
+    """Return ``host`` or ``host:port`` of a URL, without user names, passwords, path or query."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def path_of(url: str) -> dict[str, str]:
+    """Return {"path_sha256": hash of the URL's path}, since the path itself may be private; {} for
+    ``/v1`` or no path."""
+    path = urlsplit(url).path.strip("/")
+    return {} if path in ("", "v1") else {"path_sha256": digest(path)}

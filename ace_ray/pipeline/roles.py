@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,15 +12,24 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.context import Model, RoleModel
 from ace_ray.cluster.resources import ROLE_ENGINE_CPUS, gpus_per_worker
-from ace_ray.config.schema import RunConfig
+from ace_ray.config.roles import EndpointRole, Role, ServedRole
+from ace_ray.config.schema import CandidateEndpoint, ModelConfig, RunConfig
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.endpoint import EndpointModel
-from ace_ray.models.families import choose_tool_parser, facts_of_model, reasoning_parser
-from ace_ray.models.roles import EndpointRole, Role, ServedRole, check_role, within
-from ace_ray.models.roles import role_identity as identity_of
-from ace_ray.models.sampling import check_budget, completed
+from ace_ray.models.engine_args import check_engine_args, check_parsers
+from ace_ray.models.families import (
+    FormatChoice,
+    choose_tool_parser,
+    facts_of_model,
+    reasoning_parser,
+)
+from ace_ray.models.sampling import check_budget, check_sampling, completed
 from ace_ray.models.sources import ModelRef, resolve
+from ace_ray.models.urls import check_url, host_of, path_of, read_key
 from ace_ray.types import Completion, Messages, Sampling, Tools, digest
+
+# Keys of a model's section that only apply to the candidate.
+_OF_CANDIDATES = ("chat_template", "plugins", "replay_reasoning", "start_date")
 
 
 @dataclass(frozen=True)
@@ -102,7 +112,7 @@ def _binding(
         engine = role.engine if isinstance(role, ServedRole) else {}
         own = completed(role.sampling, model, engine, where=f"{where}.sampling")
         sampling = own.sampling()
-    identity = identity_of(role, model, sampling)
+    identity = role_identity(role, model, sampling)
     if name not in benchmark.shared_roles:
         identity["sampling"] = sampling.identity()
     return RoleBinding(role, model, sampling, identity)
@@ -124,6 +134,121 @@ def _with_parsers(role: ServedRole, model: ModelRef, where: str, *, calls: bool)
             with within(where):
                 chosen["tool_parser"] = choose_tool_parser(facts, str(asked.source))
     return role.model_copy(update={"model": asked.model_copy(update=chosen)})
+
+
+def check_role(role: Role, where: str) -> None:
+    """Check ``role`` without sending a request.
+
+    Raises `UserError`: a bad URL, a secret in the URL, a missing API key, or an engine argument or
+    parser that vLLM does not know."""
+    if isinstance(role, EndpointRole):
+        check_url(role.endpoint.url, f"{where}.endpoint.url")
+        read_key(role.endpoint.api_key_env, f"{where}.endpoint.api_key_env")
+    elif isinstance(role, ServedRole):
+        with within(where):
+            check_engine_args(role.engine)
+            if role.model.adapter is not None:
+                raise UserError(
+                    "the model of a role cannot have an adapter",
+                    where="model.adapter",
+                    fix="merge it into its base and name the result as model.source",
+                )
+            check_parsers(role.model)
+            for key in _OF_CANDIDATES:
+                if getattr(role.model, key) != ModelConfig.model_fields[key].get_default(
+                    call_default_factory=True
+                ):
+                    raise UserError(
+                        f"{key!r} applies only to the evaluated model",
+                        where=f"model.{key}",
+                        fix="leave it out",
+                    )
+            check_sampling(role.sampling, role.model, where="sampling")
+            for name in ("tensor_parallel_size", "pipeline_parallel_size"):
+                check_size(name, role.engine.get(name, 1))
+    elif role != "same":
+        fix = "make it with ace_ray.config.roles.parse_role"
+        raise UserError(f"{role!a:.80} is not a role", where=where, fix=fix)
+
+
+def check_size(name: str, value: Any) -> None:
+    """Raise `UserError` unless the engine argument ``name`` has an integer ``value`` >= 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UserError(
+            f"{name!r} is {value!r}, but it must be an integer of at least 1",
+            where="engine",
+            fix="correct the value",
+        )
+
+
+@contextmanager
+def within(where: str) -> Iterator[None]:
+    """Context that puts ``where``, the config key of a role, before the key in a `UserError`."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(error.what, where=f"{where}.{error.where}", fix=error.fix) from error
+
+
+def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dict[str, Any]:
+    """Return the properties of a role that can change a score, as JSON values without secrets.
+
+    ``model``: the candidate if the role is ``same``, the served model if it is a `ServedRole`, None
+    if it is an `EndpointRole`. ``sampling`` comes from the role or from the benchmark."""
+    drawn = sampling.as_json()
+    if isinstance(role, EndpointRole):
+        return {
+            "kind": "endpoint",
+            "model": role.endpoint.model,
+            "revision": None,
+            "endpoint": host_of(role.endpoint.url),
+            **path_of(role.endpoint.url),
+            "sampling": drawn,
+        }
+    if model is None:
+        raise ValueError("a role without an endpoint needs a resolved model")
+    identity: dict[str, Any] = {
+        "kind": "same" if role == "same" else "served",
+        "model": model.source,
+        "revision": model.known_revision,
+        "sampling": drawn,
+        **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
+    }
+    if isinstance(role, ServedRole):
+        identity["chat_template_kwargs"] = role.model.chat_template_kwargs
+        identity["reasoning_parser"] = role.model.reasoning_parser
+        if role.model.tool_parser is not None:
+            identity["tool_parser"] = role.model.tool_parser
+        identity["engine"] = role.engine
+    return identity
+
+
+def candidate_identity(config: RunConfig, model: ModelRef, choice: FormatChoice) -> dict[str, Any]:
+    """Return the properties of the candidate that can change its answers, except sampling.
+
+    They are JSON values without secrets. ``model`` is the resolved model of ``config``."""
+    identity = {
+        "model": model.source,
+        "revision": model.known_revision,
+        "chat_template_kwargs": config.template_kwargs,
+        **choice.identity,
+        "backend": config.backend,
+        "engine": config.engine,
+        **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
+    }
+    if config.model.endpoint is not None:
+        identity["endpoint"] = endpoint_identity(config.model.endpoint)
+    return identity
+
+
+def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
+    """Return the properties of an endpoint that can change a score, as JSON without secrets."""
+    return {
+        "host": host_of(endpoint.url),
+        **path_of(endpoint.url),
+        "model": endpoint.model,
+        "extra_body": endpoint.extra_body,
+    }
 
 
 def served_roles(

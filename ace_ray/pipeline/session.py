@@ -299,7 +299,7 @@ class Session:
                 monitor,
                 role_engines(
                     bindings,
-                    coordinator,
+                    name,
                     on_gpu=on_gpu,
                     stall_s=config.stall_s,
                     start_timeout_s=config.start_timeout_s,

@@ -45,7 +45,7 @@ _OF_THE_CANDIDATE = (
 _STEP = re.compile(
     r"(?:^|[^A-Za-z])(?:global_step|step|checkpoint|ckpt|iter)[-_=]?(\d{1,12})$", re.IGNORECASE
 )
-# Kind of a role that the candidate plays itself (`ace_ray.models.roles.role_identity`).
+# Kind of a role that the candidate plays itself (`ace_ray.pipeline.roles.role_identity`).
 _SAME = "same"
 # Keys in the identity of such a role that name the candidate.
 _CANDIDATE_ROLE = ("model", "revision", "adapter")

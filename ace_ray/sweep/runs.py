@@ -15,8 +15,8 @@ from ace_ray.config.schema import ENDPOINT
 from ace_ray.early_stopping.looks import is_decided
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import tensors_of
-from ace_ray.models.roles import host_of
 from ace_ray.models.sizes import size_of
+from ace_ray.models.urls import host_of
 from ace_ray.pipeline import roles
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.planning.plan import Plan

@@ -19,7 +19,7 @@ from ace_ray.models.endpoint_engine import (
     endpoint_ref,
 )
 from ace_ray.models.families import FormatChoice
-from ace_ray.models.roles import candidate_identity
+from ace_ray.pipeline.roles import candidate_identity
 from ace_ray.types import Sampling, digest
 from tests.scripted_endpoint import Scripted, call, completion, scripted_endpoint
 

@@ -14,9 +14,9 @@ import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.config.roles import ServedRole
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import PromptTooLong, RowError, UserError
-from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.roles import RoleBinding, RoleModels, bind_roles, demand
 from ace_ray.types import Completion, Sampling

@@ -54,7 +54,7 @@ from ace_ray.benchmarks.endings import Endings, endings_table, with_ending
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.statistics import sample_tables
-from ace_ray.models.roles import Role, parse_role
+from ace_ray.config.roles import Role, parse_role
 from ace_ray.types import (
     RULE_SETS,
     Entry,

@@ -40,8 +40,8 @@ from ace_ray.benchmarks.stabletoolbench.shapes import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import categories, notes, paper, scores, tables
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
+from ace_ray.config.roles import Role, parse_role
 from ace_ray.errors import UserError
-from ace_ray.models.roles import Role, parse_role
 from ace_ray.types import (
     CHECKED,
     RULE_SETS,

@@ -50,7 +50,7 @@ from ace_ray.benchmarks.tau2.tasks import (
 )
 from ace_ray.benchmarks.tau2.upstream_package import DONE, UpstreamPackage, all_files, read_texts
 from ace_ray.benchmarks.tau2.verdicts import verdicts
-from ace_ray.models.roles import EndpointRole, Role, ServedRole, parse_role
+from ace_ray.config.roles import EndpointRole, Role, ServedRole, parse_role
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import (
     RULE_SETS,

@@ -18,7 +18,6 @@ from ace_ray.benchmarks.checked import check_episode
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import EngineDead, EpisodeTimeout, RowError
-from ace_ray.models.roles import candidate_identity
 from ace_ray.pipeline.actors.admission import AdmissionControl, Group, Partition
 from ace_ray.pipeline.actors.cache_room import CacheContext, CacheRoom
 from ace_ray.pipeline.actors.candidate import Broken, Candidate
@@ -44,7 +43,7 @@ from ace_ray.pipeline.health.processes import (
 from ace_ray.pipeline.monitoring.facts import engine_facts
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.pipeline.planning.placement import placed
-from ace_ray.pipeline.roles import RoleModels
+from ace_ray.pipeline.roles import RoleModels, candidate_identity
 from ace_ray.sandbox.actor import SandboxPool
 from ace_ray.storage.rows import EPISODES, episode_columns
 from ace_ray.types import Entry, Episode, Sampling

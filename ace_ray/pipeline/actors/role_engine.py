@@ -9,12 +9,11 @@ from typing import Any
 
 import ray
 
-from ace_ray.cluster.ray_internals import without_reference_count
 from ace_ray.cluster.resources import ROLE_ENGINE_CPUS, gpus_per_worker
+from ace_ray.config.roles import ServedRole
 from ace_ray.errors import EngineDead, RowError, RunFailed
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.families import FormatChoice
-from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import ModelRef, materialize
 from ace_ray.pipeline.actors.candidate import MonitoredEngine
 from ace_ray.pipeline.actors.coordinator import Start
@@ -88,7 +87,7 @@ def load(role: ServedRole, folder: Path, engine: Mapping[str, Any]) -> Any:
 @contextmanager
 def role_engines(
     bindings: RoleBindings,
-    coordinator: Any,
+    name: str,
     *,
     on_gpu: bool,
     stall_s: float,
@@ -97,12 +96,12 @@ def role_engines(
     """Start the engines of all roles, and end them when the context ends. Roles with the same
     model and settings share engines.
 
-    Yield the actors by (benchmark, role name). Raises `RunFailed` if an engine is not ready within
+    ``name``: name of the coordinator's actor. Yield the actors by (benchmark, role name). Raises `RunFailed` if an engine is not ready within
     ``start_timeout_s``, and Ray's error if it cannot start. The coordinator then has the cause."""
     roles = served_roles(bindings)
     seeded = {engine_key(*pair) for pair in roles.values() if pair[1].sampling.temperature > 0}
     engines: dict[Any, tuple[Any, ...]] = {}
-    coordinator = without_reference_count(coordinator)
+    coordinator = ray.get_actor(name)
     try:
         for names, (role, binding) in roles.items():
             if (key := engine_key(role, binding)) in engines:
@@ -116,16 +115,24 @@ def role_engines(
                 max_concurrency=MAX_REQUESTS,
             )
             settings = ".".join(names), role, binding.model, args, coordinator, stall_s
-            engines[key] = tuple(actor.remote(*settings) for _ in range(role.replicas))
+            number = len(engines)
+            engines[key] = tuple(
+                actor.options(name=f"{name}-role-{number}-{replica}").remote(*settings)
+                for replica in range(role.replicas)
+            )
         actors = [actor for replicas in engines.values() for actor in replicas]
         try:
             ray.get([actor.ready.remote() for actor in actors], timeout=start_timeout_s)
         except ray.exceptions.GetTimeoutError as error:
             line = f"no engine of a role started within {start_timeout_s:g} s (start_timeout_s)"
             raise RunFailed(line, resumable=True) from error
-        # The handles in this frame keep the actors alive. The job's handles do not.
+        # Only the handles in this frame keep the actors alive: the job has handles by name.
+        numbers = {key: number for number, key in enumerate(engines)}
         yield {
-            names: tuple(map(without_reference_count, engines[engine_key(*pair)]))
+            names: tuple(
+                ray.get_actor(f"{name}-role-{numbers[engine_key(*pair)]}-{replica}")
+                for replica in range(pair[0].replicas)
+            )
             for names, pair in roles.items()
         }
     finally:

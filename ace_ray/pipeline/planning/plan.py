@@ -22,13 +22,12 @@ from ace_ray.config.schema import RunConfig
 from ace_ray.early_stopping.draw import Drawn, draw
 from ace_ray.errors import UserError
 from ace_ray.models.families import FormatChoice, ModelFiles
-from ace_ray.models.roles import endpoint_identity
 from ace_ray.models.sampling import check_budget, completed
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.entries import opening_json, select
 from ace_ray.pipeline.planning import prefixes
 from ace_ray.pipeline.planning.formats import choice_identity, choose_format, first_native, replayed
-from ace_ray.pipeline.roles import RoleBindings, bind_roles
+from ace_ray.pipeline.roles import RoleBindings, bind_roles, endpoint_identity
 from ace_ray.types import Entry, canonical_json, digest
 
 # Folder of a report in a run's folder; its files are not part of the run.

@@ -15,9 +15,9 @@ from ace_ray.models.endpoint_engine import check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_parsers
 from ace_ray.models.fake import FakeScript
 from ace_ray.models.families import FamilyFacts, ModelFiles, of_transformers
-from ace_ray.models.roles import check_size
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve
+from ace_ray.pipeline.roles import check_size
 from ace_ray.util import vllm_source
 from ace_ray.util.sanitizing import few
 

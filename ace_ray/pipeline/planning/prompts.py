@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ace_ray.config.roles import ServedRole
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models import adapters
 from ace_ray.models.families import SWITCHES
-from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import tokenizer_folder
 from ace_ray.pipeline.entries import read_opening
 from ace_ray.pipeline.planning import formats

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.registry import benchmark_class
+from ace_ray.config.roles import Role, parse_role
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.families import FamilyFacts, ModelFiles
-from ace_ray.models.roles import Role, parse_role
 from ace_ray.pipeline.planning.formats import choice_line
 from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.pipeline.planning.plan import Plan, make_plan

@@ -33,9 +33,9 @@ from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
 )
 from ace_ray.benchmarks.stabletoolbench.options import Options
 from ace_ray.benchmarks.stabletoolbench.tools import Api
+from ace_ray.config.roles import EndpointRole, Role, parse_role
 from ace_ray.errors import UserError
 from ace_ray.models.http import Http
-from ace_ray.models.roles import EndpointRole, Role, parse_role
 from ace_ray.types import Sampling, digest
 from ace_ray.util.suggestions import check_names
 

@@ -11,22 +11,14 @@ from typing import Any
 
 import pytest
 
+from ace_ray.config.roles import EndpointRole, ServedRole, parse_role
 from ace_ray.config.schema import EndpointConfig, ModelConfig, run_config
 from ace_ray.errors import UserError
-from ace_ray.models import roles
 from ace_ray.models.engine_args import check_engine_args, check_parsers
 from ace_ray.models.families import FormatChoice
-from ace_ray.models.roles import (
-    EndpointRole,
-    ServedRole,
-    candidate_identity,
-    check_role,
-    host_of,
-    parse_role,
-    role_identity,
-)
 from ace_ray.models.sources import ModelRef
-from ace_ray.models.urls import http_url
+from ace_ray.models.urls import host_of, http_url, read_key
+from ace_ray.pipeline.roles import candidate_identity, check_role, role_identity
 from ace_ray.types import Sampling
 
 ENDPOINT = {"url": "https://api.example.com/v1", "model": "m"}
@@ -98,7 +90,7 @@ def test_a_key_is_demanded(monkeypatch: pytest.MonkeyPatch, value: str | None) -
     config = EndpointConfig(url="http://[::1]:80/v1/", model="m", api_key_env="SIM")
     monkeypatch.setenv("SIM", "sk-1\n")
     check_role(EndpointRole(endpoint=config), "user")
-    assert roles.read_key(config, "user") == "sk-1", "without the newline of its file"
+    assert read_key("SIM", "user") == "sk-1", "without the newline of its file"
     monkeypatch.setenv("SIM", value or "")
     if value is None:
         monkeypatch.delenv("SIM")

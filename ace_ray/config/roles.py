@@ -1,0 +1,73 @@
+"""Config sections of the roles of an episode besides the candidate (the evaluated model), such as
+the user.
+
+A role is ``same`` (the candidate's engine), a mapping with ``model`` (a second model, served on the
+cluster by engines with their own GPUs), or a mapping with ``endpoint`` (any OpenAI-compatible
+URL)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ace_ray.config.schema import EndpointConfig, ModelConfig, SamplingConfig, Section, validated
+from ace_ray.errors import UserError
+from ace_ray.util.suggestions import did_you_mean
+
+
+class EndpointRole(Section):
+    endpoint: EndpointConfig = Field(description="URL, model and limits of the endpoint")
+    sampling: SamplingConfig | None = Field(
+        None, description="sampling parameters; default: the benchmark's own"
+    )
+
+
+class ServedRole(Section):
+    model: ModelConfig = Field(description="model to serve, with the keys of a run's `model`")
+    engine: dict[str, Any] = Field(
+        default_factory=dict, description="engine arguments, under vLLM's own names"
+    )
+    replicas: int = Field(1, ge=1, description="number of engines")
+    sampling: SamplingConfig | None = Field(
+        None, description="sampling parameters; default: the benchmark's own"
+    )
+
+
+RoleConfig = ServedRole | EndpointRole
+Role = Literal["same"] | RoleConfig
+
+
+def parse_role(value: Any, where: str) -> Role:
+    """Parse the ``value`` of the config key ``where``. Raises `UserError` if it is not a role."""
+    if value == "same":
+        return "same"
+    kinds = ("model", "endpoint")
+    if not isinstance(value, Mapping) or sum(kind in value for kind in kinds) != 1:
+        given = sorted(map(str, value)) if isinstance(value, Mapping) else value
+        raise UserError(
+            f"{given!r:.60} is not a role",
+            where=where,
+            fix=did_you_mean(
+                value,
+                ["same"],
+                "write same, or a mapping with either model: {source: ...} or "
+                "endpoint: {url: ..., model: ...}",
+            ),
+        )
+    tree = dict(value)
+    # Validated separately, so that errors name the full path of a key.
+    if isinstance(tree.get("sampling"), Mapping):
+        tree["sampling"] = validated(SamplingConfig, tree["sampling"], where=f"{where}.sampling")
+    if "endpoint" in tree:
+        return validated(EndpointRole, tree, where=where)
+    role = validated(ServedRole, tree, where=where)
+    if role.model.source is None or role.model.endpoint is not None:
+        raise UserError(
+            "a model that ace_ray serves needs a source",
+            where=f"{where}.model",
+            fix="write model: {source: ...}; for an existing endpoint, write endpoint: "
+            "{url: ..., model: ...} instead of model",
+        )
+    return role
