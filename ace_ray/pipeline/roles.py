@@ -13,7 +13,7 @@ from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.context import Model, RoleModel
 from ace_ray.cluster.resources import ROLE_ENGINE_CPUS, gpus_per_worker
 from ace_ray.config.roles import EndpointRole, Role, ServedRole
-from ace_ray.config.schema import CandidateEndpoint, ModelConfig, RunConfig
+from ace_ray.config.schema import CandidateEndpoint, RunConfig
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.endpoint import EndpointModel
 from ace_ray.models.engine_args import check_engine_args, check_parsers
@@ -26,7 +26,9 @@ from ace_ray.models.families import (
 from ace_ray.models.sampling import check_budget, check_sampling, completed
 from ace_ray.models.sources import ModelRef, resolve
 from ace_ray.models.urls import check_url, host_of, path_of, read_key
+from ace_ray.pipeline.health.processes import LONGEST_WHY
 from ace_ray.types import Completion, Messages, Sampling, Tools, digest
+from ace_ray.util.sanitizing import one_line
 
 # Keys of a model's section that only apply to the candidate.
 _OF_CANDIDATES = ("chat_template", "plugins", "replay_reasoning", "start_date")
@@ -43,8 +45,8 @@ class RoleBinding:
     identity: Mapping[str, Any]
 
 
-class EngineLost(RowError):
-    """Raised if the engine of a role cannot answer any more. The row is retried."""
+class RoleEngineFailed(RowError):
+    """Raised if the engine of a role fails, or is gone and was not restarted."""
 
 
 # benchmark -> role -> binding
@@ -155,9 +157,7 @@ def check_role(role: Role, where: str) -> None:
                 )
             check_parsers(role.model)
             for key in _OF_CANDIDATES:
-                if getattr(role.model, key) != ModelConfig.model_fields[key].get_default(
-                    call_default_factory=True
-                ):
+                if getattr(role.model, key):
                     raise UserError(
                         f"{key!r} applies only to the evaluated model",
                         where=f"model.{key}",
@@ -251,30 +251,25 @@ def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
     }
 
 
-def served_roles(
-    bindings: RoleBindings,
-) -> dict[tuple[str, str], tuple[ServedRole, RoleBinding]]:
-    """Return the roles whose models are served on the cluster, by (benchmark, role name)."""
-    return {
-        (benchmark, name): (binding.role, binding)
-        for benchmark, roles in bindings.items()
-        for name, binding in roles.items()
-        if isinstance(binding.role, ServedRole)
-    }
-
-
-def engine_key(role: ServedRole, binding: RoleBinding) -> tuple[str, ModelRef | None]:
-    """Return a value that is equal for roles that can share engines: requests have their own
-    sampling."""
-    return role.model_copy(update={"sampling": None}).model_dump_json(), binding.model
+def shared_engines(bindings: RoleBindings) -> list[dict[tuple[str, str], RoleBinding]]:
+    """Return the served roles by (benchmark, role name), in groups that share engines: with the
+    same model and settings except for the sampling, which each request has."""
+    groups: dict[Any, dict[tuple[str, str], RoleBinding]] = {}
+    for benchmark, roles in bindings.items():
+        for name, binding in roles.items():
+            if isinstance(binding.role, ServedRole):
+                settings = binding.role.model_copy(update={"sampling": None}).model_dump_json()
+                groups.setdefault((settings, binding.model), {})[benchmark, name] = binding
+    return list(groups.values())
 
 
 def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
     """Return (CPUs, GPUs) for each engine of the roles. An engine runs on one node."""
-    engines = {engine_key(*pair): pair[0] for pair in served_roles(bindings).values()}
+    roles = [next(iter(group.values())).role for group in shared_engines(bindings)]
     return [
         (ROLE_ENGINE_CPUS, gpus_per_worker(role.engine) if on_gpu else 0)
-        for role in engines.values()
+        for role in roles
+        if isinstance(role, ServedRole)
         for _ in range(role.replicas)
     ]
 
@@ -295,8 +290,10 @@ class RemoteModel:
         except asyncio.CancelledError:
             ray.cancel(request)  # else the engine would finish an answer that nobody reads
             raise
-        except ray.exceptions.RayActorError as error:
-            raise EngineLost("the engine of a role is gone and was not restarted") from error
+        except ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None) or error
+            line = one_line(f"{type(cause).__name__}: {cause}", LONGEST_WHY)
+            raise RoleEngineFailed(f"the engine of a role gave no answer: {line}") from error
         if isinstance(answer, RowError):
             raise answer
         return answer

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,15 +13,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.cluster.ray_internals import without_reference_count
 from ace_ray.config.roles import ServedRole
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import PromptTooLong, RowError, UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.roles import RoleBinding, RoleModels, bind_roles, demand
 from ace_ray.types import Completion, Sampling
+from tests.limits import until
 
 
 def role(**changes: object) -> ServedRole:
@@ -54,18 +59,18 @@ class Engine:
         return self._answer
 
 
-def models(*answers: Completion | RowError) -> Callable[[int, str], Any]:
+def models(*engines: Any) -> Callable[[int, str], Any]:
     """Return the function that gives the user's model for a sample of an entry."""
     acebench = make_benchmark("acebench", {})
     bindings: Mapping[str, Any] = {"acebench": {"user": RoleBinding(role(), None, Sampling(), {})}}
-    served = {("acebench", "user"): tuple(map(Engine, answers))}
+    served = {("acebench", "user"): engines}
     of = RoleModels(bindings, served, SimpleNamespace()).of
     return lambda sample, entry: of(acebench, sample, [entry])["user"]
 
 
 def test_an_episode_stays_with_one_of_the_replicas() -> None:
     def replica(sample: int, entry: str) -> str:
-        of = models(Completion("first"), Completion("second"))
+        of = models(Engine(Completion("first")), Engine(Completion("second")))
         return asyncio.run(of(sample, entry).ask([])).text
 
     counts = Counter(replica(sample, f"id{n}") for sample in (0, 1) for n in range(32))
@@ -75,7 +80,53 @@ def test_an_episode_stays_with_one_of_the_replicas() -> None:
 
 def test_refusal_of_an_engine_is_raised_as_its_own_error() -> None:
     with pytest.raises(PromptTooLong, match="the prompt has 9 tokens"):
-        asyncio.run(models(PromptTooLong("the prompt has 9 tokens"))(0, "a").ask([]))
+        asyncio.run(models(Engine(PromptTooLong("the prompt has 9 tokens")))(0, "a").ask([]))
+
+
+class Faulty:
+    """An engine that obeys the first message."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    async def chat(self, messages: list[dict[str, str]], *_: Any) -> Completion:
+        if messages[0]["content"] == "raise":
+            raise RuntimeError("a bug")
+        if messages[0]["content"] == "die" and not self.marker.exists():
+            self.marker.write_text("died")
+            os._exit(1)
+        if messages[0]["content"] == "wait":
+            try:
+                await asyncio.sleep(600)
+            except asyncio.CancelledError:
+                self.marker.write_text("cancelled")
+                raise
+        return Completion("an answer")
+
+
+@pytest.mark.ray
+def test_requests_of_a_lost_engine_are_asked_again_and_late_ones_are_cancelled(
+    tmp_path: Path,
+) -> None:
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
+        actor = ray.remote(Faulty).options(**options).remote(tmp_path / "marker")
+        model = models(without_reference_count(actor))(0, "a")
+
+        async def ask(text: str, timeout_s: float | None = None) -> str:
+            work = model.ask([{"role": "user", "content": text}])
+            return (await asyncio.wait_for(work, timeout_s)).text
+
+        assert asyncio.run(ask("die")) == "an answer"
+        with pytest.raises(RowError, match="a role gave no answer: RuntimeError: a bug"):
+            asyncio.run(ask("raise"))
+        with pytest.raises(TimeoutError):
+            asyncio.run(ask("wait", 1.0))
+        until(lambda: (tmp_path / "marker").read_text() == "cancelled")
+    finally:
+        ray.shutdown()
 
 
 CALLS = "{{ tools }}<tool_call>{{ messages }}"

@@ -35,11 +35,7 @@ from ace_ray.pipeline.health.isolation import (
     of_rows,
     shared_id,
 )
-from ace_ray.pipeline.health.processes import (
-    Heartbeat,
-    die,
-    this_process,
-)
+from ace_ray.pipeline.health.processes import Heartbeat, die, this_process
 from ace_ray.pipeline.monitoring.facts import engine_facts
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.pipeline.planning.placement import placed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -20,7 +19,7 @@ from ace_ray.pipeline.actors.coordinator import Start
 from ace_ray.pipeline.actors.job import fail_start, start
 from ace_ray.pipeline.health.processes import Heartbeat, die, this_process
 from ace_ray.pipeline.monitoring.timing import Clock
-from ace_ray.pipeline.roles import RoleBindings, engine_key, served_roles
+from ace_ray.pipeline.roles import RoleBindings, shared_engines
 from ace_ray.types import Completion, Messages, Sampling, Tools
 from ace_ray.util.subprocesses import end_with_this_process
 
@@ -42,13 +41,19 @@ class RoleEngine:
         coordinator: Any,
         stall_s: float,
     ) -> None:
+        from ace_ray.models.vllm_engine import VLLMEngine
+
         self._coordinator, self._process = coordinator, this_process("role")
         begun: Start | None = None
         try:
             begun = start(coordinator, self._process)
-            folder = materialize(model)
             end_with_this_process()
-            loaded = load(role, folder, engine)
+            choice = FormatChoice(
+                engine.get("reasoning_parser") or role.model.reasoning_parser,
+                role.model.tool_parser,
+                template_kwargs=role.model.chat_template_kwargs,
+            )
+            loaded = VLLMEngine(materialize(model), engine, choice)
         except Exception as error:
             fail_start(coordinator, self._process, begun, f"the engine of {name}", error)
             raise
@@ -72,18 +77,6 @@ class RoleEngine:
             return error  # Ray would raise an exception of another class
 
 
-def load(role: ServedRole, folder: Path, engine: Mapping[str, Any]) -> Any:
-    """Load the model of ``role``, with the parsers of its section."""
-    from ace_ray.models.vllm_engine import VLLMEngine
-
-    choice = FormatChoice(
-        reasoning_parser=engine.get("reasoning_parser") or role.model.reasoning_parser,
-        tool_parser=role.model.tool_parser,
-        template_kwargs=role.model.chat_template_kwargs,
-    )
-    return VLLMEngine(folder, engine, choice)
-
-
 @contextmanager
 def role_engines(
     bindings: RoleBindings,
@@ -96,46 +89,39 @@ def role_engines(
     """Start the engines of all roles, and end them when the context ends. Roles with the same
     model and settings share engines.
 
-    ``name``: name of the coordinator's actor. Yield the actors by (benchmark, role name). Raises `RunFailed` if an engine is not ready within
-    ``start_timeout_s``, and Ray's error if it cannot start. The coordinator then has the cause."""
-    roles = served_roles(bindings)
-    seeded = {engine_key(*pair) for pair in roles.values() if pair[1].sampling.temperature > 0}
-    engines: dict[Any, tuple[Any, ...]] = {}
+    ``name``: name of the coordinator's actor. Yield the actors by (benchmark, role name). Raises
+    `RunFailed` if an engine is not ready within ``start_timeout_s``, and Ray's error if it cannot start. The coordinator then has the cause."""
     coordinator = ray.get_actor(name)
+    served: dict[tuple[str, str], tuple[str, ...]] = {}
+    actors: list[Any] = []
     try:
-        for names, (role, binding) in roles.items():
-            if (key := engine_key(role, binding)) in engines:
-                continue
-            args = cluster_engine_args(role.engine, on_gpu=on_gpu, seeded=key in seeded)
-            actor = ray.remote(RoleEngine).options(
-                num_cpus=ROLE_ENGINE_CPUS,
-                num_gpus=gpus_per_worker(args) if on_gpu else 0,
-                max_restarts=-1,
-                max_task_retries=-1,
-                max_concurrency=MAX_REQUESTS,
-            )
+        for group in shared_engines(bindings):
+            names, binding = next(iter(group.items()))
+            role = binding.role
+            assert isinstance(role, ServedRole)
+            seeded = any(of_group.sampling.temperature > 0 for of_group in group.values())
+            args = cluster_engine_args(role.engine, on_gpu=on_gpu, seeded=seeded)
+            options = {
+                "num_cpus": ROLE_ENGINE_CPUS,
+                "num_gpus": gpus_per_worker(args) if on_gpu else 0,
+                "max_restarts": -1,
+                "max_task_retries": -1,
+                "max_concurrency": MAX_REQUESTS,
+            }
             settings = ".".join(names), role, binding.model, args, coordinator, stall_s
-            number = len(engines)
-            engines[key] = tuple(
-                actor.options(name=f"{name}-role-{number}-{replica}").remote(*settings)
-                for replica in range(role.replicas)
-            )
-        actors = [actor for replicas in engines.values() for actor in replicas]
+            labels = [f"{name}-role-{len(actors) + i}" for i in range(role.replicas)]
+            actors += [
+                ray.remote(RoleEngine).options(name=label, **options).remote(*settings)
+                for label in labels
+            ]
+            served |= dict.fromkeys(group, tuple(labels))
         try:
             ray.get([actor.ready.remote() for actor in actors], timeout=start_timeout_s)
         except ray.exceptions.GetTimeoutError as error:
             line = f"no engine of a role started within {start_timeout_s:g} s (start_timeout_s)"
             raise RunFailed(line, resumable=True) from error
         # Only the handles in this frame keep the actors alive: the job has handles by name.
-        numbers = {key: number for number, key in enumerate(engines)}
-        yield {
-            names: tuple(
-                ray.get_actor(f"{name}-role-{numbers[engine_key(*pair)]}-{replica}")
-                for replica in range(pair[0].replicas)
-            )
-            for names, pair in roles.items()
-        }
+        yield {names: tuple(map(ray.get_actor, labels)) for names, labels in served.items()}
     finally:
-        for replicas in engines.values():
-            for actor in replicas:
-                ray.kill(actor)
+        for actor in actors:
+            ray.kill(actor)
