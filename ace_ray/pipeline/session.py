@@ -297,13 +297,7 @@ class Session:
             )
             with (
                 monitor,
-                role_engines(
-                    bindings,
-                    name,
-                    on_gpu=on_gpu,
-                    stall_s=config.stall_s,
-                    start_timeout_s=config.start_timeout_s,
-                ) as served,
+                role_engines(bindings, name, config, on_gpu=on_gpu) as served,
                 placement.reserved(self._resources, config, self._interrupts, self._say) as places,
             ):
                 sandboxes = [f"{name}-sandbox-{i}" for i in range(self._resources.sandboxes)]

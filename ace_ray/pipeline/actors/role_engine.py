@@ -10,16 +10,16 @@ import ray
 
 from ace_ray.cluster.resources import ROLE_ENGINE_CPUS, gpus_per_worker
 from ace_ray.config.roles import ServedRole
+from ace_ray.config.schema import RunConfig
 from ace_ray.errors import EngineDead, RowError, RunFailed
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.families import FormatChoice
-from ace_ray.models.sources import ModelRef, materialize
+from ace_ray.models.sources import materialize
 from ace_ray.pipeline.actors.candidate import MonitoredEngine
-from ace_ray.pipeline.actors.coordinator import Start
 from ace_ray.pipeline.actors.job import fail_start, start
 from ace_ray.pipeline.health.processes import Heartbeat, die, this_process
 from ace_ray.pipeline.monitoring.timing import Clock
-from ace_ray.pipeline.roles import RoleBindings, shared_engines
+from ace_ray.pipeline.roles import RoleBinding, RoleBindings, shared_engines
 from ace_ray.types import Completion, Messages, Sampling, Tools
 from ace_ray.util.subprocesses import end_with_this_process
 
@@ -28,15 +28,14 @@ MAX_REQUESTS = 10_000
 
 
 class RoleEngine:
-    """Ray actor that hosts one engine of the model of ``role``.
+    """Ray actor that hosts one engine of a role's model.
 
     If the engine or the process fails, Ray restarts the actor and repeats its requests."""
 
     def __init__(
         self,
         name: str,
-        role: ServedRole,
-        model: ModelRef,
+        binding: RoleBinding,
         engine: Mapping[str, Any],
         coordinator: Any,
         stall_s: float,
@@ -44,9 +43,11 @@ class RoleEngine:
         from ace_ray.models.vllm_engine import VLLMEngine
 
         self._coordinator, self._process = coordinator, this_process("role")
-        begun: Start | None = None
+        begun = start(coordinator, self._process)
+        role, model = binding.role, binding.model
+        assert isinstance(role, ServedRole)
+        assert model is not None  # a served role has a model
         try:
-            begun = start(coordinator, self._process)
             end_with_this_process()
             choice = FormatChoice(
                 engine.get("reasoning_parser") or role.model.reasoning_parser,
@@ -79,18 +80,14 @@ class RoleEngine:
 
 @contextmanager
 def role_engines(
-    bindings: RoleBindings,
-    name: str,
-    *,
-    on_gpu: bool,
-    stall_s: float,
-    start_timeout_s: float,
+    bindings: RoleBindings, name: str, config: RunConfig, *, on_gpu: bool
 ) -> Iterator[dict[tuple[str, str], tuple[Any, ...]]]:
     """Start the engines of all roles, and end them when the context ends. Roles with the same
     model and settings share engines.
 
     ``name``: name of the coordinator's actor. Yield the actors by (benchmark, role name). Raises
-    `RunFailed` if an engine is not ready within ``start_timeout_s``, and Ray's error if it cannot start. The coordinator then has the cause."""
+    `RunFailed` if an engine is not ready within ``start_timeout_s``, and Ray's error if it cannot
+    start. The coordinator then has the cause."""
     coordinator = ray.get_actor(name)
     served: dict[tuple[str, str], tuple[str, ...]] = {}
     actors: list[Any] = []
@@ -108,7 +105,7 @@ def role_engines(
                 "max_task_retries": -1,
                 "max_concurrency": MAX_REQUESTS,
             }
-            settings = ".".join(names), role, binding.model, args, coordinator, stall_s
+            settings = ".".join(names), binding, args, coordinator, config.stall_s
             labels = [f"{name}-role-{len(actors) + i}" for i in range(role.replicas)]
             actors += [
                 ray.remote(RoleEngine).options(name=label, **options).remote(*settings)
@@ -116,9 +113,10 @@ def role_engines(
             ]
             served |= dict.fromkeys(group, tuple(labels))
         try:
-            ray.get([actor.ready.remote() for actor in actors], timeout=start_timeout_s)
+            ray.get([actor.ready.remote() for actor in actors], timeout=config.start_timeout_s)
         except ray.exceptions.GetTimeoutError as error:
-            line = f"no engine of a role started within {start_timeout_s:g} s (start_timeout_s)"
+            limit_s = config.start_timeout_s
+            line = f"no engine of a role started within {limit_s:g} s (start_timeout_s)"
             raise RunFailed(line, resumable=True) from error
         # Only the handles in this frame keep the actors alive: the job has handles by name.
         yield {names: tuple(map(ray.get_actor, labels)) for names, labels in served.items()}
