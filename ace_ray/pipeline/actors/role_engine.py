@@ -11,15 +11,16 @@ import ray
 from ace_ray.cluster.resources import ROLE_ENGINE_CPUS, gpus_per_worker
 from ace_ray.config.roles import ServedRole
 from ace_ray.config.schema import RunConfig
-from ace_ray.errors import EngineDead, RowError, RunFailed
+from ace_ray.errors import EngineDead, EngineNotStarted, RowError, RunFailed
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import materialize
 from ace_ray.pipeline.actors.candidate import MonitoredEngine
+from ace_ray.pipeline.actors.coordinator import Start
 from ace_ray.pipeline.actors.job import fail_start, start
 from ace_ray.pipeline.health.processes import Heartbeat, die, this_process
 from ace_ray.pipeline.monitoring.timing import Clock
-from ace_ray.pipeline.roles import RoleBinding, RoleBindings, shared_engines
+from ace_ray.pipeline.roles import RoleBinding, RoleBindings, RoleEngineFailed, shared_engines
 from ace_ray.types import Completion, Messages, Sampling, Tools
 from ace_ray.util.subprocesses import end_with_this_process
 
@@ -43,11 +44,13 @@ class RoleEngine:
         from ace_ray.models.vllm_engine import VLLMEngine
 
         self._coordinator, self._process = coordinator, this_process("role")
-        begun = start(coordinator, self._process)
+        self._engine: MonitoredEngine | None = None
         role, model = binding.role, binding.model
         assert isinstance(role, ServedRole)
         assert model is not None  # a served role has a model
+        begun: Start | None = None
         try:
+            begun = start(coordinator, self._process)
             end_with_this_process()
             choice = FormatChoice(
                 engine.get("reasoning_parser") or role.model.reasoning_parser,
@@ -55,20 +58,23 @@ class RoleEngine:
                 template_kwargs=role.model.chat_template_kwargs,
             )
             loaded = VLLMEngine(materialize(model), engine, choice)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - Ray would show the user a traceback
             fail_start(coordinator, self._process, begun, f"the engine of {name}", error)
-            raise
+            return
         self._engine = MonitoredEngine(loaded, stall_s / 4, Clock())
         ray.get(coordinator.ready.remote(self._process, {}))
         Heartbeat(coordinator, self._process, stall_s=stall_s, busy_since=self._engine.busy_since)
 
-    async def ready(self) -> None:
-        """Return when the engine has been loaded."""
+    async def ready(self) -> bool:
+        """Return whether the engine has started."""
+        return self._engine is not None
 
     async def chat(
         self, messages: Messages, sampling: Sampling, tools: Tools = None
     ) -> Completion | RowError:
         """Return the answer, or the reason why the engine refuses the request."""
+        if self._engine is None:
+            return RoleEngineFailed("the engine of a role failed to start again")
         try:
             return await self._engine.chat(messages, sampling, tools)
         except EngineDead as error:
@@ -86,8 +92,8 @@ def role_engines(
     model and settings share engines.
 
     ``name``: name of the coordinator's actor. Yield the actors by (benchmark, role name). Raises
-    `RunFailed` if an engine is not ready within ``start_timeout_s``, and Ray's error if it cannot
-    start. The coordinator then has the cause."""
+    `RunFailed` if an engine is not ready within ``start_timeout_s``, and `EngineNotStarted` if it
+    fails. The coordinator then has the cause."""
     coordinator = ray.get_actor(name)
     served: dict[tuple[str, str], tuple[str, ...]] = {}
     actors: list[Any] = []
@@ -113,7 +119,9 @@ def role_engines(
             ]
             served |= dict.fromkeys(group, tuple(labels))
         try:
-            ray.get([actor.ready.remote() for actor in actors], timeout=config.start_timeout_s)
+            ready = [actor.ready.remote() for actor in actors]
+            if not all(ray.get(ready, timeout=config.start_timeout_s)):
+                raise EngineNotStarted("the engine of a role failed to start")
         except ray.exceptions.GetTimeoutError as error:
             limit_s = config.start_timeout_s
             line = f"no engine of a role started within {limit_s:g} s (start_timeout_s)"
