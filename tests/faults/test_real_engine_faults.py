@@ -114,12 +114,13 @@ def test_killed_terminated_and_stopped_engine_cores_cost_no_row(run):
 def test_killed_engine_of_a_role_costs_no_row(run):
     user = {"model": run.tree["model"], "engine": run.tree["engine"]}
     user |= {"sampling": {"max_tokens": 40}}
+    agents = {"name": "acebench", "categories": ["agent_multi_turn"], "max_messages": 6}
     run.write(
         model={"source": "fake"},
         backend="fake",
         engine={"delay_s": 0.2, "default": "Which one?"},
-        benchmarks=[{"name": "acebench", "categories": ["agent_multi_turn"], "user": user}],
-        samples=40,
+        benchmarks=[{**agents, "user": user}],
+        samples=4,
         worker_cpus=0.3,
         rows_per_part=2,
     )
