@@ -17,7 +17,6 @@ import ray
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.cluster.ray_internals import without_reference_count
 from ace_ray.config.roles import ServedRole
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import PromptTooLong, RowError, UserError
@@ -112,8 +111,8 @@ def test_requests_of_a_lost_engine_are_asked_again_and_late_ones_are_cancelled(
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
     try:
         options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
-        actor = ray.remote(Faulty).options(**options).remote(tmp_path / "marker")
-        model = models(without_reference_count(actor))(0, "a")
+        _actor = ray.remote(Faulty).options(name="r", **options).remote(tmp_path / "marker")
+        model = models(ray.get_actor("r"))(0, "a")
 
         async def ask(text: str, timeout_s: float | None = None) -> str:
             work = model.ask([{"role": "user", "content": text}])
