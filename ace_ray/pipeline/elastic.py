@@ -131,12 +131,12 @@ class ElasticWorkers:
         process = ray.get(self._coordinator.process.remote(name), timeout=ASK_S)
         gone = NODE_GONE if node_gone or process is None else why_gone_there(process, "")
         left = actor in self._leaving
-        lost = self._coordinator.lost.remote(name, *gone, node=node_gone or left)
+        lost = self._coordinator.lost.remote(name, gone, node=node_gone or left)
         ray.get(lost, timeout=ASK_S)
         self._lost.add(actor)
         blocks = self._pool.tasks_of(actor)
         self._give_away(actor)
-        self._tell(f"an engine worker was lost ({gone[0]}), {blocks} blocks go to other workers")
+        self._tell(f"an engine worker was lost ({gone.why}), {blocks} blocks go to other workers")
 
     def _give_away(self, actor: Any) -> None:
         self._pool.give_away(actor)

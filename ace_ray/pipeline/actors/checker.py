@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -13,32 +14,44 @@ import ray
 from ace_ray.pipeline.actors.coordinator import fetch_shared
 from ace_ray.pipeline.actors.job import Job, report, start
 from ace_ray.pipeline.actors.judging import judged, log_traceback, report_bug
-from ace_ray.pipeline.health.isolation import OPEN, IsolatedRow, ended_columns, grouped
+from ace_ray.pipeline.health.causes import CrashFile
+from ace_ray.pipeline.health.isolation import IsolatedRow, ended_columns
 from ace_ray.pipeline.health.processes import Heartbeat, this_process
 from ace_ray.storage.rows import PLAN, entry_columns, metrics_of, rows_schema
 from ace_ray.types import SCORE, Entry, Episode
 
-# Timeout for judging one block or one isolated row.
+# Timeout for judging one row.
 CHECK_S = 300.0
 
 
 class Checker:
-    """Adds the verdicts of all rule sets to rows. Any checker can judge any row."""
+    """Adds the verdicts of all rule sets to rows. Any checker can judge any row.
+
+    The row that is judged is noted first. So if this process dies, its successor knows the row."""
 
     def __init__(self, job: Job) -> None:
         self._job, self._coordinator = job, job.coordinator
         self._process = this_process("checker")
         start(self._coordinator, self._process)
+        self._crash_file = CrashFile(self._process)
         self._entries, self._benchmarks = fetch_shared(job.coordinator)
-        every = (rules for one in self._benchmarks.values() for rules in one.rule_sets)
+        every = (rules for benchmark in self._benchmarks.values() for rules in benchmark.rule_sets)
         self._schema = pa.schema([PLAN.field("run"), *rows_schema(tuple(dict.fromkeys(every)))])
         self._sampling = job.config.sampling.sampling()
         self._labels = [run.model.label for run in job.runs]
+        self._row_id = ""
+        # Time at which the present check began (`time.monotonic`).
         self._since: float | None = None
         # Whether this process has judged a row.
         self._passed = False
         ray.get(self._coordinator.ready.remote(self._process, {}))
-        Heartbeat(self._coordinator, self._process, stall_s=CHECK_S, busy_since=lambda: self._since)
+        Heartbeat(
+            self._coordinator,
+            self._process,
+            stall_s=CHECK_S,
+            busy_since=lambda: self._since,
+            rows_at_work=lambda: [self._row_id] if self._row_id else [],
+        )
 
     def __call__(self, block: pa.Table) -> pa.Table:
         try:
@@ -49,18 +62,11 @@ class Checker:
 
     def _checked(self, block: pa.Table) -> pa.Table:
         rows = block.to_pylist()
-        # Wait: the coordinator must know the rows before one of them can crash this process.
-        isolated = ray.get(self._coordinator.checking.remote(self._process, _ids(rows)))
-        ended, groups = grouped(rows, isolated)
-        checked = [self._ended(row, isolated_row) for row, isolated_row in ended]
-        at_work = groups.pop(OPEN, [])
-        checked += self._judged(at_work)
-        for members in groups.values():
-            self._coordinator.leave.remote(self._process, _ids(at_work))
-            self._show_that_it_works(members[0]["entry"])
-            ray.get(self._coordinator.enter.remote(self._process, _ids(members)))
-            at_work = members
-            checked += self._judged(at_work)
+        ids = [row["row_id"] for row in rows]
+        isolated = ray.get(self._coordinator.isolated.remote("checker", ids))
+        # Isolated rows come last, so that this process has judged another row before.
+        rows.sort(key=lambda row: row["row_id"] in isolated)
+        checked = [self._check(row, isolated.get(row["row_id"])) for row in rows]
         self._coordinator.rows.remote(
             [
                 (
@@ -75,41 +81,41 @@ class Checker:
                 for row in checked
             ],
             self._process,
-            _ids(at_work),
+            ids,
         )
         return pa.Table.from_pylist(checked, schema=self._schema)
 
-    def _judged(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        self._since = time.monotonic()
-        checked = [self._check(row) for row in rows]
-        self._since, self._passed = None, self._passed or bool(rows)
-        return checked
+    def _check(self, row: dict[str, Any], state: IsolatedRow | None) -> dict[str, Any]:
+        entry = self._entries[row["entry"]]
+        if state is not None and state.end:
+            return self._keyed(row | ended_columns(state, "checker"), entry)
+        if state is not None and not state.released and not self._passed:
+            self._show_that_it_works(row["entry"])
+        self._work_on(row["row_id"])
+        row = judged(row, entry, self._benchmarks[entry.benchmark], partial(self._log, entry))
+        self._work_on("")
+        return self._keyed(row, entry)
+
+    def _work_on(self, row_id: str) -> None:
+        """Note the row that this process works on; "" for none."""
+        self._passed = self._passed or not row_id
+        self._crash_file.note(row_id)
+        self._row_id, self._since = row_id, time.monotonic() if row_id else None
 
     def _show_that_it_works(self, entry_index: int) -> None:
         """Test this checker: judge an empty episode of another entry than ``entry_index``.
 
         Called before an isolated row is judged. A crash here does not count against that row."""
-        if self._passed or len(self._entries) < 2:
+        if len(self._entries) < 2:
             return
         entry = self._entries[(entry_index + 1) % len(self._entries)]
         self._since = time.monotonic()
         with suppress(Exception):  # an exception shows that the checker works
             self._benchmarks[entry.benchmark].verdicts(entry, Episode())
-        self._since, self._passed = None, True
 
-    def _check(self, row: dict[str, Any]) -> dict[str, Any]:
-        entry = self._entries[row["entry"]]
-
-        def log() -> None:
-            log_traceback()
-            report_bug(self._coordinator, entry.benchmark)
-
-        row = judged(row, entry, self._benchmarks[entry.benchmark], log)
-        return self._keyed(row, entry)
-
-    def _ended(self, row: dict[str, Any], isolated_row: IsolatedRow) -> dict[str, Any]:
-        row |= ended_columns(isolated_row, "checker")
-        return self._keyed(row, self._entries[row["entry"]])
+    def _log(self, entry: Entry) -> None:
+        log_traceback()
+        report_bug(self._coordinator, entry.benchmark)
 
     def _scores(self, row: Mapping[str, Any]) -> dict[str, float]:
         """Return the row's score by rule set; {} for a row without a verdict."""
@@ -127,7 +133,3 @@ class Checker:
             "seed": self._sampling.for_row(row["sample"], *entry.path).seed,
             **entry_columns(entry),
         }
-
-
-def _ids(rows: list[dict[str, Any]]) -> list[str]:
-    return [row["row_id"] for row in rows]

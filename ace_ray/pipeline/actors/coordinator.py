@@ -14,8 +14,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.pipeline.entries import Entries
-from ace_ray.pipeline.health.isolation import OPEN, IsolatedRow, Isolation
-from ace_ray.pipeline.health.processes import KINDS, NAMES, EngineLoad, Kind, ProcessInfo
+from ace_ray.pipeline.health.causes import KILLED
+from ace_ray.pipeline.health.isolation import IsolatedRow, Isolation
+from ace_ray.pipeline.health.processes import KINDS, NAMES, Death, EngineLoad, Kind, ProcessInfo
 from ace_ray.pipeline.monitoring.counts import Bug, EngineCounts, Tally
 from ace_ray.pipeline.monitoring.metrics import Metrics
 
@@ -92,8 +93,8 @@ class Coordinator:
         self._last: dict[Kind, str] = {}
         # Row that has ended but has not reached a checker -> actor of its engine worker.
         self._underway: dict[str, str] = {}
-        # Process that the driver kills -> the reason, and whether the cause is external.
-        self._killed: dict[ProcessInfo, tuple[str, bool]] = {}
+        # Process that the driver kills -> the reason.
+        self._killed: dict[ProcessInfo, Death] = {}
         self._run: int | None = None
         # Actor of an engine worker -> run whose weights the engine has loaded or is loading.
         self._runs: dict[str, int] = {}
@@ -181,17 +182,12 @@ class Coordinator:
         last = self._processes.get(process.actor)
         return last.process if last is not None and last.ready else None
 
-    def starting(
-        self,
-        process: ProcessInfo,
-        first: int = 0,
-        gone: tuple[str, bool] = ("its process was killed", True),
-    ) -> Start | None:
+    def starting(self, process: ProcessInfo, first: int = 0, gone: Death = KILLED) -> Start | None:
         """Register a process that starts. It replaces the previous process of the same actor.
 
         Args:
             first: run whose weights an engine loads if no engine has begun to load weights.
-            gone: why the previous process ended without a report; whether the cause is external.
+            gone: why the previous process ended without a report.
 
         Returns None after too many starts."""
         if process.kind == "engine":
@@ -202,7 +198,8 @@ class Coordinator:
             state.starts = last.starts + 1
             if last.ready:
                 state.starts = 1
-                self._died(last.process, *self._killed.pop(last.process, gone), None)
+                death = self._killed.pop(last.process, gone)
+                self._died(last.process, death._replace(rows=gone.rows))
         if process.kind == "writer" and self._deaths_since_write >= MAX_STARTS:
             self.fail(f"the writer crashed {MAX_STARTS} times without storing a row", store=True)
             return None
@@ -252,14 +249,6 @@ class Coordinator:
                 self._underway.pop(row_id, None)
         return self._isolation[kind].among(ids)
 
-    def checking(self, process: ProcessInfo, ids: list[str]) -> dict[str, IsolatedRow]:
-        """Return the states of the isolated rows among ``ids``. Note that the checker ``process``
-        works on the other rows from now on."""
-        isolated = self.isolated(process.kind, ids)
-        apart = {row for row, known in isolated.items() if known.end or known.group != OPEN}
-        self.enter(process, [row_id for row_id in ids if row_id not in apart])
-        return isolated
-
     def enter(self, process: ProcessInfo, ids: list[str], run: int | None = None) -> bool:
         """Note that ``process`` works on ``ids``. If ``run`` is stopped, note nothing and return
         False."""
@@ -293,32 +282,28 @@ class Coordinator:
         """Return the number of rows that ended at ``process`` and have not reached a checker."""
         return sum(actor == process.actor for actor in self._underway.values())
 
-    def dying(
-        self, process: ProcessInfo, why: str, rows_at_work: list[str] | None, outside: bool = False
-    ) -> None:
-        """Note that ``process`` ends itself while it works on ``rows_at_work`` (None: the rows that
-        `enter` has noted). ``outside``: whether the cause is external."""
+    def dying(self, process: ProcessInfo, death: Death) -> None:
+        """Note that ``process`` ends itself."""
         state = self._processes.get(process.actor)
         # Several threads of a process may report the same death.
         if state is not None and state.ready and state.process == process:
             state.ready, state.starts = False, 0
-            self._died(process, why, outside, rows_at_work)
+            self._died(process, death)
 
-    def killing(self, process: ProcessInfo, why: str, outside: bool) -> None:
-        """Note that the driver is about to kill ``process``. ``outside``: as in `dying`."""
-        self._killed[process] = why, outside
+    def killing(self, process: ProcessInfo, death: Death) -> None:
+        """Note that the driver is about to kill ``process``."""
+        self._killed[process] = death
 
-    def _died(
-        self, process: ProcessInfo, why: str, outside: bool, rows_at_work: list[str] | None
-    ) -> None:
-        if self._isolation[process.kind].died(process.actor, rows_at_work, outside=outside):
+    def _died(self, process: ProcessInfo, death: Death) -> None:
+        isolation = self._isolation[process.kind]
+        if isolation.died(process.actor, death.rows, outside=death.outside):
             self._starts_since_progress.clear()
-        self._last[process.kind] = f"{process.name}: {why}"
+        self._last[process.kind] = f"{process.name}: {death.why}"
         if self._metrics:
             self._metrics.died(process.kind)
         if process.kind in ("engine", "role"):
             of_role = " (of a role)" * (process.kind == "role")
-            self._tally.deaths.append(f"{process.name}{of_role}: {why}")
+            self._tally.deaths.append(f"{process.name}{of_role}: {death.why}")
         else:
             self._tally.other_deaths[process.kind] += 1
         if process.kind == "engine":
@@ -353,15 +338,15 @@ class Coordinator:
         """Forget an engine worker that left its node. Its rows have ended or were given back."""
         self._processes.pop(actor, None)
 
-    def lost(self, actor: str, why: str, outside: bool, *, node: bool) -> None:
+    def lost(self, actor: str, death: Death, *, node: bool) -> None:
         """Note that an engine worker is gone and is not restarted. Other workers get its rows.
-        ``outside``: as in `dying`. ``node``: whether the worker's node is gone."""
+        ``node``: whether the worker's node is gone."""
         state = self._processes.pop(actor, None)
         if state is None or not state.ready:
             return
         if node:
             self._isolation["engine"].moved(actor)
-        self._died(state.process, why, outside, None)
+        self._died(state.process, death)
 
     def stop_run(self, run: int) -> None:
         """Start no further rows of ``run``."""

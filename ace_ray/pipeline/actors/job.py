@@ -20,7 +20,7 @@ from ace_ray.pipeline.actors.coordinator import Start, fetch_shared, named_coord
 from ace_ray.pipeline.actors.judging import log_traceback
 from ace_ray.pipeline.entries import Entries
 from ace_ray.pipeline.health.causes import KILLED, NODE_GONE, why_gone
-from ace_ray.pipeline.health.processes import LONGEST_WHY, NAMES, ProcessInfo, end_children
+from ace_ray.pipeline.health.processes import LONGEST_WHY, NAMES, Death, ProcessInfo, end_children
 from ace_ray.pipeline.roles import RoleBindings
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.storage.object_store import Store
@@ -131,14 +131,14 @@ def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
     ``first``: run whose weights an engine loads if no engine has begun to load weights. Raises
     `RuntimeError` after too many starts."""
     before: ProcessInfo | None = ray.get(coordinator.predecessor.remote(process))
-    gone = why_gone_there(before, process.node) if before is not None else ("", False)
+    gone = why_gone_there(before, process.node) if before is not None else KILLED
     begun: Start | None = ray.get(coordinator.starting.remote(process, first, gone))
     if begun is None:
         raise RuntimeError(f"the {NAMES[process.kind]} is not restarted")
     return begun
 
 
-def why_gone_there(before: ProcessInfo, here: str) -> tuple[str, bool]:
+def why_gone_there(before: ProcessInfo, here: str) -> Death:
     """Run `why_gone` for ``before`` on the node where ``before`` ran, and return the result.
     ``here``: the node of this process."""
     if before.node == here:
@@ -148,7 +148,7 @@ def why_gone_there(before: ProcessInfo, here: str) -> tuple[str, bool]:
     there = NodeAffinitySchedulingStrategy(before.node, soft=False)
     asked = ray.remote(why_gone).options(num_cpus=0, scheduling_strategy=there).remote(before)
     try:
-        reason: tuple[str, bool] = ray.get(asked, timeout=ASK_S)
+        death: Death = ray.get(asked, timeout=ASK_S)
     except Exception:  # noqa: BLE001 - a node that does not answer may be shutting down
         return KILLED
-    return reason
+    return death

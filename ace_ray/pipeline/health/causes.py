@@ -19,7 +19,7 @@ from typing import Any, TextIO, cast
 
 import psutil
 
-from ace_ray.pipeline.health.processes import ProcessInfo
+from ace_ray.pipeline.health.processes import NAMES, Death, ProcessInfo
 from ace_ray.util import log
 
 # Time to wait for the exit of an engine core that no longer answers.
@@ -28,6 +28,9 @@ EXIT_S = 60.0
 # Age at which an unread `CrashFile` is removed.
 KEEP_S = 7 * 24 * 3600.0
 
+# Length of a `CrashFile`'s note.
+NOTE_CHARS = 64
+
 _PREFIX = "ace_ray-crash-"
 
 # Signals that programs do not send to themselves. The kernel sends SIGKILL when memory runs out.
@@ -35,8 +38,9 @@ FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, si
 
 
 class CrashFile:
-    """A file for this process's successor on the same node. It has the trace of a crash
-    (`faulthandler`) and the number of out-of-memory kills before the rows in flight began."""
+    """A file for this process's successor on the same node, with the trace of a crash
+    (`faulthandler`) after a line with a note. An engine worker notes the number of out-of-memory
+    kills before the rows in flight began; a checker notes the row that it judges."""
 
     def __init__(self, process: ProcessInfo) -> None:
         _remove_old()
@@ -49,40 +53,45 @@ class CrashFile:
         except OSError as error:  # e.g. a full disk; the cause of a crash then counts as external
             log.say(log.warning(f"cannot write a crash trace: {error}"))
             return
-        self.note_memory()
+        self.note("")
         faulthandler.enable(self._file, all_threads=False)
 
-    def note_memory(self) -> None:
-        """Write the number of out-of-memory kills so far. Later kills may have hit this process."""
-        self.oom_kills = oom_kills()
+    def note(self, text: str) -> None:
+        """Replace the note by ``text``, at most `NOTE_CHARS` characters."""
         if self._file is not None:
             self._file.seek(0)
-            self._file.write(f"{self.oom_kills:20d}\n")
+            self._file.write(f"{text:{NOTE_CHARS}}\n")
             self._file.flush()
 
+    def note_memory(self) -> None:
+        """Note the number of out-of-memory kills so far. Later kills may have hit this process."""
+        self.oom_kills = oom_kills()
+        self.note(str(self.oom_kills))
 
-NODE_GONE = "its node is gone", True
-KILLED = "its process was killed", True
+
+NODE_GONE = Death("its node is gone", outside=True)
+KILLED = Death("its process was killed", outside=True)
 
 
-def why_gone(process: ProcessInfo) -> tuple[str, bool]:
-    """Return why ``process``, which ran on this node, died without a message, and whether the cause
-    is external. Remove its `CrashFile`."""
-    if process.kind != "engine":
-        # A check takes milliseconds, so external kills do not hit the same row repeatedly.
-        return "its process was killed", False
+def why_gone(process: ProcessInfo) -> Death:
+    """Return why ``process``, which ran on this node, died without a message. Remove its
+    `CrashFile`."""
     path = _path(process)
     try:
-        before, _, trace = path.read_text(errors="replace").partition("\n")
+        note, _, trace = path.read_text(errors="replace").partition("\n")
         path.unlink()
     except OSError:
         return KILLED
-    if trace.strip():
-        log.say(log.error(f"engine worker {process.name} crashed:", traceback=trace))
-        return f"its process crashed: {trace.strip().splitlines()[0]}", False
-    if before.strip().isdigit() and oom_kills() > int(before):
-        return "its process was killed because memory ran out", False
-    return KILLED
+    note, trace = note.strip(), trace.strip()
+    is_checker = process.kind == "checker"
+    rows = ([note] if note else []) if is_checker else None
+    if trace:
+        log.say(log.error(f"{NAMES[process.kind]} {process.name} crashed:", traceback=trace))
+        return Death(f"its process crashed: {trace.splitlines()[0]}", rows=rows)
+    if not is_checker and note.isdigit() and oom_kills() > int(note):
+        return Death("its process was killed because memory ran out")
+    # A check takes milliseconds, so external kills do not hit the same row repeatedly.
+    return KILLED._replace(outside=not is_checker, rows=rows)
 
 
 def outside_cause(cores: Sequence[Any], oom_before: int) -> str:

@@ -1,8 +1,8 @@
 """Isolate the rows that were in flight when a process died, and decide which are quarantined.
 
 After the death of a process it is unknown which of its rows was the cause. So these rows are
-isolated: they are divided into groups, and a process runs only one group at a time. If there are
-few rows, each row forms a group. Otherwise a group's size is about the square root of the number of
+isolated: they are divided into groups, and a process runs only one group at a time. (A checker has
+one row in flight.) If there are few rows, each row forms a group. Otherwise a group's size is about the square root of the number of
 rows. If a process dies while it runs a group, each row of this group then runs alone.
 
 A row fails a trial if it runs alone when its process dies, and the cause is not external. Each

@@ -14,7 +14,7 @@ import psutil
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
 from ace_ray.pipeline.end_time import closing_s
-from ace_ray.pipeline.health.processes import NAMES, ProcessInfo, began_at
+from ace_ray.pipeline.health.processes import NAMES, Death, ProcessInfo, began_at
 from ace_ray.pipeline.health.signals import TIME_LIMIT, Interrupts
 from ace_ray.pipeline.monitoring.counts import Progress, Tally
 from ace_ray.pipeline.monitoring.utilization import Utilization
@@ -255,8 +255,8 @@ def _kill(coordinator: Any, process: ProcessInfo, timeout_s: float) -> bool:
                 stopped = running.status() == psutil.STATUS_STOPPED
                 why = "it was stopped by a signal" if stopped else "it did not respond"
                 with suppress(Exception):  # kill the process even without the coordinator
-                    told = coordinator.killing.remote(process, f"{why} and was killed", stopped)
-                    ray.get(told, timeout=30)
+                    death = Death(f"{why} and was killed", stopped)
+                    ray.get(coordinator.killing.remote(process, death), timeout=30)
                 running.kill()
                 return True
         return False

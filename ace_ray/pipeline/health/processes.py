@@ -51,6 +51,16 @@ class ProcessInfo:
         return f"{self.host}:{self.pid}"
 
 
+class Death(NamedTuple):
+    """Why a process has died, or ends itself."""
+
+    why: str
+    outside: bool = False
+    """Whether the cause is external (`ace_ray.pipeline.health.causes`)."""
+    rows: Sequence[str] | None = None
+    """Ids of the rows in flight; None: the rows that the process has reported before."""
+
+
 class EngineLoad(NamedTuple):
     """Rows in flight at an engine worker, and totals of its ended model calls and their tokens."""
 
@@ -96,8 +106,7 @@ class Heartbeat:
         stall_s: seconds without progress after which the process ends itself.
         busy_since: returns the time of the last progress of pending work (`time.monotonic`), or
             None if no work is pending.
-        rows_at_work: returns the ids of the rows in flight; None if the process has reported them
-            to the coordinator already.
+        rows_at_work: returns the ids of the rows in flight.
         outside: returns the external cause that has stopped the work, or "". Called before the
             process ends itself.
         on_drain: called once when the process must end its work; receives the seconds left.
@@ -111,7 +120,7 @@ class Heartbeat:
         *,
         stall_s: float,
         busy_since: Callable[[], float | None],
-        rows_at_work: Callable[[], Sequence[str] | None] = lambda: None,
+        rows_at_work: Callable[[], Sequence[str]] = tuple,
         outside: Callable[[], str] = lambda: "",
         on_drain: Callable[[float], None] = lambda seconds: None,
         load: Callable[[], EngineLoad | None] = lambda: None,
@@ -156,7 +165,7 @@ def die(
     coordinator: Any,
     process: ProcessInfo,
     why: str,
-    rows_at_work: Sequence[str] | None,
+    rows_at_work: Sequence[str],
     outside: str = "",
 ) -> None:
     """Report the reason ``why`` to the coordinator and the log, and end this process and all its
@@ -167,10 +176,8 @@ def die(
     import ray
 
     try:
-        dying = coordinator.dying.remote(
-            process, why, rows_at_work and list(rows_at_work), bool(outside)
-        )
-        ray.get(dying, timeout=10)
+        death = Death(why, bool(outside), list(rows_at_work))
+        ray.get(coordinator.dying.remote(process, death), timeout=10)
     except Exception:  # noqa: BLE001 - a broken process must end in any case
         log.say(log.error("the coordinator could not be reached"))
     end_children()

@@ -14,7 +14,7 @@ from ace_ray.pipeline.actors.coordinator import (
     Start,
 )
 from ace_ray.pipeline.health.isolation import TRIALS, IsolatedRow
-from ace_ray.pipeline.health.processes import NAMES, Kind, ProcessInfo
+from ace_ray.pipeline.health.processes import NAMES, Death, Kind, ProcessInfo
 from ace_ray.pipeline.monitoring import counts as counts_module
 
 
@@ -114,10 +114,10 @@ def test_death_is_counted_once_and_isolates_rows_at_work(kind: Kind, says_why: b
     coordinator.leave(dead, ["ended"])
     if says_why:
         # Two threads of a process may report the same death.
-        coordinator.dying(dead, "no answer for 9 s", None)
-        coordinator.dying(dead, "the engine is dead", ["a"])
+        coordinator.dying(dead, Death("no answer for 9 s"))
+        coordinator.dying(dead, Death("the engine is dead", rows=["a"]))
     up(coordinator, process(2, kind=kind))
-    coordinator.dying(dead, "a message that comes late", ["a", "b"])
+    coordinator.dying(dead, Death("a message that comes late", rows=["a", "b"]))
     tally = coordinator.read()
     assert process(2, kind=kind) in tally.silent, "the successor lives"
     why = "no answer for 9 s" if says_why else "its process was killed"
@@ -170,7 +170,7 @@ class TestStartsWithoutProgress:
             coordinator.rows([])  # a block whose rows were all given up
             if says_why:
                 coordinator.leave(process(pid, kind=kind), ["a"])
-                coordinator.dying(process(pid, kind=kind), "the reason", [])
+                coordinator.dying(process(pid, kind=kind), Death("the reason", rows=[]))
         assert not coordinator.read().no_progress
         assert coordinator.starting(process(99, kind=kind)) is None
         assert coordinator.read().no_progress
@@ -186,7 +186,7 @@ class TestStartsWithoutProgress:
             if how == "ended":
                 row_id = f"row{pid // (TRIALS + 1)}"
                 coordinator.enter(process(pid), [row_id])
-                coordinator.dying(process(pid), "it died", [row_id])
+                coordinator.dying(process(pid), Death("it died", rows=[row_id]))
             elif pid % MAX_STARTS_WITHOUT_PROGRESS == MAX_STARTS_WITHOUT_PROGRESS - 1:
                 coordinator.rows([row()]) if how == "judged" else coordinator.stored(0, 1)
         assert not coordinator.read().no_progress
@@ -201,12 +201,12 @@ def test_death_with_a_cause_outside_is_no_failed_trial(killed: bool, outside: bo
         up(coordinator, process(pid))
         coordinator.enter(process(pid), ["a"])
         if pid == 1:
-            coordinator.dying(process(1), "it died", ["a"])
+            coordinator.dying(process(1), Death("it died", rows=["a"]))
             assert coordinator.predecessor(process(2)) is None, "it said why"
     assert coordinator.predecessor(process(3)) == process(2)
     if killed:  # the driver knows what it kills
-        coordinator.killing(process(2), "it did not respond", outside)
-    coordinator.starting(process(3), gone=("its node is gone", outside is not killed))
+        coordinator.killing(process(2), Death("it did not respond", outside))
+    coordinator.starting(process(3), gone=Death("its node is gone", outside is not killed))
     isolated_row = coordinator.isolated("engine", ["a"])["a"]
     assert (isolated_row.trials, isolated_row.deaths_alone) == (0 if outside else 1, 1)
     why = "it did not respond" if killed else "its node is gone"
@@ -219,9 +219,9 @@ def test_rows_of_a_lost_node_are_not_isolated(node: bool) -> None:
     up(coordinator, here)
     coordinator.enter(here, ["a", "b"])
     for _ in range(2):
-        coordinator.lost("actor", "its node is gone", True, node=node)
+        coordinator.lost("actor", Death("its node is gone", outside=True), node=node)
         coordinator.beat(here)
-        coordinator.dying(here, "a message that comes late", ["a"])
+        coordinator.dying(here, Death("a message that comes late", rows=["a"]))
     tally = coordinator.read()
     assert {r.released for r in tally.isolated["engine"].values()} == {node}
     assert (tally.deaths, tally.silent) == ([f"{here.name}: its node is gone"], {})
@@ -231,25 +231,20 @@ def test_isolated_rows_are_read_once_per_crash() -> None:
     coordinator, lost = Coordinator([]), process()
     up(coordinator, lost)
     coordinator.enter(lost, ["a"])
-    coordinator.dying(lost, "it is gone", None)
+    coordinator.dying(lost, Death("it is gone"))
     assert [*coordinator.read(crashes=0).isolated["engine"]] == ["a"]
     assert coordinator.read(crashes=1).isolated == {}
     assert [*coordinator.read().isolated["engine"]] == ["a"]
 
 
-def test_checker_works_on_rows_that_are_not_isolated_until_they_are_judged() -> None:
-    earlier: dict[Kind, dict[str, IsolatedRow]] = {"checker": {"apart": IsolatedRow(1, 4)}}
-    coordinator, checker = Coordinator([], earlier), process(kind="checker")
-    begun = up(coordinator, checker)
+def test_row_that_a_dead_checker_has_noted_is_isolated_alone() -> None:
+    coordinator, checker = Coordinator([]), process(kind="checker")
+    up(coordinator, checker)
+    coordinator.killing(checker, Death("it did not respond"))
+    begun = coordinator.starting(process(2, kind="checker"), gone=Death("killed", rows=["new"]))
     assert begun is not None
     assert begun.isolated
-    assert coordinator.checking(checker, ["judged", "new", "apart"]).keys() == {"apart"}
-    coordinator.rows([row()], checker, ["judged"])
-    coordinator.dying(checker, "it died", None)
-    known = coordinator.isolated("checker", ["judged", "new", "apart"])
-    assert known.keys() == {"new", "apart"}
-    assert known["apart"] == IsolatedRow(1, 4), "it was not at work"
-    assert known["new"].deaths == 1
+    assert coordinator.isolated("checker", ["judged", "new"]) == {"new": IsolatedRow(1, 1, True)}
 
 
 def test_a_reason_not_to_swap_applies_to_one_run_or_to_all() -> None:

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from ace_ray.pipeline.health import causes
-from ace_ray.pipeline.health.processes import Kind, ProcessInfo
+from ace_ray.pipeline.health.processes import Death, Kind, ProcessInfo
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -83,9 +83,10 @@ import os, signal, sys
 from ace_ray.pipeline.health.processes import ProcessInfo
 from ace_ray.pipeline.health.causes import CrashFile
 
-file = CrashFile(ProcessInfo("engine", "actor", "host", "node", int(sys.argv[1]), 1.0))
-file.note_memory()
-os.kill(os.getpid(), getattr(signal, sys.argv[2]))
+kind, name = sys.argv[1:]
+file = CrashFile(ProcessInfo(kind, "actor", "host", "node", 7, 1.0))
+file.note_memory() if kind == "engine" else file.note("row")
+os.kill(os.getpid(), getattr(signal, name))
 """
 
 
@@ -96,27 +97,31 @@ class TestWhyGone:
         monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
         return tmp_path
 
-    def died(self, name: str) -> None:
-        subprocess.run([sys.executable, "-c", WORKER, "7", name], check=False, capture_output=True)
+    def died(self, name: str, kind: Kind = "engine") -> None:
+        subprocess.run([sys.executable, "-c", WORKER, kind, name], check=False, capture_output=True)
 
     def test_crash_leaves_its_trace(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.died("SIGSEGV")
         why = "its process crashed: Fatal Python error: Segmentation fault"
-        assert causes.why_gone(process_info(7)) == (why, False)
+        assert causes.why_gone(process_info(7)) == Death(why)
         assert "most recent call first" in capfd.readouterr().out
         assert not list(folder.iterdir())
 
     def test_kill_leaves_no_trace(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.died("SIGKILL")
-        killed = ("its process was killed", True)
+        killed = Death("its process was killed", outside=True)
         assert causes.why_gone(process_info(7)) == killed
         assert causes.why_gone(process_info(7)) == killed, "no file is left"
-        # A kill from outside does not hit three checks of milliseconds.
-        assert causes.why_gone(process_info(8, "checker")) == ("its process was killed", False)
         self.died("SIGKILL")
         monkeypatch.setattr(causes, "oom_kills", lambda: 1 << 30)
         why = "its process was killed because memory ran out"
-        assert causes.why_gone(process_info(7)) == (why, False)
+        assert causes.why_gone(process_info(7)) == Death(why)
+
+    @pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL"])
+    def test_checker_names_its_row_and_is_not_killed_from_outside(self, name: str) -> None:
+        self.died(name, "checker")
+        death = causes.why_gone(process_info(7, "checker"))
+        assert (death.rows, death.outside) == (["row"], False)
 
     def test_links_are_not_followed_and_old_files_are_removed(
         self, folder: Path, capfd: pytest.CaptureFixture[str]

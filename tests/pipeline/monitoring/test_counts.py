@@ -13,7 +13,7 @@ from ray.exceptions import GetTimeoutError, RayActorError
 
 from ace_ray.pipeline.actors.coordinator import MOST_BUGS, Coordinator
 from ace_ray.pipeline.actors.judging import MOST_CHARS, report_bug
-from ace_ray.pipeline.health.processes import Kind, ProcessInfo
+from ace_ray.pipeline.health.processes import Death, Kind, ProcessInfo
 from ace_ray.pipeline.monitoring.counts import LOG_EVERY_S, Progress, Tally
 from ace_ray.pipeline.monitoring.metrics import PREFIX, Metrics
 
@@ -151,6 +151,6 @@ def test_metrics_follow_the_coordinator_with_the_tags_of_their_run(
     gauges = ("engines", "engines_starting", "rows_in_flight", "store_refusing")
     assert [shown(name)[run] for name in gauges] == [1, 1, 3, 1]
     coordinator.notice("")
-    coordinator.dying(engine, "dead", None)
+    coordinator.dying(engine, Death("dead"))
     assert [shown(name)[run] for name in gauges] == [0, 2, 0, 0]
     assert shown("deaths") == {(*run, "engine"): 1}
