@@ -26,7 +26,7 @@ from ace_ray.cluster.ray_internals import (
 )
 from ace_ray.cluster.resources import Nodes, Resources, places_on
 from ace_ray.pipeline.actors.job import why_gone_there
-from ace_ray.pipeline.health.causes import NODE_GONE
+from ace_ray.pipeline.health.causes import KILLED, NODE_GONE
 from ace_ray.util import log
 
 # Seconds between two checks of the cluster.
@@ -117,22 +117,22 @@ class ElasticWorkers:
         if actor not in self._leaving:
             self._leaving.add(actor)
             left = deadline_ms / 1000 - time.time() - MARGIN_S if deadline_ms else self._grace_s
-            self._coordinator.leave_node.remote(id_of(actor), max(0.0, left))
+            self._coordinator.drain.remote(max(0.0, left), id_of(actor))
             line = f"draining a node: its engine worker has {max(0.0, left):.0f} s for its rows"
             self._say(log.warning(line, event="worker_leaves"))
         if not self._pool.tasks_of(actor):
             self._release(actor)
-            self._coordinator.left.remote(id_of(actor))
+            self._coordinator.removed.remote(id_of(actor))
             self._tell("an engine worker has left its node")
 
     def _lose(self, actor: Any, *, node_gone: bool) -> None:
         """Give the blocks of ``actor`` to other workers. The actor is not restarted."""
         name = id_of(actor)
         process = ray.get(self._coordinator.process.remote(name), timeout=ASK_S)
-        gone = NODE_GONE if node_gone or process is None else why_gone_there(process, "")
-        left = actor in self._leaving
-        lost = self._coordinator.lost.remote(name, gone, node=node_gone or left)
-        ray.get(lost, timeout=ASK_S)
+        gone = KILLED if process is None else why_gone_there(process, "")
+        gone = NODE_GONE if node_gone else gone
+        node_gone = node_gone or actor in self._leaving
+        ray.get(self._coordinator.removed.remote(name, gone, node=node_gone), timeout=ASK_S)
         self._lost.add(actor)
         blocks = self._pool.tasks_of(actor)
         self._give_away(actor)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ace_ray.config.schema import seconds_of
 from ace_ray.errors import UserError
@@ -122,3 +123,45 @@ class Durations:
     def longest(self) -> float:
         """Expected seconds of a row of the slowest category; 0 before any row has ended."""
         return max(map(self.expected, self._recent), default=0.0)
+
+
+class RowTimes(Durations):
+    """Decides which rows of a worker can still end in time.
+
+    Args:
+        end: time at which all rows must have ended; None for no limit.
+        runs: indexes of the runs with pending rows, which share the time until ``end``.
+        cancel: cancels the rows of a run that are in flight. Returns False if the run must go on,
+            because none of its rows has ended yet.
+    """
+
+    def __init__(
+        self, end: float | None, runs: Sequence[int], cancel: Callable[[int], bool]
+    ) -> None:
+        super().__init__()
+        self._end, self._runs, self._cancel = end, runs, cancel
+        # Run -> time at which its rows must have ended.
+        self._run_ends: dict[int, float] = {}
+
+    def can_end(self, run: int, category: str) -> bool:
+        """Return whether a row of ``category`` that starts now can probably end before its run must
+        end. Call it when the weights of ``run`` are loaded: the first call sets the run's end."""
+        if self._end is None:
+            return True
+        if run not in self._run_ends:
+            now, later = time.monotonic(), sum(index > run for index in self._runs)
+            end = share_end(now, self._end, later, self.longest)
+            self._run_ends[run] = end
+            if later:
+                self._cancel_after(max(0.0, end - now), run)
+        return time.monotonic() + self.expected(category) <= self._run_ends[run]
+
+    def _cancel_after(self, seconds: float, run: int) -> None:
+        """Cancel the rows of ``run`` after ``seconds``. If the run must go on, wait as long again:
+        its share of the time may be shorter than a row."""
+
+        def cancel() -> None:
+            if not self._cancel(run):
+                self._cancel_after(max(1.0, seconds), run)
+
+        asyncio.get_running_loop().call_later(seconds, cancel)

@@ -28,6 +28,7 @@ from ace_ray.models.sources import check_unchanged, release
 from ace_ray.models.start_phases import FETCH, StartPhases
 from ace_ray.pipeline.actors.job import Job
 from ace_ray.pipeline.health.processes import EngineLoad, ProcessInfo, die
+from ace_ray.pipeline.monitoring.counts import RowReport
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.pipeline.planning.placement import materialized
 from ace_ray.storage.object_store import Unreachable
@@ -117,7 +118,7 @@ class Candidate:
     def _tell(self, phase: str) -> None:
         # An exception would end this thread, which forwards the engine's output.
         with suppress(Exception):
-            self._coordinator.phase.remote(self._process, phase)
+            self._coordinator.life.remote(self._process, phase=phase)
 
     async def hold(self, run: int) -> None:
         """Load the weights of ``run`` unless the engine has them. No row may be in flight.
@@ -182,8 +183,7 @@ class Candidate:
             folder = await asyncio.to_thread(self._folder, run)
         except _PASSING as error:
             await self._end(str(error), None, for_all=False)
-        spent = self._clock.read(), self._clock.output_tokens
-        self._coordinator.spent.remote(self.run, self._process.name, *spent)
+        self._coordinator.rows.remote(self._process, RowReport(self.run, spent=self._clock.spent()))
         self._clock.restart()
         self._clock.preparing("load")
         if self.run in self._broken and not self._adapters:
@@ -244,7 +244,7 @@ class Candidate:
 
     def _give_up(self, run: int, why: str) -> None:
         self._broken.add(run)
-        ray.get(self._coordinator.broken.remote(run, well_formed(why)))
+        ray.get(self._coordinator.loaded.remote(run, broken=well_formed(why)))
 
     def _prepare(self, run: int) -> None:
         """Fetch and examine the weights of ``run`` while the engine works on the previous run."""

@@ -17,6 +17,7 @@ from ace_ray.pipeline.actors.judging import judged, log_traceback, report_bug
 from ace_ray.pipeline.health.causes import CrashFile
 from ace_ray.pipeline.health.isolation import IsolatedRow, ended_columns
 from ace_ray.pipeline.health.processes import Heartbeat, this_process
+from ace_ray.pipeline.monitoring.counts import RowReport
 from ace_ray.storage.rows import PLAN, entry_columns, metrics_of, rows_schema
 from ace_ray.types import SCORE, Entry, Episode
 
@@ -44,7 +45,7 @@ class Checker:
         self._since: float | None = None
         # Whether this process has judged a row.
         self._passed = False
-        ray.get(self._coordinator.ready.remote(self._process, {}))
+        ray.get(self._coordinator.life.remote(self._process, facts={}))
         Heartbeat(
             self._coordinator,
             self._process,
@@ -67,22 +68,8 @@ class Checker:
         # Isolated rows come last, so that this process has judged another row before.
         rows.sort(key=lambda row: row["row_id"] in isolated)
         checked = [self._check(row, isolated.get(row["row_id"])) for row in rows]
-        self._coordinator.rows.remote(
-            [
-                (
-                    row["run"],
-                    row["benchmark"],
-                    row["language"],
-                    row["status"],
-                    self._scores(row),
-                    row["prompt_tokens"] or 0,
-                    row["completion_tokens"] or 0,
-                )
-                for row in checked
-            ],
-            self._process,
-            ids,
-        )
+        report = RowReport(ended=ids, judged=[self._counted(row) for row in checked])
+        self._coordinator.rows.remote(self._process, report)
         return pa.Table.from_pylist(checked, schema=self._schema)
 
     def _check(self, row: dict[str, Any], state: IsolatedRow | None) -> dict[str, Any]:
@@ -117,13 +104,15 @@ class Checker:
         log_traceback()
         report_bug(self._coordinator, entry.benchmark)
 
-    def _scores(self, row: Mapping[str, Any]) -> dict[str, float]:
-        """Return the row's score by rule set; {} for a row without a verdict."""
-        rule_sets = self._benchmarks[row["benchmark"]].rule_sets
-        if row["status"] != "scored":
-            return {}
-        metrics = {rules: metrics_of(row[f"{rules}_metrics"]) for rules in rule_sets}
-        return {r: metrics[r].get(SCORE, float(row[f"{r}_valid"])) for r in rule_sets}
+    def _counted(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return what `Tally.add` counts of ``row``. Only scored rows have scores."""
+        scores = {}
+        if row["status"] == "scored":
+            for rules in self._benchmarks[row["benchmark"]].rule_sets:
+                score = metrics_of(row[f"{rules}_metrics"]).get(SCORE)
+                scores[rules] = float(row[f"{rules}_valid"]) if score is None else score
+        tokens = row["prompt_tokens"] or 0, row["completion_tokens"] or 0
+        return row["run"], row["benchmark"], row["language"], row["status"], scores, *tokens
 
     def _keyed(self, row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
         return {

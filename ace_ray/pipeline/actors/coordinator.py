@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from ace_ray.pipeline.entries import Entries
 from ace_ray.pipeline.health.causes import KILLED
 from ace_ray.pipeline.health.isolation import IsolatedRow, Isolation
 from ace_ray.pipeline.health.processes import KINDS, NAMES, Death, EngineLoad, Kind, ProcessInfo
-from ace_ray.pipeline.monitoring.counts import Bug, EngineCounts, Tally
+from ace_ray.pipeline.monitoring.counts import Bug, EngineCounts, RowReport, Tally
 from ace_ray.pipeline.monitoring.metrics import Metrics
 
 # Number of consecutive failed starts of one actor after which the run fails.
@@ -63,9 +63,18 @@ class _ProcessState:
     begun: bool = False
     """Whether rows have entered an engine with its current weights."""
 
+    def activity(self, rows_in_flight: Collection[str] | None) -> str:
+        """Return the attribute of `EngineCounts` that counts this engine."""
+        if not self.ready:
+            return "starting"
+        return "at_work" if rows_in_flight else "idle" if self.begun else "unused"
+
 
 class Coordinator:
-    """Actor that keeps a `Tally` and the state of all processes, but no rows, for one pass."""
+    """Actor that keeps a `Tally` and the state of all processes, but no rows, for one pass.
+
+    Processes report about their rows (`rows`), about themselves (`starting`, `life`), and about
+    the weights of their engines. The driver reads the counts, and drains or removes workers."""
 
     def __init__(
         self,
@@ -108,60 +117,47 @@ class Coordinator:
         """
         return self._shared
 
-    def rows(
-        self,
-        rows: list[tuple[Any, ...]],
-        process: ProcessInfo | None = None,
-        ids: Sequence[str] = (),
-    ) -> None:
-        """Count the judged rows of a block, and note that ``process`` has ended work on ``ids``."""
-        if process is not None:
-            self.leave(process, ids)
-        if rows:
+    def rows(self, process: ProcessInfo, report: RowReport) -> bool:
+        """Note what ``process`` reports about its rows. If rows enter and their run is stopped,
+        note nothing and return False."""
+        if report.entered is not None:
+            if report.run in self._stopped:
+                return False
+            self._isolation[process.kind].enter(process.actor, report.entered)
+            if (state := self._processes.get(process.actor)) is not None:
+                state.begun = True
+        self._isolation[process.kind].leave(process.actor, (*report.ended, *report.prepared))
+        if process.kind == "engine":
+            self._underway.update(dict.fromkeys(report.ended, process.actor))
+        for row_id in report.late:
+            self._underway.pop(row_id, None)
+        self._given_back.update(report.given_back)
+        if report.judged or report.stored:
             self._starts_since_progress.clear()
-        self._tally.add(rows)
+        if report.stored:
+            self._deaths_since_write = 0
+        self._tally.note(process.name, report)
         if self._metrics:
-            self._metrics.rows(rows)
+            self._metrics.note(report)
+        return True
 
-    def stored(self, run: int, rows: int) -> None:
-        self._deaths_since_write = 0
-        self._starts_since_progress.clear()
-        self._tally.notice = ""
-        counts = self._tally.of(run)
-        counts.stored += rows
-        counts.last_stored_at = time.monotonic()
-        if self._metrics:
-            self._metrics.stored(run, rows)
+    def isolated(self, kind: Kind, ids: list[str]) -> dict[str, IsolatedRow]:
+        """Return the states of the isolated rows and preparations among ``ids``. If ``kind`` is
+        "checker", also note that all ``ids`` have reached a checker."""
+        if kind == "checker":
+            for row_id in ids:
+                self._underway.pop(row_id, None)
+        return self._isolation[kind].among(ids)
 
-    def loading(self, process: ProcessInfo, run: int) -> None:
-        """Note that the engine of ``process``, or its successor, loads the weights of ``run``."""
-        self._run = self._runs[process.actor] = run
-        if (state := self._processes.get(process.actor)) is not None:
-            state.begun = False
+    def underway(self, process: ProcessInfo) -> int:
+        """Return the number of rows that ended at ``process`` and have not reached a checker."""
+        return sum(actor == process.actor for actor in self._underway.values())
 
-    def loaded(self, run: int, facts: dict[str, Any]) -> None:
-        """Note that an engine has loaded the weights of ``run``."""
-        counts = self._tally.of(run)
-        counts.ready_at = counts.ready_at or time.monotonic()
-        counts.loads.append(facts)
-
-    def broken(self, run: int, why: str) -> None:
-        """Note why the weights of ``run`` cannot be evaluated. The rows of the run stay pending."""
-        counts = self._tally.of(run)
-        counts.broken = counts.broken or why
-
-    def unswappable(self, why: str | None = None, *, run: int | None = None) -> str:
-        """Return why engines cannot swap to the weights of ``run``, or "" if they can. If ``why``
-        is given, first record it as the reason, unless there is one. ``run`` None: all runs."""
-        if why:
-            self._unswappable.setdefault(run, why)
-        return self._unswappable.get(None) or self._unswappable.get(run, "")
-
-    def spent(self, run: int, worker: str, seconds: dict[str, float], tokens: int = 0) -> None:
-        """Note how many seconds the engine worker ``worker`` has spent on ``run``, by state, and
-        how many completion ``tokens`` its engine has made."""
-        counts = self._tally.of(run)
-        counts.spent[worker], counts.output_tokens[worker] = seconds, tokens
+    def given_back(self, ids: list[str]) -> list[str]:
+        """Return and forget the rows among ``ids`` that a worker has given back."""
+        returned = [row_id for row_id in ids if row_id in self._given_back]
+        self._given_back.difference_update(returned)
+        return returned
 
     def bug(self, benchmark: str, place: str, traceback: str) -> None:
         """Count a row that failed with an exception in the benchmark's code."""
@@ -173,14 +169,32 @@ class Coordinator:
         self._tally.failure = self._tally.failure or line
         self._tally.store_failed = self._tally.store_failed or store
 
-    def notice(self, line: str) -> None:
-        self._tally.notice = line
+    def loading(self, process: ProcessInfo, run: int) -> None:
+        """Note that the engine of ``process``, or its successor, loads the weights of ``run``."""
+        self._run = self._runs[process.actor] = run
+        if (state := self._processes.get(process.actor)) is not None:
+            state.begun = False
 
-    def predecessor(self, process: ProcessInfo) -> ProcessInfo | None:
-        """Return the previous process of the same actor, if it was ready and ended without a
-        report."""
-        last = self._processes.get(process.actor)
-        return last.process if last is not None and last.ready else None
+    def loaded(self, run: int, facts: dict[str, Any] | None = None, *, broken: str = "") -> None:
+        """Note that an engine has loaded the weights of ``run``, or why they cannot be evaluated
+        (``broken``). The rows of such a run stay pending."""
+        counts = self._tally.of(run)
+        counts.broken = counts.broken or broken
+        if facts is not None:
+            counts.ready_at = counts.ready_at or time.monotonic()
+            counts.loads.append(facts)
+
+    def unswappable(self, why: str | None = None, *, run: int | None = None) -> str:
+        """Return why engines cannot swap to the weights of ``run``, or "" if they can. If ``why``
+        is given, first record it as the reason, unless there is one. ``run`` None: all runs."""
+        if why:
+            self._unswappable.setdefault(run, why)
+        return self._unswappable.get(None) or self._unswappable.get(run, "")
+
+    def process(self, actor: str) -> ProcessInfo | None:
+        """Return the latest process of ``actor``, if it was ready and has not reported its end."""
+        state = self._processes.get(actor)
+        return state.process if state is not None and state.ready else None
 
     def starting(self, process: ProcessInfo, first: int = 0, gone: Death = KILLED) -> Start | None:
         """Register a process that starts. It replaces the previous process of the same actor.
@@ -229,70 +243,59 @@ class Coordinator:
             isolated=bool(self._isolation[process.kind].rows),
         )
 
-    def phase(self, process: ProcessInfo, phase: str) -> None:
-        """Note the phase of an engine's start (`ace_ray.models.start_phases`)."""
-        if (state := self._processes.get(process.actor)) is not None:
-            state.phase = phase
-
-    def ready(self, process: ProcessInfo, facts: dict[str, Any]) -> None:
-        if (state := self._processes.get(process.actor)) is not None:
-            state.ready = True
-        self.beat(process)
-        if process.kind == "engine":
-            self._tally.workers.append(facts)
-
-    def isolated(self, kind: Kind, ids: list[str]) -> dict[str, IsolatedRow]:
-        """Return the states of the isolated rows and preparations among ``ids``. If ``kind`` is
-        "checker", also note that all ``ids`` have reached a checker."""
-        if kind == "checker":
-            for row_id in ids:
-                self._underway.pop(row_id, None)
-        return self._isolation[kind].among(ids)
-
-    def enter(self, process: ProcessInfo, ids: list[str], run: int | None = None) -> bool:
-        """Note that ``process`` works on ``ids``. If ``run`` is stopped, note nothing and return
-        False."""
-        if run in self._stopped:
-            return False
-        self._isolation[process.kind].enter(process.actor, ids)
-        if (state := self._processes.get(process.actor)) is not None:
-            state.begun = True
-        return True
-
-    def leave(
+    def life(
         self,
         process: ProcessInfo,
-        ids: Sequence[str],
-        spent: tuple[int, dict[str, float], int] | None = None,
-    ) -> None:
-        """Note that ``process`` has ended its work on ``ids``. ``spent``: a run, and what the
-        engine worker has spent on it, as for `spent`."""
-        self._isolation[process.kind].leave(process.actor, ids)
-        if process.kind == "engine":
-            self._underway.update(dict.fromkeys(ids, process.actor))
-        if spent is not None:
-            run, seconds, tokens = spent
-            self.spent(run, process.name, seconds, tokens)
+        *,
+        phase: str = "",
+        facts: dict[str, Any] | None = None,
+        load: EngineLoad | None = None,
+        death: Death | None = None,
+    ) -> float | None:
+        """Note what ``process`` reports about itself: a heartbeat, or one of the arguments. Return
+        the seconds after which it must end, or None.
 
-    def prepared(self, process: ProcessInfo, shared: str) -> None:
-        """Note that the preparation ``shared`` (`isolation.shared_id`) is done."""
-        self._isolation[process.kind].leave(process.actor, [shared])
-
-    def underway(self, process: ProcessInfo) -> int:
-        """Return the number of rows that ended at ``process`` and have not reached a checker."""
-        return sum(actor == process.actor for actor in self._underway.values())
-
-    def dying(self, process: ProcessInfo, death: Death) -> None:
-        """Note that ``process`` ends itself."""
+        Args:
+            phase: the phase of its engine's start (`ace_ray.models.start_phases`).
+            facts: facts about a process that is ready from now on.
+            load: the load of its engine.
+            death: why it ends itself.
+        """
         state = self._processes.get(process.actor)
-        # Several threads of a process may report the same death.
-        if state is not None and state.ready and state.process == process:
-            state.ready, state.starts = False, 0
-            self._died(process, death)
+        if state is None or state.process != process:
+            state = _ProcessState(process)  # it was removed or replaced: keep nothing
+        if death is not None:
+            # Several threads of a process may report the same death.
+            if state.ready:
+                state.ready, state.starts = False, 0
+                self._died(process, death)
+        elif phase:
+            state.phase = phase
+        else:
+            state.heard_at, state.load = time.monotonic(), load
+            state.ready = state.ready or facts is not None
+        if facts is not None and process.kind == "engine":
+            self._tally.workers.append(facts)
+        ends = [end for end in (self._drain_at, state.drain_at) if end is not None]
+        return max(0.0, min(ends) - time.monotonic()) if ends else None
 
     def killing(self, process: ProcessInfo, death: Death) -> None:
         """Note that the driver is about to kill ``process``."""
         self._killed[process] = death
+
+    def removed(self, actor: str, death: Death | None = None, *, node: bool = False) -> None:
+        """Note that an engine worker is gone and is not restarted. Other workers get its rows.
+
+        Args:
+            death: why it has died; None if its rows have ended or were given back.
+            node: whether the worker's node is gone.
+        """
+        state = self._processes.pop(actor, None)
+        if state is None or not state.ready or death is None:
+            return
+        if node:
+            self._isolation["engine"].moved(actor)
+        self._died(state.process, death)
 
     def _died(self, process: ProcessInfo, death: Death) -> None:
         isolation = self._isolation[process.kind]
@@ -310,96 +313,40 @@ class Coordinator:
             self._underway = {row: a for row, a in self._underway.items() if a != process.actor}
         self._deaths_since_write += process.kind == "writer"
 
-    def beat(self, process: ProcessInfo, load: EngineLoad | None = None) -> float | None:
-        """Note a heartbeat of ``process``. Return the seconds after which it must end, or None."""
-        state = self._processes.get(process.actor)
-        if state is not None and state.process == process:
-            state.heard_at, state.load = time.monotonic(), load
-        ends = [self._drain_at, state.drain_at if state is not None else None]
-        left = [end - time.monotonic() for end in ends if end is not None]
-        return max(0.0, min(left)) if left else None
-
-    def drain(self, seconds: float) -> None:
-        """Start no further rows in any process. Rows in flight have ``seconds`` to end."""
-        self._drain_at = time.monotonic() + seconds
-
-    def process(self, actor: str) -> ProcessInfo | None:
-        """Return the latest process of ``actor``."""
-        state = self._processes.get(actor)
-        return state.process if state is not None else None
-
-    def leave_node(self, actor: str, seconds: float) -> None:
-        """Drain an engine worker whose node leaves. The worker starts no further row. After
-        ``seconds`` it gives back the rows that have not ended (`give_back`)."""
-        if (state := self._processes.get(actor)) is not None:
-            state.drain_at = time.monotonic() + seconds
-
-    def left(self, actor: str) -> None:
-        """Forget an engine worker that left its node. Its rows have ended or were given back."""
-        self._processes.pop(actor, None)
-
-    def lost(self, actor: str, death: Death, *, node: bool) -> None:
-        """Note that an engine worker is gone and is not restarted. Other workers get its rows.
-        ``node``: whether the worker's node is gone."""
-        state = self._processes.pop(actor, None)
-        if state is None or not state.ready:
-            return
-        if node:
-            self._isolation["engine"].moved(actor)
-        self._died(state.process, death)
+    def drain(self, seconds: float, actor: str | None = None) -> None:
+        """Start no further rows in any process, or only in the engine worker ``actor``, whose node
+        leaves. Rows in flight have ``seconds`` to end; then this worker gives them back."""
+        end = time.monotonic() + seconds
+        if actor is None:
+            self._drain_at = end
+        elif (state := self._processes.get(actor)) is not None:
+            state.drain_at = end
 
     def stop_run(self, run: int) -> None:
         """Start no further rows of ``run``."""
         self._stopped.add(run)
 
-    def out_of_time(self, run: int, ids: list[str]) -> None:
-        """Note that a worker has not started ``ids``, or has cancelled them, for lack of time."""
-        self._tally.of(run).out_of_time += len(ids)
-        for row_id in ids:
-            self._underway.pop(row_id, None)
-
-    def give_back(self, ids: list[str]) -> None:
-        """Note that a worker gives back ``ids``, rows that another worker must evaluate."""
-        self._given_back.update(ids)
-
-    def given_back(self, ids: list[str]) -> list[str]:
-        """Return and forget the rows among ``ids`` that a worker has given back (`give_back`)."""
-        back = [row_id for row_id in ids if row_id in self._given_back]
-        self._given_back.difference_update(back)
-        return back
-
     def read(self, crashes: int | None = None) -> Tally:
         """Return the tally; without isolated rows, which may be many, if ``crashes`` is current."""
-        now = time.monotonic()
-        isolated = {} if crashes == self._tally.crashes else self._isolation
-        self._tally.isolated = {kind: isolation.rows for kind, isolation in isolated.items()}
-        self._tally.silent = {
-            state.process: now - state.heard_at for state in self._processes.values() if state.ready
-        }
-        self._tally.starting = {
-            state.process: now - state.heard_at
-            for state in self._processes.values()
-            if not state.ready
-        }
-        self._tally.phases = Counter(
-            state.phase for state in self._processes.values() if not state.ready and state.phase
-        )
-        loads = [state.load for state in self._processes.values() if state.load]
-        self._tally.load = EngineLoad(*map(sum, zip(*loads, strict=True)))
-        self._tally.engines = self._engines()
-        self._tally.in_flight = self._isolation["engine"].at_work
+        tally, now = self._tally, time.monotonic()
+        isolated = {} if crashes == tally.crashes else self._isolation
+        tally.isolated = {kind: isolation.rows for kind, isolation in isolated.items()}
+        states = self._processes.values()
+        ready = [state for state in states if state.ready]
+        starting = [state for state in states if not state.ready]
+        tally.silent = {state.process: now - state.heard_at for state in ready}
+        tally.starting = {state.process: now - state.heard_at for state in starting}
+        tally.phases = Counter(state.phase for state in starting if state.phase)
+        loads = [state.load for state in states if state.load]
+        tally.load = EngineLoad(*map(sum, zip(*loads, strict=True)))
+        rows = self._isolation["engine"].at_work
+        tally.in_flight = sum(map(len, rows.values()))
+        engines = [state for state in states if state.process.kind == "engine"]
+        activities = Counter(state.activity(rows.get(state.process.actor)) for state in engines)
+        tally.engines = EngineCounts(**activities)
         if self._metrics:
-            self._metrics.show(self._tally, in_flight=self._tally.in_flight)
-        return self._tally
-
-    def _engines(self) -> EngineCounts:
-        counts: Counter[str] = Counter()
-        for actor, state in self._processes.items():
-            if state.process.kind == "engine":
-                at_work = self._isolation["engine"].at_work_in(actor)
-                begun = "at_work" if at_work else "idle" if state.begun else "unused"
-                counts[begun if state.ready else "starting"] += 1
-        return EngineCounts(**counts)
+            self._metrics.show(tally, in_flight=tally.in_flight)
+        return tally
 
 
 def start_coordinator(

@@ -130,7 +130,7 @@ def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
 
     ``first``: run whose weights an engine loads if no engine has begun to load weights. Raises
     `RuntimeError` after too many starts."""
-    before: ProcessInfo | None = ray.get(coordinator.predecessor.remote(process))
+    before: ProcessInfo | None = ray.get(coordinator.process.remote(process.actor))
     gone = why_gone_there(before, process.node) if before is not None else KILLED
     begun: Start | None = ray.get(coordinator.starting.remote(process, first, gone))
     if begun is None:

@@ -14,6 +14,7 @@ import ray
 from ace_ray.errors import UserError
 from ace_ray.pipeline.actors.job import Job, JobRun, report, start
 from ace_ray.pipeline.health.processes import Heartbeat, this_process
+from ace_ray.pipeline.monitoring.counts import RowReport
 from ace_ray.storage.parts import PART_BYTES, write_parts
 from ace_ray.util.sanitizing import well_formed
 
@@ -48,7 +49,7 @@ class Writer:
         self._flushes: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining = asyncio.Event()
-        ray.get(self._coordinator.ready.remote(self._process, {}))
+        ray.get(self._coordinator.life.remote(self._process, facts={}))
         Heartbeat(
             self._coordinator,
             self._process,
@@ -121,8 +122,11 @@ class Writer:
             return
         finally:
             self._writing.remove(began)
-        self._job.coordinator.stored.remote(run, table.num_rows)
+        self._report(RowReport(run, stored=table.num_rows))
         stored.set_result(None)
+
+    def _report(self, report: RowReport) -> None:
+        self._coordinator.rows.remote(self._process, report)
 
     def _write(self, run: JobRun, table: pa.Table) -> None:
         """Store the rows. If this fails, retry for `store_patience_s`. The error may be transient,
@@ -136,9 +140,8 @@ class Writer:
             except UserError as error:
                 if time.monotonic() + wait > until:
                     raise
-                self._job.coordinator.notice.remote(
-                    f"cannot store results yet, retrying: {well_formed(str(error))}"
-                )
+                line = f"cannot store results yet, retrying: {well_formed(str(error))}"
+                self._report(RowReport(notice=line))
                 time.sleep(wait)
                 wait = min(2 * wait, 15.0)
 

@@ -2,8 +2,9 @@
 
 After the death of a process it is unknown which of its rows was the cause. So these rows are
 isolated: they are divided into groups, and a process runs only one group at a time. (A checker has
-one row in flight.) If there are few rows, each row forms a group. Otherwise a group's size is about the square root of the number of
-rows. If a process dies while it runs a group, each row of this group then runs alone.
+one row in flight.) If there are few rows, each row forms a group. Otherwise a group's size is about
+the square root of the number of rows. If a process dies while it runs a group, each row of this
+group then runs alone.
 
 A row fails a trial if it runs alone when its process dies, and the cause is not external. Each
 trial is in a new process, which must first have answered another request (`EngineWorker`). After
@@ -164,7 +165,8 @@ class Isolation:
             for row, s in (earlier or {}).items()
             if not s.released and not (s.end == "given_up" and row.startswith(_SHARED))
         }
-        self._at_work: dict[str, dict[str, None]] = {}
+        # Actor -> rows in flight in its process.
+        self.at_work: dict[str, dict[str, None]] = {}
         first = max((s.group for s in self.rows.values()), default=0) + 1
         self._groups = itertools.count(first)
         for row_id, row in self.rows.items():
@@ -172,15 +174,6 @@ class Isolation:
                 self.rows[row_id] = replace(
                     row, group=next(self._groups), alone=True, end="", stored=row.deaths
                 )
-
-    @property
-    def at_work(self) -> int:
-        """Number of rows in flight in all processes."""
-        return sum(len(rows) for rows in self._at_work.values())
-
-    def at_work_in(self, process: str) -> int:
-        """Return the number of rows in flight in the actor ``process``."""
-        return len(self._at_work.get(process, ()))
 
     def among(self, ids: Iterable[str]) -> dict[str, IsolatedRow]:
         """Return the states of the rows in ``ids`` that are or were isolated."""
@@ -190,11 +183,11 @@ class Isolation:
 
     def enter(self, process: str, ids: Iterable[str]) -> None:
         """Note that the actor ``process`` begins to work on ``ids``."""
-        self._at_work.setdefault(process, {}).update(dict.fromkeys(ids))
+        self.at_work.setdefault(process, {}).update(dict.fromkeys(ids))
 
     def leave(self, process: str, ids: Iterable[str]) -> None:
         """Note that the actor ``process`` has ended work on ``ids``. Release the isolated ones."""
-        at_work = self._at_work.get(process, {})
+        at_work = self.at_work.get(process, {})
         for row_id in ids:
             at_work.pop(row_id, None)
             row = self.rows.get(row_id)
@@ -204,7 +197,7 @@ class Isolation:
     def moved(self, process: str) -> None:
         """Note that the node of the actor ``process`` is gone. Rows are rarely the cause, so rows
         in flight that were never isolated stay so. Call `died` afterwards for the other rows."""
-        at_work = self._at_work.get(process, {})
+        at_work = self.at_work.get(process, {})
         for row_id in list(at_work):
             if row_id not in self.rows:
                 self.rows[row_id] = IsolatedRow(1, OPEN, stored=1)
@@ -220,7 +213,7 @@ class Isolation:
             at_work: rows in flight that the process has reported; None: the rows noted by `enter`.
             outside: whether the cause is external.
         """
-        noted = self._at_work.pop(process, {})
+        noted = self.at_work.pop(process, {})
         rows = list(noted if at_work is None else at_work)
         before = self.among(rows)
         if len(rows) == 1 and before and before[rows[0]].alone:

@@ -155,7 +155,7 @@ class Heartbeat:
     def _beat(self) -> None:
         import ray
 
-        left = ray.get(self._coordinator.beat.remote(self._process, self._load()), timeout=30)
+        left = ray.get(self._coordinator.life.remote(self._process, load=self._load()), timeout=30)
         if left is not None and self._on_drain is not None:
             self._on_drain(left)
             self._on_drain = None
@@ -177,7 +177,7 @@ def die(
 
     try:
         death = Death(why, bool(outside), list(rows_at_work))
-        ray.get(coordinator.dying.remote(process, death), timeout=10)
+        ray.get(coordinator.life.remote(process, death=death), timeout=10)
     except Exception:  # noqa: BLE001 - a broken process must end in any case
         log.say(log.error("the coordinator could not be reached"))
     end_children()

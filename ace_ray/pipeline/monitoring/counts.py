@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -58,6 +58,31 @@ class RunCounts:
     def seconds_until(self, at: float | None) -> float:
         """Return the seconds from `ready_at` to the time ``at``; 0 for None."""
         return 0.0 if at is None else max(0.0, at - (self.ready_at or 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class RowReport:
+    """What a process reports about its rows. Rows are row ids."""
+
+    run: int | None = None
+    entered: Sequence[str] | None = None
+    """Rows and preparations that the process begins to work on."""
+    ended: Sequence[str] = ()
+    """Rows whose work has ended."""
+    prepared: Sequence[str] = ()
+    """Preparations that have ended."""
+    late: Sequence[str] = ()
+    """Rows that were not started, or were cancelled, for lack of time."""
+    given_back: Sequence[str] = ()
+    """Rows that another worker must evaluate."""
+    spent: tuple[dict[str, float], int] | None = None
+    """Seconds that the worker has spent on ``run``, by state, and completion tokens it has made."""
+    judged: Sequence[tuple[Any, ...]] = ()
+    """Judged rows, as `Tally.add` receives them."""
+    stored: int = 0
+    """Number of rows of ``run`` that were stored."""
+    notice: str = ""
+    """Why rows cannot be stored at present."""
 
 
 @dataclass
@@ -165,7 +190,24 @@ class Tally:
             return None
         return most
 
-    def add(self, rows: list[tuple[Any, ...]]) -> None:
+    def note(self, process: str, report: RowReport) -> None:
+        """Count the rows, times and tokens in ``report``, which ``process`` has sent."""
+        self.add(report.judged)
+        if report.stored or report.notice:
+            self.notice = report.notice
+        if report.run is None:
+            return
+        counts = self.of(report.run)
+        counts.out_of_time += len(report.late)
+        if report.spent is not None:
+            counts.spent[process], counts.output_tokens[process] = report.spent
+        if report.stored:
+            counts.stored += report.stored
+            counts.last_stored_at = time.monotonic()
+
+    def add(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Count judged rows: (run, benchmark, language, status, scores by rule set, prompt tokens,
+        completion tokens)."""
         now = time.monotonic()
         for run, benchmark, language, status, scores, *tokens in rows:
             counts = self.of(run)

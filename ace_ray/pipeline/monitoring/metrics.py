@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.pipeline.monitoring.counts import RowReport, Tally
 
 # Time after its last heartbeat for which an engine counts as ready. Heartbeats come every 2 s.
 HEARD_S = 30.0
@@ -82,11 +82,11 @@ class Metrics:
             for spec in SPECS
         }
 
-    def rows(self, rows: list[tuple[Any, ...]]) -> None:
-        """Count the judged rows, which are tuples as for `Tally.add`, and their tokens."""
+    def note(self, report: RowReport) -> None:
+        """Count the judged rows of ``report``, their tokens, and the stored rows."""
         ends: Count[tuple[int, str, str, str]] = Count()
         tokens: Count[tuple[int, str, str]] = Count()
-        for run, benchmark, language, status, _, prompt, completion in rows:
+        for run, benchmark, language, status, _, prompt, completion in report.judged:
             self._latest = max(self._latest, run)
             ends[run, benchmark, language, status] += 1
             tokens[run, benchmark, "prompt"] += prompt
@@ -95,9 +95,8 @@ class Metrics:
             self._count(ROWS, run, count, benchmark=benchmark, language=language, status=status)
         for (run, benchmark, kind), count in tokens.items():
             self._count(TOKENS, run, count, benchmark=benchmark, kind=kind)
-
-    def stored(self, run: int, rows: int) -> None:
-        self._count(STORED, run, rows)
+        if report.run is not None:
+            self._count(STORED, report.run, report.stored)
 
     def died(self, process: str) -> None:
         self._count(DEATHS, self._latest, 1, process=process)

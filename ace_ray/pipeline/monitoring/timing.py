@@ -46,10 +46,12 @@ class Clock:
             self._count()
             self._at_work[what] -= 1
 
-    def read(self) -> dict[str, float]:
-        """Return the seconds by state since the last `restart`."""
+    def spent(self) -> tuple[dict[str, float], int]:
+        """Return the seconds by state and the completion tokens since the last `restart`."""
         self._count()
-        return {state: round(seconds, 3) for state, seconds in self._spent.items()}
+        return {
+            state: round(seconds, 3) for state, seconds in self._spent.items()
+        }, self.output_tokens
 
     def restart(self) -> None:
         """Set all seconds and tokens to 0, for another run."""

@@ -16,6 +16,7 @@ from ace_ray.pipeline.actors.coordinator import (
 from ace_ray.pipeline.health.isolation import TRIALS, IsolatedRow
 from ace_ray.pipeline.health.processes import NAMES, Death, Kind, ProcessInfo
 from ace_ray.pipeline.monitoring import counts as counts_module
+from ace_ray.pipeline.monitoring.counts import RowReport
 
 
 class Clock:
@@ -42,7 +43,7 @@ def process(pid: int = 1, actor: str = "actor", kind: Kind = "engine") -> Proces
 
 def up(coordinator: Coordinator, process: ProcessInfo, **how: Any) -> Start | None:
     begun = coordinator.starting(process, **how)
-    coordinator.ready(process, {"worker": process.name})
+    coordinator.life(process, facts={"worker": process.name})
     return begun
 
 
@@ -56,10 +57,10 @@ def test_engines_are_counted_by_what_they_have_to_do() -> None:
     coordinator.starting(process(2, "another"))
     up(coordinator, one)
     assert coordinator.read().engines == (1, 1, 0, 0)
-    coordinator.enter(one, ["a", "b"])
-    coordinator.leave(one, ["a"])
+    coordinator.rows(one, RowReport(entered=["a", "b"]))
+    coordinator.rows(one, RowReport(ended=["a"]))
     assert (coordinator.read().engines, coordinator.read().in_flight) == ((1, 0, 0, 1), 1)
-    coordinator.leave(one, ["b"], (0, {"generation": 2.0}, 7))
+    coordinator.rows(one, RowReport(0, ended=["b"], spent=({"generation": 2.0}, 7)))
     assert coordinator.read().engines == (1, 0, 1, 0)
     assert coordinator.read().of(0).output_tokens == {one.name: 7}
     coordinator.loading(one, 1)  # other weights
@@ -68,20 +69,22 @@ def test_engines_are_counted_by_what_they_have_to_do() -> None:
 
 def test_rows_are_counted_by_run_and_status() -> None:
     coordinator = Coordinator([])
-    coordinator.rows([row(), row(strict=True), row(official=False)])
-    coordinator.rows([row("infra_error", None, None), (1, *row("quarantined", None, None)[1:])])
+    checker, writer = process(kind="checker"), process(kind="writer")
+    rows = [row(), row(strict=True), row(official=False), row("infra_error", None, None)]
+    rows.append((1, *row("quarantined", None, None)[1:]))
+    coordinator.rows(checker, RowReport(judged=rows))
     tally = coordinator.read()
     assert (tally.done, tally.of(0).done, tally.of(1).done) == (5, 4, 1)
     assert tally.statuses == {"scored": 3, "infra_error": 1, "quarantined": 1}
     assert tally.accuracies() == {("toy", "en"): {"official": 2 / 3, "strict": 1 / 3}}
     assert (tally.of(0).prompt_tokens, tally.of(0).completion_tokens) == (12, 20)
     assert tally.tokens == 40
-    coordinator.stored(0, 3)
-    coordinator.stored(1, 2)
-    coordinator.broken(2, "NaN")
-    coordinator.broken(2, "again")
-    coordinator.spent(1, "host:1", {"load": 1.0})
-    coordinator.spent(1, "host:1", {"load": 2.0})
+    coordinator.rows(writer, RowReport(0, stored=3))
+    coordinator.rows(writer, RowReport(1, stored=2))
+    coordinator.loaded(2, broken="NaN")
+    coordinator.loaded(2, broken="again")
+    for seconds in (1.0, 2.0):
+        coordinator.rows(process(), RowReport(1, spent=({"load": seconds}, 0)))
     tally = coordinator.read()
     assert (tally.stored, tally.of(0).stored, tally.of(1).stored) == (5, 3, 2)
     assert tally.of(2).broken == "NaN"
@@ -94,7 +97,7 @@ def test_three_failed_starts_end_the_run(kind: Kind) -> None:
     begun = coordinator.starting(process(99, "another"))
     assert begun is not None
     assert not begun.retryable, "what fails at the first engine of a run, fails again"
-    coordinator.ready(process(99, "another"), {})
+    coordinator.life(process(99, "another"), facts={})
     starts = [coordinator.starting(process(pid, "a", kind)) for pid in range(1, MAX_STARTS + 1)]
     retryable = [start is not None and start.retryable for start in starts]
     assert retryable == [True] * (MAX_STARTS - 1) + [False]
@@ -110,14 +113,14 @@ def test_death_is_counted_once_and_isolates_rows_at_work(kind: Kind, says_why: b
     coordinator = Coordinator([])
     dead = process(1, kind=kind)
     up(coordinator, dead)
-    coordinator.enter(dead, ["a", "b", "ended"])
-    coordinator.leave(dead, ["ended"])
+    coordinator.rows(dead, RowReport(entered=["a", "b", "ended"]))
+    coordinator.rows(dead, RowReport(ended=["ended"]))
     if says_why:
         # Two threads of a process may report the same death.
-        coordinator.dying(dead, Death("no answer for 9 s"))
-        coordinator.dying(dead, Death("the engine is dead", rows=["a"]))
+        coordinator.life(dead, death=Death("no answer for 9 s"))
+        coordinator.life(dead, death=Death("the engine is dead", rows=["a"]))
     up(coordinator, process(2, kind=kind))
-    coordinator.dying(dead, Death("a message that comes late", rows=["a", "b"]))
+    coordinator.life(dead, death=Death("a message that comes late", rows=["a", "b"]))
     tally = coordinator.read()
     assert process(2, kind=kind) in tally.silent, "the successor lives"
     why = "no answer for 9 s" if says_why else "its process was killed"
@@ -133,14 +136,14 @@ def test_heartbeat_returns_the_time_left(clock: Clock) -> None:
     coordinator, here, other = Coordinator([]), process(), process(2, "other")
     up(coordinator, here)
     up(coordinator, other)
-    assert coordinator.beat(here) is None
-    coordinator.leave_node("actor", 30.0)
+    assert coordinator.life(here) is None
+    coordinator.drain(30.0, "actor")
     clock.now += 10
-    assert (coordinator.beat(here), coordinator.beat(other)) == (20.0, None)
+    assert (coordinator.life(here), coordinator.life(other)) == (20.0, None)
     coordinator.drain(5.0)
-    assert (coordinator.beat(here), coordinator.beat(other)) == (5.0, 5.0)
+    assert (coordinator.life(here), coordinator.life(other)) == (5.0, 5.0)
     clock.now += 60
-    assert coordinator.beat(here) == 0.0, "no time left differs from no limit"
+    assert coordinator.life(here) == 0.0, "no time left differs from no limit"
 
 
 @pytest.mark.parametrize("stores", [True, False])
@@ -150,7 +153,7 @@ def test_three_writer_deaths_without_a_stored_row_end_the_run(stores: bool) -> N
     for pid in range(MAX_STARTS + 1):
         starts.append(up(coordinator, process(pid, kind="writer")))
         if stores:
-            coordinator.stored(0, 1)
+            coordinator.rows(process(kind="writer"), RowReport(0, stored=1))
     assert [start is not None for start in starts] == [True] * MAX_STARTS + [stores]
     tally = coordinator.read()
     assert tally.failure == ("" if stores else "the writer crashed 3 times without storing a row")
@@ -167,10 +170,10 @@ class TestStartsWithoutProgress:
             assert begun is not None
             assert begun.starts_since_progress == pid
             up(coordinator, process(100 + pid, "another"))
-            coordinator.rows([])  # a block whose rows were all given up
+            coordinator.rows(process(), RowReport())  # a block whose rows were all given up
             if says_why:
-                coordinator.leave(process(pid, kind=kind), ["a"])
-                coordinator.dying(process(pid, kind=kind), Death("the reason", rows=[]))
+                coordinator.rows(process(pid, kind=kind), RowReport(ended=["a"]))
+                coordinator.life(process(pid, kind=kind), death=Death("the reason", rows=[]))
         assert not coordinator.read().no_progress
         assert coordinator.starting(process(99, kind=kind)) is None
         assert coordinator.read().no_progress
@@ -185,10 +188,11 @@ class TestStartsWithoutProgress:
             assert up(coordinator, process(pid)) is not None
             if how == "ended":
                 row_id = f"row{pid // (TRIALS + 1)}"
-                coordinator.enter(process(pid), [row_id])
-                coordinator.dying(process(pid), Death("it died", rows=[row_id]))
+                coordinator.rows(process(pid), RowReport(entered=[row_id]))
+                coordinator.life(process(pid), death=Death("it died", rows=[row_id]))
             elif pid % MAX_STARTS_WITHOUT_PROGRESS == MAX_STARTS_WITHOUT_PROGRESS - 1:
-                coordinator.rows([row()]) if how == "judged" else coordinator.stored(0, 1)
+                progress = {"judged": [row()]} if how == "judged" else {"stored": 1}
+                coordinator.rows(process(pid), RowReport(0, **progress))
         assert not coordinator.read().no_progress
         assert not coordinator.read().failure
 
@@ -199,11 +203,11 @@ def test_death_with_a_cause_outside_is_no_failed_trial(killed: bool, outside: bo
     coordinator = Coordinator([])
     for pid in (1, 2):  # the isolated row runs alone in process 2
         up(coordinator, process(pid))
-        coordinator.enter(process(pid), ["a"])
+        coordinator.rows(process(pid), RowReport(entered=["a"]))
         if pid == 1:
-            coordinator.dying(process(1), Death("it died", rows=["a"]))
-            assert coordinator.predecessor(process(2)) is None, "it said why"
-    assert coordinator.predecessor(process(3)) == process(2)
+            coordinator.life(process(1), death=Death("it died", rows=["a"]))
+            assert coordinator.process("actor") is None, "it said why"
+    assert coordinator.process("actor") == process(2)
     if killed:  # the driver knows what it kills
         coordinator.killing(process(2), Death("it did not respond", outside))
     coordinator.starting(process(3), gone=Death("its node is gone", outside is not killed))
@@ -217,11 +221,11 @@ def test_death_with_a_cause_outside_is_no_failed_trial(killed: bool, outside: bo
 def test_rows_of_a_lost_node_are_not_isolated(node: bool) -> None:
     coordinator, here = Coordinator([]), process()
     up(coordinator, here)
-    coordinator.enter(here, ["a", "b"])
+    coordinator.rows(here, RowReport(entered=["a", "b"]))
     for _ in range(2):
-        coordinator.lost("actor", Death("its node is gone", outside=True), node=node)
-        coordinator.beat(here)
-        coordinator.dying(here, Death("a message that comes late", rows=["a"]))
+        coordinator.removed("actor", Death("its node is gone", outside=True), node=node)
+        coordinator.life(here)
+        coordinator.life(here, death=Death("a message that comes late", rows=["a"]))
     tally = coordinator.read()
     assert {r.released for r in tally.isolated["engine"].values()} == {node}
     assert (tally.deaths, tally.silent) == ([f"{here.name}: its node is gone"], {})
@@ -230,8 +234,8 @@ def test_rows_of_a_lost_node_are_not_isolated(node: bool) -> None:
 def test_isolated_rows_are_read_once_per_crash() -> None:
     coordinator, lost = Coordinator([]), process()
     up(coordinator, lost)
-    coordinator.enter(lost, ["a"])
-    coordinator.dying(lost, Death("it is gone"))
+    coordinator.rows(lost, RowReport(entered=["a"]))
+    coordinator.life(lost, death=Death("it is gone"))
     assert [*coordinator.read(crashes=0).isolated["engine"]] == ["a"]
     assert coordinator.read(crashes=1).isolated == {}
     assert [*coordinator.read().isolated["engine"]] == ["a"]

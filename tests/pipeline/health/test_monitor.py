@@ -267,11 +267,11 @@ def test_heartbeat_goes_on_after_an_exception() -> None:
     def busy_since() -> None:
         raise RuntimeError("closed")
 
-    def beat(*_: Any) -> None:
+    def beat(*_: Any, **__: Any) -> None:
         beats.set()
         threading.Event().wait()  # the thread ends with the tests
 
-    coordinator = SimpleNamespace(beat=SimpleNamespace(remote=beat))
+    coordinator = SimpleNamespace(life=SimpleNamespace(remote=beat))
     Heartbeat(coordinator, process(), stall_s=0.04, busy_since=busy_since)
     assert beats.wait(60)
 

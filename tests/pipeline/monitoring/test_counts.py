@@ -14,8 +14,15 @@ from ray.exceptions import GetTimeoutError, RayActorError
 from ace_ray.pipeline.actors.coordinator import MOST_BUGS, Coordinator
 from ace_ray.pipeline.actors.judging import MOST_CHARS, report_bug
 from ace_ray.pipeline.health.processes import Death, Kind, ProcessInfo
-from ace_ray.pipeline.monitoring.counts import LOG_EVERY_S, Progress, Tally
+from ace_ray.pipeline.monitoring.counts import LOG_EVERY_S, Progress, RowReport, Tally
 from ace_ray.pipeline.monitoring.metrics import PREFIX, Metrics
+
+
+def process(kind: Kind, actor: str) -> ProcessInfo:
+    return ProcessInfo(kind, actor, "host", "node", 1, 1.0)
+
+
+CHECKER = process("checker", "c")
 
 
 def row(run: int = 0, language: str = "en", status: str = "scored", official: Any = True) -> Any:
@@ -48,7 +55,7 @@ def with_bug(rows: int) -> Coordinator:
     coordinator = Coordinator([])
     for _ in range(rows):
         coordinator.bug("toy", "KeyError in toy.py:7", "Traceback ...")
-        coordinator.rows([row(status="infra_error")])
+        coordinator.rows(CHECKER, RowReport(judged=[row(status="infra_error")]))
     return coordinator
 
 
@@ -72,7 +79,7 @@ def test_same_exception_in_every_row_is_a_bug() -> None:
     assert with_bug(3).read().bug(4) is with_bug(0).read().bug(1) is None
     for status in ("scored", "infra_error"):
         coordinator = with_bug(3)
-        coordinator.rows([row(status=status)])
+        coordinator.rows(CHECKER, RowReport(judged=[row(status=status)]))
         assert coordinator.read().bug(1) is None
     for number in range(2 * MOST_BUGS):
         coordinator.bug("toy", f"KeyError in toy.py:{number}", "x")
@@ -117,10 +124,6 @@ class Meter:
         self.values[tuple(tags[key] for key in self.keys)] = value
 
 
-def process(kind: Kind, actor: str) -> ProcessInfo:
-    return ProcessInfo(kind, actor, "host", "node", 1, 1.0)
-
-
 def test_metrics_follow_the_coordinator_with_the_tags_of_their_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -135,8 +138,8 @@ def test_metrics_follow_the_coordinator_with_the_tags_of_their_run(
 
     run = ("r1", "m1")
     assert shown("rows_planned") == {run: 5}
-    coordinator.rows([row(1), row(1, official=False), row(1, status="infra_error")])
-    coordinator.stored(1, 3)
+    rows = [row(1), row(1, official=False), row(1, status="infra_error")]
+    coordinator.rows(CHECKER, RowReport(1, judged=rows, stored=3))
     scored, failed = ((*run, "toy", "en", status) for status in ("scored", "infra_error"))
     assert shown("rows") == {scored: 2, failed: 1}
     assert shown("tokens") == {(*run, "toy", "prompt"): 9, (*run, "toy", "completion"): 15}
@@ -144,13 +147,13 @@ def test_metrics_follow_the_coordinator_with_the_tags_of_their_run(
     assert shown("accuracy")[(*run, "toy", "en", "official")] == 0.5
     engine = process("engine", "a")
     coordinator.starting(engine)
-    coordinator.ready(engine, {})
-    coordinator.enter(engine, ["1", "2", "3"])
+    coordinator.life(engine, facts={})
+    coordinator.rows(engine, RowReport(entered=["1", "2", "3"]))
     coordinator.starting(process("engine", "b"))
-    coordinator.notice("results cannot be stored yet")
+    coordinator.rows(CHECKER, RowReport(notice="results cannot be stored yet"))
     gauges = ("engines", "engines_starting", "rows_in_flight", "store_refusing")
     assert [shown(name)[run] for name in gauges] == [1, 1, 3, 1]
-    coordinator.notice("")
-    coordinator.dying(engine, Death("dead"))
+    coordinator.rows(CHECKER, RowReport(1, stored=1))
+    coordinator.life(engine, death=Death("dead"))
     assert [shown(name)[run] for name in gauges] == [0, 2, 0, 0]
     assert shown("deaths") == {(*run, "engine"): 1}

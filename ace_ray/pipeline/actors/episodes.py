@@ -1,0 +1,213 @@
+"""Run the episodes of rows on the engine of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, NoReturn
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import check_episode
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.errors import EngineDead, EpisodeTimeout, RowError
+from ace_ray.pipeline.actors.cache_room import CacheContext, CacheRoom
+from ace_ray.pipeline.actors.candidate import MonitoredEngine
+from ace_ray.pipeline.actors.job import Job
+from ace_ray.pipeline.actors.judging import log_traceback, report_bug
+from ace_ray.pipeline.actors.preparations import Preparations, Shared
+from ace_ray.pipeline.actors.service import RunningService
+from ace_ray.pipeline.entries import Entries
+from ace_ray.pipeline.health.isolation import IsolatedRow, ended_columns
+from ace_ray.pipeline.monitoring.timing import Clock
+from ace_ray.pipeline.roles import RoleModels, candidate_identity
+from ace_ray.sandbox.actor import SandboxPool
+from ace_ray.storage.rows import episode_columns
+from ace_ray.types import Entry, Episode
+from ace_ray.util import log
+from ace_ray.util.sanitizing import well_formed
+
+# Extra time after its deadline for an interactive episode to read the state of its sandbox.
+DEADLINE_GRACE_S = 300.0
+
+NOT_HEALTHY = "the engine did not answer a health check"
+
+_NO_EPISODE = episode_columns(Episode())
+
+
+class Episodes:
+    """Runs episodes, and makes their records. Failures of a row become columns of its record.
+
+    Args:
+        worker: name of the worker in the records.
+        die: ends this process, whose engine does not work, for the given reason. Ray then repeats
+            its rows. An exception would fail the job.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        shared: tuple[Entries, Mapping[str, Benchmark]],
+        engine: MonitoredEngine,
+        roles: RoleModels,
+        *,
+        clock: Clock,
+        room: CacheRoom,
+        preparations: Preparations,
+        worker: str,
+        die: Callable[[str], NoReturn],
+    ) -> None:
+        self._job, self._engine, self._roles = job, engine, roles
+        self._entries, self._benchmarks = shared
+        self._clock, self._room, self._preparations = clock, room, preparations
+        self._worker, self._die = worker, die
+        self._sampling = job.config.sampling.sampling()
+        self._identities = [
+            candidate_identity(job.config, run.model, job.choice) for run in job.runs
+        ]
+        self._sandboxes = SandboxPool(job.sandboxes)
+        self._services = {name: RunningService(actor) for name, actor in job.services.items()}
+
+    async def run(self, row: dict[str, Any], attempt: int, shared: Shared) -> dict[str, Any]:
+        """Run the episode of ``row``, and return its record."""
+        entry = self._entries[row["entry"]]
+        benchmark = self._benchmarks[entry.benchmark]
+        clock = time.perf_counter()
+        record = self._blank(row, attempt)
+        cached = self._room.open() if benchmark.interactive(entry) else CacheContext()
+        try:
+            with self._clock.busy("row"):
+                episode = await self._episode(benchmark, entry, row, shared, cached)
+            record |= episode_columns(episode)
+            if not self._job.config.token_ids:
+                record["output_token_ids"] = None
+        except EngineDead as error:
+            self._die(str(error))
+        except RowError as error:
+            if isinstance(error, EpisodeTimeout) and not await self._engine.works():
+                self._die(f"a row timed out, and {NOT_HEALTHY}")
+            record |= {"status": error.status, **_error_columns(error)}
+        except Exception as error:  # noqa: BLE001 - one row's failure never ends the run
+            record |= {"status": "infra_error", **_error_columns(error)}
+            log_traceback()
+            report_bug(self._job.coordinator, entry.benchmark)
+        finally:
+            self._room.close(cached)
+        record["duration_s"] = time.perf_counter() - clock
+        if record["status"] != "scored":
+            line = f"row {row['row_id']}: {record['status']}, {record['error']}"
+            log.say(log.debug(line, event="row", row_id=row["row_id"]))
+        return record
+
+    def not_tried(self, row: dict[str, Any], state: IsolatedRow, shared: bool) -> dict[str, Any]:
+        """Return the record of an isolated row that this pass does not try again. ``shared``:
+        whether ``state`` is that of its preparation."""
+        record = self._blank(row, row["attempt"] + state.unstored - 1)
+        return record | ended_columns(state, "engine", shared=shared)
+
+    def _blank(self, row: Mapping[str, Any], attempt: int) -> dict[str, Any]:
+        return {
+            **row,
+            **_NO_EPISODE,
+            "status": "scored",
+            "error_class": None,
+            "error": None,
+            "attempts": attempt,
+            "started_at": datetime.now(UTC),
+            "worker": self._worker,
+            "duration_s": 0.0,
+        }
+
+    async def _episode(
+        self,
+        benchmark: Benchmark,
+        entry: Entry,
+        row: Mapping[str, Any],
+        shared: Shared,
+        cached: CacheContext,
+    ) -> Episode:
+        before, first = None, False
+        if row["shares"] >= 0:
+            # The preparation must not depend on which of its rows comes first.
+            path = (entry.benchmark, benchmark.preparation(entry))
+            context = self._context(benchmark, entry, row, path)
+            prepare = partial(self._prepare, benchmark, entry, context)
+            before, first = await self._preparations.wait(row, shared, prepare)
+        context = self._context(benchmark, entry, row, entry.path, cached)
+        if before is not None:
+            context.prepared = before.prepared
+        episode: Episode = await self._in_time(benchmark, entry, benchmark.run(entry, context))
+        check_episode(episode)
+        if before is not None and first:
+            episode.count_all(before.episode)
+        return episode
+
+    def _context(
+        self,
+        benchmark: Benchmark,
+        entry: Entry,
+        row: Mapping[str, Any],
+        path: Sequence[str],
+        cached: CacheContext | None = None,
+    ) -> EpisodeContext:
+        """Return the context of an episode whose seeds depend on ``path``. ``cached`` counts the
+        tokens of the engine's answers."""
+        sampling = self._sampling.for_row(row["sample"], *path)
+        candidate = RoleModel(self._engine, sampling, self._identities[row["run"]])
+        models = {"": candidate, **self._roles.of(benchmark, row["sample"], path)}
+        for name, model in models.items():
+            if cached is not None and model.model is self._engine:
+                models[name] = replace(model, on_answer=partial(cached.add, name))
+        return EpisodeContext(
+            candidate=models.pop(""),
+            roles=models,
+            open_sandbox=lambda: self._sandboxes.open(row["entry"]),
+            deadline=asyncio.get_running_loop().time() + self._job.config.episode_timeout_s,
+            works=self._engine.answers,
+            token_logprobs=self._engine.token_logprobs,
+            service=self._services.get(entry.benchmark),
+            attempt=row["attempt"],
+            replay_reasoning=self._job.replay.get(entry.benchmark, "none"),
+            opening=self._entries.opening(row["entry"]),
+        )
+
+    async def _prepare(
+        self, benchmark: Benchmark, entry: Entry, context: EpisodeContext
+    ) -> EpisodeContext:
+        try:
+            work = benchmark.prepare(entry, context)
+            context.prepared = await self._in_time(benchmark, entry, work)
+            return context
+        except EngineDead as error:
+            self._die(str(error))
+        except EpisodeTimeout:
+            if not await self._engine.works():
+                self._die(f"a preparation timed out, and {NOT_HEALTHY}")
+            raise
+
+    async def _in_time(self, benchmark: Benchmark, entry: Entry, work: Awaitable[Any]) -> Any:
+        """Await ``work``. Raises `EpisodeTimeout` only if its time has passed: a `TimeoutError` of
+        the benchmark's code is raised as it is. Its exits and cancellations become errors."""
+        limit_s = self._job.config.episode_timeout_s
+        # An interactive episode ends by itself at the deadline, and its present state is scored.
+        grace_s = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0
+        try:
+            async with asyncio.timeout(limit_s + grace_s) as limit:
+                return await work
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise EpisodeTimeout(f"timed out after {limit_s:g} s (episode_timeout_s)") from error
+        except (SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task and task.cancelling():
+                raise  # the worker stops this row
+            problem = f"the benchmark's code raised {type(error).__name__}: {error}"
+            raise RuntimeError(problem).with_traceback(error.__traceback__) from error
+
+
+def _error_columns(error: Exception) -> dict[str, str]:
+    return {"error_class": type(error).__name__, "error": well_formed(str(error))[:2000]}

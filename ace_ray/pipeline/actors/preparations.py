@@ -1,0 +1,66 @@
+"""Run preparations: work that an engine does once for several rows of a block."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from ace_ray.benchmarks.context import EpisodeContext
+from ace_ray.pipeline.actors.row_reports import RowReports
+from ace_ray.pipeline.health.isolation import shared_id
+from ace_ray.pipeline.monitoring.counts import RowReport
+
+# Preparations of one block: `shared_id` -> task, which returns the context of the preparation.
+Shared = dict[str, asyncio.Task[EpisodeContext]]
+
+
+class Preparations:
+    """The preparations in flight in one worker. Only the preparation is in flight while its rows
+    wait for it, so a crash isolates the preparation in place of the rows."""
+
+    def __init__(self, reports: RowReports) -> None:
+        self._reports = reports
+        self._running: Shared = {}
+        self._waiting: set[str] = set()
+
+    def at_work(self, row_ids: Iterable[str]) -> list[str]:
+        """Return the ids of the preparations, and those among ``row_ids`` that do not wait for a
+        preparation. Other threads may call this: copying a dict's keys is atomic."""
+        return [*list(self._running), *(row for row in row_ids if row not in self._waiting)]
+
+    def cancel(self) -> None:
+        for task in self._running.values():
+            task.cancel()
+
+    async def wait(
+        self,
+        row: Mapping[str, Any],
+        shared: Shared,
+        prepare: Callable[[], Awaitable[EpisodeContext]],
+    ) -> tuple[EpisodeContext, bool]:
+        """Wait for the preparation of ``row``; the first row of a block starts it with ``prepare``.
+        Return the preparation's context, and whether this row started it."""
+        name, row_id = shared_id(row), row["row_id"]
+        first = name not in shared and name not in self._running
+        if first:
+            self._running[name] = asyncio.ensure_future(self._run(name, prepare))
+        if name not in shared:
+            shared[name] = self._running[name]
+        self._waiting.add(row_id)
+        try:
+            context = await asyncio.shield(shared[name])
+        finally:
+            self._waiting.discard(row_id)
+        await self._reports.enter([row_id])
+        return context, first
+
+    async def _run(
+        self, name: str, prepare: Callable[[], Awaitable[EpisodeContext]]
+    ) -> EpisodeContext:
+        try:
+            await self._reports.enter([name])
+            return await prepare()
+        finally:
+            del self._running[name]
+            self._reports.send(RowReport(prepared=[name]))

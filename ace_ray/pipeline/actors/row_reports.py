@@ -1,0 +1,51 @@
+"""Tell the coordinator which rows an engine worker works on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ace_ray.pipeline.monitoring.counts import RowReport
+
+# Maximum delay of the report that a row has ended, so that one call reports many rows.
+LEAVE_S = 0.5
+
+
+class RowReports:
+    """Sends the reports of one worker. Rows that have ended are reported together.
+
+    ``send`` sends a report at once, and returns an awaitable for `Coordinator.rows`' answer."""
+
+    def __init__(self, send: Callable[[RowReport], Awaitable[bool]]) -> None:
+        self._send = send
+        # Ended rows that are not yet reported.
+        self._ended: list[str] = []
+
+    async def enter(self, ids: Sequence[str], run: int | None = None) -> bool:
+        """Report that work on ``ids`` begins. Return False if ``run`` is stopped."""
+        return await self._send(RowReport(run, entered=ids))
+
+    def row_ended(self, row_id: str) -> None:
+        """Report soon that a row has ended, so that a later crash does not isolate it."""
+        self._ended.append(row_id)
+        if len(self._ended) == 1:
+            asyncio.get_running_loop().call_later(LEAVE_S, self._leave)
+
+    def _leave(self) -> None:
+        if self._ended:
+            self.send(RowReport())
+
+    def send(self, report: RowReport) -> None:
+        """Send ``report`` and the rows that have ended."""
+        ended, self._ended = self._ended, []
+        self._send(replace(report, ended=ended))
+
+    async def give_back(
+        self, planned: Sequence[Mapping[str, Any]], done: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Give back the ``planned`` rows without a record in ``done``. Another worker gets them."""
+        ended = {record["row_id"] for record in done}
+        if rest := [row["row_id"] for row in planned if row["row_id"] not in ended]:
+            await self._send(RowReport(given_back=rest))
