@@ -68,8 +68,8 @@ class Checker:
         # Isolated rows come last, so that this process has judged another row before.
         rows.sort(key=lambda row: row["row_id"] in isolated)
         checked = [self._check(row, isolated.get(row["row_id"])) for row in rows]
-        report = RowReport(ended=ids, judged=[self._counted(row) for row in checked])
-        self._coordinator.rows.remote(self._process, report)
+        row_report = RowReport(ended=ids, judged=[self._counted(row) for row in checked])
+        self._coordinator.rows.remote(self._process, row_report)
         return pa.Table.from_pylist(checked, schema=self._schema)
 
     def _check(self, row: dict[str, Any], state: IsolatedRow | None) -> dict[str, Any]:

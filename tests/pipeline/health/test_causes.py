@@ -85,7 +85,8 @@ from ace_ray.pipeline.health.causes import CrashFile
 
 kind, name = sys.argv[1:]
 file = CrashFile(ProcessInfo(kind, "actor", "host", "node", 7, 1.0))
-file.note_memory() if kind == "engine" else file.note("row")
+if kind == "checker":
+    file.note("row")
 os.kill(os.getpid(), getattr(signal, name))
 """
 

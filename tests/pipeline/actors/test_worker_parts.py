@@ -1,0 +1,132 @@
+"""Parts of an engine worker: preparations, reports of rows, and time limits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.context import EpisodeContext
+from ace_ray.pipeline.actors import row_reports
+from ace_ray.pipeline.actors.preparations import Preparations, Shared
+from ace_ray.pipeline.actors.row_reports import RowReports
+from ace_ray.pipeline.end_time import RowTimes
+from ace_ray.pipeline.health.isolation import shared_id
+from ace_ray.pipeline.monitoring.counts import RowReport
+
+
+class Reports(RowReports):
+    """Keeps what it sends."""
+
+    def __init__(self, *, stopped: bool = False) -> None:
+        super().__init__(self._keep)
+        self.sent: list[RowReport] = []
+        self._stopped = stopped
+
+    def _keep(self, report: RowReport) -> asyncio.Future[bool]:
+        self.sent.append(report)
+        answer = asyncio.get_running_loop().create_future()
+        answer.set_result(not self._stopped)
+        return answer
+
+
+def row(row_id: str) -> dict[str, Any]:
+    return {"row_id": row_id, "run": 0, "shares": 3, "sample": 0, "repeat": 0}
+
+
+SHARED = shared_id(row("a"))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_rows_of_a_block_share_one_preparation(fails: bool) -> None:
+    async def play() -> None:
+        reports, shared = Reports(), Shared()
+        preparations = Preparations(reports)
+        prepared, may_end = list[str](), asyncio.Event()
+
+        async def prepare() -> EpisodeContext:
+            prepared.append("once")
+            await may_end.wait()
+            if fails:
+                raise ValueError
+            return EpisodeContext(None)  # type: ignore[arg-type]
+
+        rows = [asyncio.ensure_future(preparations.wait(row(r), shared, prepare)) for r in "ab"]
+        await asyncio.sleep(0.01)
+        assert preparations.at_work(["a", "b", "alone"]) == [SHARED, "alone"]
+        may_end.set()
+        ends = await asyncio.gather(*rows, return_exceptions=True)
+        late = await asyncio.gather(
+            preparations.wait(row("c"), shared, prepare), return_exceptions=True
+        )
+        assert prepared == ["once"]
+        assert preparations.at_work(["a"]) == ["a"]
+        entered = [report.entered for report in reports.sent if report.entered]
+        assert entered[0] == [SHARED]
+        assert [report.prepared for report in reports.sent if report.prepared] == [[SHARED]]
+        if fails:
+            assert all(isinstance(end, ValueError) for end in (*ends, *late))
+            assert len(entered) == 1, "its rows have not begun"
+        else:
+            assert [first for _, first in (*ends, *late)] == [True, False, False]  # type: ignore[misc]
+            assert entered[1:] == [["a"], ["b"], ["c"]]
+
+    asyncio.run(play())
+
+
+def test_ended_rows_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_reports, "LEAVE_S", 0.0)
+
+    async def play() -> None:
+        reports = Reports(stopped=True)
+        assert not await reports.enter(["a", "b"], run=2)
+        for row_id in "abc":
+            reports.row_ended(row_id)
+        await asyncio.sleep(0.01)
+        reports.row_ended("d")
+        reports.send(RowReport(2, late=["d"]))
+        await asyncio.sleep(0.01)
+        await reports.give_back([row("d"), row("e")], [row("d")])
+        await reports.give_back([row("d")], [row("d")])
+        assert reports.sent == [
+            RowReport(2, entered=["a", "b"]),
+            RowReport(ended=["a", "b", "c"]),
+            RowReport(2, ended=["d"], late=["d"]),
+            RowReport(given_back=["e"]),
+        ]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_rows_that_cannot_end_in_their_runs_share_do_not_start(
+    monkeypatch: pytest.MonkeyPatch, goes_on: bool
+) -> None:
+    """Runs 0 and 1 share 300 s. A row takes 100 s."""
+    later: list[tuple[float, Any]] = []
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    loop = type("Loop", (), {"call_later": lambda _, seconds, call: later.append((seconds, call))})
+    monkeypatch.setattr(asyncio, "get_running_loop", loop)
+    cancelled: list[int] = []
+
+    def cancel(run: int) -> bool:
+        cancelled.append(run)
+        return not goes_on
+
+    assert RowTimes(None, (0,), cancel).can_end(0, "agent")
+    times = RowTimes(1300.0, (0, 1), cancel)
+    times.add("agent", 100.0)
+    assert times.can_end(0, "agent")
+    now[0] += 51
+    assert not times.can_end(0, "agent"), "its share ends after 150 s"
+    ((seconds, call),) = later
+    assert seconds == 150.0
+    call()
+    assert cancelled == [0]
+    assert [wait for wait, _ in later[1:]] == [150.0] * goes_on
+    now[0] = 1150.0
+    assert times.can_end(1, "agent")
+    assert len(later) == 1 + goes_on, "no run follows run 1"
