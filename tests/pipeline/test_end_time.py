@@ -1,10 +1,7 @@
-"""When a run must end, and how many rows of simulated runs miss that time."""
+"""When a run must end, and which rows can still end in time."""
 
 from __future__ import annotations
 
-import heapq
-import json
-import random
 import threading
 import time
 from pathlib import Path
@@ -18,10 +15,6 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.end_time import Durations, rows_end_at, share_end
 from ace_ray.pipeline.evaluate import evaluate
 from tests.pipeline.made_run import answered, planned_run, written_run
-
-RUNS, SLOTS, LIMIT_S = 200, 32, 6 * 3600.0
-# Number of answers of a row by category, and seconds per character of an answer.
-ANSWERS, CHARACTER_S = {"single": 1, "multi_turn": 8, "agent": 30}, 0.03
 
 
 def unix_times(environment: dict[str, str]) -> dict[str, str]:
@@ -93,50 +86,6 @@ def test_a_row_is_expected_to_take_as_long_as_most_rows_of_its_category() -> Non
     assert durations.expected("agent") == durations.expected("single") == 8.0
     durations.add("agent", 300.0)
     assert (durations.expected("agent"), durations.expected("single")) == (300.0, 8.0)
-
-
-class NoEstimate(Durations):
-    """Starts every row, as if there were no limit."""
-
-    def expected(self, category: str) -> float:
-        return 0.0
-
-
-def simulated(seed: int, lengths: list[int], durations: Durations) -> tuple[int, float]:
-    """Return the number of rows that are in flight at the limit, and the share of idle slot time.
-
-    A row that has started is not cancelled, so it can miss the limit. (A run hands it back then.)
-    The engine becomes half as fast in the middle, also for rows in flight."""
-    draw = random.Random(seed)
-    names = draw.choice((["agent"], ["multi_turn", "agent"], list(ANSWERS)))
-    free = [(0.0, slot, "", 0.0) for slot in range(SLOTS)]
-    late, idle_s = 0, 0.0
-    while free:
-        now, slot, ended, took = heapq.heappop(free)
-        if ended:
-            durations.add(ended, took)
-        name = draw.choice(names)
-        work = CHARACTER_S * sum(draw.choices(lengths, k=ANSWERS[name]))
-        fast = min(work, max(0.0, LIMIT_S / 2 - now))
-        took = fast + 2 * (work - fast)
-        if now + durations.expected(name) > LIMIT_S:
-            idle_s += LIMIT_S - now
-        elif now + took > LIMIT_S:
-            late += 1
-        else:
-            heapq.heappush(free, (now + took, slot, name, took))
-    return late, idle_s / (SLOTS * LIMIT_S)
-
-
-@pytest.mark.nightly
-def test_few_rows_of_simulated_runs_miss_the_limit(real_outputs: Path) -> None:
-    lines = [line for path in real_outputs.glob("*.jsonl") for line in path.open()]
-    lengths = [len(json.dumps(json.loads(line)["result"])) for line in lines]
-    runs = [simulated(seed, lengths, Durations()) for seed in range(RUNS)]
-    without = [simulated(seed, lengths, NoEstimate()) for seed in range(RUNS)]
-    # 1.6 and 32 rows per run. A quantile of 0.8 does not keep all rows before the limit.
-    assert sum(late for late, _ in runs) < sum(late for late, _ in without) / 10
-    assert max(idle for _, idle in runs) < 0.05
 
 
 @pytest.mark.parametrize(

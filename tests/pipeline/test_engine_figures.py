@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-from ace_ray.models.fake import FakeEngine
 from ace_ray.pipeline.summary import summarize
 from ace_ray.reports.printed_summary import engine_line, waits_line
 from ace_ray.storage.rows import ENGINE, episode_columns
-from ace_ray.types import Completion, EndpointFacts, EngineFigures, Episode, ResultRow, Sampling
+from ace_ray.types import Completion, EndpointFacts, EngineFigures, Episode, ResultRow
 
 
 def columns(*completions: Completion) -> list[Any]:
@@ -55,15 +53,3 @@ def test_a_summary_has_shares_and_quantiles_of_the_rows_that_have_them() -> None
     assert waits_line(waits) == "engines waited 34% of the time: tail 25%, start 9%"
     assert waits_line({"waits": {"all": 0.1, "tail": 0.1}}) == waits_line({}) == ""
     assert "engine" not in summarize(manifest, {}, lambda: rows[2:], {})
-
-
-def test_the_fake_engine_keeps_the_prompts_seen_last() -> None:
-    engine = FakeEngine({"cache_tokens": 64})
-
-    def cached(text: str) -> int:
-        answer = asyncio.run(engine.chat([{"role": "user", "content": text}], Sampling()))
-        assert answer.engine is not None
-        return answer.engine.cached_tokens
-
-    first, other = ("a " * 32, "b " * 64)
-    assert [cached(first), cached(first + "c " * 8), cached(other), cached(first)] == [0, 32, 0, 0]

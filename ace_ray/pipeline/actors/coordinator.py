@@ -293,8 +293,9 @@ class Coordinator:
         state = self._processes.pop(actor, None)
         if state is None or not state.ready or death is None:
             return
-        if node:
-            self._isolation["engine"].moved(actor)
+        if node:  # its rows are rarely the cause, so only rows that are isolated already stay so
+            isolation = self._isolation["engine"]
+            death = death._replace(rows=[*isolation.among(isolation.at_work.get(actor, ()))])
         self._died(state.process, death)
 
     def _died(self, process: ProcessInfo, death: Death) -> None:

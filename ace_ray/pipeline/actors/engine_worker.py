@@ -14,17 +14,16 @@ import ray
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import EngineDead
 from ace_ray.pipeline.actors.admission import AdmissionControl, Group, Partition
-from ace_ray.pipeline.actors.cache_room import CacheRoom
 from ace_ray.pipeline.actors.candidate import Broken, Candidate
 from ace_ray.pipeline.actors.coordinator import Start, fetch_shared
 from ace_ray.pipeline.actors.episodes import NOT_HEALTHY, Episodes
 from ace_ray.pipeline.actors.job import Job, fail_start, start
 from ace_ray.pipeline.actors.judging import log_traceback
-from ace_ray.pipeline.actors.preparations import Preparations, Shared
+from ace_ray.pipeline.actors.preparations import Shared
 from ace_ray.pipeline.actors.row_reports import RowReports
 from ace_ray.pipeline.end_time import RowTimes
 from ace_ray.pipeline.health.causes import CrashFile, outside_cause
-from ace_ray.pipeline.health.isolation import OPEN, IsolatedRow, grouped, of_rows, shared_id
+from ace_ray.pipeline.health.isolation import OPEN, IsolatedRow, of_rows, shared_id
 from ace_ray.pipeline.health.processes import Heartbeat, die, this_process
 from ace_ray.pipeline.monitoring.counts import RowReport
 from ace_ray.pipeline.monitoring.facts import engine_facts
@@ -75,16 +74,13 @@ class EngineWorker:
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._times = RowTimes(end, job.pending, self._cancel_run)
         self._reports = RowReports(partial(self._coordinator.rows.remote, self._process))
-        self._preparations = Preparations(self._reports)
-        room = CacheRoom(self._engine.cache_tokens)
         self._episodes = Episodes(
             job,
             (self._entries, self._benchmarks),
             self._engine,
             self._roles,
-            clock=self._clock,
-            room=room,
-            preparations=self._preparations,
+            self._clock,
+            self._reports,
             worker=self._process.name,
             die=self._die,
         )
@@ -93,7 +89,7 @@ class EngineWorker:
             run=self._candidate.run,
             starts_since_progress=begun.starts_since_progress,
             arriving=begun.replaces,
-            room=room,
+            room=self._episodes.room,
         )
         self._asks_isolated = (
             begun.replaces or begun.isolated or job.config.worker_range is not None
@@ -138,9 +134,15 @@ class EngineWorker:
         if self._stopping:
             await self._reports.give_back(planned, [])
             return EPISODES.empty_table()
-        isolation = of_rows(planned, await self._isolated(planned))
-        isolated = {row_id: isolated_row for row_id, (isolated_row, _) in isolation.items()}
-        ended, groups = grouped(planned, isolated)
+        isolation = of_rows(planned, await self._isolation(planned))
+        isolated = {row_id: state for row_id, (state, _) in isolation.items()}
+        groups: dict[int, list[dict[str, Any]]] = {}
+        done = []
+        for row in planned:
+            if (state := isolated.get(row["row_id"])) is not None and state.end:
+                done.append(self._episodes.not_tried(row, *isolation[row["row_id"]]))
+            else:
+                groups.setdefault(state.group if state else OPEN, []).append(row)
         shared: Shared = {}
         parts = await asyncio.gather(
             *(
@@ -154,24 +156,21 @@ class EngineWorker:
                 for start in range(0, len(rows), self._group_size)
             )
         )
-        done = [self._episodes.not_tried(row, *isolation[row["row_id"]]) for row, _ in ended]
         done += [record for part in parts for record in part]
         if self._stopping:
             await self._reports.give_back(planned, done)
         return pa.Table.from_pylist(done, schema=EPISODES)
 
-    async def _isolated(self, planned: list[dict[str, Any]]) -> dict[str, IsolatedRow]:
+    async def _isolation(self, planned: list[dict[str, Any]]) -> dict[str, IsolatedRow]:
         """Return the states of isolated rows among ``planned``, and of isolated preparations.
 
         In an actor's first process no row is isolated yet, so this need not ask the coordinator."""
         shared = {shared_id(row) for row in planned if row["shares"] >= 0}
         if not self._asks_isolated and not shared:
             return {}
-        ids = [row["row_id"] for row in planned]
-        isolated: dict[str, IsolatedRow] = await self._coordinator.isolated.remote(
-            "engine", [*ids, *shared]
-        )
-        return isolated
+        ids = [*(row["row_id"] for row in planned), *shared]
+        states: dict[str, IsolatedRow] = await self._coordinator.isolated.remote("engine", ids)
+        return states
 
     async def _together(
         self,
@@ -261,7 +260,7 @@ class EngineWorker:
 
     def _at_work(self) -> list[str]:
         """Return the ids of rows and preparations in flight. Other threads may call this."""
-        return self._preparations.at_work(list(self._tasks))
+        return self._episodes.preparations.at_work(list(self._tasks))
 
     def _outside(self) -> str:
         return outside_cause(self._engine.processes(), self._crash_file.oom_kills)
@@ -298,4 +297,4 @@ class EngineWorker:
     def _give_up(self) -> None:
         for task in self._tasks.values():
             task.cancel()
-        self._preparations.cancel()
+        self._episodes.preparations.cancel()

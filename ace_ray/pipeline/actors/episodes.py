@@ -19,6 +19,7 @@ from ace_ray.pipeline.actors.candidate import MonitoredEngine
 from ace_ray.pipeline.actors.job import Job
 from ace_ray.pipeline.actors.judging import log_traceback, report_bug
 from ace_ray.pipeline.actors.preparations import Preparations, Shared
+from ace_ray.pipeline.actors.row_reports import RowReports
 from ace_ray.pipeline.actors.service import RunningService
 from ace_ray.pipeline.entries import Entries
 from ace_ray.pipeline.health.isolation import IsolatedRow, ended_columns
@@ -53,17 +54,17 @@ class Episodes:
         shared: tuple[Entries, Mapping[str, Benchmark]],
         engine: MonitoredEngine,
         roles: RoleModels,
-        *,
         clock: Clock,
-        room: CacheRoom,
-        preparations: Preparations,
+        reports: RowReports,
+        *,
         worker: str,
         die: Callable[[str], NoReturn],
     ) -> None:
-        self._job, self._engine, self._roles = job, engine, roles
+        self._job, self._engine, self._roles, self._clock = job, engine, roles, clock
         self._entries, self._benchmarks = shared
-        self._clock, self._room, self._preparations = clock, room, preparations
         self._worker, self._die = worker, die
+        self.room = CacheRoom(engine.cache_tokens)
+        self.preparations = Preparations(reports)
         self._sampling = job.config.sampling.sampling()
         self._identities = [
             candidate_identity(job.config, run.model, job.choice) for run in job.runs
@@ -77,7 +78,7 @@ class Episodes:
         benchmark = self._benchmarks[entry.benchmark]
         clock = time.perf_counter()
         record = self._blank(row, attempt)
-        cached = self._room.open() if benchmark.interactive(entry) else CacheContext()
+        cached = self.room.open() if benchmark.interactive(entry) else CacheContext()
         try:
             with self._clock.busy("row"):
                 episode = await self._episode(benchmark, entry, row, shared, cached)
@@ -95,7 +96,7 @@ class Episodes:
             log_traceback()
             report_bug(self._job.coordinator, entry.benchmark)
         finally:
-            self._room.close(cached)
+            self.room.close(cached)
         record["duration_s"] = time.perf_counter() - clock
         if record["status"] != "scored":
             line = f"row {row['row_id']}: {record['status']}, {record['error']}"
@@ -135,7 +136,7 @@ class Episodes:
             path = (entry.benchmark, benchmark.preparation(entry))
             context = self._context(benchmark, entry, row, path)
             prepare = partial(self._prepare, benchmark, entry, context)
-            before, first = await self._preparations.wait(row, shared, prepare)
+            before, first = await self.preparations.wait(row, shared, prepare)
         context = self._context(benchmark, entry, row, entry.path, cached)
         if before is not None:
             context.prepared = before.prepared

@@ -72,22 +72,6 @@ class IsolatedRow:
         return self.deaths - self.stored
 
 
-def grouped(
-    rows: Iterable[dict[str, Any]], isolated: Mapping[str, IsolatedRow]
-) -> tuple[list[tuple[dict[str, Any], IsolatedRow]], dict[int, list[dict[str, Any]]]]:
-    """Return two results: (row, state) for each row that this pass does not try again, and all
-    other rows by isolation group."""
-    ended = []
-    groups: dict[int, list[dict[str, Any]]] = {}
-    for row in rows:
-        isolated_row = isolated.get(row["row_id"])
-        if isolated_row is not None and isolated_row.end:
-            ended.append((row, isolated_row))
-        else:
-            groups.setdefault(isolated_row.group if isolated_row else OPEN, []).append(row)
-    return ended, groups
-
-
 _SHARED = "shared "
 
 
@@ -193,15 +177,6 @@ class Isolation:
             row = self.rows.get(row_id)
             if row is not None and not row.end:
                 self.rows[row_id] = IsolatedRow(row.deaths, OPEN, stored=row.stored)
-
-    def moved(self, process: str) -> None:
-        """Note that the node of the actor ``process`` is gone. Rows are rarely the cause, so rows
-        in flight that were never isolated stay so. Call `died` afterwards for the other rows."""
-        at_work = self.at_work.get(process, {})
-        for row_id in list(at_work):
-            if row_id not in self.rows:
-                self.rows[row_id] = IsolatedRow(1, OPEN, stored=1)
-                del at_work[row_id]
 
     def died(
         self, process: str, at_work: Iterable[str] | None = None, *, outside: bool = False

@@ -134,7 +134,8 @@ class HealthMonitor:
                 if self._progress is not None:
                     self._progress.show(tally)
                 self._stop_if_asked(tally)
-                self._give_up(tally)
+                if (error := self._reason_to_end(tally)) is not None:
+                    self._interrupts.abort(error)
                 self._end_frozen(tally)
         except Exception as error:  # noqa: BLE001 - nothing else might end the run
             if not self._over.is_set():  # else the cluster is gone, as intended
@@ -203,10 +204,6 @@ class HealthMonitor:
         if there - self._killed - self._ended or not self._config.worker_range:
             self._engine_at = time.monotonic()
         return time.monotonic() - self._engine_at
-
-    def _give_up(self, tally: Tally) -> None:
-        if (error := self._reason_to_end(tally)) is not None:
-            self._interrupts.abort(error)
 
     def _reason_to_end(self, tally: Tally) -> LeaseLost | RunFailed | None:
         """Return the error that must end the run; None if the run may go on."""

@@ -117,18 +117,6 @@ def test_row_that_kills_without_a_trace_is_given_up_until_the_next_command() -> 
     assert "the row may not be the cause" in columns["error"]
 
 
-def test_deaths_from_outside_are_not_trials() -> None:
-    isolation = Isolation()
-    die(isolation, ["a"])
-    assert isolation.rows["a"] == IsolatedRow(1, isolation.rows["a"].group, alone=True)
-    for _ in range(TRIALS):
-        die(isolation, ["a"], outside=True)
-    assert (isolation.rows["a"].trials, isolation.rows["a"].deaths_alone) == (0, TRIALS)
-    assert not isolation.rows["a"].end
-    live(isolation, ["a"])
-    assert isolation.rows["a"].released
-
-
 def test_row_is_set_aside_after_three_trials_and_quarantined_after_one_more() -> None:
     first = Isolation()
     for deaths in range(1, 2 + TRIALS):
