@@ -262,6 +262,26 @@ def run_graph(
     ThrottledExecutor.backlog = staticmethod(backlog)
     ThrottledExecutor.workers = workers
     _quiet()
+    graph = _graph(job, work, resources, places)
+    try:
+        with arguments_as_values():
+            for receipt in graph.iter_batches(batch_size=None, batch_format="pyarrow"):
+                for run, rows in zip(*receipt.to_pydict().values(), strict=True):
+                    left -= rows
+                    stored(run, rows)
+    except BaseException as error:
+        # The executor ends with the last frame that refers to it, which must be while Ray runs.
+        traceback.clear_frames(error.__traceback__)
+        raise
+
+
+def _graph(
+    job: Job,
+    work: Sequence[Work],
+    resources: Resources,
+    places: Callable[[], dict[str, Any]] | None,
+) -> Any:
+    """Return the dataset of `run_graph`, which is not executed yet."""
     # Runs are evaluated one after another, so the largest run decides the layout.
     largest = max(work, key=lambda one: len(one.rows)).rows
     cut = shape(job, resources, len(largest), int(np.count_nonzero(largest.interactive)))
@@ -297,7 +317,7 @@ def run_graph(
         ),
         num_cpus=CHECKER_CPUS,
     )
-    graph = map_blocks(
+    return map_blocks(
         scored,
         Writer,
         fn_constructor_args=(job,),
@@ -314,16 +334,6 @@ def run_graph(
         num_cpus=WRITER_CPUS,
         ray_remote_args_fn=_writer_place(job.runs[0].store),
     )
-    try:
-        with arguments_as_values():
-            for receipt in graph.iter_batches(batch_size=None, batch_format="pyarrow"):
-                for run, rows in zip(*receipt.to_pydict().values(), strict=True):
-                    left -= rows
-                    stored(run, rows)
-    except BaseException as error:
-        # The executor ends with the last frame that refers to it, which must be while Ray runs.
-        traceback.clear_frames(error.__traceback__)
-        raise
 
 
 def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:

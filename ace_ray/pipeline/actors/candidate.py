@@ -183,7 +183,8 @@ class Candidate:
             folder = await asyncio.to_thread(self._folder, run)
         except _PASSING as error:
             await self._end(str(error), None, for_all=False)
-        self._coordinator.rows.remote(self._process, RowReport(self.run, spent=self._clock.spent()))
+        spent = self._clock.read(), self._clock.output_tokens
+        self._coordinator.rows.remote(self._process, RowReport(self.run, spent=spent))
         self._clock.restart()
         self._clock.preparing("load")
         if self.run in self._broken and not self._adapters:

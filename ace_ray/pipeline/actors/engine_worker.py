@@ -223,7 +223,8 @@ class EngineWorker:
             if not self._stopping:
                 paired = zip(starting, tasks, strict=True)
                 late += [row["row_id"] for row, task in paired if task.cancelled()]
-            self._reports.send(RowReport(run, late=late, spent=self._clock.spent()))
+            spent = self._clock.read(), self._clock.output_tokens
+            self._reports.send(RowReport(run, late=late, spent=spent))
         return [task.result() for task in tasks if not task.cancelled()]
 
     def _row_ended(self, group: Group, row: Mapping[str, Any], task: asyncio.Task[Any]) -> None:

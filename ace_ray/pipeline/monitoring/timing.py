@@ -46,12 +46,10 @@ class Clock:
             self._count()
             self._at_work[what] -= 1
 
-    def spent(self) -> tuple[dict[str, float], int]:
-        """Return the seconds by state and the completion tokens since the last `restart`."""
+    def read(self) -> dict[str, float]:
+        """Return the seconds by state since the last `restart`."""
         self._count()
-        return {
-            state: round(seconds, 3) for state, seconds in self._spent.items()
-        }, self.output_tokens
+        return {state: round(seconds, 3) for state, seconds in self._spent.items()}
 
     def restart(self) -> None:
         """Set all seconds and tokens to 0, for another run."""

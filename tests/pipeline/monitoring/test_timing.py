@@ -22,7 +22,7 @@ def test_every_second_has_one_state() -> None:
 
     def spent(seconds: float) -> dict[str, float]:
         now[0] += seconds
-        read, _ = clock.spent()
+        read = clock.read()
         assert tuple(read) == STATES
         return {state: seconds for state, seconds in read.items() if seconds}
 
