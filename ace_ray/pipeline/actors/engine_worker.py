@@ -137,10 +137,10 @@ class EngineWorker:
         isolation = of_rows(planned, await self._isolation(planned))
         isolated = {row_id: state for row_id, (state, _) in isolation.items()}
         groups: dict[int, list[dict[str, Any]]] = {}
-        done = []
+        records = []
         for row in planned:
             if (state := isolated.get(row["row_id"])) is not None and state.end:
-                done.append(self._episodes.not_tried(row, *isolation[row["row_id"]]))
+                records.append(self._episodes.not_tried(row, *isolation[row["row_id"]]))
             else:
                 groups.setdefault(state.group if state else OPEN, []).append(row)
         shared: Shared = {}
@@ -156,10 +156,10 @@ class EngineWorker:
                 for start in range(0, len(rows), self._group_size)
             )
         )
-        done += [record for part in parts for record in part]
+        records += [record for part in parts for record in part]
         if self._stopping:
-            await self._reports.give_back(planned, done)
-        return pa.Table.from_pylist(done, schema=EPISODES)
+            await self._reports.give_back(planned, records)
+        return pa.Table.from_pylist(records, schema=EPISODES)
 
     async def _isolation(self, planned: list[dict[str, Any]]) -> dict[str, IsolatedRow]:
         """Return the states of isolated rows among ``planned``, and of isolated preparations.
@@ -288,7 +288,7 @@ class EngineWorker:
             self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._give_up)
 
     def _cancel_run(self, run: int) -> bool:
-        """Cancel the rows of ``run`` in flight; return False if none has ended in this engine."""
+        """Cancel the rows of ``run`` in flight; return False if no row has ended in this engine."""
         if self._candidate.run == run:
             if not self._admission.passed:
                 return False

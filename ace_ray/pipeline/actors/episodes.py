@@ -105,7 +105,7 @@ class Episodes:
 
     def not_tried(self, row: dict[str, Any], state: IsolatedRow, shared: bool) -> dict[str, Any]:
         """Return the record of an isolated row that this pass does not try again. ``shared``:
-        whether ``state`` is that of its preparation."""
+        whether ``state`` is the state of its preparation."""
         record = self._blank(row, row["attempt"] + state.unstored - 1)
         return record | ended_columns(state, "engine", shared=shared)
 

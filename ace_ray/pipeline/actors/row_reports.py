@@ -39,13 +39,13 @@ class RowReports:
 
     def send(self, report: RowReport) -> None:
         """Send ``report`` and the rows that have ended."""
-        ended, self._ended = self._ended, []
-        self._send(replace(report, ended=ended))
+        row_ids, self._ended = self._ended, []
+        self._send(replace(report, ended=row_ids))
 
     async def give_back(
-        self, planned: Sequence[Mapping[str, Any]], done: Sequence[Mapping[str, Any]]
+        self, rows: Sequence[Mapping[str, Any]], records: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Give back the ``planned`` rows without a record in ``done``. Another worker gets them."""
-        ended = {record["row_id"] for record in done}
-        if rest := [row["row_id"] for row in planned if row["row_id"] not in ended]:
-            await self._send(RowReport(given_back=rest))
+        """Give back the ``rows`` that have no record in ``records``. Another worker gets them."""
+        with_record = {record["row_id"] for record in records}
+        if ids := [row["row_id"] for row in rows if row["row_id"] not in with_record]:
+            await self._send(RowReport(given_back=ids))

@@ -62,7 +62,7 @@ class RunCounts:
 
 @dataclass(frozen=True, slots=True)
 class RowReport:
-    """What a process reports about its rows. Rows are row ids."""
+    """A report of a process about its rows, by their ids."""
 
     run: int | None = None
     entered: Sequence[str] | None = None
