@@ -23,9 +23,6 @@ from ace_ray.pipeline.monitoring.metrics import Metrics
 # Number of consecutive failed starts of one actor after which the run fails.
 MAX_STARTS = 3
 
-# Maximum number of places in benchmarks' code for which exceptions are counted.
-MOST_BUGS = 100
-
 # The run stops after this many consecutive starts of one engine worker or checker if no row made
 # progress meanwhile: then rows are not the cause.
 MAX_STARTS_WITHOUT_PROGRESS = 10
@@ -161,9 +158,8 @@ class Coordinator:
 
     def bug(self, benchmark: str, place: str, traceback: str) -> None:
         """Count a row that failed with an exception in the benchmark's code."""
-        known = self._tally.bugs
-        if len(known) < MOST_BUGS or (benchmark, place) in known:
-            known.setdefault((benchmark, place), Bug(benchmark, place, traceback)).rows += 1
+        bug = Bug(benchmark, place, traceback)
+        self._tally.bugs.setdefault((benchmark, place), bug).rows += 1
 
     def fail(self, line: str, *, store: bool = False) -> None:
         self._tally.failure = self._tally.failure or line
@@ -308,8 +304,6 @@ class Coordinator:
         if process.kind in ("engine", "role"):
             of_role = " (of a role)" * (process.kind == "role")
             self._tally.deaths.append(f"{process.name}{of_role}: {death.why}")
-        else:
-            self._tally.other_deaths[process.kind] += 1
         if process.kind == "engine":
             self._underway = {row: a for row, a in self._underway.items() if a != process.actor}
         self._deaths_since_write += process.kind == "writer"
@@ -327,11 +321,9 @@ class Coordinator:
         """Start no further rows of ``run``."""
         self._stopped.add(run)
 
-    def read(self, crashes: int | None = None) -> Tally:
-        """Return the tally; without isolated rows, which may be many, if ``crashes`` is current."""
+    def read(self) -> Tally:
         tally, now = self._tally, time.monotonic()
-        isolated = {} if crashes == tally.crashes else self._isolation
-        tally.isolated = {kind: isolation.rows for kind, isolation in isolated.items()}
+        tally.isolated = {kind: isolation.rows for kind, isolation in self._isolation.items()}
         states = self._processes.values()
         ready = [state for state in states if state.ready]
         starting = [state for state in states if not state.ready]

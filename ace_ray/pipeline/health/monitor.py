@@ -97,26 +97,20 @@ class HealthMonitor:
         """Return the timeout of a call: ``limit_s``, or less near the time limit."""
         return min(limit_s, max(3.0, self._rows_end_at - time.monotonic()))
 
-    def refresh(self, *, final: bool = False) -> Tally:
-        """Return the coordinator's tally, or the last known tally if the coordinator is silent.
-        Isolated rows are those after the latest crash, or the present ones if ``final``."""
+    def refresh(self) -> Tally:
+        """Return the coordinator's tally, or the last known tally if the coordinator is silent."""
         import ray
 
-        crashes = None if final else self._latest.crashes
-        try:
-            tally = ray.get(self._coordinator.read.remote(crashes), timeout=self._timeout_s(30.0))
-            if tally.crashes == crashes:
-                tally.isolated = self._latest.isolated
-            self._latest = tally
+        with suppress(Exception):  # the cluster may be gone; use the latest tally
+            read = self._coordinator.read.remote()
+            self._latest = ray.get(read, timeout=self._timeout_s(30.0))
             self._answered_at = time.monotonic()
-        except Exception:  # noqa: BLE001 - the cluster may be gone; use the latest tally
-            pass
         return self._latest
 
     def last_look(self) -> Tally:
         """Return the coordinator's final tally, and print the engine crashes that were not printed
         yet. On a busy machine, the last tally that `_loop` has read may be old."""
-        tally = self.refresh(final=True)
+        tally = self.refresh()
         self._utilization.look(tally)
         self._utilization.end()
         self._tell_deaths(tally)

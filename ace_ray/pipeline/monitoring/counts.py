@@ -127,8 +127,7 @@ class Tally:
         self.notice = ""
         # One line for each engine that died.
         self.deaths: list[str] = []
-        self.other_deaths: Counter[str] = Counter()
-        # States of isolated rows; {} for a reader that has the states after the latest crash.
+        # States of isolated rows.
         self.isolated: dict[Kind, dict[str, IsolatedRow]] = {kind: {} for kind in KINDS}
         # Ready process -> seconds since its last message.
         self.silent: dict[ProcessInfo, float] = {}
@@ -148,10 +147,6 @@ class Tally:
     @property
     def done(self) -> int:
         return sum(counts.done for counts in self.runs.values())
-
-    @property
-    def crashes(self) -> int:
-        return len(self.deaths) + self.other_deaths.total()
 
     @property
     def out_of_time(self) -> int:

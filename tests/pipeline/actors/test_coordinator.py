@@ -125,7 +125,6 @@ def test_death_is_counted_once_and_isolates_rows_at_work(kind: Kind, says_why: b
     assert process(2, kind=kind) in tally.silent, "the successor lives"
     why = "no answer for 9 s" if says_why else "its process was killed"
     assert tally.deaths == ([f"host:1: {why}"] if kind == "engine" else [])
-    assert tally.other_deaths == ({} if kind == "engine" else {kind: 1})
     assert {isolated.deaths for isolated in tally.isolated[kind].values()} == {1}
     assert coordinator.isolated(kind, ["a", "b", "c", "ended"]).keys() == {"a", "b"}
     other: Kind = "checker" if kind == "engine" else "engine"
@@ -229,16 +228,6 @@ def test_rows_of_a_lost_node_are_not_isolated(node: bool) -> None:
     tally = coordinator.read()
     assert tally.isolated["engine"].keys() == (set() if node else {"a", "b"})
     assert (tally.deaths, tally.silent) == ([f"{here.name}: its node is gone"], {})
-
-
-def test_isolated_rows_are_read_once_per_crash() -> None:
-    coordinator, lost = Coordinator([]), process()
-    up(coordinator, lost)
-    coordinator.rows(lost, RowReport(entered=["a"]))
-    coordinator.life(lost, death=Death("it is gone"))
-    assert [*coordinator.read(crashes=0).isolated["engine"]] == ["a"]
-    assert coordinator.read(crashes=1).isolated == {}
-    assert [*coordinator.read().isolated["engine"]] == ["a"]
 
 
 def test_row_that_a_dead_checker_has_noted_is_isolated_alone() -> None:

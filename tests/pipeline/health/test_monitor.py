@@ -15,7 +15,6 @@ import ray
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
 from ace_ray.pipeline.health import monitor as monitor_module
-from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.pipeline.health.monitor import BUG_ROWS, END_S, HealthMonitor
 from ace_ray.pipeline.health.processes import Heartbeat, Kind, ProcessInfo, began_at
 from ace_ray.pipeline.health.signals import Interrupts
@@ -82,7 +81,7 @@ class Monitored:
             rows_end_at=rows_end_at,
         )
 
-    def _read(self, crashes: int | None) -> Tally:
+    def _read(self) -> Tally:
         if self.next is not None:
             (self.tally, seconds), self.next = self.next, None
             self.clock.now += seconds
@@ -250,15 +249,6 @@ def test_rows_that_do_not_stop_leave_time_for_the_summary(monitored: Any) -> Non
     error = one.later(6, **UP)
     assert "stay pending" in str(error)
     assert error.again
-
-
-def test_isolated_rows_are_known_after_the_coordinator_left_them_out(monitored: Any) -> None:
-    one, rows = monitored(), {"engine": {"a": IsolatedRow(1, 1)}}
-    one.later(**UP, deaths=["host:1"], isolated=rows)
-    one.later(**UP, deaths=["host:1"], isolated={})
-    assert one.monitor.refresh().isolated == rows
-    one.later(**UP, deaths=["host:1", "host:2"], isolated={})
-    assert one.monitor.refresh().isolated == {}
 
 
 def test_heartbeat_goes_on_after_an_exception() -> None:
