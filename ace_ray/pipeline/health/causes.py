@@ -53,7 +53,7 @@ class CrashFile:
         except OSError as error:  # e.g. a full disk; the cause of a crash then counts as external
             log.say(log.warning(f"cannot write a crash trace: {error}"))
             return
-        self.note(str(self.oom_kills) if process.kind == "engine" else "")
+        self.note("" if process.kind == "checker" else str(self.oom_kills))
         faulthandler.enable(self._file, all_threads=False)
 
     def note(self, text: str) -> None:
