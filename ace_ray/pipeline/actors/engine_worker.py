@@ -17,10 +17,9 @@ from ace_ray.pipeline.actors.admission import AdmissionControl, Group, Partition
 from ace_ray.pipeline.actors.candidate import Broken, Candidate
 from ace_ray.pipeline.actors.coordinator import Start, fetch_shared
 from ace_ray.pipeline.actors.episodes import NOT_HEALTHY, Episodes
+from ace_ray.pipeline.actors.in_flight import RowReports, Shared
 from ace_ray.pipeline.actors.job import Job, fail_start, start
 from ace_ray.pipeline.actors.judging import log_traceback
-from ace_ray.pipeline.actors.preparations import Shared
-from ace_ray.pipeline.actors.row_reports import RowReports
 from ace_ray.pipeline.end_time import RowTimes
 from ace_ray.pipeline.health.causes import CrashFile, outside_cause
 from ace_ray.pipeline.health.isolation import OPEN, IsolatedRow, of_rows, shared_id

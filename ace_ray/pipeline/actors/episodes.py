@@ -16,10 +16,9 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EngineDead, EpisodeTimeout, RowError
 from ace_ray.pipeline.actors.cache_room import CacheContext, CacheRoom
 from ace_ray.pipeline.actors.candidate import MonitoredEngine
+from ace_ray.pipeline.actors.in_flight import Preparations, RowReports, Shared
 from ace_ray.pipeline.actors.job import Job
 from ace_ray.pipeline.actors.judging import log_traceback, report_bug
-from ace_ray.pipeline.actors.preparations import Preparations, Shared
-from ace_ray.pipeline.actors.row_reports import RowReports
 from ace_ray.pipeline.actors.service import RunningService
 from ace_ray.pipeline.entries import Entries
 from ace_ray.pipeline.health.isolation import IsolatedRow, ended_columns

@@ -10,9 +10,8 @@ import pytest
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.models.fake import FakeEngine
-from ace_ray.pipeline.actors import row_reports
-from ace_ray.pipeline.actors.preparations import Preparations, Shared
-from ace_ray.pipeline.actors.row_reports import RowReports
+from ace_ray.pipeline.actors import in_flight
+from ace_ray.pipeline.actors.in_flight import Preparations, RowReports, Shared
 from ace_ray.pipeline.end_time import RowTimes
 from ace_ray.pipeline.health.isolation import shared_id
 from ace_ray.pipeline.monitoring.counts import RowReport
@@ -68,7 +67,7 @@ def test_rows_of_a_block_share_one_preparation() -> None:
 
 
 def test_ended_rows_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_reports, "LEAVE_S", 0.0)
+    monkeypatch.setattr(in_flight, "LEAVE_S", 0.0)
 
     async def play() -> None:
         reports = Reports(stopped=True)

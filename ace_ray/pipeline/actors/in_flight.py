@@ -1,18 +1,61 @@
-"""Run preparations: work that an engine does once for several rows of a block."""
+"""Rows and preparations in flight in an engine worker, and their reports to the coordinator.
+
+A preparation is work that an engine does once for several rows of a block."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext
-from ace_ray.pipeline.actors.row_reports import RowReports
 from ace_ray.pipeline.health.isolation import shared_id
 from ace_ray.pipeline.monitoring.counts import RowReport
 
+# Maximum delay of the report that a row has ended, so that one call reports many rows.
+LEAVE_S = 0.5
+
 # Preparations of one block: `shared_id` -> task, which returns the context of the preparation.
 Shared = dict[str, asyncio.Task[EpisodeContext]]
+
+
+class RowReports:
+    """Sends the reports of one worker. Rows that have ended are reported together.
+
+    ``send`` sends a report at once, and returns an awaitable for `Coordinator.rows`' answer."""
+
+    def __init__(self, send: Callable[[RowReport], Awaitable[bool]]) -> None:
+        self._send = send
+        # Ended rows that are not yet reported.
+        self._ended: list[str] = []
+
+    async def enter(self, ids: Sequence[str], run: int | None = None) -> bool:
+        """Report that work on ``ids`` begins. Return False if ``run`` is stopped."""
+        return await self._send(RowReport(run, entered=ids))
+
+    def row_ended(self, row_id: str) -> None:
+        """Report soon that a row has ended, so that a later crash does not isolate it."""
+        self._ended.append(row_id)
+        if len(self._ended) == 1:
+            asyncio.get_running_loop().call_later(LEAVE_S, self._leave)
+
+    def _leave(self) -> None:
+        if self._ended:
+            self.send(RowReport())
+
+    def send(self, report: RowReport) -> None:
+        """Send ``report`` and the rows that have ended."""
+        row_ids, self._ended = self._ended, []
+        self._send(replace(report, ended=row_ids))
+
+    async def give_back(
+        self, rows: Sequence[Mapping[str, Any]], records: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Give back the ``rows`` that have no record in ``records``. Another worker gets them."""
+        with_record = {record["row_id"] for record in records}
+        if ids := [row["row_id"] for row in rows if row["row_id"] not in with_record]:
+            await self._send(RowReport(given_back=ids))
 
 
 class Preparations:
