@@ -197,6 +197,7 @@ def score(
     data: str | None = None,
     model: str | None = None,
     fresh: bool = False,
+    judge: str | Path | None = None,
     endpoint_url: str | None = None,
     region: str | None = None,
     console: Console | None = None,
@@ -205,32 +206,15 @@ def score(
 
     With ``output``, ``path`` names external outputs, and ``output`` is the place of the new run.
     ``fresh`` replaces the run of other outputs there. Without ``output``, ``path`` is a run.
-    ``endpoint_url`` and ``region`` name an S3-compatible store. Raises `UserError`."""
-    say = log.say_on(console)
+    ``judge`` is a file with the judge's section of a config, an endpoint: it judges answers that no
+    judge saw. ``endpoint_url`` and ``region`` name an S3-compatible store. Raises `UserError`."""
+    from ace_ray.rescoring.rescore import score as score_path
+
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
-    if output is None:
-        from ace_ray.rescoring.rescore import rescore
-
-        rescore(str(path), say, opens, data=data, named=(benchmark,) if benchmark else ())
-        return Run(opens(str(path)))
-    if benchmark is None:
-        raise UserError(
-            "external outputs need a benchmark",
-            where=str(path),
-            fix="name the benchmark",
-        )
-    from ace_ray.rescoring.score import score_outputs
-
-    score_outputs(
-        Path(path),
-        benchmark=benchmark,
-        data=data,
-        model=model,
-        store=opens(output),
-        say=say,
-        fresh=fresh,
-    )
-    return Run(opens(output))
+    named, file = [benchmark] if benchmark else [], None if judge is None else str(judge)
+    options = {"data": data, "model": model, "fresh": fresh, "say": log.say_on(console)}
+    score_path(str(path), named, output, file, opens=opens, **options)
+    return Run(opens(output or str(path)))
 
 
 def sweep(

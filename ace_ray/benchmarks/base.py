@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 
 from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.checked import check_opening, completed, own_code, verdicts_of
-from ace_ray.benchmarks.context import EpisodeContext, Service
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel, Service
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers
 from ace_ray.benchmarks.gold_check import Gold, check_gold
@@ -85,6 +85,17 @@ class Benchmark(ABC):
         """Return the verdict on an episode, or a verdict for each of `rule_sets`. It must depend on
         the arguments only. The model's output may be hostile. If `check` raises, the row has no
         verdict."""
+
+    async def judge(self, entry: Entry, episode: Episode, judge: RoleModel) -> bool:
+        """Ask ``judge`` about a stored episode that no judge saw (``ace-ray score --judge``). Add
+        its answers to the state, as `run` does, or the reason if it gave no verdict. Return whether
+        it gave one."""
+        raise NotImplementedError(f"{self.name} asks no judge")
+
+    def judging(self) -> Mapping[str, Any]:
+        """Return the settings of `judge` that can change a verdict, as JSON values. `identity` has
+        them as ``episodes.judge`` if a judge is configured."""
+        return {}
 
     def unread(self, entry: Entry, episode: Episode) -> Answers:
         """Return the answers in which `check` finds no call. The run then searches them for calls

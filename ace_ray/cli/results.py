@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ace_ray.cli.group import cli, echo_result
 from ace_ray.cli.options import FULL, many, placed
-from ace_ray.errors import COMPLETE, UserError
+from ace_ray.errors import UserError
 from ace_ray.util import log
 
 
@@ -30,18 +30,14 @@ from ace_ray.util import log
 @click.option("--output", metavar="URI", help="Where to write the run made from external outputs.")
 @click.option("--model", help="Name of the model that made the outputs. Default: the name of PATH.")
 @click.option("--fresh", is_flag=True, help="Replace the scored run of other outputs at --output.")
+@click.option(
+    "--judge",
+    metavar="FILE",
+    help="Judge of answers that no judge saw: a config's section with endpoint and sampling.",
+)
 @FULL
 @placed
-def score(
-    path: str,
-    benchmarks: tuple[str, ...],
-    data: str | None,
-    output: str | None,
-    model: str | None,
-    fresh: bool,
-    full: bool,
-    opens: Any,
-) -> None:
+def score(path: str, benchmarks: tuple[str, ...], full: bool, **options: Any) -> None:
     """Score a stored run again, or score external outputs, without an engine.
 
     PATH is a run (folder or s3:// URI) or external outputs. Stored episodes of a run are judged
@@ -53,34 +49,14 @@ def score(
     version of the benchmark, or if --data names the data (with --benchmark, if the run has several
     benchmarks). Code in a local file runs only if --benchmark names it.
     """
-    from ace_ray.reports.printed_summary import tell_results
-
-    if output is None and fresh:
+    if options["output"] is None and options["fresh"]:
         raise UserError("--fresh needs --output", where=path, fix="name the folder with --output")
-    if output is None:
-        from ace_ray.rescoring.rescore import rescore
+    from ace_ray.reports.printed_summary import tell_results
+    from ace_ray.rescoring.rescore import score as score_path
 
-        code, rescored = rescore(path, log.say_on(), opens, data=data, named=benchmarks)
-        tell_results(rescored, code, full=full)
-        sys.exit(code)
-    if len(benchmarks) != 1:
-        raise UserError(
-            "external outputs need exactly one benchmark",
-            where=path,
-            fix="name one benchmark with --benchmark; to score a run again, leave --output out",
-        )
-    from ace_ray.rescoring.score import score_outputs
-
-    summary = score_outputs(
-        Path(path),
-        benchmark=benchmarks[0],
-        data=data,
-        model=model,
-        store=opens(output),
-        say=log.say_on(),
-        fresh=fresh,
-    )
-    tell_results(summary, COMPLETE, full=full)
+    code, summary = score_path(path, benchmarks, say=log.say_on(), **options)
+    tell_results(summary, code, full=full)
+    sys.exit(code)
 
 
 @cli.command()

@@ -63,6 +63,7 @@ def finish(
         "ignored_files": ledger.ignored,
         "uri": store.root,
         "mixed_versions": manifest.mixed_versions,
+        "judges": {name: judging.get("role") for name, judging in manifest.judging.items()},
         **more,
     }
     _write_files(store, benchmarks, partial(ledger.tables, ledger.schema.names), summary)

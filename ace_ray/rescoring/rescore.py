@@ -1,4 +1,4 @@
-"""``ace-ray score RUN`` and ``ace-ray compact RUN``: change a stored run, without an engine."""
+"""``ace-ray score`` and ``ace-ray compact RUN``: change a stored run, without an engine."""
 
 from __future__ import annotations
 
@@ -7,28 +7,54 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 import ace_ray
 from ace_ray.config.schema import EXTERNAL
-from ace_ray.errors import COMPLETE, INCOMPLETE
+from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
 from ace_ray.pipeline.actors.judging import judged
 from ace_ray.pipeline.summary import finish
-from ace_ray.rescoring.score import summarized
+from ace_ray.rescoring.judge import Judge
+from ace_ray.rescoring.score import VERDICTS, score_outputs, summarized
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import compact, new_session, part_names, write_parts
 from ace_ray.storage.rows import AT_ONCE, CHECK_FAILED, episode_of, rows_of
-from ace_ray.storage.stored import earlier_summary
+from ace_ray.storage.stored import MANIFEST, as_json, earlier_summary, read_manifest
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import CHECKED
 
 Say = Callable[[str], None]
 # Opens a URI. The S3 endpoint comes from the command or the environment, never from a run's config.
 Opens = Callable[[str], Store]
+
+
+def score(
+    path: str, benchmarks: Sequence[str], output: str | None, judge: str | None, **options: Any
+) -> tuple[int, dict[str, Any]]:
+    """Score a run again, or outputs into ``output``. The judge in the file ``judge`` then judges
+    the answers that no judge saw. ``options``: ``opens`` and the options of `score_outputs`.
+
+    Return (exit code, summary). Raises `UserError` as `rescore`, `score_outputs` and `Judge` do."""
+    opened, opens, say = Judge(judge) if judge else None, options.pop("opens"), options["say"]
+    again: dict[str, Any] = {"data": options["data"], "named": benchmarks, "judge": opened}
+    if output is None:
+        return rescore(path, say, opens, **again)
+    if len(benchmarks) != 1:
+        raise UserError(
+            "external outputs need exactly one benchmark",
+            where=path,
+            fix="name one benchmark; to score a run again, leave the output out",
+        )
+    store = opens(output)
+    summary = score_outputs(Path(path), benchmark=benchmarks[0], store=store, **options)
+    if opened or read_manifest(store).judging:
+        return rescore(output, say, opens, **again)
+    return COMPLETE, summary
 
 
 def rescore(
@@ -38,10 +64,12 @@ def rescore(
     *,
     data: str | None = None,
     named: Sequence[str] = (),
+    judge: Judge | None = None,
 ) -> tuple[int, dict[str, Any]]:
     """Judge the stored episodes of a run again with this version's checks. Replace the verdicts.
 
-    `StoredBenchmarks` explains ``data`` and ``named``, and which code may run.
+    `StoredBenchmarks` explains ``data`` and ``named``, and which code may run. Before the checks,
+    ``judge`` is asked about the rows that no judge saw.
 
     Row ids do not change. Rows whose check raised an exception are judged again; other rows without
     a verdict do not change. New parts are stored before old ones are deleted.
@@ -50,11 +78,12 @@ def rescore(
     lease, or the benchmark's data is not the data of the run."""
     with _leased(uri, say, opens) as (run, lease):
         benchmarks = StoredBenchmarks(run, named, data)
-        store, ledger = run.store, run.ledger
+        store, ledger, manifest = run.store, run.ledger, run.manifest
         benchmarks.read()
         session = new_session(part_names(store), os.urandom(3).hex())
         changed: Counter[str] = Counter()
-        for table in ledger.tables(ledger.schema.names):
+        tables = ledger.tables(ledger.schema.names)
+        for table in judge.judged_batches(manifest, benchmarks, tables) if judge else tables:
             done, rows = list[pa.Table](), list[dict[str, Any]]()
             for row in rows_of(table):
                 if len(rows) == AT_ONCE:
@@ -71,6 +100,12 @@ def rescore(
                 changed.update(_changes(row, new, ledger.rule_sets))
                 rows.append(new)
             done.append(pa.Table.from_pylist(rows, schema=ledger.schema))
+            if judge and judge.judging.keys() - manifest.judging:
+                lease.check()
+                judging = {**manifest.tree.get("judging", {}), **judge.judging}
+                store.put(MANIFEST, as_json({**manifest.tree, "judging": judging}))
+                store.delete(VERDICTS)  # they are older; the rows have the new ones
+                manifest = read_manifest(store)
             write_parts(store, session, pa.concat_tables(done))
         lease.check()
         for name in ledger.parts:
@@ -82,6 +117,8 @@ def rescore(
         else:
             judged_again = StoredRun(store, lambda line: None)  # printed above
             code, summary = _summarized(judged_again, benchmarks.by_name)
+        if judge is not None and summary["not_judged"]:
+            code = INCOMPLETE
     for what, count in sorted(changed.items()):
         say(f"{what}: {count}")
     if not changed:

@@ -1,6 +1,7 @@
 """``ace-ray score PATH --benchmark NAME``: turn outputs that another program generated into a run.
 
-The run also has ``verdicts.jsonl``, a line for each output in input order (docs/results.md).
+The run also has ``verdicts.jsonl``, a line for each output in input order (docs/results.md), unless
+a judge has given verdicts later.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def score_outputs(
         made.ready(named=True)
     run_id = f"{made.name}-{digest(str(path.absolute()))[:10]}"
     named = model or (path.stem if path.is_file() else path.absolute().name)
-    _check_stored(store, run_id, named, fresh)
+    _stored(store, run_id, named, fresh)
     with tempfile.TemporaryDirectory(prefix="ace_ray-score-") as folder:
         scratch = LocalStore(folder)
         rows = _Rows(made, made.output_entries(), scratch, run_id, named)
@@ -98,19 +99,26 @@ def score_outputs(
         lease = Lease.acquire(store, say)
         try:
             # Another process may have stored a run since the first check.
-            _check_stored(store, run_id, named, fresh)
-            _replace(store, scratch, manifest)
+            stored = _stored(store, run_id, named, fresh)
+            if fresh or stored is None or not stored.judging:
+                _replace(store, scratch, manifest)
+            elif stored.tree["identity"]["rows"] != manifest["identity"]["rows"]:
+                raise UserError(
+                    "contains a judge's verdicts on earlier outputs of this model",
+                    where=store.root,
+                    fix="name another --output, or replace the run with --fresh",
+                )
             return summarized(store, made)
         finally:
             lease.release()
 
 
-def _check_stored(store: Store, run_id: str, model: str, fresh: bool) -> None:
-    """Raise `UserError` if ``store`` has a run that must not be replaced.
+def _stored(store: Store, run_id: str, model: str, fresh: bool) -> Manifest | None:
+    """Return the manifest of the run in ``store``. Raises `UserError`: it must not be replaced.
 
     The same outputs, which may be scored again, have the same benchmark, path and model."""
     if store.get(MANIFEST) is None:
-        return
+        return None
     stored = read_manifest(store)
     if stored.config.backend != EXTERNAL:
         raise UserError(
@@ -124,6 +132,7 @@ def _check_stored(store: Store, run_id: str, model: str, fresh: bool) -> None:
             where=store.root,
             fix="name another --output, or replace the run with --fresh",
         )
+    return stored
 
 
 def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:

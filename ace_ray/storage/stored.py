@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 import ace_ray
 from ace_ray.config.schema import validated
@@ -156,8 +156,20 @@ class Manifest(Stored):
     outputs: _Outputs = Field(default_factory=_Outputs)
     format: StoredFormat = Field(default_factory=StoredFormat)
     reread: dict[str, Any] = Field(default_factory=dict)
+    judging: dict[Name, dict[str, dict[str, Any]]] = Field(default_factory=dict)
+    """Benchmark -> the judge that `ace-ray score --judge` asked (role), and its questions."""
     sessions: Annotated[list[SessionRecord], Field(max_length=1000)] = Field(default_factory=list)
     _tree: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _with_judges(self) -> Self:
+        # Only here, not in `tree`: resumed runs still have the identity of their config.
+        for name in self.judging.keys() & self.identity.benchmarks.keys():
+            judging = self.judging[name]
+            self.identity.roles.setdefault(name, {})["judge"] = judging.get("role", {})
+            # The key of a judge in the config, as `ace_ray.benchmarks.conditions` flattens it.
+            self.identity.benchmarks[name]["episodes.judge"] = judging.get("questions", {})
+        return self
 
     def rule_sets_of(self, benchmark: str) -> tuple[str, ...]:
         return tuple(self.rule_sets.get(benchmark, RULE_SETS))

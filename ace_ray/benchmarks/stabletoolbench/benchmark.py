@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from ace_ray.benchmarks.base import Benchmark, Say
-from ace_ray.benchmarks.context import EpisodeContext, Service
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel, Service
 from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
 from ace_ray.benchmarks.outputs import Entries, Output
@@ -148,16 +148,19 @@ class StableToolBench(Benchmark):
             },
         }
         if "judge" in self._roles:
-            identity["episodes"]["judge"] = {
-                **asking.protocol(),
-                **self._judging.identity(),
-                "votes": options.votes,
-                "fac": options.fac,
-                "reference_sha256": digest(self._reference) if self._reference else None,
-            }
+            identity["episodes"]["judge"] = self.judging()
             if options.fac and not _has_own_sampling(self._roles["judge"]):
                 identity["episodes"]["judge"]["fac_sampling"] = asking.FAC_SAMPLING.as_json()
         return identity
+
+    def judging(self) -> dict[str, Any]:
+        return {
+            **asking.protocol(),
+            **self._judging.identity(),
+            "votes": self._options.votes,
+            "fac": self._options.fac,
+            "reference_sha256": digest(self._reference) if self._reference else None,
+        }
 
     def resolved(self) -> dict[str, Any]:
         options = self._options
@@ -247,27 +250,35 @@ class StableToolBench(Benchmark):
         if simulator := self._sources.simulator_of(context):
             state["simulator"] = simulator.identity()
         if "judge" in self._roles:
-            began = time.perf_counter()
-            state |= await _in_time(context, self._judged(entry, context, answer))
-            state["judge_attempt"] = context.attempt
-            state["judged_s"] = round(time.perf_counter() - began, 4)
+            judged = self._judged(entry, context.roles["judge"], context.attempt, answer)
+            state |= await _in_time(context, judged)
         episode = context.episode
         episode.messages = messages
         episode.output, episode.finish_reason = run.output, run.finish_reason
         episode.state = state
         return episode
 
+    async def judge(self, entry: Entry, episode: Episode, judge: RoleModel) -> bool:
+        state = episode.state
+        attempt = state.get("judge_attempt", 0) + 1
+        state |= {"judge_attempt": attempt, "judge_error": ""}
+        try:
+            state |= await self._judged(entry, judge, attempt, state["answer"]["answer"])
+        except asking.JudgeError as error:
+            state["judge_error"] = str(error)
+        return not state["judge_error"]
+
     async def _judged(
-        self, entry: Entry, context: EpisodeContext, answer: Mapping[str, Any]
+        self, entry: Entry, judge: RoleModel, attempt: int, answer: Mapping[str, Any]
     ) -> dict[str, Any]:
-        options, alone = self._options, None
-        model = asking.retried(context.roles["judge"], context.attempt)
+        options, alone, began = self._options, None, time.perf_counter()
+        model = asking.retried(judge, attempt)
         if options.fac:
             drawn = model.sampling
             own = drawn if _has_own_sampling(self._roles["judge"]) else asking.FAC_SAMPLING
             most = min(own.max_tokens, drawn.max_tokens)  # if the candidate judges: its limit
             alone = replace(model, sampling=replace(own, seed=drawn.seed, max_tokens=most))
-        return await measures.judge_answer(
+        judged = await measures.judge_answer(
             model,
             entry.data["query"],
             answer,
@@ -277,6 +288,8 @@ class StableToolBench(Benchmark):
             references=self._reference.get(entry.category, {}) if self._reference else None,
             query_id=entry.id,
         )
+        seconds = round(time.perf_counter() - began, 4)
+        return {**judged, "judge_attempt": attempt, "judged_s": seconds}
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         return verdicts(entry, episode.state)
@@ -382,6 +395,8 @@ class StableToolBench(Benchmark):
             yield f"converted/{group}.json", b"".join(converted_json(answers(group)))
 
     def _judge_name(self, summary: Mapping[str, Any]) -> str:
+        if later := summary.get("judges", {}).get(self.name):
+            return str(later.get("model"))
         role = self._roles.get("judge")
         return "none" if role is None else model_of(role) or str(summary["model"]["source"])
 

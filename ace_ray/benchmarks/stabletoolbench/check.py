@@ -136,7 +136,8 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
     if not votes:
         # Not even for an answer that is Unsolved without a judge: accuracies over only such answers
         # would be 0.
-        none = Verdict(None, "not_judged", "no judge was asked", common)
+        reason = state.get("judge_error") or "no judge was asked"
+        none = Verdict(None, "not_judged", reason, common)
         return dict.fromkeys(("official", "strict"), none)
     score = mean_points(votes)
     by_majority = "unsure" if majority(votes) == "Unsure" else "unsolved"

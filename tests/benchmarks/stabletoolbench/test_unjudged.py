@@ -1,9 +1,10 @@
-"""Answers that no judge saw have no verdict, in any view of a run."""
+"""Answers that no judge saw have no verdict, until the judge of a later command gives one."""
 
 from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.types import RULE_SETS, Verdict
 from tests.benchmarks.scored_row import scored_row
 from tests.benchmarks.stabletoolbench.builders import write
+from tests.scripted_endpoint import Scripted, completion, scripted_endpoint
 
 
 @pytest.fixture
@@ -33,9 +35,24 @@ def run(tmp_path: Path, here: Any) -> Path:
     return tmp_path / "run"
 
 
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    with scripted_endpoint() as server:
+        server.answer = lambda body: completion("Answer Status: Solved")
+        yield server
+
+
+def stored(run: Path) -> list[dict[str, Any]]:
+    return [row for part in (run / "rows").iterdir() for row in pq.read_table(part).to_pylist()]
+
+
+def judge_file(folder: Path, url: str, **fields: Any) -> Path:
+    endpoint = {"url": url, "model": "j-1", "api_key_env": None, "max_retries": 0}
+    return write(folder / "judge.yaml", {"endpoint": endpoint | fields})
+
+
 def test_rows_and_summary_have_no_verdict(run: Path) -> None:
-    rows = [row for part in (run / "rows").iterdir() for row in pq.read_table(part).to_pylist()]
-    for row in rows:
+    for row in stored(run):
         assert (row["status"], row["error"]) == ("not_judged", "no judge was asked")
         for rules in RULE_SETS:
             assert row[f"{rules}_valid"] is row[f"{rules}_error_type"] is None
@@ -77,3 +94,68 @@ def test_part_without_a_judge_is_no_wrong_answer() -> None:
         *_, pooled = scores_of(StableToolBench, summary, headline=True)["official"]
         assert (pooled.estimate and pooled.estimate.value) == value
         assert summary["categories"][GROUPS[1]]["shares"]["finish"]["value"] == 1.0
+
+
+def test_a_later_judge_judges_what_no_judge_saw(
+    run: Path, server: Scripted, tmp_path: Path, here: Any
+) -> None:
+    query = json.loads(stored(run)[1]["state"])["answer"]["query"]
+    solved = server.answer
+    server.answer = lambda body: completion("?") if query[:40] in str(body) else solved(body)
+    ids = {row["row_id"] for row in stored(run)}
+    judge = judge_file(tmp_path, server.url)
+    ended = here("score", run, "--judge", judge)
+    assert (ended.code, "13 = 12 scored + 1 not_judged" in ended.stdout) == (75, True)
+    (failed,) = [row for row in stored(run) if row["status"] == "not_judged"]
+    assert failed["error"].startswith("sopr: none of 4 replies had exactly one verdict")
+    requests, server.answer = len(server.asked), solved
+    assert here("score", run, "--judge", judge).code == 0
+    # A test request, and three votes on the row that failed, with other seeds than before.
+    votes = [body for body in server.asked[requests:] if query[:40] in str(body)]
+    assert (len(server.asked) - requests, len(votes)) == (4, 3)
+    assert len({body["seed"] for body in server.asked if query[:40] in str(body)}) == 15
+    # Later commands keep the verdicts, also the command that made the run.
+    again = ("--benchmark", "stabletoolbench", "--data", "mini", "--output", run)
+    for command in (("score", run), ("score", tmp_path / "outputs.jsonl", *again)):
+        assert "13 = 13 scored" in here(*command).stdout
+        assert {row["row_id"] for row in stored(run)} == ids
+        for row in stored(run):
+            state = json.loads(row["state"])
+            assert [vote["status"] for vote in state["votes"]] == (
+                ["Solved" if row["official_valid"] else "Unsolved"] * 3
+            )
+            assert state["judge_attempt"] == 1 + (row["id"] == failed["id"])
+    write(tmp_path / "outputs.jsonl", (tmp_path / "outputs.jsonl").read_text().replace("Rye", "R"))
+    assert "a judge's verdicts on earlier outputs" in here(*command).stderr
+
+
+def test_a_judge_of_the_command_is_a_condition_of_the_run(
+    run: Path, server: Scripted, tmp_path: Path, here: Any
+) -> None:
+    outputs, other = tmp_path / "outputs.jsonl", tmp_path / "other"
+    given = ("--benchmark", "stabletoolbench", "--data", "mini", "--output", other, "--judge")
+    assert here("score", outputs, *given, judge_file(tmp_path, server.url, model="j-2")).code == 0
+    assert here("score", run, "--judge", judge_file(tmp_path, server.url)).code == 0
+    said = here("compare", run, other, "--output", tmp_path / "compared").stderr
+    assert "roles.judge.model" in said
+    assert "episodes.judge" not in said
+    refused(run, here, judge_file(tmp_path, server.url, model="j-2"), "(role.model differ)")
+
+
+def refused(run: Path, here: Any, judge: Path, words: str) -> None:
+    """Check that ``judge`` is refused in one line, and that nothing changes."""
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    ended = here("score", run, "--judge", judge)
+    assert (ended.code, len(ended.stderr.splitlines())) == (2, 1), ended.stderr
+    assert words in ended.stderr
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_judge_that_cannot_be_asked_changes_nothing(
+    run: Path, server: Scripted, tmp_path: Path, here: Any
+) -> None:
+    server.answer = lambda body: (401, '{"error": {"message": "no such key"}}')
+    refused(run, here, judge_file(tmp_path, server.url), "no such key; check the server")
+    refused(run, here, judge_file(tmp_path, server.url, api_key_env="NO_KEY"), "NO_KEY is not set")
+    own = write(tmp_path / "own.yaml", {"model": {"source": "org/m"}})
+    refused(run, here, own, "only an endpoint can judge stored answers")

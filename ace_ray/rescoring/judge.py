@@ -1,0 +1,121 @@
+"""``ace-ray score ... --judge FILE``: ask a model about stored answers that no judge saw.
+
+The judge belongs to the command. No stored run, which may be a stranger's, can name one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.context import RoleModel
+from ace_ray.config.schema import validated, yaml_file
+from ace_ray.errors import RowError, UserError
+from ace_ray.models.endpoint import EndpointModel
+from ace_ray.models.roles import EndpointRole, role_identity
+from ace_ray.models.sampling import completed
+from ace_ray.pipeline.actors.judging import log_traceback
+from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
+from ace_ray.storage.rows import episode_of, readable_json
+from ace_ray.storage.stored import Manifest, differences
+from ace_ray.types import Sampling
+
+Row = dict[str, Any]
+_T = TypeVar("_T")
+# Rows that are stored together. An interrupted command loses at most their answers.
+_BATCH = 256
+
+
+class Judge:
+    """The endpoint in ``file``, which has answered a request. ``judging`` has the manifest's facts
+    on the judge for each benchmark with a verdict. Raises `UserError`."""
+
+    def __init__(self, file: str) -> None:
+        tree = yaml_file(file)
+        if not isinstance(tree, Mapping) or "endpoint" not in tree:
+            fix = "write endpoint: {url: ..., model: ...}; `vllm serve` serves a model of your own"
+            raise UserError("only an endpoint can judge stored answers", where=file, fix=fix)
+        self._role, self._where = validated(EndpointRole, tree, where=file), f"{file}: endpoint"
+        own = self._role.sampling
+        self._sampling = own and completed(own, None, {}, where=f"{file}: sampling").sampling()
+        self.judging: dict[str, Any] = {}
+        request, drawn = [{"role": "user", "content": "Say yes."}], Sampling(max_tokens=16)
+        try:
+            self._run(lambda model: model.chat(request, self._sampling or drawn))
+        except RowError as error:
+            fix = "check the server, url, model and api_key_env"
+            raise UserError(str(error), where=self._where, fix=fix) from error
+
+    def judged_batches(
+        self, manifest: Manifest, benchmarks: StoredBenchmarks, tables: Iterable[pa.Table]
+    ) -> Iterator[pa.Table]:
+        """Yield ``tables`` in batches, with the judge's answers in the states of unjudged rows.
+
+        Raises `UserError`: no benchmark asks a judge, or the run has verdicts of another judge."""
+        models = {
+            name: (benchmark.role_sampling("judge"), self._facts(benchmark, manifest))
+            for name, benchmark in benchmarks.by_name.items()
+            if type(benchmark).judge is not Benchmark.judge
+        }
+        if not models:
+            raise UserError("no benchmark of the run asks a judge", "--judge", "leave it out")
+
+        async def ask(row: Row, model: EndpointModel) -> Row:
+            if row["status"] != "not_judged" or row["benchmark"] not in models:
+                return row
+            benchmark, entry = benchmarks.of(row)
+            default, facts = models[benchmark.name]
+            sampling = (self._sampling or default).for_row(row["sample"], *entry.path)
+            try:
+                episode = episode_of(row)
+                if await benchmark.judge(entry, episode, RoleModel(model, sampling, facts["role"])):
+                    self.judging[benchmark.name] = facts
+                return {**row, "state": readable_json(episode.state)}
+            except Exception:  # noqa: BLE001 - a damaged state; its check, which follows, says so
+                log_traceback()
+                return row
+
+        async def ask_all(model: EndpointModel, rows: list[Row]) -> list[Row]:
+            return await asyncio.gather(*(ask(row, model) for row in rows))
+
+        for table in tables:
+            for start in range(0, len(table), _BATCH):
+                batch = table.slice(start, _BATCH)
+                after = self._run(partial(ask_all, rows=batch.to_pylist()))
+                yield pa.Table.from_pylist(after, schema=table.schema)
+
+    def _facts(self, benchmark: Benchmark, manifest: Manifest) -> dict[str, Any]:
+        sampling = self._sampling or benchmark.role_sampling("judge")
+        role = role_identity(self._role, None, sampling) | {"sampling": sampling.identity()}
+        facts = {"role": role, "questions": dict(benchmark.judging())}
+        roles = manifest.identity.roles.get(benchmark.name, {})
+        stored = {"role": roles.get("judge", role), "questions": facts["questions"]}
+        if paths := differences(stored | manifest.judging.get(benchmark.name, {}), facts):
+            raise UserError(
+                f"the run has verdicts of another judge ({', '.join(paths)} differ)",
+                where="--judge",
+                fix="name that judge; another one needs a run of its own",
+            )
+        return facts
+
+    def _run(self, work: Callable[[EndpointModel], Awaitable[_T]]) -> _T:
+        """Do ``work``, in a thread of its own if this one runs an event loop, as in a notebook."""
+
+        async def run() -> _T:
+            model = EndpointModel(self._role.endpoint, where=self._where)
+            try:
+                return await work(model)
+            finally:
+                await model.close()
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(run())
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, run()).result()
