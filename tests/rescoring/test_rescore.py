@@ -104,18 +104,6 @@ def test_rows_whose_checker_failed_are_judged_again(run: MadeRun, monkeypatch) -
     assert run.store.get(SUCCESS) == b""
 
 
-def test_rows_that_no_judge_saw_are_judged_again(run: MadeRun, monkeypatch) -> None:
-    before, unjudged = run.stored(), Verdict(None, "x", "no judge", {"a": 1.0})
-    with monkeypatch.context() as patch:
-        patch.setattr(ACEBench, "check", lambda *_: {"official": unjudged, "strict": unjudged})
-        code, summary = run.rescore()
-    assert (code, summary["not_judged"], summary["solved"]) == (COMPLETE, 8, 0)
-    assert not any(s["value"] for s in summary["benchmarks"]["acebench"]["scores"]["official"])
-    assert {row["official_metrics"] for row in run.stored().values()} == {'{"a":1.0}'}
-    assert run.rescore()[0] == COMPLETE
-    assert run.stored() == before
-
-
 def test_rows_without_an_episode_stay(run: MadeRun, monkeypatch) -> None:
     others = [
         run.without_verdict(0, status="quarantined", error_class="EngineKilled", error="2 died"),

@@ -99,47 +99,40 @@ def test_part_without_a_judge_is_no_wrong_answer() -> None:
 def test_a_later_judge_judges_what_no_judge_saw(
     run: Path, server: Scripted, tmp_path: Path, here: Any
 ) -> None:
-    query = json.loads(stored(run)[1]["state"])["answer"]["query"]
-    solved = server.answer
-    server.answer = lambda body: completion("?") if query[:40] in str(body) else solved(body)
-    ids = {row["row_id"] for row in stored(run)}
-    judge = judge_file(tmp_path, server.url)
+    rows, solved, judge = stored(run), server.answer, judge_file(tmp_path, server.url)
+    query = json.loads(rows[1]["state"])["answer"]["query"][:40]
+    server.answer = lambda body: completion("?") if query in str(body) else solved(body)
     ended = here("score", run, "--judge", judge)
     assert (ended.code, "13 = 12 scored + 1 not_judged" in ended.stdout) == (75, True)
     (failed,) = [row for row in stored(run) if row["status"] == "not_judged"]
     assert failed["error"].startswith("sopr: none of 4 replies had exactly one verdict")
-    requests, server.answer = len(server.asked), solved
+    count, server.answer = len(server.asked), solved
     assert here("score", run, "--judge", judge).code == 0
     # A test request, and three votes on the row that failed, with other seeds than before.
-    votes = [body for body in server.asked[requests:] if query[:40] in str(body)]
-    assert (len(server.asked) - requests, len(votes)) == (4, 3)
-    assert len({body["seed"] for body in server.asked if query[:40] in str(body)}) == 15
+    seeds = [body["seed"] for body in server.asked[count:] if query in str(body)]
+    assert (len(server.asked) - count, len(seeds)) == (4, 3)
+    assert not {*seeds} & {body.get("seed") for body in server.asked[:count]}
     # Later commands keep the verdicts, also the command that made the run.
-    again = ("--benchmark", "stabletoolbench", "--data", "mini", "--output", run)
-    for command in (("score", run), ("score", tmp_path / "outputs.jsonl", *again)):
+    outputs = tmp_path / "outputs.jsonl"
+    again = ("score", outputs, "--benchmark", "stabletoolbench", "--data", "mini", "--output", run)
+    for command in (("score", run), again):
         assert "13 = 13 scored" in here(*command).stdout
-        assert {row["row_id"] for row in stored(run)} == ids
+        assert {row["row_id"] for row in stored(run)} == {row["row_id"] for row in rows}
         for row in stored(run):
-            state = json.loads(row["state"])
-            assert [vote["status"] for vote in state["votes"]] == (
-                ["Solved" if row["official_valid"] else "Unsolved"] * 3
+            state, status = (
+                json.loads(row["state"]),
+                "Solved" if row["strict_valid"] else "Unsolved",
             )
+            assert [vote["status"] for vote in state["votes"]] == [status] * 3
             assert state["judge_attempt"] == 1 + (row["id"] == failed["id"])
-    write(tmp_path / "outputs.jsonl", (tmp_path / "outputs.jsonl").read_text().replace("Rye", "R"))
-    assert "a judge's verdicts on earlier outputs" in here(*command).stderr
-
-
-def test_a_judge_of_the_command_is_a_condition_of_the_run(
-    run: Path, server: Scripted, tmp_path: Path, here: Any
-) -> None:
-    outputs, other = tmp_path / "outputs.jsonl", tmp_path / "other"
-    given = ("--benchmark", "stabletoolbench", "--data", "mini", "--output", other, "--judge")
-    assert here("score", outputs, *given, judge_file(tmp_path, server.url, model="j-2")).code == 0
-    assert here("score", run, "--judge", judge_file(tmp_path, server.url)).code == 0
-    said = here("compare", run, other, "--output", tmp_path / "compared").stderr
-    assert "roles.judge.model" in said
-    assert "episodes.judge" not in said
-    refused(run, here, judge_file(tmp_path, server.url, model="j-2"), "(role.model differ)")
+    outputs.write_text(outputs.read_text().replace("Rye", "Wheat"))
+    assert "a judge's verdicts on earlier outputs" in here(*again).stderr
+    # Verdicts of different judges do not compare, and are not mixed.
+    other = judge_file(tmp_path, server.url, model="j-2")
+    assert here(*again[:-1], tmp_path / "other", "--judge", other).code == 0
+    said = here("compare", run, tmp_path / "other").stderr
+    assert ("roles.judge.model" in said, "episodes.judge" in said) == (True, False)
+    refused(run, here, other, "another judge (role.model differ)")
 
 
 def refused(run: Path, here: Any, judge: Path, words: str) -> None:
@@ -154,7 +147,7 @@ def refused(run: Path, here: Any, judge: Path, words: str) -> None:
 def test_a_judge_that_cannot_be_asked_changes_nothing(
     run: Path, server: Scripted, tmp_path: Path, here: Any
 ) -> None:
-    server.answer = lambda body: (401, '{"error": {"message": "no such key"}}')
+    server.answer = lambda body: (401, "no such key")
     refused(run, here, judge_file(tmp_path, server.url), "no such key; check the server")
     refused(run, here, judge_file(tmp_path, server.url, api_key_env="NO_KEY"), "NO_KEY is not set")
     own = write(tmp_path / "own.yaml", {"model": {"source": "org/m"}})
