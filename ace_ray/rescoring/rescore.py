@@ -48,7 +48,7 @@ def score(
         raise UserError(
             "external outputs need exactly one benchmark",
             where=path,
-            fix="name one benchmark; to score a run again, leave the output out",
+            fix="name the benchmark; to score a run again, leave the output out",
         )
     store = opens(output)
     summary = score_outputs(Path(path), benchmark=benchmarks[0], store=store, **options)
