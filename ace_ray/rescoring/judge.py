@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import RoleModel
+from ace_ray.config.roles import EndpointRole
 from ace_ray.config.schema import validated, yaml_file
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.endpoint import EndpointModel
-from ace_ray.models.roles import EndpointRole, role_identity
 from ace_ray.models.sampling import completed
 from ace_ray.pipeline.actors.judging import log_traceback
+from ace_ray.pipeline.roles import role_identity
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.rows import episode_of, readable_json
 from ace_ray.storage.stored import Manifest, differences
