@@ -103,8 +103,8 @@ def order_of(benchmark: Benchmark, entries: Sequence[Entry], places: Sequence[in
     for cell, tasks in cells.items():
         only_cell_is_right = chain.from_iterable(
             _rows(kind, entries, members, right=key == cell)
-            for key, others in cells.items()
-            for members in others.values()
+            for key, groups in cells.items()
+            for members in groups.values()
         )
         weight = _headline(kind, only_cell_is_right, rules)
         shares = [0.0] * len(tasks)  # entries without weight do not affect decisions
@@ -198,11 +198,11 @@ def _check_linear(
     for item in items:
         if item.weight > 0:
             verdicts = ((place, drawn.random() < 0.6) for place in item.entries)
-            own = [
+            simulated = [
                 r for at, right in verdicts for r in _rows(benchmark, entries, [at], right=right)
             ]
-            rows += own
-            expected += item.weight * value_of(benchmark, iter(own), rules)
+            rows += simulated
+            expected += item.weight * value_of(benchmark, iter(simulated), rules)
     whole = _headline(benchmark, iter(rows), rules)
     # The rows lack categories of weight 0, so the headline may be partial. Check only its value.
     total = sum(item.weight for item in items)

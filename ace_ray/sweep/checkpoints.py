@@ -84,14 +84,14 @@ def find_checkpoints(
             raise UserError(why, where=root, fix=_NARROW)
         invalid[f"{root}/{name}"] = why
     checkpoints.sort(key=lambda checkpoint: checkpoint.step)
-    for one, other in pairwise(checkpoints):
-        if one.step != other.step:
+    for pair in pairwise(checkpoints):
+        if pair[0].step != pair[1].step:
             continue
-        why = f"{one.name} and {other.name} both have step {one.step}"
+        why = f"{pair[0].name} and {pair[1].name} both have step {pair[0].step}"
         if invalid is None:
             raise UserError(why, where=root, fix=_NARROW)
-        invalid |= {twin.source: why for twin in (one, other) if twin.source not in known}
-    checkpoints = [found for found in checkpoints if found.source not in (invalid or ())]
+        invalid |= {twin.source: why for twin in pair if twin.source not in known}
+    checkpoints = [c for c in checkpoints if c.source not in (invalid or ())]
     seen = set() if seen is None else seen
     seen.update(checkpoint.step for checkpoint in checkpoints)
     taken = chosen(checkpoints, options, seen)
