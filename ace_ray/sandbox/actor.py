@@ -159,5 +159,5 @@ def start_actors(
     factory: Callable[[Any], Scenario], names: Sequence[str], *, cpus: float
 ) -> tuple[Any, ...]:
     """Start sandbox actors with ``cpus`` logical CPUs each. Ray restarts crashed actors."""
-    actor = ray.remote(SandboxActor).options(num_cpus=cpus, max_restarts=-1)
+    actor = ray.remote(num_cpus=cpus, max_restarts=-1)(SandboxActor)
     return tuple(actor.options(name=name).remote(factory) for name in names)

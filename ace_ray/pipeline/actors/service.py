@@ -122,7 +122,7 @@ def start_services(coordinator: str, benchmarks: Mapping[str, Benchmark]) -> dic
     coordinator's name, and the beginning of the actors' names. If a service cannot be opened, kill
     all actors and raise `UserError`."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    actor = ray.remote(ServiceActor).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
+    actor = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(ServiceActor)
     started = {
         name: actor.options(name=f"{coordinator}-{name}").remote(
             partial(_service_of, coordinator, name)
