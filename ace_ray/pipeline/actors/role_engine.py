@@ -62,7 +62,7 @@ class RoleEngine:
             fail_start(coordinator, self._process, begun, f"the engine of {name}", error)
             return
         self._engine = MonitoredEngine(loaded, stall_s / 4, Clock())
-        ray.get(coordinator.ready.remote(self._process, {}))
+        ray.get(coordinator.life.remote(self._process, facts={}))
         Heartbeat(coordinator, self._process, stall_s=stall_s, busy_since=self._engine.busy_since)
 
     async def ready(self) -> bool:
