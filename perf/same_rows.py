@@ -65,7 +65,7 @@ def timeless(state: str | None) -> str | None:
     if state is None:
         return None
     tree = json.loads(state)
-    for step in tree.get("steps", ()):
+    for step in steps if isinstance(steps := tree.get("steps"), list) else ():
         step.pop("seconds", None)
     return json.dumps(tree)
 
