@@ -185,7 +185,8 @@ def evaluate(
     if code == COMPLETE and summary["complete"]:
         from ace_ray.integrations.publish import publish_run
 
-        publish_run(summary["uri"], asked, log.say_on(console))
+        with log.printing(console):
+            publish_run(summary["uri"], asked)
     return Run.open(summary["uri"], **asked.store.model_dump())
 
 
@@ -212,8 +213,9 @@ def score(
 
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
     named, file = [benchmark] if benchmark else [], None if judge is None else str(judge)
-    options = {"data": data, "model": model, "fresh": fresh, "say": log.say_on(console)}
-    score_path(str(path), named, output, file, opens=opens, **options)
+    options = {"data": data, "model": model, "fresh": fresh}
+    with log.printing(console):
+        score_path(str(path), named, output, file, opens=opens, **options)
     return Run(opens(output or str(path)))
 
 
@@ -236,11 +238,11 @@ def sweep(
 
     given = {"output": output, "limit": limit, "ids": _listed(ids)}
     values = {name: value for name, value in given.items() if value is not None}
-    say = log.say_on(console)
     loaded = load_sweep(str(config), (), values)
     check_publishers(loaded.any_run.publish)
-    asked = Sweep(loaded, say)
-    run_published(asked, say)
+    with log.printing(console):
+        asked = Sweep(loaded)
+        run_published(asked)
     plans = [run.plan for run in asked.runs if run.plan is not None]
     stores = [open_store(plan.uri, **plan.config.store.model_dump()) for plan in plans]
     return [Run(store) for store in stores if store.get(MANIFEST) is not None]
@@ -312,7 +314,8 @@ def publish(run: str | Run, to: str, *, console: Console | None = None, **option
     from ace_ray.integrations.publish import publish as send
 
     (uri,) = _uris([run])
-    send(_opens([run])(uri), to, options, log.say_on(console))
+    with log.printing(console):
+        send(_opens([run])(uri), to, options)
 
 
 def _listed(ids: str | Sequence[str] | None) -> list[str] | None:

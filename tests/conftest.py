@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import os
 import secrets
 import signal
@@ -65,6 +66,24 @@ def quiet_environment() -> Iterator[pytest.MonkeyPatch]:
         patch.setenv("AWS_CONFIG_FILE", os.devnull)
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
         yield patch
+
+
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """Collect the texts of log lines (`ace_ray.util.log`), instead of printing them."""
+    lines: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    logger = logging.getLogger("ace_ray")
+    handlers, level = logger.handlers, logger.level
+    logger.handlers = [Collector()]
+    logger.setLevel(logging.INFO)
+    yield lines
+    logger.handlers = handlers
+    logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -29,8 +29,6 @@ from ace_ray.errors import UserError
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import Entry, Episode, OfferedApi, ResultRow, Sampling, Verdict, digest, own_task
 
-Say = Callable[[str], None]
-
 
 class Benchmark(ABC):
     """A benchmark, configured by one section of a run's config."""
@@ -307,13 +305,13 @@ class Benchmark(ABC):
     # Commands. A benchmark offers the commands whose methods it overrides.
 
     @classmethod
-    def import_data(cls, path: Path | None, say: Say) -> None:
+    def import_data(cls, path: Path | None) -> None:
         """``data import``: import data into the cache, from ``path`` or an installed package.
         Raises `UserError`."""
         raise _offers_none(cls, "data import" if path else "data import --from-installed")
 
     @classmethod
-    def pull_data(cls, url: str | None, sha256: str | None, say: Say) -> None:
+    def pull_data(cls, url: str | None, sha256: str | None) -> None:
         """``data pull``: download data, check it and import it. Raises `UserError`."""
         raise _offers_none(cls, "data pull")
 
@@ -322,13 +320,13 @@ class Benchmark(ABC):
         return None
 
     @classmethod
-    def check_data(cls, data: str, say: Say) -> bool:
+    def check_data(cls, data: str) -> bool:
         """``data check``: return whether ``data`` passes `check_gold`. Raises `UserError`."""
         if cls.gold is Benchmark.gold:
             raise _offers_none(cls, "data check")
         benchmark = cls.for_gold_check(data)
         benchmark.ready(named=True)
-        return check_gold(benchmark, say)
+        return check_gold(benchmark)
 
     @classmethod
     def for_gold_check(cls, data: str) -> Self:

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ace_ray.config.schema import cache_root
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, digest
+from ace_ray.util import log
 from ace_ray.util.local_files import path_of, without_bom
 from ace_ray.util.safe_loading import first_problem
 from ace_ray.util.suggestions import did_you_mean
@@ -115,10 +116,9 @@ def keep(
     *,
     cache: Path | None = None,
     counted: str,
-    say: Callable[[str], object],
     **facts: Any,
 ) -> Path:
-    """Store ``files`` as a version in the cache, report it to ``say``, and return its folder.
+    """Store ``files`` as a version in the cache, print a line about it, and return its folder.
 
     The version is the first twelve digits of `files_hash`. The folder also gets a ``manifest.json``
     with the version, the files' hashes, and ``facts``. If the version exists, nothing changes. The
@@ -139,7 +139,7 @@ def keep(
     except OSError as error:
         raise not_writable(home, error) from error
     done = "imported" if new else "already imported, nothing to do"
-    say(f"{done}: {counted}, version {target.name} in {target}")
+    log.info(f"{done}: {counted}, version {target.name} in {target}")
     return target
 
 

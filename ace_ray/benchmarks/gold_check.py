@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ace_ray.types import Episode
+from ace_ray.util import log
 
 _SHOWN = 20
 
@@ -31,10 +32,10 @@ class Gold:
     required: Sequence[str] = ()
 
 
-def check_gold(benchmark: Any, say: Callable[[str], object]) -> bool:
+def check_gold(benchmark: Any) -> bool:
     """Return whether all gold answers of a `Benchmark` are valid and all wrong copies invalid.
 
-    A verdict that the entry's `Gold` allows is ignored. ``say`` receives a line for each category,
+    A verdict that the entry's `Gold` allows is ignored. Print a line for each category,
     a line for each of the first unexpected verdicts, and the totals. Raises what
     `Benchmark.dataset` raises."""
     counts: dict[str, Counter[str]] = {}
@@ -63,11 +64,12 @@ def check_gold(benchmark: Any, say: Callable[[str], object]) -> bool:
             f"{copy} " + ", ".join(f"{count[f'{copy} {r}']} {r}" for r in benchmark.rule_sets)
             for copy in ("gold", "wrong copies")
         ]
-        say(f"{category}: {count['answers']} answers, valid: {'; '.join(valid)}")
+        log.result(f"{category}: {count['answers']} answers, valid: {'; '.join(valid)}")
     if allowed:
-        say(f"not valid, as expected: {', '.join(allowed)}")
+        log.result(f"not valid, as expected: {', '.join(allowed)}")
     for line in surprises[:_SHOWN]:
-        say(line)
+        log.result(line)
     total = sum(count["answers"] for count in counts.values())
-    say(f"{total} gold answers and {total} wrong copies: {len(surprises)} unexpected verdicts")
+    counted = f"{total} gold answers and {total} wrong copies"
+    log.result(f"{counted}: {len(surprises)} unexpected verdicts")
     return not surprises

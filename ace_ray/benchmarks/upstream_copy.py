@@ -19,6 +19,7 @@ from ace_ray.benchmarks.dataset import (
     read_inside,
 )
 from ace_ray.errors import UserError
+from ace_ray.util import log
 
 # Version of a folder without metadata whose data differ from the supported version's data.
 UNKNOWN = "unknown"
@@ -111,7 +112,6 @@ class UpstreamCopy:
         names: Iterable[str],
         count: Callable[[Self], Mapping[str, int]],
         counted: Callable[[Mapping[str, int]], str],
-        say: Callable[[str], object],
     ) -> Path:
         """Import the files ``names`` of the copy at ``path`` (by default the installed copy) into
         the cache. Return the folder of the imported version.
@@ -127,14 +127,13 @@ class UpstreamCopy:
             files,
             cls.upstream.benchmark,
             counted=counted(rows),
-            say=say,
             upstream_version=copy.version,
             official_data=known,
             source={"path": str(copy.root)},
             rows=dict(rows),
         )
         if not known:
-            say(f"the files differ from the published package: {copy.root}")
+            log.info(f"the files differ from the published package: {copy.root}")
         return target
 
     @property

@@ -74,7 +74,7 @@ def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None
             where=f"data import {benchmark}",
             fix="give PATH, or --from-installed if the benchmark is an installed package",
         )
-    chosen.import_data(path, log.say_on())
+    chosen.import_data(path)
 
 
 @data.command("pull")
@@ -85,7 +85,7 @@ def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
     """Download a benchmark's data at its pinned version, check it, import it."""
     from ace_ray.benchmarks.registry import benchmark_class
 
-    benchmark_class(benchmark).pull_data(url, sha256, log.say_on())
+    benchmark_class(benchmark).pull_data(url, sha256)
 
 
 @data.command("check")
@@ -95,7 +95,7 @@ def data_check(benchmark: str, folder: str) -> None:
     """Check every gold answer, and a wrong copy of it, under all rule sets."""
     from ace_ray.benchmarks.registry import benchmark_class
 
-    sys.exit(0 if benchmark_class(benchmark).check_data(folder, echo_result) else 1)
+    sys.exit(0 if benchmark_class(benchmark).check_data(folder) else 1)
 
 
 @data.command("show")

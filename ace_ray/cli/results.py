@@ -54,7 +54,7 @@ def score(path: str, benchmarks: tuple[str, ...], full: bool, **options: Any) ->
     from ace_ray.reports.printed_summary import tell_results
     from ace_ray.rescoring.rescore import score as score_path
 
-    code, summary = score_path(path, benchmarks, say=log.say_on(), **options)
+    code, summary = score_path(path, benchmarks, **options)
     tell_results(summary, code, full=full)
     sys.exit(code)
 
@@ -101,7 +101,6 @@ def show(
     show_rows(
         StoredRun(opens(run)),
         Filter(**wanted),
-        click.echo,
         other=StoredRun(opens(changed)) if changed else None,
         limit=(0 if as_json else 20) if limit is None else limit,
         as_json=as_json,
@@ -126,7 +125,7 @@ def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     from ace_ray.viewer.server import serve
     from ace_ray.viewer.table import tables_of
 
-    serve(tables_of([opens(uri) for uri in runs]), port, click.echo)  # the token unmasked
+    serve(tables_of([opens(uri) for uri in runs]), port)
 
 
 @cli.command()
@@ -185,7 +184,7 @@ def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
     from ace_ray.integrations.publish import options_of
     from ace_ray.integrations.publish import publish as send
 
-    send(opens(run), to, options_of(options), echo_result)
+    send(opens(run), to, options_of(options))
 
 
 @cli.command()
@@ -245,7 +244,7 @@ def reread(run: str, opens: Any, **options: Any) -> None:
     from ace_ray.reports.explain import print_reread
     from ace_ray.rescoring.reread import reread as read_again
 
-    print_reread(read_again(run, opens=opens, say=log.say_on(), **options), opens, Console())
+    print_reread(read_again(run, opens=opens, **options), opens, Console())
 
 
 @cli.command()
@@ -255,7 +254,7 @@ def compact(run: str, opens: Any) -> None:
     """Merge the Parquet parts of a run (folder or s3:// URI) into a few large ones."""
     from ace_ray.rescoring.rescore import compact_run
 
-    compact_run(run, log.say_on(), opens)
+    compact_run(run, opens)
 
 
 @cli.command()

@@ -137,7 +137,7 @@ def _evaluate(
     if code == COMPLETE and summary["complete"]:  # and not stopped early
         from ace_ray.integrations.publish import publish_run
 
-        publish_run(summary["uri"], loaded, log.say)
+        publish_run(summary["uri"], loaded)
     return code
 
 
@@ -193,24 +193,23 @@ def run_sweep(
     from ace_ray.sweep.sweep import Sweep
 
     console = Console()
-    say = log.say_on(console)
     loaded = load_sweep(config, overrides, _values(options))
     check_publishers(loaded.any_run.publish)
-    sweep = Sweep(loaded, say, complete, preview=only_plan, began=began)
+    sweep = Sweep(loaded, complete, preview=only_plan, began=began)
     if only_plan:
         print_plan(sweep, console)
         return 0
-    code = run_published(sweep, say)
+    code = run_published(sweep)
     tell_ledger(sweep, code)
     if not sweep.has_time:
-        say(log.warning(f"no time is left for a report; make it with: ace-ray report {sweep.uri}"))
+        log.warning(f"no time is left for a report; make it with: ace-ray report {sweep.uri}")
     elif sweep.has_results:
         try:
             # Tables are text, so they are not part of JSON output.
             shown = Console(quiet=True) if log.is_json() else console
             make_report([sweep.uri], console=shown, opens=lambda uri: sweep.store)
         except UserError as error:
-            say(log.warning(f"report not written: {error}"))  # the runs are complete without it
+            log.warning(f"report not written: {error}")  # the runs are complete without it
     if code == INCOMPLETE:
         _tell_incomplete(left_line(sweep))
     return code
@@ -314,15 +313,7 @@ def submit(
         click.echo(submission.command(address))
         return
 
-    say = log.say_on()
-
-    def told(text: str, nl: bool = True) -> None:
-        if nl:
-            say(text.strip("\n"))
-        else:  # text of the job's log
-            click.echo(text, nl=False)
-
-    sys.exit(send(submission, address=address, follow=follow, say=told))
+    sys.exit(send(submission, address=address, follow=follow))
 
 
 @cli.group()

@@ -15,6 +15,7 @@ from typing import Any
 
 from ace_ray.config.schema import ENDPOINT, RunConfig
 from ace_ray.errors import UserError
+from ace_ray.util import log
 
 CHECKER_CPUS = 0.25
 WRITER_CPUS = 0.25
@@ -127,7 +128,7 @@ def nodes() -> list[dict[str, float]]:
     return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
 
 
-def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> None:
+def grow(gpus: Sequence[int], patience_s: float) -> None:
     """Request nodes with ``gpus`` from the autoscaler, and wait until the cluster has their sum.
 
     Each number in ``gpus`` is for one node. The wait takes at most ``patience_s`` or `GROW_S`, the
@@ -140,7 +141,7 @@ def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> 
 
     if (present := there()) >= sum(gpus):
         return
-    say(f"waiting for GPUs: {present} of {sum(gpus)} present")
+    log.info(f"waiting for GPUs: {present} of {sum(gpus)} present")
     until = time.monotonic() + min(patience_s, GROW_S)
     try:
         while there() < sum(gpus) and time.monotonic() < until:
@@ -329,13 +330,13 @@ def _installed(name: str) -> bool:
     return any(metadata.distributions(name=name))
 
 
-def note_if_busy(need: Resources, say: Callable[[str], None]) -> None:
+def note_if_busy(need: Resources) -> None:
     """Print a line if other jobs use resources for which this run must wait."""
     import ray
 
     free = ray.available_resources()
     if free.get("CPU", 0.0) < need.cpus or free.get("GPU", 0.0) < need.gpus:
-        say(
+        log.info(
             f"waiting for resources in use by others: {free.get('CPU', 0.0):g} CPUs and "
             f"{free.get('GPU', 0.0):g} GPUs are free, the run needs {need.cpus:g} and {need.gpus}"
         )

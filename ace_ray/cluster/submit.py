@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -254,16 +254,13 @@ def _check_lasting(value: Any, where: str) -> None:
         )
 
 
-def submit(
-    submission: Submission, *, address: str | None, follow: bool, say: Callable[..., Any]
-) -> int:
+def submit(submission: Submission, *, address: str | None, follow: bool) -> int:
     """Send ``submission`` unless an attempt of it is running already. With ``follow``, follow the
     job and return its exit code, or 75 if it was stopped; else return 0.
 
     Args:
         address: address of the cluster's dashboard; None: ``RAY_API_SERVER_ADDRESS``,
             ``RAY_ADDRESS``, or the cluster on this machine.
-        say: prints a string; with ``nl=False`` it adds no line end.
 
     Raises `UserError` if no cluster answers, or the cluster refuses the job."""
     client = _client(address)
@@ -271,16 +268,16 @@ def submit(
         name, sent = _send(client, submission)
     except Exception as error:
         raise _refused(error, client.get_address()) from error
-    say(f"{'submitted' if sent else 'already running, not submitted again:'} {name}")
+    log.info(f"{'submitted' if sent else 'already running, not submitted again:'} {name}")
     at = f"--address {client.get_address()}"
     if not follow:
-        say(f"its log: ray job logs --follow {at} {name}")
+        log.info(f"its log: ray job logs --follow {at} {name}")
         return COMPLETE
     try:
-        return _follow(client, name, say)
+        return _follow(client, name)
     except KeyboardInterrupt:
-        say(f"\nstopped following {name}, which keeps running; the same command follows it again")
-        say(f"to stop the job: ray job stop {at} {name}")
+        log.info(f"stopped following {name}, which keeps running; the same command follows it")
+        log.info(f"to stop the job: ray job stop {at} {name}")
         return INTERRUPTED
 
 
@@ -339,7 +336,7 @@ def _latest(client: Any, submission: Submission) -> tuple[int, bool]:
     return newest, attempts[newest]
 
 
-def _follow(client: Any, name: str, say: Callable[..., Any]) -> int:
+def _follow(client: Any, name: str) -> int:
     """Print the job's log until the job ends, and return the job's exit code. After a lost
     connection, continue at the first line that was not printed."""
     shown = failures = 0
@@ -350,7 +347,7 @@ def _follow(client: Any, name: str, say: Callable[..., Any]) -> int:
         async for text in client.tail_job_logs(name):
             seen += len(text)
             if seen > shown:
-                say(text[-(seen - shown) :], nl=False)
+                print(text[-(seen - shown) :], end="", flush=True)  # of the job's log
                 shown = seen
 
     while True:
@@ -359,7 +356,7 @@ def _follow(client: Any, name: str, say: Callable[..., Any]) -> int:
             asyncio.run(tail())
             job = client.get_job_info(name)
             if job.status.is_terminal():
-                return _ended(job, name, say)
+                return _ended(job, name)
         # A proxy, the network or a restarting head node may be the cause: try again.
         except Exception as error:
             if failures == RECONNECTS:
@@ -372,15 +369,15 @@ def _follow(client: Any, name: str, say: Callable[..., Any]) -> int:
         time.sleep(RECONNECT_S if failures else RECONNECT_S / 10)
 
 
-def _ended(job: Any, name: str, say: Callable[..., Any]) -> int:
+def _ended(job: Any, name: str) -> int:
     if job.status == "STOPPED":
-        say(f"{name} was stopped; the same command continues its run")
+        log.info(f"{name} was stopped; the same command continues its run")
         return INCOMPLETE
     if job.status == "SUCCEEDED":
         return COMPLETE
     code = job.driver_exit_code
     if code is None:  # the job's node is gone, or the job never began
-        say(f"{name} failed: {first_line(job.message or '', 'no reason was given')}")
+        log.info(f"{name} failed: {first_line(job.message or '', 'no reason was given')}")
         return INCOMPLETE if job.error_type == DIED else FAILED
     # A signal is a negative code here. In a shell it is 128 plus the number.
     return int(code) if code >= 0 else 128 - int(code)

@@ -84,7 +84,7 @@ def is_decided(store: Store) -> bool:
     return early is not None and early.stopped and not early.stale
 
 
-def decide_again(plan: PlannedRun, store: Store, say: Callable[[str], None]) -> bool:
+def decide_again(plan: PlannedRun, store: Store) -> bool:
     """Compare a complete run with its reference again, and update its summary. Do nothing if the
     comparison is decided and no verdict has changed since. Return whether the summary has changed.
 
@@ -92,7 +92,7 @@ def decide_again(plan: PlannedRun, store: Store, say: Callable[[str], None]) -> 
     known = earlier_summary(store).early
     if store.get(SUCCESS) is None or not known or (known.decided and not known.stale):
         return False
-    lease = Lease.acquire(store, say)
+    lease = Lease.acquire(store)
     try:
         looks = EarlyLooks(plan, store)
         looks.check(begun=True)

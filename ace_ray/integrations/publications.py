@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -23,6 +23,7 @@ from ace_ray.storage.stored import SUMMARY, Stored
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.sweep.ledger import CostRecord
 from ace_ray.types import canonical_json, digest
+from ace_ray.util import log
 from ace_ray.util.sanitizing import few
 
 # Maximum characters of a config value. Prompts do not belong in trackers.
@@ -47,12 +48,12 @@ class _StoredScores(Stored):
 class _ScoredRun(StoredRun):
     """A complete stored run that has scores."""
 
-    def __init__(self, store: Store, say: Callable[[str], None]) -> None:
-        """Read the run. ``say`` receives a line for each file of rows that cannot be read.
+    def __init__(self, store: Store) -> None:
+        """Read the run.
 
         Raises `UserError` for a folder that is not a run, or a run that is incomplete or lacks
         scores."""
-        super().__init__(store, say)
+        super().__init__(store)
         if not self.summary.model_fields_set or not self.finished:
             raise UserError(
                 "the run is not complete",
@@ -82,16 +83,16 @@ class _ScoredRun(StoredRun):
         return Point(step, _metrics(self), self.manifest.created.timestamp())
 
 
-def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
+def publications(store: Store) -> list[Publication]:
     """Return the publications of the run or sweep in ``store``. In a sweep, all checkpoints of a
     training are one publication, and unreadable runs are left out.
 
     Raises `UserError`: ``store`` is not a run or sweep, cannot be read, or has no results."""
     sweep = read_sweep(store)
     if sweep is None:
-        run = _ScoredRun(store, say)
+        run = _ScoredRun(store)
         return [_publication(run.manifest.run_id, "", run.key, {0: run})]
-    found = list(_of_sweep(store, *sweep, say))
+    found = list(_of_sweep(store, *sweep))
     if not found:
         raise UserError(
             "no run of the sweep can be published",
@@ -105,7 +106,6 @@ def _of_sweep(
     store: Store,
     manifest: SweepManifest,
     lines: Sequence[CostRecord],
-    say: Callable[[str], None],
 ) -> Iterator[Publication]:
     # The id is untrusted, and a tracker may use it as a folder's name.
     group = _safe(manifest.sweep_id) or "sweep"
@@ -114,11 +114,11 @@ def _of_sweep(
         if line.state != "complete" or not line.run_id:
             continue
         try:
-            run = _ScoredRun(store.child(line.run_id), say)
+            run = _ScoredRun(store.child(line.run_id))
         except Unreachable:
             raise
         except UserError as error:
-            say(f"{line.label}: skipped: {error}")
+            log.info(f"{line.label}: skipped: {error}")
             continue
         if line.step is None:
             yield _publication(line.label, group, run.key, {0: run})

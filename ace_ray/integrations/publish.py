@@ -30,17 +30,16 @@ from ace_ray.util.subprocesses import module_command, module_environment
 
 # Timeout of a tracker at the end of a run.
 MOST_S = 300.0
-Say = Callable[[str], None]
 
 
-def publish(store: Store, to: str, options: Mapping[str, Any], say: Say) -> None:
+def publish(store: Store, to: str, options: Mapping[str, Any]) -> None:
     """Send the results of the run or sweep in ``store`` to the tracker ``to``, unless the tracker
-    already has them. ``say`` receives a line for each publication.
+    already has them.
 
     Raises `UserError`: an option is invalid, there are no results, or the tracker failed."""
     send = make_publisher(to, options, to)
-    for publication in publications(store, say):
-        say(f"{publication.name}: published to {to}: {_sent(to, send, publication)}")
+    for publication in publications(store):
+        log.info(f"{publication.name}: published to {to}: {_sent(to, send, publication)}")
 
 
 def options_of(items: Sequence[str]) -> dict[str, Any]:
@@ -73,17 +72,17 @@ def _sent(to: str, send: Callable[[Publication], str], publication: Publication)
         ) from error
 
 
-def publish_run(uri: str, config: RunConfig, say: Say) -> None:
+def publish_run(uri: str, config: RunConfig) -> None:
     """Publish the run or sweep at ``uri`` to the trackers in its config. If a tracker fails or
-    exceeds `MOST_S`, ``say`` receives a warning."""
+    exceeds `MOST_S`, print a warning."""
     for target in config.publish:
         arguments = _arguments(uri, target, config.store)
-        if failure := _failure(arguments, say).removeprefix(f"{target.to}: "):
+        if failure := _failure(arguments).removeprefix(f"{target.to}: "):
             command = shlex.join(["ace-ray", *arguments])
-            say(log.warning(f"warning: {target.to}: {failure}; to repeat: {command}"))
+            log.warning(f"warning: {target.to}: {failure}; to repeat: {command}")
 
 
-def run_published(sweep: Sweep, say: Say) -> int:
+def run_published(sweep: Sweep) -> int:
     """Run ``sweep`` and return its exit code. Publish its results whenever runs have ended."""
     config = sweep.any_run
     at_work: list[threading.Thread] = []
@@ -92,7 +91,7 @@ def run_published(sweep: Sweep, say: Say) -> int:
         """Start a thread that publishes all new results, unless an earlier one is still busy."""
         busy = any(thread.is_alive() for thread in at_work)
         if sweep.has_results and config.publish and not busy:
-            arguments = (sweep.uri, config, say)
+            arguments = (sweep.uri, config)
             at_work.append(threading.Thread(target=publish_run, args=arguments, daemon=True))
             at_work[-1].start()
 
@@ -100,12 +99,12 @@ def run_published(sweep: Sweep, say: Say) -> int:
     for thread in at_work:
         thread.join()
     if sweep.has_results:
-        publish_run(sweep.uri, config, say)
+        publish_run(sweep.uri, config)
     return code
 
 
-def _failure(arguments: Sequence[str], say: Say) -> str:
-    """Run ``ace-ray`` with ``arguments`` in a subprocess. ``say`` receives the lines of its stdout.
+def _failure(arguments: Sequence[str]) -> str:
+    """Run ``ace-ray`` with ``arguments`` in a subprocess. Its stdout is printed.
     Return the reason of a failure, or ""."""
     # Files, not pipes: a tracker's own subprocesses may keep a pipe open.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
@@ -125,7 +124,7 @@ def _failure(arguments: Sequence[str], say: Say) -> str:
             return f"not published: timed out after {MOST_S:g} s"
         published, complaints = _lines(out), _lines(errors)
     for line in published:
-        say(line)
+        log.info(line)
     if code:
         own = [line for line in complaints if line.startswith("ace-ray: ")]
         return (own or complaints or [f"exit code {code}"])[-1].removeprefix("ace-ray: ")

@@ -52,7 +52,6 @@ class ElasticWorkers:
         room: returns how many workers fit on the given nodes in addition to the run's other actors.
         grace_s: time for rows in flight on a draining node without a deadline.
         stopping: returns whether the graph must end.
-        say: prints a line.
     """
 
     def __init__(
@@ -62,10 +61,9 @@ class ElasticWorkers:
         room: Callable[[Nodes], int],
         grace_s: float,
         stopping: Callable[[], bool],
-        say: Callable[[log.Line], None],
     ) -> None:
         self._coordinator, self._need, self._room = coordinator, need, room
-        self._grace_s, self._stopping, self._say = grace_s, stopping, say
+        self._grace_s, self._stopping = grace_s, stopping
         # A `TrackedPool`.
         self._pool: Any = None
         # Actor without a node -> time at which it was first without one (`time.monotonic`).
@@ -119,7 +117,7 @@ class ElasticWorkers:
             left = deadline_ms / 1000 - time.time() - MARGIN_S if deadline_ms else self._grace_s
             self._coordinator.drain.remote(max(0.0, left), id_of(actor))
             line = f"draining a node: its engine worker has {max(0.0, left):.0f} s for its rows"
-            self._say(log.warning(line, event="worker_leaves"))
+            log.warning(line, event="worker_leaves")
         if not self._pool.tasks_of(actor):
             self._release(actor)
             self._coordinator.removed.remote(id_of(actor))
@@ -194,7 +192,7 @@ class ElasticWorkers:
     def _tell(self, what: str) -> None:
         size = self._pool.size
         line = f"{what}; {size} worker(s) now ({self._need.fewest} to {self._need.limit})"
-        self._say(log.warning(line, event="workers", workers=size))
+        log.warning(line, event="workers", workers=size)
 
     def _without_node_s(self, actor: Any, nodes: Mapping[str, Any]) -> float:
         """Return the seconds since ``actor`` was first seen without a node; 0 if it has one."""

@@ -58,10 +58,9 @@ def evaluate(
         KeyboardInterrupt: the run was stopped at once.
     """
     began = began or time.monotonic()
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, log.printing(console):
         check_lasting(config.output)
         plan = plan_run(config)
-        say = log.say_on(console)
         limit = plan.config.time_limit
         has_time = (end := ends_at(limit, began)) is None or end > began
         # A complete run does not need Ray, and one without time must not start it.
@@ -72,19 +71,19 @@ def evaluate(
         with (
             log.known(run_id=plan.run_id),
             connection.connecting() if begins else nullcontext(),
-            opened(plan, fresh=fresh, say=say, began=began) as run,
+            opened(plan, fresh=fresh, began=began) as run,
         ):
             if run.looks is not None:
                 run.looks.check(begun=True)
             rows = len(plan.rows)
             pending = 0 if run.stops else len(run.pending(again=False))
             line = f"{plan.run_id}: {rows} rows declared, {pending} to evaluate"
-            say(log.Line(line, event="begin", declared=rows, pending=pending))
+            log.info(line, event="begin", declared=rows, pending=pending)
             if chosen := choice_line(plan.config, plan.choice):
-                say(chosen)
+                log.info(chosen)
             interrupts.abort_at(None)  # until a pass begins: a complete run has its result
             rows_end = rows_end_at(limit, began) if pending else None
-            Session([run], interrupts, say, rows_end_at=rows_end).run()
+            Session([run], interrupts, rows_end_at=rows_end).run()
             if run.ended is None:
                 raise RunFailed(run.broken)
             return run.ended

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -57,7 +57,6 @@ class OpenRun:
     """End of planning (`time.monotonic`)."""
     began_it: bool
     """Whether the folder contained no run when this session began."""
-    say: Callable[[str], None]
     ledger: Ledger = field(init=False)
     broken: str = ""
     """Why the weights of the run cannot be evaluated; "" if they can."""
@@ -71,10 +70,10 @@ class OpenRun:
     ended: tuple[int, dict[str, Any]] | None = None
     """Exit code and summary of a concluded run."""
 
-    def read(self, say: Callable[[str], None] = lambda line: None) -> None:
-        """Read which rows are stored. ``say`` receives a line for each ignored part."""
+    def read(self) -> None:
+        """Read which rows are stored."""
         self.ledger = (
-            read_ledger(self.store, say, self.schema)
+            read_ledger(self.store, self.schema)
             if self.declared
             else Ledger(self.store, schema=self.schema)
         )
@@ -120,7 +119,7 @@ class OpenRun:
                 self.looks.note()
         except UserError as error:
             if not self._warned:
-                self.say(log.warning(f"the comparison cannot be computed now: {error}"))
+                log.warning(f"the comparison cannot be computed now: {error}")
             self._warned = True
 
     def pending(self, *, again: bool) -> PlannedRows:
@@ -173,7 +172,7 @@ class OpenRun:
         session = session_record(facts)
         if not self.declared:
             self.lease.check()
-            _remove_run(self.store, self.say)
+            _remove_run(self.store)
             tree = make_manifest(self.plan, {**self.facts, **facts, "sessions": [session]})
             self.store.put(MANIFEST, as_json(tree))
             self.declared = True
@@ -183,7 +182,7 @@ class OpenRun:
             self.lease.check()
             self.store.put(MANIFEST, as_json(tree))
             if mixed := versions_line(read_manifest(self.store).mixed_versions):
-                self.say(log.warning(f"{mixed}; --fresh evaluates all rows again"))
+                log.warning(f"{mixed}; --fresh evaluates all rows again")
         self._in_manifest = True
         reopen(self.store)
 
@@ -224,13 +223,11 @@ class OpenRun:
         """Remove a run that this session began and that has stored no rows."""
         if self.began_it and self.declared and not part_names(self.store):
             self.lease.check()
-            _remove_run(self.store, self.say)
+            _remove_run(self.store)
 
 
 @contextmanager
-def opened(
-    plan: Plan, *, fresh: bool, say: Callable[[str], None], began: float
-) -> Iterator[OpenRun]:
+def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
     """Open the run of ``plan``, and keep its lease until the context ends. This writes only the
     lease and, with early stopping, a note in the manifest that the comparison was computed.
 
@@ -240,20 +237,20 @@ def opened(
     facts["format"] = choice_facts(plan.choice)
     for note in (base_differs(plan.model), facts.get("divided_calls")):
         if note:
-            say(log.warning(note))
+            log.warning(note)
     for benchmark in plan.benchmarks.values():
         benchmark.service()  # raises `UserError` if the service cannot be made
-    lease = Lease.acquire(output_store(plan), say)
+    lease = Lease.acquire(output_store(plan))
     try:
         # Read the folder again under the lease, since it may have changed before.
         store, manifest = open_output(plan, fresh=fresh)
         declared = manifest is not None
         now = time.monotonic()
-        run = OpenRun(plan, store, lease, facts, declared, began, now, not declared, say)
-        run.read(say)
+        run = OpenRun(plan, store, lease, facts, declared, began, now, not declared)
+        run.read()
         run.check_declared()
         if skipped and len(run.pending(again=False)):
-            say(log.warning(told))
+            log.warning(told)
         if plan.drawn is not None:
             run.looks = EarlyLooks(plan, store)
             run.looks.check(begun=False)
@@ -265,12 +262,11 @@ def opened(
         lease.release()
 
 
-def _remove_run(store: Store, say: Callable[[str], None]) -> None:
+def _remove_run(store: Store) -> None:
     """Remove the run in ``store``, if there is one, for example for ``--fresh``.
 
-    Remove only files that a run with this manifest writes; ``say`` receives a line about other
-    files. Raises `UserError`, and removes nothing, if the manifest is damaged or a folder is a
-    link."""
+    Remove only files that a run with this manifest writes, and warn about other files. Raises
+    `UserError`, and removes nothing, if the manifest is damaged or a folder is a link."""
     if store.get(MANIFEST) is None:
         return
     benchmarks = read_manifest(store).identity.benchmarks
@@ -284,10 +280,8 @@ def _remove_run(store: Store, say: Callable[[str], None]) -> None:
         store.delete(path)
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        say(
-            log.warning(
-                f"{store.root}: does not belong to the run and stays unchanged: {others[0]}{more}"
-            )
+        log.warning(
+            f"{store.root}: does not belong to the run and stays unchanged: {others[0]}{more}"
         )
 
 

@@ -69,13 +69,12 @@ class Session:
         self,
         runs: Sequence[OpenRun],
         interrupts: Interrupts,
-        say: Callable[[str], None],
         *,
         examine: bool = False,
         rows_end_at: float | None = None,
         concluded: Callable[[OpenRun], None] = lambda run: None,
     ) -> None:
-        self._runs, self._interrupts, self._say = runs, interrupts, say
+        self._runs, self._interrupts = runs, interrupts
         self._examine, self._concluded = examine, concluded
         self._rows_end_at = rows_end_at
         self._config = runs[0].plan.config
@@ -149,11 +148,9 @@ class Session:
         while pending and not self._interrupts.asked:
             if aside:
                 line = f"{_count(pending)} rows whose worker crashed are retried"
-                self._say(log.warning(line))
+                log.warning(line)
             elif attempts:
-                self._say(
-                    log.warning(f"{_count(pending)} rows failed; retrying, attempt {attempts + 1}")
-                )
+                log.warning(f"{_count(pending)} rows failed; retrying, attempt {attempts + 1}")
             failure: RunFailed | None = None
             before = self._settled()
             try:
@@ -164,7 +161,7 @@ class Session:
                 failure = error
             for run in self._runs:
                 if run.ended is None:
-                    run.read(self._say)
+                    run.read()
                     run.look(at_once=True)
             self._check_for_a_bug()
             further = self._settled() > before
@@ -178,7 +175,7 @@ class Session:
                 raise failure
             if failure is not None:
                 more = "" if stops else f"; continuing with {_count(pending or waiting)} rows"
-                self._say(log.warning(f"{failure}{more}"))
+                log.warning(f"{failure}{more}")
             if aside and last:
                 break
             aside = last or not pending
@@ -190,7 +187,7 @@ class Session:
         bug = self._tallies[-1].bug(1) if self._tallies else None
         if bug is None or self._settled():
             return
-        self._say(log.error("traceback of the first row:", traceback=bug.traceback))
+        log.error("traceback of the first row:", traceback=bug.traceback)
         raise RunFailed(bug.line)
 
     def _set_aside(self) -> Pending:
@@ -247,7 +244,7 @@ class Session:
             nodes = resources.nodes()
             has_gpus = any(node.get("GPU", 0) for node in nodes)
             if slow := resources.slow_dtype(config, has_gpus):
-                self._say(log.warning(slow))
+                log.warning(slow)
             # With an endpoint the candidate takes no GPU, but the engines of roles may.
             on_gpu = has_gpus and (resources.takes_gpus(config) or config.backend == ENDPOINT)
             fit = partial(
@@ -258,12 +255,12 @@ class Session:
                 servers=roles.demand(bindings, on_gpu=on_gpu),
             )
             self._resources = fit(nodes)
-            resources.note_if_busy(self._resources, self._say)
+            resources.note_if_busy(self._resources)
             models = [run.plan.model for run in self._runs]
             spread = self._resources.spread
             engine = engine_args(config, models, bindings, on_gpu=on_gpu, spread=spread)
-            self._say(log.debug(f"resources: {self._resources}"))
-            self._say(log.debug(f"engine arguments: {engine}"))
+            log.debug(f"resources: {self._resources}")
+            log.debug(f"engine arguments: {engine}")
             facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine, **asked}
             salt = os.urandom(3).hex()
             name = f"coordinator-{salt}"
@@ -289,7 +286,6 @@ class Session:
                 config,
                 self._interrupts,
                 self._lost,
-                self._say,
                 rows=_count(pending),
                 had_success=had_success,
                 rows_end_at=self._rows_end_at,
@@ -298,7 +294,7 @@ class Session:
             with (
                 monitor,
                 role_engines(bindings, name, config, on_gpu=on_gpu) as served,
-                placement.reserved(self._resources, config, self._interrupts, self._say) as places,
+                placement.reserved(self._resources, config, self._interrupts) as places,
             ):
                 sandboxes = [f"{name}-sandbox-{i}" for i in range(self._resources.sandboxes)]
                 # Only the handles in this frame keep the actors alive: the job has handles by name.
@@ -348,7 +344,6 @@ class Session:
                             partial(resources.holds, self._resources, fit),
                             config.grace_s,
                             lambda: self._interrupts.asked,
-                            self._say,
                         )
                         if self._resources.elastic
                         else None,
@@ -396,12 +391,12 @@ class Session:
             left[index] -= rows
             run = self._runs[index]
             line = f"{run.plan.run_id}: {rows} rows stored"
-            self._say(log.debug(line, event="stored", run_id=run.plan.run_id, rows=rows))
+            log.debug(line, event="stored", run_id=run.plan.run_id, rows=rows)
             if not run.stops:
                 run.look()
                 if run.stops:
                     coordinator.stop_run.remote(index)
-                    self._say(f"{run.plan.run_id}: comparison decided; no further rows evaluated")
+                    log.info(f"{run.plan.run_id}: comparison decided; no further rows evaluated")
             if left[index] or index == last or self._interrupts.asked:
                 return
             run.read()

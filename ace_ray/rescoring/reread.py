@@ -61,7 +61,6 @@ from ace_ray.types import (
 from ace_ray.util.safe_loading import json_of_row
 from ace_ray.util.sanitizing import one_line
 
-Say = Callable[[str], None]
 # Maximum number of rows that the result shows as examples.
 EXAMPLES = 3
 _DAMAGED = "name an intact run, or remove the part that contains the row"
@@ -160,7 +159,6 @@ def reread(
     plugins: Sequence[str] = (),
     benchmarks: Sequence[str] = (),
     opens: Callable[[str], Store] = open_store,
-    say: Say = lambda line: None,
 ) -> Reread:
     """Parse the answers of the run at ``uri`` again; write the result as a new run.
 
@@ -175,7 +173,7 @@ def reread(
 
     Raises `UserError` if the run did not use vLLM, the tokenizer is missing or a parser is unknown.
     """
-    run = StoredRun(opens(uri), say)
+    run = StoredRun(opens(uri))
     store, manifest = run.store, run.manifest
     if manifest.config.backend != "vllm":
         raise UserError(
@@ -231,7 +229,7 @@ def reread(
             kept = table.filter(pa.array([row is None for row in rows], pa.bool_()))
             new_rows = pa.Table.from_pylist([row for row in rows if row], schema=table.schema)
             write_parts(target, session, pa.concat_tables([kept, new_rows]))
-    new = StoredRun(target, say)
+    new = StoredRun(target)
     timing = earlier_timing(store)
     engines = [found.read_now(one) for one in timing.get("engines") or ()]
     _, found.summary = finish(

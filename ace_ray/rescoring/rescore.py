@@ -27,8 +27,8 @@ from ace_ray.storage.rows import AT_ONCE, CHECK_FAILED, episode_of, rows_of
 from ace_ray.storage.stored import MANIFEST, as_json, earlier_summary, read_manifest
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import CHECKED
+from ace_ray.util import log
 
-Say = Callable[[str], None]
 # Opens a URI. The S3 endpoint comes from the command or the environment, never from a run's config.
 Opens = Callable[[str], Store]
 
@@ -40,10 +40,10 @@ def score(
     the answers that no judge saw. ``options``: ``opens`` and the options of `score_outputs`.
 
     Return (exit code, summary). Raises `UserError` as `rescore`, `score_outputs` and `Judge` do."""
-    opened, opens, say = Judge(judge) if judge else None, options.pop("opens"), options["say"]
+    opened, opens = Judge(judge) if judge else None, options.pop("opens")
     again: dict[str, Any] = {"data": options["data"], "named": benchmarks, "judge": opened}
     if output is None:
-        return rescore(path, say, opens, **again)
+        return rescore(path, opens, **again)
     if len(benchmarks) != 1:
         raise UserError(
             "external outputs need exactly one benchmark",
@@ -53,13 +53,12 @@ def score(
     store = opens(output)
     summary = score_outputs(Path(path), benchmark=benchmarks[0], store=store, **options)
     if opened or read_manifest(store).judging:
-        return rescore(output, say, opens, **again)
+        return rescore(output, opens, **again)
     return COMPLETE, summary
 
 
 def rescore(
     uri: str,
-    say: Say,
     opens: Opens = open_store,
     *,
     data: str | None = None,
@@ -76,7 +75,7 @@ def rescore(
 
     Return (exit code, summary). Raises `UserError` if ``uri`` is not a run, another driver has its
     lease, or the benchmark's data is not the data of the run."""
-    with _leased(uri, say, opens) as (run, lease):
+    with _leased(uri, opens) as (run, lease):
         benchmarks = StoredBenchmarks(run, named, data)
         store, ledger, manifest = run.store, run.ledger, run.manifest
         benchmarks.read()
@@ -120,29 +119,29 @@ def rescore(
         if judge is not None and summary["not_judged"]:
             code = INCOMPLETE
     for what, count in sorted(changed.items()):
-        say(f"{what}: {count}")
+        log.info(f"{what}: {count}")
     if not changed:
-        say("no verdict changed")
+        log.info("no verdict changed")
     return code, summary
 
 
-def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
+def compact_run(uri: str, opens: Opens = open_store) -> None:
     """Merge the parts of a run into fewer, larger parts. Raises `UserError` if it is not a run."""
-    with _leased(uri, say, opens) as (run, lease):
+    with _leased(uri, opens) as (run, lease):
         store, ledger = run.store, run.ledger
         session = new_session(part_names(store), os.urandom(3).hex())
         before, after = compact(store, ledger, session, lease.check)
-        say(
+        log.info(
             f"{store.root}: {len(ledger.ids)} rows, {ledger.dominated} superseded rows dropped, "
             f"{before} parts -> {after}"
         )
 
 
 @contextmanager
-def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[StoredRun, Lease]]:
+def _leased(uri: str, opens: Opens) -> Iterator[tuple[StoredRun, Lease]]:
     """Yield a run and its lease. Release the lease when the context ends."""
-    run = StoredRun(opens(uri), say)
-    lease = Lease.acquire(run.store, say)
+    run = StoredRun(opens(uri))
+    lease = Lease.acquire(run.store)
     try:
         yield run, lease
     finally:

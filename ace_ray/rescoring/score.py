@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,6 @@ from ace_ray.util.sanitizing import well_formed
 VERDICTS = "verdicts.jsonl"
 # Maximum number of outputs without a verdict that the summary names.
 _REASONS = 5
-Say = Callable[[str], None]
 # Smallest sample number of absent turns. Samples that have a string or a larger number get numbers
 # from twice this value downwards, in input order.
 _MOST_SAMPLE = 1 << 30
@@ -64,7 +63,6 @@ def score_outputs(
     data: str | None,
     model: str | None,
     store: Store,
-    say: Say,
     fresh: bool = False,
 ) -> dict[str, Any]:
     """Judge the outputs at ``path`` and store them as a run in ``store``. Return its summary.
@@ -96,7 +94,7 @@ def score_outputs(
             )
         rows.declare_absent_turns()
         manifest = _manifest(made, rows, path, run_id, named)
-        lease = Lease.acquire(store, say)
+        lease = Lease.acquire(store)
         try:
             # Another process may have stored a run since the first check.
             stored = _stored(store, run_id, named, fresh)

@@ -15,13 +15,14 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.storage.object_store import Store
+from ace_ray.util import log
 
 LEASE = "lease.json"
 BEAT_S = 5.0
@@ -48,7 +49,7 @@ class Lease:
         self._thread.start()
 
     @classmethod
-    def acquire(cls, store: Store, say: Callable[[str], None]) -> Lease:
+    def acquire(cls, store: Store) -> Lease:
         """Acquire the lease of the run in ``store``. Wait until an abandoned lease expires.
 
         Raises `UserError`: another driver has the lease, or the store lacks conditional writes."""
@@ -72,7 +73,7 @@ class Lease:
                 dead = has_ended(_claim(content))
                 if watched is None and not dead:
                     watched = (seen, time.monotonic())
-                    say(f"the run is locked by {_whose(content)}; waiting up to {TTL_S:g} s")
+                    log.info(f"the run is locked by {_whose(content)}; waiting up to {TTL_S:g} s")
                 if watched is not None and not dead:
                     if seen != watched[0]:
                         raise UserError(

@@ -322,13 +322,13 @@ class Ledger:
 
 def read_ledger(
     store: Store,
-    say: Callable[[str], None] = log.caution,
+    warn: Callable[[str], None] = log.caution,
     schema: pa.Schema = ROWS,
     read: ReadPart = read_part,
 ) -> Ledger:
     """Read the index of a run's stored rows, without reading their texts.
 
-    ``say`` receives a line for each part that is ignored. ``read`` replaces `read_part`, for
+    ``warn`` receives a line for each part that is ignored. ``read`` replaces `read_part`, for
     example to cache parts. Raises `UserError` if the store does not answer.
     """
     for _ in range(_LISTINGS):
@@ -337,7 +337,7 @@ def read_ledger(
             break
         # `compact` has replaced the listed parts by new parts with the same rows. List again.
     for line in ignored_lines(ledger):
-        say(log.warning(line))
+        warn(line)
     return ledger
 
 

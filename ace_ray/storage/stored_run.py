@@ -26,14 +26,14 @@ class StoredRun:
     is read and checked once. Rows that are stored later are not visible."""
 
     def __init__(
-        self, store: Store, say: Callable[[str], None] = log.caution, read: ReadPart = read_part
+        self, store: Store, warn: Callable[[str], None] = log.caution, read: ReadPart = read_part
     ) -> None:
-        """Open the run in ``store``. ``say`` and ``read``: see `read_ledger`.
+        """Open the run in ``store``. ``warn`` and ``read``: see `read_ledger`.
 
         Raises `UserError`: ``store`` is not a run."""
         self.store, self.uri = store, store.root
         self.manifest = read_manifest(store)
-        self._say, self._read = say, read
+        self._warn, self._read = warn, read
         self.label = ""
         """Name of the run in a report."""
 
@@ -57,7 +57,7 @@ class StoredRun:
         Raises `UserError` if the store does not answer, or has more rows than the manifest
         declares: an untrusted run must not contain an unlimited number of rows."""
         schema = rows_schema(self.manifest.all_rule_sets)
-        ledger = read_ledger(self.store, self._say, schema, self._read)
+        ledger = read_ledger(self.store, self._warn, schema, self._read)
         if len(ledger.ids) > self.manifest.declared:
             raise UserError(
                 f"the run declares {self.manifest.declared} rows in {MANIFEST} but contains "

@@ -8,7 +8,7 @@ folder. If they were computed again from the current number of runs, their sum c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -97,10 +97,10 @@ def _of_the_rest(k: int) -> float:
 class Comparisons:
     """The comparisons of the sweep in ``store``; none if the config has no section ``early``."""
 
-    def __init__(self, any_run: RunConfig, store: Store, say: Callable[[str], None]) -> None:
+    def __init__(self, any_run: RunConfig, store: Store) -> None:
         """Read the stored shares. Raises `UserError`: they are damaged."""
         self._early, self._store_options = any_run.early, any_run.store
-        self._store, self._say = store, say
+        self._store = store
         # Ids of the runs that continue after their comparison is decided.
         self._completing: set[str] = set()
         self.read()
@@ -165,12 +165,12 @@ class Comparisons:
         config = run.plan.config.model_copy(update={"early": EarlyConfig(**early)})
         plan = replace(run.plan, config=config)
         try:
-            new = decide_again(plan, self._store.child(run.run_id), self._say)
+            new = decide_again(plan, self._store.child(run.run_id))
         except UserError as error:
-            self._say(log.warning(f"{run.label}: its comparison cannot be updated: {error}"))
+            log.warning(f"{run.label}: its comparison cannot be updated: {error}")
             return
         if new:
-            self._say(f"{run.label}: its comparison was updated")
+            log.info(f"{run.label}: its comparison was updated")
 
     # Runs to complete
 

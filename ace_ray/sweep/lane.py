@@ -30,8 +30,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rich.console import Console
-
 from ace_ray.cluster import connection
 from ace_ray.cluster.resources import TooSmall, grow
 from ace_ray.config.schema import run_config
@@ -93,13 +91,12 @@ def run_lane(
         assert run.ended is not None  # `Session` calls this function after the run has ended
         code, summary = run.ended
         line = f"{run.plan.run_id}: {summary['scored']} of {summary['declared']} rows scored"
-        say(log.Line(line, event="end", run_id=run.plan.run_id, code=code))
+        log.info(line, event="end", run_id=run.plan.run_id, code=code)
         late = run.out_of_time or (rows_end_at is not None and time.monotonic() > rows_end_at)
         rows = summary["timing"].get("rows_evaluated", 0)
         _tell(events, run.plan.run_id, code=code, rows=rows, out_of_time=late)
         run.lease.release()
 
-    say = log.say_on(Console())
     began = time.monotonic()
     with Interrupts() as interrupts, ExitStack() as stack:
         plans = [plan_run(run_config(spec["config"], where="the sweep")) for spec in specs]
@@ -112,21 +109,19 @@ def run_lane(
                 )
         prepare()
         stack.enter_context(connection.connecting())
-        runs = [
-            stack.enter_context(opened(plan, fresh=False, say=say, began=began)) for plan in plans
-        ]
+        runs = [stack.enter_context(opened(plan, fresh=False, began=began)) for plan in plans]
         pending = [0 if run.stops else len(run.pending(again=False)) for run in runs]
         for run, rows in zip(runs, pending, strict=True):
             line = f"{run.plan.run_id}: {len(run.plan.rows)} rows declared, {rows} to evaluate"
-            say(log.Line(line, event="begin", run_id=run.plan.run_id, pending=rows))
+            log.info(line, event="begin", run_id=run.plan.run_id, pending=rows)
         if gpus and any(pending):
             connection.connect()
             interrupts.install()  # Ray has replaced the handlers
-            grow(gpus, plans[0].config.start_timeout_s, say)
+            grow(gpus, plans[0].config.start_timeout_s)
         of_one = {"run_id": runs[0].plan.run_id} if len(runs) == 1 else {}
         with log.known(**of_one):
             end = rows_end_at
-            Session(runs, interrupts, say, examine=True, rows_end_at=end, concluded=concluded).run()
+            Session(runs, interrupts, examine=True, rows_end_at=end, concluded=concluded).run()
         for run in runs:
             if run.broken:
                 _tell(events, run.plan.run_id, broken=run.broken)
@@ -151,10 +146,10 @@ class LaneProcess:
         runs: list[dict[str, Any]],
         devices: list[int] | None,
         *,
-        say: Callable[[str], None] | None,
+        echo: Callable[[str], None] | None,
         room: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Start the lane. ``say`` receives its output lines; if it is None, the terminal does."""
+        """Start the lane. ``echo`` receives its output lines; if it is None, the terminal does."""
         self.lane, self.devices = lane, devices
         # True after the lane has received a signal.
         self.stopping = False
@@ -170,16 +165,16 @@ class LaneProcess:
         self._process = subprocess.Popen(
             module_command("ace_ray.sweep.lane", str(spec)),
             env=env,
-            stdout=subprocess.PIPE if say else None,
-            stderr=subprocess.STDOUT if say else None,
+            stdout=subprocess.PIPE if echo else None,
+            stderr=subprocess.STDOUT if echo else None,
             text=True,
             errors="replace",
             # The terminal's Ctrl-C does not reach the lane; the sweep sends it once.
             start_new_session=True,
         )
         self._listener: threading.Thread | None = None
-        if say:
-            self._listener = threading.Thread(target=self._pass_on, args=(say,), daemon=True)
+        if echo:
+            self._listener = threading.Thread(target=self._pass_on, args=(echo,), daemon=True)
             self._listener.start()
 
     @property
@@ -209,10 +204,10 @@ class LaneProcess:
             self._listener.join(timeout=5)
         self._folder.cleanup()
 
-    def _pass_on(self, say: Callable[[str], None]) -> None:
-        assert self._process.stdout is not None  # a pipe, since `say` is given
+    def _pass_on(self, echo: Callable[[str], None]) -> None:
+        assert self._process.stdout is not None  # a pipe, since `echo` is given
         for line in self._process.stdout:
-            say(line.rstrip("\n"))
+            echo(line.rstrip("\n"))
 
 
 @contextmanager

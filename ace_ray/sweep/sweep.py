@@ -83,7 +83,6 @@ class Sweep:
     def __init__(
         self,
         config: SweepConfig,
-        say: Callable[[str], None],
         complete: Sequence[str] = (),
         *,
         preview: bool = False,
@@ -96,7 +95,7 @@ class Sweep:
         ``began``: time at which the command began (`time.monotonic`; default: now)."""
         self._began = began or time.monotonic()
         check_lasting(config.output)
-        self._config, self._options, self._say = config, config.options, say
+        self._config, self._options = config, config.options
         # The config of one run, to read keys that all runs share.
         self.any_run = any_run = config.any_run
         self.sweep_id = sweep_id_of(config)
@@ -125,7 +124,7 @@ class Sweep:
             check_config(any_run)
             self._take_first(preview=preview)
         check_distinct(self.runs)
-        self.comparisons = Comparisons(any_run, self.store, say)
+        self.comparisons = Comparisons(any_run, self.store)
         self.comparisons.complete(complete, self._in_order())
         self._give_shares(keep=False)
         self.comparisons.check_reference()
@@ -159,7 +158,7 @@ class Sweep:
         time has passed at which it must end."""
         self._noted = noted
         self.store.check_writable()
-        self._lease = Lease.acquire(self.store, self._say)
+        self._lease = Lease.acquire(self.store)
         try:
             claim(self.store, self._config, self.sweep_id)
             self.comparisons.read()  # another call may have added shares since then
@@ -175,7 +174,7 @@ class Sweep:
                 try:
                     return self._evaluate()
                 except (StoreAway, LeaseLost) as error:
-                    self._say(log.warning(f"{error}; the same command continues the sweep"))
+                    log.warning(f"{error}; the same command continues the sweep")
                     return INCOMPLETE
         finally:
             self._lease.release()
@@ -203,7 +202,7 @@ class Sweep:
             except UserError as error:
                 if self._stop or time.monotonic() > until:
                     raise StoreAway(str(error)) from error
-                self._say(log.warning(f"the store is not available, retrying: {error}"))
+                log.warning(f"the store is not available, retrying: {error}")
                 self._pause(AGAIN_S)
 
     # Runs
@@ -263,7 +262,7 @@ class Sweep:
         if self._watching is not None:
             self._watching.take(checkpoint)
         if run.refused:
-            self._say(log.warning(f"{run.label}: refused: {run.refused}"))
+            log.warning(f"{run.label}: refused: {run.refused}")
         return run
 
     def _put(self, run: SweepRun) -> None:
@@ -276,7 +275,7 @@ class Sweep:
         """Wait for new checkpoints. Return False if the watch or the sweep has ended."""
         if self._watching is None:
             return False
-        self._say(f"watching {self._options.checkpoints} for new checkpoints")
+        log.info(f"watching {self._options.checkpoints} for new checkpoints")
         while not self._stop:
             if self._take_new(self._watching):
                 return True
@@ -300,16 +299,16 @@ class Sweep:
         try:
             checkpoints = watching.look()
         except UserError as error:
-            self._say(log.warning(f"cannot list checkpoints now: {error}"))
+            log.warning(f"cannot list checkpoints now: {error}")
             return False
         for folder in self._invalid():
             if folder.source not in before:
-                self._say(log.warning(f"{folder.label}: refused: {folder.refused}"))
+                log.warning(f"{folder.label}: refused: {folder.refused}")
         for checkpoint in checkpoints:
             try:
                 run = self._take(checkpoint)
             except UserError as error:
-                self._say(log.warning(f"step {checkpoint.step} cannot be planned now: {error}"))
+                log.warning(f"step {checkpoint.step} cannot be planned now: {error}")
                 continue
             try:
                 check_distinct(self.runs)
@@ -319,7 +318,7 @@ class Sweep:
             except UserError as error:
                 # At the start of the sweep, this is an error. Now the other runs continue.
                 self.runs[-1] = unplanned(checkpoint, refused=str(error))
-                self._say(log.warning(f"{run.label}: refused: {error}"))
+                log.warning(f"{run.label}: refused: {error}")
         return fine
 
     def _end_watch(self, watching: Watching) -> None:
@@ -328,16 +327,14 @@ class Sweep:
         for checkpoint in watching.torn():
             self._take(checkpoint)
         for checkpoint in watching.unfinished():
-            self._say(
-                log.warning(f"step {checkpoint.step}: skipped, because it is still being written")
-            )
+            log.warning(f"step {checkpoint.step}: skipped, because it is still being written")
             self._put(
                 unplanned(checkpoint, awaited="it was still being written when the watch ended")
             )
         for checkpoint in watching.left():
             self._put(unplanned(checkpoint, awaited="it could not be planned"))
         if watching.failed:
-            self._say(log.warning("the last checkpoints could not be listed; run sweep again"))
+            log.warning("the last checkpoints could not be listed; run sweep again")
 
     def _is_pending(self, run: SweepRun) -> bool:
         """Return whether ``run`` must still be evaluated. Raises `UserError`: the store is not
@@ -378,9 +375,7 @@ class Sweep:
     def _stop_in_time(self) -> None:
         """Start no further lanes at the time limit. Running lanes end by themselves."""
         if time.monotonic() > self._rows_end_at and not self._stop:
-            self._say(
-                log.warning("the time limit is reached; the same command continues the sweep")
-            )
+            log.warning("the time limit is reached; the same command continues the sweep")
             self._stop = True
             self._stop_by = self._lanes_end_at
 
@@ -427,10 +422,10 @@ class Sweep:
             waiting.remove(lane)
             several = len(waiting) + len(self._running) > 0
             name = lane.runs[0].label
-            say = partial(self._pass_on, name) if several and not log.is_json() else None
+            echo = partial(self._pass_on, name) if several and not log.is_json() else None
             labels = ", ".join(run.label for run in lane.runs)
             device = f"{lane.gpus} GPU{'s' * (lane.gpus > 1)}" if lane.gpus else "CPU"
-            self._say(f"evaluating {labels} on {device}")
+            log.info(f"evaluating {labels} on {device}")
             parts = [
                 {
                     "run_id": run.run_id,
@@ -440,14 +435,14 @@ class Sweep:
                 for run in lane.runs
             ]
             shown = devices if lane.gpus and not self.machine.shared else None
-            process = LaneProcess(lane, parts, shown, say=say, room=self._room(lane, waiting))
+            process = LaneProcess(lane, parts, shown, echo=echo, room=self._room(lane, waiting))
             self._running.append(process)
             if self._stop and not process.stopping:
                 process.signal(signal.SIGTERM)  # the sweep was stopped while the lane started
 
     def _pass_on(self, name: str, line: str) -> None:
         """Print an output line of a lane at any log level: the lane has filtered its lines."""
-        self._say(log.error(f"[{name}] {line}"))
+        log.error(f"[{name}] {line}")
 
     def _free(self, lane: Lane) -> list[int]:
         """Return the GPUs for ``lane``, or [] if it cannot start: too few GPUs are free, or a
@@ -539,7 +534,7 @@ class Sweep:
             tries.append(event["later"])
             self._not_before = time.monotonic() + LATER_S
             if len(tries) >= LANE_ATTEMPTS:
-                self._say(log.warning(f"{run.label}: postponed: {tries[-1]}"))
+                log.warning(f"{run.label}: postponed: {tries[-1]}")
             return
         if "broken" in event or ("failed" in event and alone):
             self._failed[run.run_id] = event.get("broken") or event["failed"]
@@ -554,7 +549,7 @@ class Sweep:
             if self._attempts[run.run_id] < LANE_ATTEMPTS:
                 return
             self._failed[run.run_id] = f"incomplete after {self._attempts[run.run_id]} attempts"
-        self._say(log.error(f"{run.label}: {self._failed[run.run_id]}", event="run_failed"))
+        log.error(f"{run.label}: {self._failed[run.run_id]}", event="run_failed")
 
     def _again(self, waiting: list[Lane]) -> list[Lane]:
         """Return ``waiting``, and new lanes of the pending runs that are in no lane. Runs that were
@@ -582,7 +577,7 @@ class Sweep:
         try:
             self._write_ledger()
         except UserError as error:
-            self._say(log.warning(f"the ledger cannot be written now: {error}"))
+            log.warning(f"the ledger cannot be written now: {error}")
         else:
             self._noted()
 

@@ -1,8 +1,9 @@
 """Write the log lines of commands, as text or as JSON.
 
-Text lines go to the caller's console. JSON lines go to stderr, one object per line, so that stdout
-contains only results. Level and format are environment variables, so that child processes and the
-actors of a local Ray use them too. The log options of ``ace-ray`` use the same variables."""
+Text lines go to stdout, or to the console of `printing`. JSON lines go to stderr, one object per
+line, so that stdout contains only results. Level and format are environment variables, so that
+child processes and the actors of a local Ray use them too. The log options of ``ace-ray`` use the
+same variables."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -27,36 +28,46 @@ _LEVEL, _FORMAT = "ACE_RAY_LOG_LEVEL", "ACE_RAY_LOG_FORMAT"
 # Maximum characters of a message, and of a traceback.
 LONGEST = 8_000
 
-Say = Callable[[str], None]
-
 _log = logging.getLogger("ace_ray")
 # Fields that are added to every line of this process, such as the run id.
 _known: dict[str, Any] = {}
+# Console of text lines; None: stdout.
+_console: Console | None = None
 
 
-class Line(str):
-    """A log line with a level (by default info) and fields. Only JSON lines show the fields, except
-    ``traceback``, which text lines show too."""
-
-    level: int
-    fields: Mapping[str, Any]
-
-    def __new__(cls, text: str, level: int = logging.INFO, **fields: Any) -> Line:
-        line = super().__new__(cls, text)
-        line.level, line.fields = level, fields
-        return line
+def debug(text: str, **fields: Any) -> None:
+    """Log a line. JSON lines show ``fields``; text lines show only the field ``traceback``."""
+    _write(logging.DEBUG, text, fields)
 
 
-def debug(text: str, **fields: Any) -> Line:
-    return Line(text, logging.DEBUG, **fields)
+def info(text: str, **fields: Any) -> None:
+    _write(logging.INFO, text, fields)
 
 
-def warning(text: str, **fields: Any) -> Line:
-    return Line(text, logging.WARNING, **fields)
+def warning(text: str, **fields: Any) -> None:
+    _write(logging.WARNING, text, fields)
 
 
-def error(text: str, **fields: Any) -> Line:
-    return Line(text, logging.ERROR, **fields)
+def error(text: str, **fields: Any) -> None:
+    _write(logging.ERROR, text, fields)
+
+
+def _write(
+    level: int, text: str, fields: Mapping[str, Any], console: Console | None = None
+) -> None:
+    _open()
+    _log.log(level, "%s", text, extra={"fields": fields, "console": console or _console})
+
+
+@contextmanager
+def printing(console: Console | None) -> Iterator[None]:
+    """Print text lines on ``console`` (None: stdout) in this process until the context ends."""
+    global _console
+    before, _console = _console, console
+    try:
+        yield
+    finally:
+        _console = before
 
 
 def configure(level: str | None = None, form: str | None = None) -> None:
@@ -81,23 +92,6 @@ def is_shown(level: int) -> bool:
     return level >= _level()
 
 
-def say_on(console: Console | None = None) -> Say:
-    """Return a function that logs a line. Text goes to ``console``, by default stdout."""
-    _open()
-
-    def say(line: str) -> None:
-        level = line.level if isinstance(line, Line) else logging.INFO
-        fields = line.fields if isinstance(line, Line) else {}
-        _log.log(level, "%s", line, extra={"console": console, "fields": fields})
-
-    return say
-
-
-def say(line: str) -> None:
-    """Log a line. Text goes to stdout."""
-    say_on()(line)
-
-
 def fail(*texts: str) -> None:
     """Log on stderr why the command fails. At level debug, also log the traceback."""
     prefix = "" if is_json() else "ace-ray: "
@@ -109,12 +103,12 @@ def fail(*texts: str) -> None:
 
 def complain(text: str, **fields: Any) -> None:
     """Log an error on stderr."""
-    say_on(Console(stderr=True))(error(text, **fields))
+    _write(logging.ERROR, text, fields, Console(stderr=True))
 
 
 def caution(text: str) -> None:
     """Log a warning on stderr, since stdout may contain results."""
-    say_on(Console(stderr=True))(warning(text))
+    _write(logging.WARNING, text, {}, Console(stderr=True))
 
 
 @contextmanager
@@ -152,7 +146,7 @@ class _Door(logging.Handler):
                 sys.stderr.write(line + "\n")
                 sys.stderr.flush()
                 return
-            # Records that do not come from `say` go to stderr, as Python does by default.
+            # Records of plain loggers go to stderr, as Python does by default.
             own = Console(stderr=not hasattr(record, "console"))
             console = getattr(record, "console", None) or own
             print_line(console, record.getMessage())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -65,11 +65,11 @@ _HEADERS = {
 }
 
 
-def serve(runs: Sequence[RunTable], port: int | None, say: Callable[[str], None]) -> None:
+def serve(runs: Sequence[RunTable], port: int | None) -> None:
     """Serve until the process is interrupted. Raises `UserError`: the port is taken."""
     listener, token = listener_at(port), secrets.token_urlsafe(32)
     address = f"http://{HOST}:{listener.getsockname()[1]}/?{TOKEN}={token}"
-    say(f"view: {address} (Ctrl-C to stop)")
+    print(f"view: {address} (Ctrl-C to stop)", flush=True)  # with the token unmasked
     config = uvicorn.Config(application(runs, token), log_level="warning", server_header=False)
     uvicorn.Server(config).run(sockets=[listener])
 

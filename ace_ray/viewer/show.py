@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.transcript import Tool
@@ -15,7 +15,6 @@ from ace_ray.util.sanitizing import cleaned, one_line
 from ace_ray.viewer.episode import MOST_CHANGES, Change, EpisodeView
 from ace_ray.viewer.select import Filter, episodes, outcome, select_known
 
-Say = Callable[[str], None]
 WIDTH = 72
 # Printed characters of a row id. They are unique among millions of rows.
 _ID = 12
@@ -24,7 +23,6 @@ _ID = 12
 def show(
     run: StoredRun,
     wanted: Filter,
-    say: Say,
     *,
     other: StoredRun | None = None,
     limit: int = 0,
@@ -39,17 +37,17 @@ def show(
     if as_json or wanted.entry:
         for number, view in enumerate(episodes(run, rows[: limit or None])):
             if as_json:
-                say(json.dumps(view.as_json(), ensure_ascii=True))
+                print(json.dumps(view.as_json(), ensure_ascii=True))
                 continue
             if number:
-                say("")
+                print("")
             for line in whole(view):
-                say(line)
+                print(line)
     else:
         for line in listed(run, rows, wanted.rules, other, limit):
-            say(line)
+            print(line)
     if limit and len(rows) > limit and not as_json:
-        say(f"{len(rows) - limit} more; --limit 0 shows all")
+        print(f"{len(rows) - limit} more; --limit 0 shows all")
 
 
 def listed(

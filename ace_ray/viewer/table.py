@@ -93,7 +93,7 @@ class RunTable:
         self._searched: tuple[str, dict[str, bool]] = ("", {})
         # The runs of the last `_causes`, and its result.
         self._explained: tuple[tuple[object, ...], dict[tuple[object, ...], str]] = ((), {})
-        self._say_once = cache(log.caution)
+        self._warn_once = cache(log.caution)
         self.finished = False
         self.refresh()
 
@@ -117,7 +117,7 @@ class RunTable:
         self.finished = self.finished or self._store.get(SUCCESS) is not None
         if names == self._names:
             return False
-        run = StoredRun(self._store, self._say_once, self._read)
+        run = StoredRun(self._store, self._warn_once, self._read)
         run.rows = list(run.ledger.rows())  # a run that has just started has none
         # In the order of their entries.
         self.rows = sorted(run.rows, key=entry_order)

@@ -46,7 +46,7 @@ from ace_ray.benchmarks.acebench.rollout import (
 )
 from ace_ray.benchmarks.acebench.summary import summarize
 from ace_ray.benchmarks.acebench.tables import HEADER, table
-from ace_ray.benchmarks.base import Benchmark, Say
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts
@@ -65,6 +65,7 @@ from ace_ray.types import (
     Verdict,
     digest,
 )
+from ace_ray.util import log
 
 # `data_hash` of all categories of the official data, by languages.
 OFFICIAL_DATA_SHA256 = {
@@ -263,12 +264,12 @@ class ACEBench(Benchmark):
         return state["before"], state["end"]
 
     @classmethod
-    def import_data(cls, path: Path | None, say: Say) -> None:
+    def import_data(cls, path: Path | None) -> None:
         from ace_ray.benchmarks.acebench.data.importer import import_checkout
 
         if path is None:
-            return super().import_data(path, say)
-        import_checkout(path, say=say)
+            return super().import_data(path)
+        import_checkout(path)
 
     def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
         functions, apis = entry.data["function"], []
@@ -288,20 +289,20 @@ class ACEBench(Benchmark):
         return read_outputs(path, entries)
 
     @classmethod
-    def pull_data(cls, url: str | None, sha256: str | None, say: Say) -> None:
+    def pull_data(cls, url: str | None, sha256: str | None) -> None:
         from ace_ray.benchmarks.acebench.data.importer import OFFICIAL_URL, pull
 
-        pull(url=url or OFFICIAL_URL, sha256=sha256, say=say)
+        pull(url=url or OFFICIAL_URL, sha256=sha256)
 
     def gold(self, entry: Entry) -> Gold:
         return gold_of(entry)
 
     @classmethod
-    def check_data(cls, data: str, say: Say) -> bool:
-        sound = super().check_data(data, say)
+    def check_data(cls, data: str) -> bool:
+        sound = super().check_data(data)
         agents = load(locate(data), categories=groups.AGENT)
         for line in replays(agents, load_app_specs(locate(data))):
-            say(line)
+            log.result(line)
         return sound
 
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from ace_ray.benchmarks.base import Benchmark, Say
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.categories import asked_id, form_of
 from ace_ray.benchmarks.bfcl.check.conversations import check_agentic, check_multi_turn
@@ -292,9 +292,9 @@ class BFCL(Benchmark):
         return None
 
     @classmethod
-    def import_data(cls, path: Path | None, say: Say) -> None:
+    def import_data(cls, path: Path | None) -> None:
         UpstreamPackage.import_copy(
-            path, all_files(), _count, lambda rows: f"{sum(rows.values()):,} rows", say
+            path, all_files(), _count, lambda rows: f"{sum(rows.values()):,} rows"
         )
 
     def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from ace_ray.benchmarks.base import Benchmark, Say
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel, Service
 from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
@@ -325,12 +325,12 @@ class StableToolBench(Benchmark):
         return read_outputs(path, entries)
 
     @classmethod
-    def import_data(cls, path: Path | None, say: Say) -> None:
+    def import_data(cls, path: Path | None) -> None:
         from ace_ray.benchmarks.stabletoolbench.queries import import_queries
 
         if path is None:
-            return super().import_data(path, say)
-        import_queries(path, say=say)
+            return super().import_data(path)
+        import_queries(path)
 
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from ace_ray.benchmarks.stabletoolbench.prompts import SOURCES, read_texts
 from ace_ray.benchmarks.stabletoolbench.shapes import Identified, Query, ToolFolder
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
+from ace_ray.util import log
 from ace_ray.util.local_files import path_of
 
 MINI = Path(__file__).with_name("mini")
@@ -216,9 +217,7 @@ def _json(path: Path) -> Any:
     return json_value(read_bounded(path), path, "it may have been cut off: get the file again")
 
 
-def import_queries(
-    path: Path, *, cache: Path | None = None, say: Callable[[str], object] = _log.info
-) -> Path:
+def import_queries(path: Path, *, cache: Path | None = None) -> Path:
     """Import the groups in ``path``, and return the folder of the import.
 
     ``path`` is ``solvable_queries`` or a folder that contains it, such as a checkout. Importing the
@@ -241,20 +240,19 @@ def import_queries(
         BENCHMARK,
         cache=cache,
         counted=f"{rows.total():,} queries",
-        say=say,
         official_queries=official,
         commit=OFFICIAL_COMMIT if official else None,
         source={"path": str(path)},
         rows={group: rows[group] for group in groups},
     )
     if line := absent_line(queries, groups):
-        say(line)
+        log.info(line)
     for line in loaded.warnings:
-        say(line)
+        log.info(line)
     if not official:
-        say(f"the queries differ from those of commit {OFFICIAL_COMMIT[:12]}: {path}")
+        log.info(f"the queries differ from those of commit {OFFICIAL_COMMIT[:12]}: {path}")
     if SOURCES[0] not in files:
-        say(f"no official prompts are imported, since {path} is not a checkout")
+        log.info(f"no official prompts are imported, since {path} is not a checkout")
     return target
 
 

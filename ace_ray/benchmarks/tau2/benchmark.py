@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import pydantic
 
 from ace_ray.benchmarks import statistics
-from ace_ray.benchmarks.base import Benchmark, Say
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
@@ -303,12 +303,12 @@ class Tau2(Benchmark):
             yield f"results_{one.name}.json", b"".join(pieces)
 
     @classmethod
-    def import_data(cls, path: Path | None, say: Say) -> None:
+    def import_data(cls, path: Path | None) -> None:
         def counted(rows: Mapping[str, int]) -> str:
             base = sum(n for name, n in rows.items() if name.endswith("/base"))
             return f"{base:,} tasks of base"
 
-        UpstreamPackage.import_copy(path, all_files(), _count, counted, say)
+        UpstreamPackage.import_copy(path, all_files(), _count, counted)
 
     def gold(self, entry: Entry) -> Gold:
         # A silent agent passes tasks that ask for no change. One task of mock expects a change, but

@@ -112,7 +112,7 @@ class EngineWorker:
             "engine": engine,
         }
         self._clock.preparing(None)
-        log.say(log.debug(f"engine worker {self._process.name} is ready", **facts))
+        log.debug(f"engine worker {self._process.name} is ready", **facts)
         ray.get(self._coordinator.life.remote(self._process, facts=facts))
         Heartbeat(
             self._coordinator,

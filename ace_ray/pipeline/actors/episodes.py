@@ -99,7 +99,7 @@ class Episodes:
         record["duration_s"] = time.perf_counter() - clock
         if record["status"] != "scored":
             line = f"row {row['row_id']}: {record['status']}, {record['error']}"
-            log.say(log.debug(line, event="row", row_id=row["row_id"]))
+            log.debug(line, event="row", row_id=row["row_id"])
         return record
 
     def not_tried(self, row: dict[str, Any], state: IsolatedRow, shared: bool) -> dict[str, Any]:

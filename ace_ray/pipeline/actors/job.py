@@ -118,7 +118,7 @@ def fail_start(
         log_traceback()
         name, cause = f"{NAMES[process.kind]} {process.name}", one_line(str(error), LONGEST_WHY)
         line = f"{name} failed to start; restarting in {START_AGAIN_S:g} s: {cause}"
-        log.say(log.error(line))
+        log.error(line)
         time.sleep(START_AGAIN_S)
         end_children()
         os._exit(1)

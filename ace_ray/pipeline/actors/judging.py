@@ -72,7 +72,7 @@ def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | No
 def log_traceback() -> None:
     """Log the traceback of the exception that is being handled."""
     what = type(sys.exc_info()[1]).__name__
-    log.say(log.error(f"{what} in this row's code:", traceback=traceback.format_exc()))
+    log.error(f"{what} in this row's code:", traceback=traceback.format_exc())
 
 
 def report_bug(coordinator: Any, benchmark: str) -> None:

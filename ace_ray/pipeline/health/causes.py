@@ -51,7 +51,7 @@ class CrashFile:
         try:
             self._file = os.fdopen(os.open(self._path, flags, 0o600), "w")
         except OSError as error:  # e.g. a full disk; the cause of a crash then counts as external
-            log.say(log.warning(f"cannot write a crash trace: {error}"))
+            log.warning(f"cannot write a crash trace: {error}")
             return
         self.note("" if process.kind == "checker" else str(self.oom_kills))
         faulthandler.enable(self._file, all_threads=False)
@@ -86,7 +86,7 @@ def why_gone(process: ProcessInfo) -> Death:
     is_checker = process.kind == "checker"
     rows = ([note] if note else []) if is_checker else None
     if trace:
-        log.say(log.error(f"{NAMES[process.kind]} {process.name} crashed:", traceback=trace))
+        log.error(f"{NAMES[process.kind]} {process.name} crashed:", traceback=trace)
         return Death(f"its process crashed: {trace.splitlines()[0]}", rows=rows)
     if not is_checker and note.isdigit() and oom_kills() > int(note):
         return Death("its process was killed because memory ran out")

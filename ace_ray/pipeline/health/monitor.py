@@ -51,7 +51,6 @@ class HealthMonitor:
         config: RunConfig,
         interrupts: Interrupts,
         lost: Callable[[], str],
-        say: Callable[[str], None],
         *,
         rows: int,
         had_success: bool,
@@ -59,7 +58,7 @@ class HealthMonitor:
         utilization: Utilization | None = None,
     ) -> None:
         self._coordinator, self._config = coordinator, config
-        self._interrupts, self._lost, self._say = interrupts, lost, say
+        self._interrupts, self._lost = interrupts, lost
         self._rows, self._had_success = rows, had_success
         self._rows_end_at = math.inf if rows_end_at is None else rows_end_at
         self._utilization = utilization or Utilization()
@@ -90,7 +89,7 @@ class HealthMonitor:
 
     def engines_start(self) -> None:
         """Start the timeout `start_timeout_s` and the progress lines."""
-        self._progress = Progress(self._rows, self._say)
+        self._progress = Progress(self._rows)
         self._began = self._answered_at = self._engine_at = time.monotonic()
 
     def _timeout_s(self, limit_s: float) -> float:
@@ -150,7 +149,7 @@ class HealthMonitor:
             self._drain_until = now + grace + END_S
             self._coordinator.drain.remote(grace)
             line = f"finishing rows in flight ({grace:g} s); Ctrl-C again to stop now"
-            self._say(log.warning("the time limit is reached: the run stops" if at_limit else line))
+            log.warning("the time limit is reached: the run stops" if at_limit else line)
         elif now > min(self._drain_until, self._stopped_at):
             self._interrupts.abort(_passing("rows in flight did not stop in time and stay pending"))
 
@@ -159,10 +158,10 @@ class HealthMonitor:
         new = tally.deaths[self._deaths_reported :]
         self._deaths_reported += len(new)
         for line in new[:DEATH_LINES]:
-            self._say(log.warning(f"engine worker {line}", event="engine_died"))
+            log.warning(f"engine worker {line}", event="engine_died")
         if len(new) > DEATH_LINES:
             line = f"and {len(new) - DEATH_LINES} more engine workers crashed"
-            self._say(log.warning(line, event="engine_died"))
+            log.warning(line, event="engine_died")
 
     def _end_frozen(self, tally: Tally) -> None:
         limit = max(FROZEN_S, self._config.stall_s)
@@ -175,7 +174,7 @@ class HealthMonitor:
                 (self._killed if frozen else self._ended).add(process)
                 if frozen:
                     line = f"{NAMES[process.kind]} {process.name} does not respond and is killed"
-                    self._say(log.warning(line))
+                    log.warning(line)
 
     def _gone(self, tally: Tally) -> ProcessInfo | None:
         """Return a process whose start takes too long, or that died long ago and has no successor;

@@ -143,7 +143,7 @@ class Heartbeat:
                 except ray.exceptions.RayError:
                     continue  # the driver ends a graph without a coordinator
                 except Exception:  # noqa: BLE001 - the thread must go on
-                    log.say(log.error("a heartbeat failed", traceback=traceback.format_exc()))
+                    log.error("a heartbeat failed", traceback=traceback.format_exc())
 
     def _end_if_stalled(self) -> None:
         since = self._busy_since()
@@ -172,14 +172,14 @@ def die(
     children. ``outside`` is the cause if it is external (`causes`), or ""."""
 
     why = one_line(f"{why} ({outside})" if outside else why, LONGEST_WHY)
-    log.say(log.error(f"the {NAMES[process.kind]} {process.name} stops: {why}"))
+    log.error(f"the {NAMES[process.kind]} {process.name} stops: {why}")
     import ray
 
     try:
         death = Death(why, bool(outside), list(rows_at_work))
         ray.get(coordinator.life.remote(process, death=death), timeout=10)
     except Exception:  # noqa: BLE001 - a broken process must end in any case
-        log.say(log.error("the coordinator could not be reached"))
+        log.error("the coordinator could not be reached")
     end_children()
     os._exit(1)  # after `exit_actor` Ray would not retry the tasks
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -221,14 +221,10 @@ class Tally:
 
 class Progress:
     """Prints a progress line every `LOG_EVERY_S` while a graph runs.
+    ``planned``: number of rows that it will evaluate."""
 
-    Args:
-        planned: number of rows that the graph will evaluate.
-        say: prints a line.
-    """
-
-    def __init__(self, planned: int, say: Callable[[str], None]) -> None:
-        self._planned, self._say = planned, say
+    def __init__(self, planned: int) -> None:
+        self._planned = planned
         self._start = time.monotonic()
         self._has_started = False
         self._shown, self._shown_at = -1, -LOG_EVERY_S
@@ -239,12 +235,12 @@ class Progress:
         in any case while no row is done or the run waits."""
         if not self._has_started and tally.workers:
             self._has_started = True
-            self._say(start_line(tally.workers[0]))
+            tell_start(tally.workers[0])
         if time.monotonic() - self._shown_at < LOG_EVERY_S:
             return
         if tally.done != self._shown or not tally.done or tally.notice:
             self._shown, self._shown_at = tally.done, time.monotonic()
-            self._say(log.Line(self.line(tally), event="progress", **self.numbers(tally)))
+            log.info(self.line(tally), event="progress", **self.numbers(tally))
 
     def numbers(self, tally: Tally) -> dict[str, Any]:
         """Return the numbers of `line` by name, for the JSON log."""
@@ -287,11 +283,11 @@ class Progress:
         return [speed, f"{about(left)} left" if far_enough else ""]
 
 
-def start_line(worker: Mapping[str, Any]) -> log.Line:
-    """Return a line about the first engine's start, from the facts of its worker."""
+def tell_start(worker: Mapping[str, Any]) -> None:
+    """Print a line about the first engine's start, from the facts of its worker."""
     took, each = worker["load_s"], worker["start_s"]
     phases = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in each.items())
-    return log.Line(
+    log.info(
         f"the first engine is ready after {took:.0f} s" + (phases and f": {phases}"),
         event="engine_ready",
         load_s=took,

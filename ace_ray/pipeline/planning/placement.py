@@ -19,13 +19,14 @@ from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.models.sources import ModelRef, materialize
 from ace_ray.pipeline.health.signals import Interrupts
+from ace_ray.util import log
 
 LOOK_S = 5.0
 
 
 @contextmanager
 def reserved(
-    need: Resources, config: RunConfig, interrupts: Interrupts, say: Callable[[str], None]
+    need: Resources, config: RunConfig, interrupts: Interrupts
 ) -> Iterator[Callable[[], dict[str, Any]] | None]:
     """Reserve a placement group for each engine until the context ends, if engines span nodes.
 
@@ -41,7 +42,7 @@ def reserved(
     try:
         _wait(groups, need, config.start_timeout_s, interrupts)
         where = ", ".join(_described(group) for group in groups)
-        say(f"reserved for each engine: {where}")
+        log.info(f"reserved for each engine: {where}")
         places = cycle(groups)
         yield lambda: {
             "scheduling_strategy": PlacementGroupSchedulingStrategy(

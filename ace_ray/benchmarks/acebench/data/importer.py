@@ -19,7 +19,7 @@ import time
 import urllib.request
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -35,6 +35,7 @@ from ace_ray.benchmarks.dataset import (
     read_inside,
 )
 from ace_ray.errors import UserError
+from ace_ray.util import log
 from ace_ray.util.local_files import path_of
 
 OFFICIAL_COMMIT = "56dd66cf6439b0d9655ee1b353e4cd745c6f664e"
@@ -73,7 +74,6 @@ def import_checkout(
     cache: Path | None = None,
     source: Mapping[str, Any] | None = None,
     expect_sha256: str | None = None,
-    say: Callable[[str], object] = _log.info,
 ) -> Path:
     """Import all rows, the prompts and the app specifications; return the version's folder.
 
@@ -97,13 +97,12 @@ def import_checkout(
         BENCHMARK,
         cache=cache,
         counted=f"{rows.total():,} rows",
-        say=say,
         commit=OFFICIAL_COMMIT if content == OFFICIAL_CONTENT_SHA256 else None,
         source=dict(source or {"path": str(path)}),
         rows={lang: {c: rows[lang, c] for c in CATEGORIES} for lang in LANGUAGES},
     )
     if PROMPTS not in files:
-        say(f"{path} has no {PROMPTS}: official prompts and apps are not available from it")
+        log.info(f"{path} has no {PROMPTS}: official prompts and apps are not available from it")
     return target
 
 
@@ -166,7 +165,6 @@ def pull(
     url: str = OFFICIAL_URL,
     sha256: str | None = None,
     cache: Path | None = None,
-    say: Callable[[str], object] = _log.info,
 ) -> Path:
     """Download an archive, check and import it; return the version's folder.
 
@@ -200,7 +198,6 @@ def pull(
                 cache=cache,
                 source={"url": url, "archive_sha256": got},
                 expect_sha256=None if pinned_otherwise else OFFICIAL_CONTENT_SHA256,
-                say=say,
             )
     except OSError as error:
         raise not_writable(home, error) from error
