@@ -31,6 +31,9 @@ from ace_ray.util.subprocesses import module_command, module_environment
 # Timeout of a tracker at the end of a run.
 MOST_S = 300.0
 
+# Log settings of the subprocess, whose lines are parsed.
+_LOG = {"ACE_RAY_LOG_FORMAT": "text", "ACE_RAY_LOG_LEVEL": "info"}
+
 
 def publish(store: Store, to: str, options: Mapping[str, Any]) -> None:
     """Send the results of the run or sweep in ``store`` to the tracker ``to``, unless the tracker
@@ -114,7 +117,7 @@ def _failure(arguments: Sequence[str]) -> str:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=errors,
-                env={**module_environment(), "ACE_RAY_LOG_FORMAT": "text"},  # parsed below
+                env={**module_environment(), **_LOG},
                 start_new_session=True,  # Ctrl-C does not reach it
                 timeout=MOST_S,
             ).returncode

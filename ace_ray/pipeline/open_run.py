@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -70,10 +70,10 @@ class OpenRun:
     ended: tuple[int, dict[str, Any]] | None = None
     """Exit code and summary of a concluded run."""
 
-    def read(self) -> None:
-        """Read which rows are stored."""
+    def read(self, warn: Callable[[str], None] = lambda line: None) -> None:
+        """Read which rows are stored. ``warn`` receives a line for each ignored part."""
         self.ledger = (
-            read_ledger(self.store, self.schema)
+            read_ledger(self.store, warn, self.schema)
             if self.declared
             else Ledger(self.store, schema=self.schema)
         )
@@ -247,7 +247,7 @@ def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
         declared = manifest is not None
         now = time.monotonic()
         run = OpenRun(plan, store, lease, facts, declared, began, now, not declared)
-        run.read()
+        run.read(log.warning)
         run.check_declared()
         if skipped and len(run.pending(again=False)):
             log.warning(told)

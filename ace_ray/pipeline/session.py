@@ -161,7 +161,7 @@ class Session:
                 failure = error
             for run in self._runs:
                 if run.ended is None:
-                    run.read()
+                    run.read(log.warning)
                     run.look(at_once=True)
             self._check_for_a_bug()
             further = self._settled() > before
