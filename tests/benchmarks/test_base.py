@@ -275,20 +275,24 @@ class Sums(Mine):
         return Gold(Episode(output=entry.gold), mangled, may_fail=entry.id == self.known)
 
 
-def test_surprising_gold_answers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    assert not Sums.check_data("", said.append)
-    assert said == [
+def test_surprising_gold_answers_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed() -> list[str]:
+        return capsys.readouterr().out.splitlines()
+
+    assert not Sums.check_data("")
+    assert printed() == [
         "mine: 3 answers, valid: gold 2 correct; wrong copies 0 correct",
         "3: the gold answer is wrong_sum (correct)",
         "3 gold answers and 3 wrong copies: 1 unexpected verdicts",
     ]
     monkeypatch.setattr(Sums, "known", "3")
-    assert Sums.check_data("", said.append)
-    assert said[-1] == "3 gold answers and 3 wrong copies: 0 unexpected verdicts"
+    assert Sums.check_data("")
+    assert printed()[-1] == "3 gold answers and 3 wrong copies: 0 unexpected verdicts"
     monkeypatch.setattr(Sums, "known", "unjudged")
-    assert not Sums.check_data("", said.append)
-    assert said[-2] == "3: the gold answer is not judged (correct)"
+    assert not Sums.check_data("")
+    assert printed()[-2] == "3: the gold answer is not judged (correct)"
     monkeypatch.setattr(Sums, "known", "all")
-    assert not Sums.check_data("", said.append)
-    assert "1: a deliberately wrong copy is valid (correct)" in said
+    assert not Sums.check_data("")
+    assert "1: a deliberately wrong copy is valid (correct)" in printed()

@@ -27,8 +27,8 @@ HEADLINE = "acebench/official/headline"
 AWAY = "raise ConnectionError('the tracker is away, api_key=abcdef1234567890')"
 
 
-def of(folder: Path, said: list[str] | None = None) -> Publication:
-    (found,) = publications(LocalStore(str(folder)), ([] if said is None else said).append)
+def of(folder: Path) -> Publication:
+    (found,) = publications(LocalStore(str(folder)))
     return found
 
 
@@ -58,7 +58,9 @@ def test_the_config_is_flat_and_names_no_local_folder(tmp_path: Path) -> None:
     assert all(isinstance(value, str | int | float) for value in config.values())
 
 
-def test_a_curve_has_the_shared_config_and_leaves_damaged_runs_out(tmp_path: Path) -> None:
+def test_a_curve_has_the_shared_config_and_leaves_damaged_runs_out(
+    tmp_path: Path, said: list[str]
+) -> None:
     sweep = sweep_of(tmp_path / "sweep", {200: whole(5), 100: whole(2)})
     found = of(sweep)
     assert [point.step for point in found.points] == [100, 200]
@@ -66,8 +68,8 @@ def test_a_curve_has_the_shared_config_and_leaves_damaged_runs_out(tmp_path: Pat
     assert found.config["backend"] == "vllm"
     assert found.words[f"{HEADLINE}_is"] == "Overall (workbook)"
     (sweep / "run-step_100" / "summary.json").write_text("{}")
-    said: list[str] = []
-    assert [point.step for point in of(sweep, said).points] == [200]
+    said.clear()
+    assert [point.step for point in of(sweep).points] == [200]
     assert said[0].startswith("step_100: skipped: ")
     (sweep / "run-step_200" / "_SUCCESS").unlink()
     with pytest.raises(UserError, match="no run of the sweep can be published"):
@@ -100,7 +102,12 @@ def test_a_foreign_sweep_names_no_folder_and_a_new_one_has_another_key(tmp_path:
     ],
 )
 def test_a_failed_tracker_is_one_warning(
-    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, words: str
+    config: RunConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    said: list[str],
+    code: str,
+    words: str,
 ) -> None:
     run = complete_run(tmp_path / "run")
     package = tmp_path / "site" / "tensorboard"
@@ -108,8 +115,7 @@ def test_a_failed_tracker_is_one_warning(
     (package / "__init__.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(package.parent))
     monkeypatch.setattr(publish, "MOST_S", 8.0 if "sleep" in code else 120.0)
-    said: list[str] = []
-    publish_run(str(run), config, said.append)
+    publish_run(str(run), config)
     (warning,) = said
     assert warning.startswith(f"warning: tensorboard: {words}")
     assert f"; to repeat: ace-ray publish {run} --to tensorboard --option " in warning

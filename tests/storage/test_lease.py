@@ -69,8 +69,10 @@ def stored(store: Store) -> Any:
     return json.loads(store.get(LEASE) or b"null")
 
 
-def test_a_free_run_is_taken_at_once_and_given_back(store: Store, clock: Clock) -> None:
-    lease = Lease.acquire(store, pytest.fail)
+def test_a_free_run_is_taken_at_once_and_given_back(
+    store: Store, clock: Clock, said: list[str]
+) -> None:
+    lease = Lease.acquire(store)
     mine = stored(store)
     assert (mine["host"], mine["pid"]) == (os.uname().nodename, os.getpid())
     assert datetime.fromisoformat(mine["since"]).tzinfo is not None
@@ -80,19 +82,18 @@ def test_a_free_run_is_taken_at_once_and_given_back(store: Store, clock: Clock) 
     assert store.list() == []
     if isinstance(store, LocalStore):
         assert not Path(store.root).exists(), "a run that wrote nothing leaves no folder"
-    lease = Lease.acquire(store, pytest.fail)
+    lease = Lease.acquire(store)
     store.put("run.json", b"{}")
     lease.release()
     assert [item.path for item in store.list()] == ["run.json"]
-    assert clock.slept == 0
+    assert (clock.slept, said) == (0, [])
 
 
-def test_a_second_driver_is_refused(store: Store, fast: None) -> None:
-    first = Lease.acquire(store, pytest.fail)
+def test_a_second_driver_is_refused(store: Store, fast: None, said: list[str]) -> None:
+    first = Lease.acquire(store)
     mine = stored(store)
-    said: list[str] = []
     with pytest.raises(UserError) as caught:
-        Lease.acquire(store, said.append)
+        Lease.acquire(store)
     holder = f"process {mine['pid']} on {mine['host']} since {mine['since']}"
     assert str(caught.value).startswith(f"{store.root}: the run is being written by {holder}; ")
     assert caught.value.fix
@@ -103,7 +104,9 @@ def test_a_second_driver_is_refused(store: Store, fast: None) -> None:
     first.release()
 
 
-def test_a_process_is_known_by_machine_number_and_start(local: LocalStore, clock: Clock) -> None:
+def test_a_process_is_known_by_machine_number_and_start(
+    local: LocalStore, clock: Clock, said: list[str]
+) -> None:
     for changes, waits in (
         ({}, True),
         ({"started": "1"}, False),
@@ -114,16 +117,17 @@ def test_a_process_is_known_by_machine_number_and_start(local: LocalStore, clock
     ):
         clock.slept = 0.0
         local.put(LEASE, claim(**{**this_process(), **changes}))
-        said: list[str] = []
-        Lease.acquire(local, said.append).release()
+        said.clear()
+        Lease.acquire(local).release()
         assert (clock.slept >= TTL_S) == waits == bool(said), changes
 
 
-def test_a_silent_holder_elsewhere_is_waited_out(store: Store, clock: Clock) -> None:
+def test_a_silent_holder_elsewhere_is_waited_out(
+    store: Store, clock: Clock, said: list[str]
+) -> None:
     since = "2999-01-01T00:00:00+00:00"  # no wall clock is trusted
     store.put(LEASE, claim(since=since, renewed=since))
-    said: list[str] = []
-    lease = Lease.acquire(store, said.append)
+    lease = Lease.acquire(store)
     assert TTL_S <= clock.slept <= TTL_S + 2
     (line,) = said
     assert f"process 4242 on elsewhere since {since}" in line
@@ -143,7 +147,7 @@ def test_a_holder_that_renews_while_it_is_watched_keeps_the_run(
     clock.meanwhile = renew
     local.put(LEASE, claim())
     with pytest.raises(UserError, match="written by process 4242 on elsewhere since"):
-        Lease.acquire(local, lambda line: None)
+        Lease.acquire(local)
     assert clock.slept == TTL_S - 1
     assert local.get(LEASE) == claim(beat=4)
     # Between the last look and the write.
@@ -155,7 +159,7 @@ def test_a_holder_that_renews_while_it_is_watched_keeps_the_run(
 
     monkeypatch.setattr(LocalStore, "put_if", late)
     with pytest.raises(UserError, match="written by process 4242 on elsewhere since"):
-        Lease.acquire(local, lambda line: None)
+        Lease.acquire(local)
     assert local.get(LEASE) == claim(beat=5)
 
 
@@ -168,12 +172,12 @@ GARBAGE = (
 )
 
 
-def test_corrupt_lease_expires(local: LocalStore, clock: Clock) -> None:
+def test_corrupt_lease_expires(local: LocalStore, clock: Clock, said: list[str]) -> None:
     for garbage in GARBAGE:
         clock.slept = 0.0
         local.put(LEASE, garbage)
-        said: list[str] = []
-        lease = Lease.acquire(local, said.append)
+        said.clear()
+        lease = Lease.acquire(local)
         assert TTL_S <= clock.slept <= TTL_S + 2
         (line,) = said
         assert len(line) < 400
@@ -186,9 +190,10 @@ def test_corrupt_lease_expires(local: LocalStore, clock: Clock) -> None:
         assert local.get(LEASE) == garbage
 
 
-def test_a_lease_is_renewed_until_it_is_released(store: Store, fast: None) -> None:
+def test_a_lease_is_renewed_until_it_is_released(store: Store, fast: None, said: list[str]) -> None:
     before = set(threading.enumerate())
-    lease = Lease.acquire(store, pytest.fail)
+    lease = Lease.acquire(store)
+    assert not said
     first = stored(store)
     until(lambda: stored(store)["beat"] >= 3)
     later = stored(store)
@@ -201,8 +206,9 @@ def test_a_lease_is_renewed_until_it_is_released(store: Store, fast: None) -> No
     assert not [thread for thread in new if thread.name == "lease"]
 
 
-def test_a_loss_is_noticed_and_stays(store: Store, fast: None) -> None:
-    lease = Lease.acquire(store, pytest.fail)
+def test_a_loss_is_noticed_and_stays(store: Store, fast: None, said: list[str]) -> None:
+    lease = Lease.acquire(store)
+    assert not said
     store.put(LEASE, claim())
     until(lambda: lease.lost)
     assert "process 4242 on elsewhere" in lease.lost
@@ -213,8 +219,9 @@ def test_a_loss_is_noticed_and_stays(store: Store, fast: None) -> None:
     assert store.get(LEASE) == claim(), "another driver's lease is never deleted"
 
 
-def test_a_lease_that_was_removed_is_lost_and_not_made_anew(store: Store) -> None:
-    lease = Lease.acquire(store, pytest.fail)
+def test_a_lease_that_was_removed_is_lost_and_not_made_anew(store: Store, said: list[str]) -> None:
+    lease = Lease.acquire(store)
+    assert not said
     store.delete(LEASE)
     with pytest.raises(LeaseLost, match="removed"):
         lease.check()
@@ -250,24 +257,26 @@ class FailingWrites:
 
 
 def test_a_store_without_conditions_is_refused(
-    local: LocalStore, monkeypatch: pytest.MonkeyPatch
+    local: LocalStore, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     def refuse(store: LocalStore) -> None:
         raise UserError("ignores the conditions", where=store.root)
 
     monkeypatch.setattr(LocalStore, "check_conditions", refuse)
     with pytest.raises(UserError, match="ignores the conditions"):
-        Lease.acquire(local, pytest.fail)
+        Lease.acquire(local)
     assert local.get(LEASE) is None
+    assert not said
 
 
 @pytest.mark.parametrize("failure", ["away", "answer lost", "repeated"])
 def test_a_lease_survives_an_outage_unless_another_driver_takes_it(
-    local: LocalStore, fast: None, failure: str
+    local: LocalStore, fast: None, failure: str, said: list[str]
 ) -> None:
     failing: Any = FailingWrites(local)
     failing.failure = failure if failure == "repeated" else "none"
-    lease = Lease.acquire(failing, pytest.fail)  # which may meet its own first try
+    lease = Lease.acquire(failing)  # which may meet its own first try
+    assert not said
     holder = stored(local)["holder"]
     failing.failure, asked = failure, failing.asked
     until(lambda: failing.asked >= asked + 3)

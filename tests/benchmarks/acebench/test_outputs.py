@@ -39,7 +39,7 @@ def score(folder: Path, given: Path | list[Any], **changes: Any) -> dict[str, An
     path = write(folder / "g.jsonl", given) if isinstance(given, list) else given
     store = LocalStore(str(folder / "out"))
     options = {"benchmark": "acebench", "data": str(MINI), "model": None, **changes}
-    return score_outputs(path, **options, store=store, say=lambda line: None)
+    return score_outputs(path, **options, store=store)
 
 
 def verdicts(folder: Path) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ def test_an_interrupted_replacement_has_no_rows_of_the_old_run_and_is_incomplete
     monkeypatch.setattr(LocalStore, "put", fill)
     with pytest.raises(UserError, match="is full"):
         score(tmp_path, files[1], fresh=True)
-    code, summary = rescore(str(tmp_path / "out"), lambda line: None)
+    code, summary = rescore(str(tmp_path / "out"))
     assert (code, summary["missing"], summary["complete"]) == (INCOMPLETE, 4, False)
     assert not (tmp_path / "out/_SUCCESS").exists()
 
@@ -125,7 +125,7 @@ def test_verdicts_follow_the_input_and_the_summary_counts_them(tmp_path: Path) -
     assert {totals[name] for name in ("prompt_tokens", "completion_tokens", "generation_s")} == {
         None
     }
-    rescore(str(tmp_path / "out"), lambda line: None)
+    rescore(str(tmp_path / "out"))
     run = Run(LocalStore(str(tmp_path / "out")))
     assert {(row.prompt_tokens, row.completion_tokens) for row in run.rows} == {(None, None)}
     assert {(row.generation_s, row.duration_s) for row in run.rows} == {(None, None)}
@@ -149,7 +149,7 @@ def test_outputs_of_some_entries_are_a_limited_run(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path / "out"))
     with pytest.raises(UserError, match=r"limited to 2 of 4 entries; publish a complete run"):
         export_hub(Run(store), LocalStore("x"), "a/b")
-    rescored = rescore(str(tmp_path / "out"), lambda line: None)[1]
+    rescored = rescore(str(tmp_path / "out"))[1]
     assert {**rescored, "benchmarks": {}} == {**found, "benchmarks": {}}
     # An absent turn is skipped, and its dialogue is not judged.
     found = score(tmp_path, [answer(entry) for entry in entries(SWITCH)[:3]])

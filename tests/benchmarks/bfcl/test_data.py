@@ -135,8 +135,8 @@ def test_rows_of_another_shape_are_refused(
     assert ".json:1: " in refused(match, made_up, category)
 
 
-def import_copy(path: Path | None, said: list[str] | None = None) -> Path:
-    BFCL.import_data(path, (said if said is not None else []).append)
+def import_copy(path: Path | None) -> Path:
+    BFCL.import_data(path)
     return max(imports_folder("bfcl").iterdir(), key=lambda one: one.stat().st_mtime_ns)
 
 
@@ -145,9 +145,8 @@ def left() -> list[str]:
     return sorted(os.listdir(home)) if home.exists() else []
 
 
-def test_import_lands_whole_and_once(made_up: Path) -> None:
-    said: list[str] = []
-    folder = import_copy(made_up, said)
+def test_import_lands_whole_and_once(made_up: Path, said: list[str]) -> None:
+    folder = import_copy(made_up)
     assert left() == [folder.name]
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["version"] == folder.name == manifest["content_sha256"][:12]
@@ -161,8 +160,8 @@ def test_import_lands_whole_and_once(made_up: Path) -> None:
     assert copy == UpstreamPackage.locate(copy.name)
     assert data_hash(load(copy)) == data_hash(load(before))
     assert official(copy) == official(before)
-    said = []
-    assert import_copy(folder, said) == folder
+    said.clear()
+    assert import_copy(folder) == folder
     assert said[0].startswith("already imported, nothing to do: 182 rows")
 
 

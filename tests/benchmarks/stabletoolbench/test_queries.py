@@ -106,19 +106,18 @@ def test_bad_ids_and_missing_files_are_named(root: Path, tmp_path: Path) -> None
             load(path)
 
 
-def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path) -> None:
-    said: list[str] = []
-    folder = importer.import_queries(root, say=said.append)
+def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path, said: list[str]) -> None:
+    folder = importer.import_queries(root)
     assert folder.parent == imports_folder("stabletoolbench")
     assert locate("imported") == locate(f"imported:{folder.name}") == folder
     assert data_hash(load(folder).entries) == data_hash(load(root).entries)
     assert read_texts(folder) == read_texts(root)
     assert all((folder / name).is_file() for name in ("LICENSE", "server/system_prompts.py"))
     assert any("differ from those of commit" in line for line in said)
-    assert importer.import_queries(root / "solvable_queries", say=said.append) == folder
+    assert importer.import_queries(root / "solvable_queries") == folder
     assert any("already imported" in line for line in said)
     plain = write_checkout(tmp_path / "plain", sources=False)
-    assert importer.import_queries(plain, say=said.append) != folder
+    assert importer.import_queries(plain) != folder
     with pytest.raises(UserError, match="several versions"):
         locate("imported")
     # No link is followed; a failed import leaves nothing.
@@ -130,12 +129,11 @@ def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path) -> None:
     assert sorted(folder.parent.rglob("*")) == before
 
 
-def test_an_import_takes_the_groups_that_are_there(root: Path) -> None:
+def test_an_import_takes_the_groups_that_are_there(root: Path, said: list[str]) -> None:
     absent = [group for group in GROUPS if not group.endswith("_instruction")]
     for group in absent:
         queries_file(root, group).unlink()
-    said: list[str] = []
-    folder = importer.import_queries(root, say=said.append)
+    folder = importer.import_queries(root)
     assert present(folder) == ["G1_instruction", "G2_instruction", "G3_instruction"]
     assert any(line.endswith(f"lacks the groups {', '.join(absent)}") for line in said)
     for group in present(root):

@@ -113,7 +113,7 @@ def test_it_travels_to_workers() -> None:
 
 
 @pytest.mark.nightly
-def test_settings_that_move_a_score_are_in_the_identity(copy: Path) -> None:
+def test_settings_that_move_a_score_are_in_the_identity(copy: Path, said: list[str]) -> None:
     base = made(domains=["airline"]).identity()
     changes = {"mode": "prompt", "opening": "user", "max_steps": 100, "max_errors": 5}
     for key, value in changes.items():
@@ -125,13 +125,12 @@ def test_settings_that_move_a_score_are_in_the_identity(copy: Path) -> None:
     assert changed["protocol"] != base["protocol"]
     assert changed["data_sha256"] == base["data_sha256"]
     # An import is the same benchmark.
-    said: list[str] = []
-    Tau2.import_data(None, said.append)
+    Tau2.import_data(None)
     assert "401 tasks of base" in said[0], said
     imported = made(data="imported", domains=["airline"])
     assert imported.resolved()["data"].startswith("imported:")
     assert imported.identity() == base
-    Tau2.import_data(None, said.append)
+    Tau2.import_data(None)
     assert said[-1].startswith("already imported")
 
 
@@ -183,7 +182,7 @@ def test_the_leaderboards_columns() -> None:
 
 
 @pytest.mark.nightly
-def test_every_gold_path_scores() -> None:
-    said: list[str] = []
-    assert Tau2.check_data("installed", lambda line: said.append(str(line)))
-    assert said[-1] == "401 gold answers and 401 wrong copies: 0 unexpected verdicts"
+def test_every_gold_path_scores(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Tau2.check_data("installed")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-1] == "401 gold answers and 401 wrong copies: 0 unexpected verdicts"

@@ -181,9 +181,7 @@ def test_other_files_are_refused(benchmark: Tau2, tmp_path: Path) -> None:
 
 def score(path: Path, output: Path) -> dict[str, Any]:
     store = LocalStore(str(output))
-    return score_outputs(
-        path, benchmark="tau2", data="installed", model=None, store=store, say=lambda line: None
-    )
+    return score_outputs(path, benchmark="tau2", data="installed", model=None, store=store)
 
 
 @pytest.mark.nightly
@@ -206,5 +204,5 @@ def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path)
         assert re.search(f"simulation {number}: [^;]*{why}", note)
     lines = [json.loads(line) for line in (output / "verdicts.jsonl").read_text().splitlines()]
     assert [n for n, line in enumerate(lines) if line["official"] is None] == [3, 7]
-    code, again = rescore(str(output), lambda line: None)
+    code, again = rescore(str(output))
     assert (code, again["categories"], again["notes"]) == (0, found["categories"], found["notes"])
