@@ -46,10 +46,10 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 def test_a_json_line_has_fields_and_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
     log.configure("info", "json")
-    say = log.say_on(Console(force_terminal=True))
-    with log.known(run_id="r"):
-        say(log.warning(f"a\nb \x1b[31m{SECRET}", done=3, at={"key": [SECRET, float("nan")]}))
-    say("after")
+    with log.printing(Console(force_terminal=True)):
+        with log.known(run_id="r"):
+            log.warning(f"a\nb \x1b[31m{SECRET}", done=3, at={"key": [SECRET, float("nan")]})
+        log.info("after")
     logging.getLogger("ace_ray.somewhere").warning("own %s", 1)
     logging.getLogger("another.package").warning("theirs")
     logging.getLogger("another.package").info("less")
@@ -71,7 +71,7 @@ def test_a_json_line_has_fields_and_no_secret(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_text_line_has_its_traceback_and_no_fields(capsys: pytest.CaptureFixture[str]) -> None:
-    log.say(log.error("it ended: :100:", traceback=f"Traceback\n  line {SECRET}", done=3))
+    log.error("it ended: :100:", traceback=f"Traceback\n  line {SECRET}", done=3)
     said = capsys.readouterr()
     assert (said.out, said.err) == ("it ended: :100:\nTraceback\n  line ***\n", "")
 
@@ -81,8 +81,10 @@ def test_a_level_hides_lower_levels_and_no_result(
     level: str, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log.configure(level)
-    for line in (log.debug("d"), "i", log.warning("w"), log.error("e")):
-        log.say(line)
+    log.debug("d")
+    log.info("i")
+    log.warning("w")
+    log.error("e")
     log.result("the result")
     try:
         raise ValueError("why")
@@ -126,7 +128,8 @@ def test_progress_is_a_line_with_numbers(capsys: pytest.CaptureFixture[str]) -> 
     tally.add([(0, "b", "en", "scored", {}, 5, 5), (0, "b", "en", "skipped", {}, 0, 0)])
     tally.deaths.append("w1 ended")
     said = StringIO()
-    counts.Progress(4, log.say_on(Console(file=said, force_terminal=True))).show(tally)
+    with log.printing(Console(file=said, force_terminal=True)):
+        counts.Progress(4).show(tally)
     assert said.getvalue() == ""
     start, line, *_ = lines(capsys.readouterr().err)
     assert (start["event"], start["start_s"]) == ("engine_ready", {"weights": 2.0})
@@ -138,7 +141,8 @@ def test_progress_is_a_line_with_numbers(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_result_of_a_run_is_a_json_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, summary = rescore(str(sound_run(tmp_path / "run")), lambda line: None)
+    _, summary = rescore(str(sound_run(tmp_path / "run")))
+    capsys.readouterr()
     log.configure(form="json")
     tell_results(summary, 0)
     (line,) = lines(capsys.readouterr().out)

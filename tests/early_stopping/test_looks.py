@@ -201,19 +201,19 @@ def test_undecided_run_is_decided_when_its_reference_ends(pair: Pair) -> None:
     summary: dict[str, Any] = {"complete": True, "early": pair.looks.summary(stopped=False)}
     assert not summary["early"]["decided"]
     store.put("summary.json", as_json(summary))
-    assert not decide_again(pair.plan, store, print), "not complete"
+    assert not decide_again(pair.plan, store), "not complete"
     store.put("_SUCCESS", b"")
-    assert not decide_again(pair.plan, store, print), "nothing new"
+    assert not decide_again(pair.plan, store), "nothing new"
 
     pair.other.put(*(theirs[at] for at in pair.order[1:]))
-    assert decide_again(pair.plan, store, print)
+    assert decide_again(pair.plan, store)
     after = pair.own.state()
     assert after["complete"]
     assert (after["early"]["decided"], after["early"]["stopped"]) == (True, False)
     (headline,) = after["early"]["headlines"].values()
     assert (headline["outcome"], headline["units"]) == ("better", 4)
     assert store.get("lease.json") is None
-    assert not decide_again(pair.plan, store, print), "it is decided"
+    assert not decide_again(pair.plan, store), "it is decided"
     store.put("summary.json", as_json({**after, "early": {**after["early"], "stale": True}}))
-    assert decide_again(pair.plan, store, print), "verdicts were made anew"
+    assert decide_again(pair.plan, store), "verdicts were made anew"
     assert pair.own.state() == after

@@ -26,19 +26,18 @@ OLD = {"python": "3.11.1", "vllm": "0.32.0", "torch": "2.9", "transformers": "5.
 NEW = {**OLD, "python": "3.12.0", "vllm": "0.33.0"}
 
 
-def begin(folder: Path, versions: dict[str, str], at: str) -> list[str]:
-    """Begin a session of the run in ``folder``, up to its first row. Return its lines."""
+def begin(folder: Path, versions: dict[str, str], at: str) -> None:
+    """Begin a session of the run in ``folder``, up to its first row."""
     plan = planned_run(folder, ModelRef("fake", "fake", "fake", "fake"))
     config = plan.config.model_copy(update={"backend": "vllm"})
-    store, told = LocalStore(str(folder)), list[str]()
-    lease = Lease.acquire(store, told.append)
+    store = LocalStore(str(folder))
+    lease = Lease.acquire(store)
     declared = store.get(MANIFEST) is not None
     plan = dataclasses.replace(plan, config=config)
-    run = OpenRun(plan, store, lease, {}, declared, 0.0, 0.0, not declared, told.append)
+    run = OpenRun(plan, store, lease, {}, declared, 0.0, 0.0, not declared)
     for _ in range(2):  # two passes are one session
         run.declare({"created_at": at, "versions": versions})
     lease.release()
-    return told
 
 
 def recorded(folder: Path) -> list[dict[str, Any]]:
@@ -51,17 +50,24 @@ def with_sessions(folder: Path, sessions: Any) -> Path:
     return folder
 
 
-def test_versions_of_all_sessions_are_recorded_and_named_if_they_differ(tmp_path: Path) -> None:
+def test_versions_of_all_sessions_are_recorded_and_named_if_they_differ(
+    tmp_path: Path, said: list[str]
+) -> None:
     run = tmp_path / "run"
-    assert begin(run, OLD, "first") == begin(run, OLD, "second") == []
-    (line,) = begin(run, NEW, "third")
+    begin(run, OLD, "first")
+    begin(run, OLD, "second")
+    assert said == []
+    begin(run, NEW, "third")
+    (line,) = said
     mixed = "rows come from several versions: vllm 0.32.0, 0.33.0"
     assert line == f"{mixed}; --fresh evaluates all rows again"
     assert [one["began_at"] for one in recorded(run)] == ["first", "second", "third"]
     assert recorded(run)[-1]["versions"] == {"ace_ray": ace_ray.__version__, **NEW}
     # The first session, and sessions with other versions, are kept.
     with_sessions(run, recorded(run)[:1] + recorded(run)[2:] * (MOST_SESSIONS - 1))
-    assert begin(run, NEW, "last") == [line]
+    said.clear()
+    begin(run, NEW, "last")
+    assert said == [line]
     sessions = recorded(run)
     assert len(sessions) == MOST_SESSIONS
     assert (sessions[0]["began_at"], sessions[-1]["began_at"]) == ("first", "last")

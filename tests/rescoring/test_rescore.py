@@ -45,8 +45,8 @@ class MadeRun:
         verdicts = {name: None for name in self.rows[index] if name.startswith(("off", "strict"))}
         return {**self.rows[index], **verdicts, **changes}
 
-    def rescore(self, said: list[str] | None = None) -> tuple[int, dict[str, Any]]:
-        return rescore(self.uri, (said if said is not None else []).append)
+    def rescore(self) -> tuple[int, dict[str, Any]]:
+        return rescore(self.uri)
 
 
 @pytest.fixture
@@ -58,11 +58,10 @@ def reject(self: ACEBench, entry: Entry, episode: Episode) -> Mapping[str, Verdi
     return {rules: Verdict(False, "wrong", "said so") for rules in ("official", "strict")}
 
 
-def test_new_checkers_change_verdicts_only(run: MadeRun, monkeypatch) -> None:
+def test_new_checkers_change_verdicts_only(run: MadeRun, said: list[str], monkeypatch) -> None:
     before, manifest, old = run.stored(), run.store.get(MANIFEST), part_names(run.store)
-    said: list[str] = []
     monkeypatch.setattr(ACEBench, "check", reject)
-    code, summary = run.rescore(said)
+    code, summary = run.rescore()
     after = run.stored()
     assert (code, summary["scored"], summary["complete"]) == (COMPLETE, 8, True)
     assert after.keys() == before.keys()
@@ -80,21 +79,23 @@ def test_new_checkers_change_verdicts_only(run: MadeRun, monkeypatch) -> None:
     monkeypatch.undo()
     assert run.rescore()[0] == COMPLETE
     assert run.stored() == before
-    run.rescore(said)
+    run.rescore()
     assert said[-1] == "no verdict changed"
     assert (run.store.get(SUCCESS), run.store.get(LEASE)) == (b"", None)
     assert run.store.get(MANIFEST) == manifest
 
 
-def test_rows_whose_checker_failed_are_judged_again(run: MadeRun, monkeypatch) -> None:
+def test_rows_whose_checker_failed_are_judged_again(
+    run: MadeRun, said: list[str], monkeypatch
+) -> None:
     def fail(*_: Any) -> Any:
         raise KeyError("hard \ud800 luck")
 
-    before, said = run.stored(), list[str]()
+    before = run.stored()
     with monkeypatch.context() as patch:
         patch.setattr(ACEBench, "check", fail)
         for _ in range(2):
-            code, summary = run.rescore(said)
+            code, summary = run.rescore()
             assert (code, summary["infra_error"]) == (INCOMPLETE, 8)
             assert run.store.get(SUCCESS) is None
             assert {row["error_class"] for row in run.stored().values()} == {CHECK_FAILED}
@@ -126,13 +127,13 @@ def test_rows_without_an_episode_stay(run: MadeRun, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("work", [rescore, compact_run])
-def test_only_rows_that_count_are_kept(run: MadeRun, work: Any) -> None:
+def test_only_rows_that_count_are_kept(run: MadeRun, work: Any, said: list[str]) -> None:
     run.write(3, run.without_verdict(0, status="infra_error", error_class="Boom"))
     run.write(4, {**run.rows[1], "duration_s": 9.0})
     before = run.stored()
     assert read_ledger(run.store).dominated == 2
-    said: list[str] = []
-    work(run.uri, said.append)
+    said.clear()
+    work(run.uri)
     assert read_ledger(run.store).dominated == 0
     assert run.stored() == before
     assert before[run.rows[0]["row_id"]]["status"] == "scored"
@@ -170,13 +171,16 @@ def test_data_and_config_must_be_those_of_the_run(run: MadeRun) -> None:
 
 
 @pytest.mark.parametrize("work", [rescore, compact_run])
-def test_run_that_is_being_written_is_refused(run: MadeRun, work: Any, monkeypatch) -> None:
+def test_run_that_is_being_written_is_refused(
+    run: MadeRun, work: Any, said: list[str], monkeypatch
+) -> None:
     monkeypatch.setattr(lease_module, "BEAT_S", 0.02)
     parts = part_names(run.store)
-    lease = Lease.acquire(run.store, pytest.fail)
+    lease = Lease.acquire(run.store)
     try:
+        assert said == []
         with pytest.raises(UserError, match="the run is being written by process"):
-            work(run.uri, lambda line: None)
+            work(run.uri)
         lease.check()
     finally:
         lease.release()

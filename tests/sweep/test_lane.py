@@ -33,7 +33,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     made: list[LaneProcess] = []
 
     def begin(
-        body: str, *, devices: list[int] | None = None, say: Any = None, runs: Any = ()
+        body: str, *, devices: list[int] | None = None, echo: Any = None, runs: Any = ()
     ) -> LaneProcess:
         script = tmp_path / "python"
         script.write_text(
@@ -44,7 +44,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         script.chmod(0o755)
         with monkeypatch.context() as patch:
             patch.setattr(sys, "executable", str(script))
-            made.append(LaneProcess(LANE, list(runs), devices, say=say))
+            made.append(LaneProcess(LANE, list(runs), devices, echo=echo))
         return made[-1]
 
     yield begin
@@ -77,7 +77,7 @@ def test_a_lane_is_started_heard_and_stopped(
         "time.sleep(600)",
         runs=runs,
         devices=[1],
-        say=said.append,
+        echo=said.append,
     )
     until(process.events)
     assert process.events() == [{"run_id": "a", "code": 0}], "whole lines only"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import re
@@ -91,12 +92,13 @@ def complete_all(lane: FakeLane) -> None:
 class Setup:
     """A folder of checkpoints, the config of a sweep, and the lanes that were started."""
 
-    def __init__(self, tmp_path: Path, make_checkpoint: Callable[..., Path]) -> None:
-        self.tmp_path, self.make_at = tmp_path, make_checkpoint
+    def __init__(
+        self, tmp_path: Path, make_checkpoint: Callable[..., Path], said: list[str]
+    ) -> None:
+        self.tmp_path, self.make_at, self.said = tmp_path, make_checkpoint, said
         self.checkpoints = tmp_path / "run"
         self.machine = Machine(0)
         self.started: list[FakeLane] = []
-        self.said: list[str] = []
         self.script: Script = complete_all
         self.during_start: Callable[[], None] = lambda: None
         self.most_at_once = 0
@@ -144,7 +146,7 @@ class Setup:
         return load_sweep(str(path))
 
     def sweep(self, **changes: Any) -> Sweep:
-        return Sweep(self.config(**changes), self.said.append)
+        return Sweep(self.config(**changes))
 
     def run(self, **changes: Any) -> int:
         """Call the sweep once; return the exit code."""
@@ -185,12 +187,15 @@ class Setup:
 
 @pytest.fixture
 def setup(
-    tmp_path: Path, make_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    make_checkpoint: Callable[..., Path],
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Setup]:
-    setup = Setup(tmp_path, make_checkpoint)
+    setup = Setup(tmp_path, make_checkpoint, said)
     monkeypatch.setattr("ace_ray.sweep.checkpoints.LEAST_POLL_S", 0.01)
 
-    def made(lane: Lane, specs: list[Any], devices: Any, *, say: Any, room: Any) -> FakeLane:
+    def made(lane: Lane, specs: list[Any], devices: Any, *, echo: Any, room: Any) -> FakeLane:
         return FakeLane(setup, lane, specs, devices, room)
 
     monkeypatch.setattr(module, "LaneProcess", made)
@@ -239,7 +244,7 @@ class TestResuming:
         assert setup.lanes == [["step 30", "step 40"]]
         saved = load_sweep(str(setup.tmp_path / "out" / "sweep" / "sweep.json"))
         setup.started.clear()
-        again = Sweep(saved, setup.said.append)
+        again = Sweep(saved)
         assert (again.run(), again.uri, setup.lanes) == (0, setup.folder.root, [])
 
     def test_results_outlive_their_checkpoints(self, setup: Setup) -> None:
@@ -328,12 +333,12 @@ class TestEarly:
         kept = json.loads(setup.folder.get("early.json") or b"")["shares"]
         assert setup.run() == 0
         assert setup.lanes == []
-        assert Sweep(setup.config(), setup.said.append, ["step 30"]).run() == 0
+        assert Sweep(setup.config(), ["step 30"]).run() == 0
         assert setup.lanes == [["step 30"]]
-        assert Sweep(setup.config(), setup.said.append, ["all"]).run() == 0
+        assert Sweep(setup.config(), ["all"]).run() == 0
         assert set(setup.states().values()) == {"complete"}
         with pytest.raises(UserError, match="has no run 'step 3'"):
-            Sweep(setup.config(), setup.said.append, ["step 3"])
+            Sweep(setup.config(), ["step 3"])
         setup.save(40)
         assert setup.run() == 0
         assert json.loads(setup.folder.get("early.json") or b"")["shares"].items() > kept.items()
@@ -344,7 +349,7 @@ class TestEarly:
     def test_comparisons_are_updated_at_the_end_or_named(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def look(plan: Any, store: Any, say: Any) -> bool:
+        def look(plan: Any, store: Any) -> bool:
             if plan.config.early.against.endswith(first):
                 return True  # the reference has more rows now
             raise UserError("cannot be read")
@@ -594,11 +599,13 @@ class TestStopping:
     def test_a_watch_stops_at_once(self, setup: Setup) -> None:
         setup.save(1)
 
-        def say(line: str) -> None:
-            if line.startswith("watching") and setup.started:
-                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        class Stopper(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                if record.getMessage().startswith("watching") and setup.started:
+                    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
 
-        assert Sweep(setup.config(watch=True), say).run() == 75
+        logging.getLogger("ace_ray").addHandler(Stopper())  # `said` removes it
+        assert setup.sweep(watch=True).run() == 75
         assert setup.states() == {"step 1": "complete"}
 
 

@@ -164,7 +164,7 @@ def test_a_run_that_grows_is_read_on(tmp_path: Path) -> None:
 
 def test_parts_may_be_merged_meanwhile(tmp_path: Path) -> None:
     table = table_of(tmp_path / "run", *ROWS_OF_RUN[:10], missing=6)
-    compact_run(str(tmp_path / "run"), lambda line: None, open_store)
+    compact_run(str(tmp_path / "run"), open_store)
     assert table.episode(table.rows[0]).key["id"] == "normal_atom_bool_0"
     assert table.refresh()
 

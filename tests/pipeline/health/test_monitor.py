@@ -62,7 +62,6 @@ class Monitored:
         self.clock, self.looks = clock, 0
         self.tally = Tally()
         self.next: tuple[Tally, float] | None = None
-        self.lines: list[str] = []
         self.drained: list[float] = []
         self.interrupts = Ended()
         config = RunConfig.model_validate({**SETTINGS, **settings})
@@ -75,7 +74,6 @@ class Monitored:
             config,
             self.interrupts,
             lambda: lost,
-            lambda line: self.lines.append(str(line)),
             rows=10,
             had_success=had_success,
             rows_end_at=rows_end_at,
@@ -103,7 +101,7 @@ class Monitored:
 
 
 @pytest.fixture
-def monitored(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def monitored(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> Iterator[Any]:
     monkeypatch.setattr(monitor_module, "POLL_S", 0.001)
     monkeypatch.setattr(ray, "get", lambda answer, timeout: answer)
     clock, made = Clock(), list[Monitored]()
@@ -193,6 +191,7 @@ def test_silent_coordinator_ends_the_pass(monitored: Any, monkeypatch: pytest.Mo
 def test_frozen_process_is_killed_and_must_be_replaced(
     monitored: Any,
     monkeypatch: pytest.MonkeyPatch,
+    said: list[str],
     there: bool,
     silent: float,
     stored: int,
@@ -204,7 +203,7 @@ def test_frozen_process_is_killed_and_must_be_replaced(
     error = one.later(**UP, silent={process(): silent}, stored=stored)
     assert bool(error) == ends
     assert not ends or error.again
-    assert one.lines == ["engine worker host:7 does not respond and is killed"] * there
+    assert said == ["engine worker host:7 does not respond and is killed"] * there
 
 
 def test_elastic_pass_without_an_engine_ends(monitored: Any) -> None:
@@ -217,29 +216,30 @@ def test_elastic_pass_without_an_engine_ends(monitored: Any) -> None:
     assert error.again
 
 
-def test_request_to_stop_drains_and_then_ends(monitored: Any) -> None:
+def test_request_to_stop_drains_and_then_ends(monitored: Any, said: list[str]) -> None:
     one = monitored()
     one.later(**UP)
     one.interrupts.asked = True
     assert one.later(**UP) is None
     assert one.drained == [7.0]
-    assert "finishing rows in flight (7 s)" in one.lines[-1]
+    assert "finishing rows in flight (7 s)" in said[-1]
     assert one.later(7.0 + END_S + 1, **UP).resumable
     idle = monitored()
     idle.interrupts.asked = True
     assert isinstance(idle.later(), KeyboardInterrupt), "nothing is in flight"
 
 
-def test_time_limit_before_an_engine_is_ready_is_named(monitored: Any) -> None:
+def test_time_limit_before_an_engine_is_ready_is_named(monitored: Any, said: list[str]) -> None:
     late = monitored(rows_end_at=Clock.now - 1)
     error = late.later()
     assert isinstance(error, KeyboardInterrupt)
     line = "the time limit was reached before an engine was ready: 10 rows are left"
     assert str(error) == line
+    assert said == []
     one = monitored(rows_end_at=Clock.now - 1)
     assert one.later(**UP) is None
     assert one.drained == [0.0]
-    assert one.lines[-1] == "the time limit is reached: the run stops"
+    assert said[-1] == "the time limit is reached: the run stops"
 
 
 def test_rows_that_do_not_stop_leave_time_for_the_summary(monitored: Any) -> None:

@@ -30,9 +30,9 @@ def row(run: int = 0, language: str = "en", status: str = "scored", official: An
     return (run, "toy", language, status, scores, 3, 5)
 
 
-def test_progress_tells_start_rows_accuracy_and_failures() -> None:
-    tally, lines = Tally(), list[str]()
-    view = Progress(5, lines.append)
+def test_progress_tells_start_rows_accuracy_and_failures(said: list[str]) -> None:
+    tally = Tally()
+    view = Progress(5)
     assert view.line(tally) == "starting engines ... 0 s"
     tally.phases = Counter({"cache": 1, "weights": 3})
     assert view.line(tally) == "starting engines ... 0 s (3 weights, 1 cache)"
@@ -40,7 +40,7 @@ def test_progress_tells_start_rows_accuracy_and_failures() -> None:
     view.show(tally)
     view.show(tally)
     ready = "the first engine is ready after 41 s: fetch 0 s, process 29 s"
-    assert lines == [ready, "0/5 rows"]
+    assert said == [ready, "0/5 rows"]
     tally.add([row(), row(official=False), row(status="infra_error")])
     tally.deaths, tally.notice = ["host:1"], "results cannot be stored yet"
     tally.of(0).ready_at, tally.of(0).last_row_at = 100.0, 104.0
@@ -59,15 +59,17 @@ def with_bug(rows: int) -> Coordinator:
     return coordinator
 
 
-def test_progress_goes_on_after_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    wall, lines = time.time(), list[str]()
-    progress = Progress(8, lines.append)
+def test_progress_goes_on_after_the_clock_was_set_back(
+    monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    wall = time.time()
+    progress = Progress(8)
     progress.show(Tally())
     monkeypatch.setattr(time, "time", lambda: wall - 3600)
     later = time.monotonic() + LOG_EVERY_S
     monkeypatch.setattr(time, "monotonic", lambda: later)
     progress.show(Tally())
-    assert len(lines) == 2
+    assert len(said) == 2
 
 
 def test_same_exception_in_every_row_is_a_bug() -> None:

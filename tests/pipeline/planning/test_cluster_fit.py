@@ -161,10 +161,15 @@ def test_gpu_build_of_vllm_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     [(9, 3600, 3, 30), (1, 60, 1, 60), (1, 3600, 1, resources.GROW_S)],
 )
 def test_autoscaler_is_asked_for_missing_gpus(
-    monkeypatch: pytest.MonkeyPatch, spare: int, patience: float, gpus_there: int, waited: float
+    monkeypatch: pytest.MonkeyPatch,
+    said: list[str],
+    spare: int,
+    patience: float,
+    gpus_there: int,
+    waited: float,
 ) -> None:
     """It brings a GPU for every second request, as long as it has ``spare`` ones."""
-    now, asked, said = [0.0], list[Any](), list[str]()
+    now, asked = [0.0], list[Any]()
 
     def present() -> int:
         return min(spare, len(asked) // 2)
@@ -177,13 +182,13 @@ def test_autoscaler_is_asked_for_missing_gpus(
     monkeypatch.setattr(resources, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
     sdk = SimpleNamespace(request_resources=lambda bundles: asked.append(bundles))
     monkeypatch.setitem(sys.modules, "ray.autoscaler.sdk", sdk)
-    resources.grow([2, 1], patience, said.append)
+    resources.grow([2, 1], patience)
     assert (present(), now[0]) == (gpus_there, waited)
     assert asked[0] == [{"GPU": 2}, {"GPU": 1}]
     assert asked[-1] == [], "the last request would outlive this driver"
     assert said == ["waiting for GPUs: 0 of 3 present"]
     asked.clear()
-    resources.grow([], patience, said.append)
+    resources.grow([], patience)
     assert (len(asked), len(said)) == (0, 1)
 
 
