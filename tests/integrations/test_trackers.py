@@ -121,6 +121,18 @@ def test_a_failed_tracker_is_one_warning(
     assert f"; to repeat: ace-ray publish {run} --to tensorboard --option " in warning
 
 
+@pytest.mark.parametrize("level", ["info", "warning"])
+def test_a_publication_is_logged(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str], level: str
+) -> None:
+    """The log level of the run does not hide the lines of the tracker's process from it."""
+    pytest.importorskip("tensorboard")
+    monkeypatch.setenv("ACE_RAY_LOG_LEVEL", level)
+    publish_run(str(complete_run(tmp_path / "run")), config)
+    (line,) = said
+    assert "published to tensorboard: " in line
+
+
 def test_evaluate_publishes_a_complete_run(
     here: Any, config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
