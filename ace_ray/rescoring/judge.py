@@ -5,12 +5,9 @@ The judge belongs to the command. No stored run, which may be a stranger's, can 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, TypeVar
-
-import pyarrow as pa
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import RoleModel
@@ -29,7 +26,7 @@ from ace_ray.types import Sampling
 Row = dict[str, Any]
 _T = TypeVar("_T")
 # Rows that are stored together. An interrupted command loses at most their answers.
-_BATCH = 256
+JUDGED_TOGETHER = 256
 
 
 class Judge:
@@ -52,10 +49,10 @@ class Judge:
             fix = "check the server, url, model and api_key_env"
             raise UserError(str(error), where=self._where, fix=fix) from error
 
-    def judged_batches(
-        self, manifest: Manifest, benchmarks: StoredBenchmarks, tables: Iterable[pa.Table]
-    ) -> Iterator[pa.Table]:
-        """Yield ``tables`` in batches, with the judge's answers in the states of unjudged rows.
+    def asked(
+        self, manifest: Manifest, benchmarks: StoredBenchmarks, rows: Sequence[Row]
+    ) -> list[Row]:
+        """Return ``rows`` with the judge's answers in the states of unjudged rows.
 
         Raises `UserError`: no benchmark asks a judge, or the run has verdicts of another judge."""
         models = {
@@ -81,14 +78,10 @@ class Judge:
                 log_traceback()
                 return row
 
-        async def ask_all(model: EndpointModel, rows: list[Row]) -> list[Row]:
+        async def ask_all(model: EndpointModel) -> list[Row]:
             return await asyncio.gather(*(ask(row, model) for row in rows))
 
-        for table in tables:
-            for start in range(0, len(table), _BATCH):
-                batch = table.slice(start, _BATCH)
-                after = self._run(partial(ask_all, rows=batch.to_pylist()))
-                yield pa.Table.from_pylist(after, schema=table.schema)
+        return self._run(ask_all)
 
     def _facts(self, benchmark: Benchmark, manifest: Manifest) -> dict[str, Any]:
         sampling = self._sampling or benchmark.role_sampling("judge")

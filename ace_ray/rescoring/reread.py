@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
-import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from ace_ray.benchmarks.base import Benchmark
@@ -33,11 +31,11 @@ from ace_ray.models.parser_plugins import read_plugins
 from ace_ray.models.reading import AnswerParser, StoredAnswer, tokenizer_of
 from ace_ray.pipeline.actors.judging import judged
 from ace_ray.pipeline.summary import finish
+from ace_ray.rescoring.loop import write_again
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.storage.parts import Ledger, new_session, part_names, write_parts
+from ace_ray.storage.parts import Ledger, part_names
 from ace_ray.storage.rows import (
-    AT_ONCE,
     episode_columns,
     episode_of,
     messages_of,
@@ -175,20 +173,7 @@ def reread(
     """
     run = StoredRun(opens(uri))
     store, manifest = run.store, run.manifest
-    if manifest.config.backend != "vllm":
-        raise UserError(
-            f"does not contain the text of the model (backend: {manifest.config.backend}); an "
-            "endpoint returns calls that its server has parsed",
-            where=store.root,
-            fix="name a run that was evaluated with vLLM",
-        )
-    # The run stores only the plugins' hashes, and its parsers may be theirs.
-    if manifest.tree["identity"].get("plugins") and not plugins and tool_parser is None:
-        raise UserError(
-            "the run's parsers came from plugins",
-            where=store.root,
-            fix="name the plugin files with --plugin",
-        )
+    _check_readable(run, plugins=bool(plugins) or tool_parser is not None)
     stored = StoredBenchmarks(run, benchmarks)
     earlier = _choice(manifest)
     choice = replace(
@@ -220,15 +205,7 @@ def reread(
         found = Reread(target.root, store.root, versions=parser.versions, parsers=parsers)
         tree = _manifest(manifest, found, choice, store)
         target.put(MANIFEST, as_json(tree))
-        session = new_session([], os.urandom(3).hex())
-        for table in ledger.tables(ledger.schema.names):
-            rows = []
-            for start in range(0, len(table), AT_ONCE):
-                batch = table.slice(start, AT_ONCE).to_pylist()
-                rows += _read_batch(batch, parser, stored, found)
-            kept = table.filter(pa.array([row is None for row in rows], pa.bool_()))
-            new_rows = pa.Table.from_pylist([row for row in rows if row], schema=table.schema)
-            write_parts(target, session, pa.concat_tables([kept, new_rows]))
+        write_again(ledger, target, partial(_read_batch, parser, stored, found))
     new = StoredRun(target)
     timing = earlier_timing(store)
     engines = [found.read_now(one) for one in timing.get("engines") or ()]
@@ -237,6 +214,26 @@ def reread(
     )
     found.bounds = {n: _bounds(b, ledger, new.ledger) for n, b in stored.by_name.items()}
     return found
+
+
+def _check_readable(run: StoredRun, *, plugins: bool) -> None:
+    """Raise `UserError` if the answers of ``run`` cannot be parsed again. ``plugins``: whether the
+    command names the parser or plugins."""
+    manifest, store = run.manifest, run.store
+    if manifest.config.backend != "vllm":
+        raise UserError(
+            f"does not contain the text of the model (backend: {manifest.config.backend}); an "
+            "endpoint returns calls that its server has parsed",
+            where=store.root,
+            fix="name a run that was evaluated with vLLM",
+        )
+    # The run stores only the plugins' hashes, and its parsers may be theirs.
+    if manifest.tree["identity"].get("plugins") and not plugins:
+        raise UserError(
+            "the run's parsers came from plugins",
+            where=store.root,
+            fix="name the plugin files with --plugin",
+        )
 
 
 def _choice(manifest: Manifest) -> FormatChoice:
@@ -268,10 +265,10 @@ def _manifest(
 
 
 def _read_batch(
-    rows: list[dict[str, Any]],
     parser: AnswerParser,
     benchmarks: StoredBenchmarks,
     found: Reread,
+    rows: list[dict[str, Any]],
 ) -> list[dict[str, Any] | None]:
     """Parse the answers of ``rows``. Return the new rows, and None for each row whose answers are
     parsed as before. Add the counts to ``found``."""

@@ -10,20 +10,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 import ace_ray
 from ace_ray.config.schema import EXTERNAL
 from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
 from ace_ray.pipeline.actors.judging import judged
 from ace_ray.pipeline.summary import finish
-from ace_ray.rescoring.judge import Judge
+from ace_ray.rescoring.judge import JUDGED_TOGETHER, Judge
+from ace_ray.rescoring.loop import Row, write_again
 from ace_ray.rescoring.score import VERDICTS, score_outputs, summarized
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.storage.parts import compact, new_session, part_names, write_parts
-from ace_ray.storage.rows import AT_ONCE, CHECK_FAILED, episode_of, rows_of
+from ace_ray.storage.parts import compact, new_session, part_names
+from ace_ray.storage.rows import CHECK_FAILED, episode_of
 from ace_ray.storage.stored import MANIFEST, as_json, earlier_summary, read_manifest
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import CHECKED
@@ -79,33 +78,21 @@ def rescore(
         benchmarks = StoredBenchmarks(run, named, data)
         store, ledger, manifest = run.store, run.ledger, run.manifest
         benchmarks.read()
-        session = new_session(part_names(store), os.urandom(3).hex())
         changed: Counter[str] = Counter()
-        tables = ledger.tables(ledger.schema.names)
-        for table in judge.judged_batches(manifest, benchmarks, tables) if judge else tables:
-            done, rows = list[pa.Table](), list[dict[str, Any]]()
-            for row in rows_of(table):
-                if len(rows) == AT_ONCE:
-                    done.append(pa.Table.from_pylist(rows, schema=ledger.schema))
-                    rows = []
-                if row["error_class"] == CHECK_FAILED:
-                    row |= {"status": "scored", "error_class": None, "error": None}
-                if row["status"] not in CHECKED:
-                    rows.append(row)
-                    continue
-                episode_of(row)  # raises for a damaged run, which must not count as a failed check
-                made, entry = benchmarks.of(row)
-                new = judged(row, entry, made, log=lambda: None)
-                changed.update(_changes(row, new, ledger.rule_sets))
-                rows.append(new)
-            done.append(pa.Table.from_pylist(rows, schema=ledger.schema))
-            if judge and judge.judging.keys() - manifest.judging:
+
+        def judged_again(rows: list[Row]) -> list[Row]:
+            rows = judge.asked(manifest, benchmarks, rows) if judge else rows
+            new = [_judged_again(row, benchmarks) for row in rows]
+            for before, after in zip(rows, new, strict=True):
+                changed.update(_changes(before, after, ledger.rule_sets))
+            if judge and judge.judging.keys() - read_manifest(store).judging:
                 lease.check()
                 judging = {**manifest.tree.get("judging", {}), **judge.judging}
                 store.put(MANIFEST, as_json({**manifest.tree, "judging": judging}))
                 store.delete(VERDICTS)  # they are older; the rows have the new ones
-                manifest = read_manifest(store)
-            write_parts(store, session, pa.concat_tables(done))
+            return new
+
+        write_again(ledger, store, judged_again, part_rows=JUDGED_TOGETHER if judge else None)
         lease.check()
         for name in ledger.parts:
             store.delete(name)
@@ -114,8 +101,8 @@ def rescore(
             summary = summarized(store, made)
             code = INCOMPLETE if summary["missing"] else COMPLETE
         else:
-            judged_again = StoredRun(store, lambda line: None)  # printed above
-            code, summary = _summarized(judged_again, benchmarks.by_name)
+            again = StoredRun(store, lambda line: None)  # printed above
+            code, summary = _summarized(again, benchmarks.by_name)
         if judge is not None and summary["not_judged"]:
             code = INCOMPLETE
     for what, count in sorted(changed.items()):
@@ -123,6 +110,16 @@ def rescore(
     if not changed:
         log.info("no verdict changed")
     return code, summary
+
+
+def _judged_again(row: Row, benchmarks: StoredBenchmarks) -> Row:
+    if row["error_class"] == CHECK_FAILED:
+        row = {**row, "status": "scored", "error_class": None, "error": None}
+    if row["status"] not in CHECKED:
+        return row
+    episode_of(row)  # raises for a damaged run, which must not count as a failed check
+    benchmark, entry = benchmarks.of(row)
+    return judged(row, entry, benchmark, log=lambda: None)
 
 
 def compact_run(uri: str, opens: Opens = open_store) -> None:

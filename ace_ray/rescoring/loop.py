@@ -1,0 +1,38 @@
+"""The loop that writes stored rows again, for ``score RUN`` and ``reread``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ace_ray.storage.object_store import Store
+from ace_ray.storage.parts import Ledger, new_session, part_names, write_parts
+from ace_ray.storage.rows import AT_ONCE, rows_of
+
+Row = dict[str, Any]
+# Returns the new rows, and None for each row that does not change.
+Change = Callable[[list[Row]], Sequence[Row | None]]
+
+
+def write_again(
+    ledger: Ledger, target: Store, change: Change, *, part_rows: int | None = None
+) -> None:
+    """Write all rows of ``ledger`` to new parts of ``target``, as ``change`` returns them.
+
+    ``part_rows``: maximum rows of a part, which limits what an interrupted command loses; None: the
+    rows of the stored part."""
+    session = new_session(part_names(target), os.urandom(3).hex())
+    for table in ledger.tables(ledger.schema.names):
+        size = part_rows or max(1, len(table))
+        for start in range(0, len(table), size):
+            part, done = table.slice(start, size), []
+            for first in range(0, len(part), AT_ONCE):
+                batch = part.slice(first, AT_ONCE)
+                rows = change(list(rows_of(batch)))
+                done.append(batch.filter(pa.array([row is None for row in rows], pa.bool_())))
+                changed = [row for row in rows if row is not None]
+                done.append(pa.Table.from_pylist(changed, schema=ledger.schema))
+            write_parts(target, session, pa.concat_tables(done))
