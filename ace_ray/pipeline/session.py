@@ -8,25 +8,21 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ace_ray.cluster import connection, resources
 from ace_ray.cluster.resources import Resources
-from ace_ray.config.schema import ENDPOINT, RunConfig
+from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import RunFailed, UserError, first_line
-from ace_ray.models import adapters
 from ace_ray.models.endpoint import EndpointDown
 from ace_ray.models.endpoint_engine import ask_endpoint
-from ace_ray.models.engine_args import cluster_engine_args
-from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline import roles
 from ace_ray.pipeline.entries import entry_table
 from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.pipeline.health.monitor import HealthMonitor
@@ -38,11 +34,15 @@ from ace_ray.pipeline.monitoring.metrics import Metrics
 from ace_ray.pipeline.monitoring.timing import timing
 from ace_ray.pipeline.monitoring.utilization import Utilization
 from ace_ray.pipeline.open_run import OpenRun
+from ace_ray.pipeline.planning.cluster_fit import ClusterFit, engine_args, fit_cluster
 from ace_ray.pipeline.planning.plan import PlannedRows
 from ace_ray.pipeline.planning.prompts import is_native
 from ace_ray.storage.parts import new_session, part_names
 from ace_ray.storage.stored import earlier_timing
 from ace_ray.util import log
+
+if TYPE_CHECKING:
+    from ace_ray.pipeline.actors.job import Job
 
 # Index of a run -> its pending rows.
 Pending = dict[int, PlannedRows]
@@ -222,62 +222,28 @@ class Session:
         self._reached.setdefault("ray", time.monotonic())
         import ray
 
-        from ace_ray.cluster.ray_internals import lean_data
-        from ace_ray.pipeline.actors.coordinator import start_coordinator
-        from ace_ray.pipeline.actors.job import Job, JobRun, Scenarios
+        from ace_ray.pipeline.actors.job import Scenarios
         from ace_ray.pipeline.actors.role_engine import role_engines
         from ace_ray.pipeline.actors.service import start_services
-        from ace_ray.pipeline.elastic import ElasticWorkers
-        from ace_ray.pipeline.graph import Work, run_graph
         from ace_ray.pipeline.planning import placement
         from ace_ray.sandbox.actor import start_actors
 
-        plan, config = self._runs[0].plan, self._config
+        config = self._config
         self._interrupts.install()
         had_success = any(len(run.ledger.ids) for run in self._runs)
         had_success = had_success or any(tally.workers for tally in self._tallies)
-        most = max(pending.values(), key=len)
         monitor: HealthMonitor | None = None
         try:
-            interactive = any(rows.interactive.any() for rows in pending.values())
-            bindings = plan.bindings if interactive else {}
-            nodes = resources.nodes()
-            has_gpus = any(node.get("GPU", 0) for node in nodes)
-            if slow := resources.slow_dtype(config, has_gpus):
-                log.warning(slow)
-            # With an endpoint the candidate takes no GPU, but the engines of roles may.
-            on_gpu = has_gpus and (resources.takes_gpus(config) or config.backend == ENDPOINT)
-            fit = partial(
-                resources.fit,
-                config,
-                len(most),
-                interactive=interactive,
-                servers=roles.demand(bindings, on_gpu=on_gpu),
-            )
-            self._resources = fit(nodes)
-            resources.note_if_busy(self._resources)
-            models = [run.plan.model for run in self._runs]
-            spread = self._resources.spread
-            engine = engine_args(config, models, bindings, on_gpu=on_gpu, spread=spread)
-            log.debug(f"resources: {self._resources}")
+            plan = self._runs[0].plan
+            fitted = fit_cluster(config, plan.bindings, list(pending.values()))
+            self._resources = need = fitted.need
+            engine = engine_args(config, [run.plan.model for run in self._runs], fitted)
             log.debug(f"engine arguments: {engine}")
             facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine, **asked}
             salt = os.urandom(3).hex()
             name = f"coordinator-{salt}"
-            coordinator = start_coordinator(
-                entry_table(plan.entries, plan.openings),
-                plan.benchmarks,
-                self._isolated(),
-                had_success=had_success,
-                metrics=partial(
-                    Metrics,
-                    [
-                        (run.plan.run_id, run.plan.model.name, len(pending.get(index, ())))
-                        for index, run in enumerate(self._runs)
-                    ],
-                ),
-                name=name,
-            )
+            # Only the handles in this frame keep the actors alive: the job has handles by name.
+            coordinator = self._start_coordinator(name, pending, had_success=had_success)
             services = start_services(name, plan.benchmarks)
             for index in pending:
                 self._runs[index].declare(facts)
@@ -293,62 +259,21 @@ class Session:
             )
             with (
                 monitor,
-                role_engines(bindings, name, config, on_gpu=on_gpu) as served,
-                placement.reserved(self._resources, config, self._interrupts) as places,
+                role_engines(fitted.bindings, name, config, on_gpu=fitted.on_gpu) as served,
+                placement.reserved(need, config, self._interrupts) as places,
             ):
-                sandboxes = [f"{name}-sandbox-{i}" for i in range(self._resources.sandboxes)]
-                # Only the handles in this frame keep the actors alive: the job has handles by name.
+                sandboxes = [f"{name}-sandbox-{i}" for i in range(need.sandboxes)]
                 _started = start_actors(Scenarios(name), sandboxes, cpus=resources.SANDBOX_CPUS)
-                job = Job(
-                    runs=tuple(
-                        JobRun(
-                            run.plan.run_id,
-                            run.plan.model,
-                            run.store,
-                            new_session(part_names(run.store), salt),
-                        )
-                        for run in self._runs
-                    ),
-                    config=config,
-                    engine=engine,
-                    coordinator=ray.get_actor(name),
-                    bindings=bindings,
-                    served=served,
-                    sandboxes=tuple(map(ray.get_actor, sandboxes)),
-                    services={key: ray.get_actor(f"{name}-{key}") for key in services},
-                    choice=plan.choice,
-                    replay=plan.replay,
-                    first=min(pending),
-                    rows_end_at=self._rows_end_at,
-                    pending=tuple(sorted(pending)),
-                    examine=self._examine and config.backend != ENDPOINT,
-                )
-                work = [
-                    Work(index, rows, self._runs[index].attempts(rows))
-                    for index, rows in pending.items()
-                ]
+                actors = {
+                    "coordinator": ray.get_actor(name),
+                    "bindings": fitted.bindings,
+                    "served": served,
+                    "sandboxes": tuple(map(ray.get_actor, sandboxes)),
+                    "services": {key: ray.get_actor(f"{name}-{key}") for key in services},
+                }
+                job = self._job(pending, engine, salt, actors)
                 monitor.engines_start()
-                self._utilization.begin(self._resources.workers, pending)
-                self._reached.setdefault("actors", time.monotonic())
-                with lean_data() if connection.is_own() else nullcontext():
-                    run_graph(
-                        job,
-                        work,
-                        self._resources,
-                        self._when_whole(pending, monitor, coordinator),
-                        lambda: self._interrupts.asked,
-                        places=places,
-                        workers=ElasticWorkers(
-                            coordinator,
-                            self._resources,
-                            partial(resources.holds, self._resources, fit),
-                            config.grace_s,
-                            lambda: self._interrupts.asked,
-                        )
-                        if self._resources.elastic
-                        else None,
-                        backlog=self._utilization.note,
-                    )
+                self._evaluate(job, pending, monitor, coordinator, fitted, places)
                 self._interrupts.settle()
         except (RunFailed, UserError):
             raise
@@ -362,6 +287,93 @@ class Session:
                 for index, counts in self._tallies[-1].runs.items():
                     self._runs[index].broken = counts.broken
             ray.shutdown()
+
+    def _start_coordinator(self, name: str, pending: Pending, *, had_success: bool) -> Any:
+        from ace_ray.pipeline.actors.coordinator import start_coordinator
+
+        plan = self._runs[0].plan
+        counts = [
+            (run.plan.run_id, run.plan.model.name, len(pending.get(index, ())))
+            for index, run in enumerate(self._runs)
+        ]
+        return start_coordinator(
+            entry_table(plan.entries, plan.openings),
+            plan.benchmarks,
+            self._isolated(),
+            had_success=had_success,
+            metrics=partial(Metrics, counts),
+            name=name,
+        )
+
+    def _job(
+        self, pending: Pending, engine: dict[str, Any], salt: str, actors: Mapping[str, Any]
+    ) -> Job:
+        """Return what the actors of the graph need. ``actors``: the fields of `Job` about actors.
+        ``salt`` distinguishes the parts of this pass."""
+        from ace_ray.pipeline.actors.job import Job, JobRun
+
+        plan, config = self._runs[0].plan, self._config
+        runs = tuple(
+            JobRun(
+                run.plan.run_id,
+                run.plan.model,
+                run.store,
+                new_session(part_names(run.store), salt),
+            )
+            for run in self._runs
+        )
+        return Job(
+            runs=runs,
+            config=config,
+            engine=engine,
+            choice=plan.choice,
+            replay=plan.replay,
+            first=min(pending),
+            rows_end_at=self._rows_end_at,
+            pending=tuple(sorted(pending)),
+            examine=self._examine and config.backend != ENDPOINT,
+            **actors,
+        )
+
+    def _evaluate(
+        self,
+        job: Job,
+        pending: Pending,
+        monitor: HealthMonitor,
+        coordinator: Any,
+        fitted: ClusterFit,
+        places: Callable[[], dict[str, Any]] | None,
+    ) -> None:
+        """Run the graph of a pass."""
+        from ace_ray.cluster.ray_internals import lean_data
+        from ace_ray.pipeline.elastic import ElasticWorkers
+        from ace_ray.pipeline.graph import Work, run_graph
+
+        work = [
+            Work(index, rows, self._runs[index].attempts(rows)) for index, rows in pending.items()
+        ]
+        need, workers = fitted.need, None
+        if need.elastic:
+            workers = ElasticWorkers(
+                coordinator,
+                need,
+                partial(resources.holds, need, fitted.refit),
+                self._config.grace_s,
+                lambda: self._interrupts.asked,
+            )
+        self._utilization.begin(need.workers, pending)
+        self._reached.setdefault("actors", time.monotonic())
+        with lean_data() if connection.is_own() else nullcontext():
+            run_graph(
+                job,
+                work,
+                need,
+                self._when_whole(pending, monitor, coordinator),
+                lambda: self._interrupts.asked,
+                places=places,
+                workers=workers,
+                backlog=self._utilization.note,
+            )
 
     def _ask(self) -> dict[str, Any]:
         """Send one request to the candidate's endpoint before the first pass, so that a refusal is
@@ -411,30 +423,6 @@ class Session:
 
 
 _LOGS = "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"
-
-
-def engine_args(
-    config: RunConfig,
-    models: Sequence[ModelRef],
-    bindings: roles.RoleBindings,
-    *,
-    on_gpu: bool,
-    spread: bool,
-) -> dict[str, Any]:
-    """Return the engine arguments for the candidates ``models``, adapted to the cluster.
-
-    ``on_gpu``: engines use GPUs. ``spread``: each engine runs on several nodes."""
-    if config.backend in ("fake", ENDPOINT):
-        return dict(config.engine)
-    samplings = [config.sampling.sampling()] + [
-        binding.sampling
-        for bound in bindings.values()
-        for binding in bound.values()
-        if binding.role == "same"
-    ]
-    seeded = any(sampling.temperature > 0 for sampling in samplings)
-    engine = adapters.engine_args(models, config.engine)
-    return cluster_engine_args(engine, on_gpu=on_gpu, seeded=seeded, spread=spread)
 
 
 def _count(pending: Pending) -> int:
