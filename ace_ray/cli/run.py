@@ -287,7 +287,9 @@ def list_kinds(kind: str, as_json: bool) -> None:
     help="Command that the job runs with the config.",
 )
 @click.option(
-    "--dry-run", is_flag=True, help="Print the ray job submit command, and submit nothing."
+    "--dry-run",
+    is_flag=True,
+    help="Print the ray job submit command and keep its zip; submit nothing.",
 )
 @click.option("--follow/--no-follow", default=True, help="Print the job's log until it ends.")
 def submit(
