@@ -107,7 +107,7 @@ def parser_class(
         raise UserError(
             f"vLLM cannot use the parser {names}: {first_line(error.__cause__ or error)}",
             where=where,
-            fix="name the parser of the model's family",
+            fix="name the parser of the model's family (ace-ray list parsers)",
         ) from error
 
 
