@@ -75,12 +75,12 @@ _PROMPTED = re.compile(r"[\s`]*+\[?[A-Za-z_][\w.]*+\(")
 # Upstream selects a handler by the model's name, which is the folder's name. Only upstream's
 # handlers of these models can read calls in their texts.
 _OWN_FORM = re.compile(
-    r"hammer|xlam|bounty|granite-20b|glm-4-9b|thinkagent|nemotron-ultra"
-    r"|(?:llama|phi-|functiongemma|minicpm3|falcon3).*(?-i:FC)",
-    re.IGNORECASE,
+    r"hammer|xlam|bounty|granite-20b|glm-4-9b|thinkagent|nemotron-ultra", re.IGNORECASE
 )
-# Handlers that read texts as prompts request them, although the name has FC.
-_FC_TEXTS = re.compile(r"llama-(?:3\.[23]|4).*FC$", re.IGNORECASE)
+# The same, if FC follows in the name.
+_OWN_FORM_FC = re.compile(r"llama|phi-|functiongemma|minicpm3|falcon3", re.IGNORECASE)
+# Handlers that read texts as prompts request them, although the name ends in FC.
+_FC_TEXTS = re.compile(r"llama-(?:3\.[23]|4)", re.IGNORECASE)
 # Handlers that read tags, although the name lacks FC.
 _TAGS_ONLY = re.compile(r"granite-4|nanbeige4", re.IGNORECASE)
 # Handlers that read lists only, although the name lacks FC.
@@ -262,8 +262,11 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     listed = spelled = prompted = tagged = 0
     lists = own_form = False
     lists_only = "FC" in model or _LISTS_ONLY.search(model) is not None
-    in_text = _FC_TEXTS.search(model) is not None or not lists_only
-    has_handler = _OWN_FORM.search(model) is not None and not _FC_TEXTS.search(model)
+    fc_texts = _FC_TEXTS.search(model) is not None and model.upper().endswith("FC")
+    in_text = fc_texts or not lists_only
+    family = _OWN_FORM_FC.search(model)
+    has_handler = bool(_OWN_FORM.search(model) or (family and "FC" in model[family.end() :]))
+    has_handler = has_handler and not fc_texts
     for path in paths:
         for _, row in read_rows(path):
             for answer in _flat(row.get(key), row.get("id")):
