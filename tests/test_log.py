@@ -76,6 +76,14 @@ def test_a_text_line_has_its_traceback_and_no_fields(capsys: pytest.CaptureFixtu
     assert (said.out, said.err) == ("it ended: :100:\nTraceback\n  line ***\n", "")
 
 
+def test_text_lines_go_to_the_console_of_printing(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = StringIO()
+    with log.printing(Console(file=lines)):
+        log.info("inside")
+    log.info("outside")
+    assert (lines.getvalue(), capsys.readouterr().out) == ("inside\n", "outside\n")
+
+
 @pytest.mark.parametrize(("level", "shown"), [("debug", "diwe"), ("warning", "we"), ("error", "e")])
 def test_a_level_hides_lower_levels_and_no_result(
     level: str, shown: str, capsys: pytest.CaptureFixture[str]
