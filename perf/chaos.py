@@ -254,16 +254,15 @@ class Soak:
             self.driver.send_signal(SIGNALS[card])
         elif card == "node join":
             self._node.join(found["raylet"][0])
-        elif card == "node term":
-            self._node.term()
-        elif card == "node kill":
-            self._node.end()
+        elif card in ("node term", "node kill"):
+            (self._node.term if card == "node term" else self._node.end)()
         elif card == "store":
             with self.door.refusing(run):
                 time.sleep(self.dice.uniform(5, 20))
         else:
             victim = self.dice.choice(found["engine" if card == "freeze" else card])
-            victim.send_signal(signal.SIGSTOP if card == "freeze" else signal.SIGKILL)
+            with suppress(psutil.NoSuchProcess):  # it has just ended by itself
+                victim.send_signal(signal.SIGSTOP if card == "freeze" else signal.SIGKILL)
 
     def sweep(self) -> None:
         """Wait for what ended drivers left behind to end too; count what does not, and end it."""
