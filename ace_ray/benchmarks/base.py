@@ -186,6 +186,11 @@ class Benchmark(ABC):
         A model that is offered tools, and that the run serves itself, needs a tool parser."""
         return None
 
+    def offers_tools(self, role: str) -> bool:
+        """Return whether `role_tools` offers tools to ``role``. Plans call it, so override it if
+        the tools themselves take time to read."""
+        return self.role_tools(role) is not None
+
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
         """Return a short chat with every kind of message that the entry's episode may send.
         Preflight checks it with the chat template."""

@@ -19,17 +19,15 @@ from ace_ray.cluster.resources import Nodes, fit, largest, nodes
 from ace_ray.config.schema import ENDPOINT, SHIPPED, RunConfig, shipped_configs
 from ace_ray.errors import RowError, UserError
 from ace_ray.integrations.trackers import check_publishers
-from ace_ray.models.adapters import base_differs
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
 from ace_ray.models.engine_args import parser_names
 from ace_ray.pipeline.evaluate import plan_run
-from ace_ray.pipeline.planning.formats import choice_line
 from ace_ray.pipeline.planning.output import open_output, output_store
-from ace_ray.pipeline.planning.plan import Plan, identity_of
+from ace_ray.pipeline.planning.plan import Plan
 from ace_ray.pipeline.planning.prompts import check_chat, is_native
 from ace_ray.pipeline.roles import demand
+from ace_ray.storage.parts import read_ledger
 from ace_ray.storage.stored import MANIFEST
-from ace_ray.storage.stored_run import StoredRun
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ def planned(config: RunConfig) -> Iterator[Line]:
     store = output_store(plan)
     rows = f"all {len(plan.rows)} will be evaluated"
     if store.get(MANIFEST) is not None:
-        ledger = StoredRun(store).ledger
+        ledger = read_ledger(store)
         left = len(np.setdiff1d(plan.rows.ids, ledger.ids[ledger.settled]))
         rows = f"{left} of {len(plan.rows)} will be evaluated; the others are stored"
     yield Line("rows", rows)
@@ -97,15 +95,15 @@ def _planned(plan: Plan) -> Iterator[Line]:
     if model.kind == "endpoint":
         text = f"{model.revision}; unknown: {', '.join(UNKNOWN)}"
     yield Line("model", text)
-    if adapter := plan.model.adapter:
+    if adapter := model.adapter:
         told = f"LoRA of rank {adapter.rank}, {adapter.ref.revision[:19]}"
         told += ", with experts (target_parameters) as vLLM loads them" * adapter.experts
-        yield Line("adapter", "; ".join(filter(None, (told, base_differs(plan.model)))))
-    if chosen := choice_line(plan.config, plan.choice):
-        yield Line("format", chosen)
-    for name, benchmark in plan.benchmarks.items():
+        yield Line("adapter", "; ".join(filter(None, (told, model.base_note))))
+    if plan.parser_line:
+        yield Line("format", plan.parser_line)
+    for name in plan.benchmarks:
         entries = sum(entry.benchmark == name for entry in plan.entries)
-        identity = identity_of(benchmark)
+        identity = plan.identity["benchmarks"][name]
         prompts = f"{identity['prompts']} prompts, " if "prompts" in identity else ""
         sha256 = str(identity.get("data_sha256"))[:12]
         yield Line("data", f"{name}: {entries} entries, {prompts}sha256 {sha256}")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
 from ace_ray.config.schema import EarlyConfig
 from ace_ray.early_stopping.units import SEED, Order, order_of
 from ace_ray.types import Entry
@@ -62,7 +63,8 @@ def draw(
     for name, benchmark in benchmarks.items():
         places = [at for at, entry in enumerate(entries) if entry.benchmark == name]
         if places:
-            orders[name] = order_of(benchmark, entries, places)
+            with own_code(type(benchmark), "statistics or task"):
+                orders[name] = order_of(benchmark, entries, places)
     # Interleave the benchmarks, so that at any time the same share of each is evaluated.
     merged = sorted(
         ((at + 0.5) / len(order.units), number, at)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.config.schema import EarlyConfig, RunConfig
 from ace_ray.early_stopping.betting import (
@@ -188,7 +189,8 @@ class Values:
         first = scored[0]
         kind = (name, *first.category_key, tuple(sorted(map(_judged, scored))))
         if kind not in self._worth:
-            value = value_of(order.benchmark, iter(scored), order.rules)
+            with own_code(order.benchmark, "statistics"):
+                value = value_of(order.benchmark, iter(scored), order.rules)
             self._worth[kind] = (value, value)
         return self._worth[kind]
 

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.checked import own_code
 from ace_ray.early_stopping.betting import Draws
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, ResultRow, Verdict, own_task
@@ -115,8 +114,7 @@ def order_of(benchmark: Benchmark, entries: Sequence[Entry], places: Sequence[in
     _check_linear(kind, entries, items, rules)
     units: dict[str, list[Item]] = {}
     for item in items:
-        with own_code(kind, "task"):
-            task = kind.task(_row(entries[item.entries[0]], {}))
+        task = kind.task(_row(entries[item.entries[0]], {}))
         units.setdefault(task, []).append(item)
     made = [Unit(benchmark.name, name, tuple(members)) for name, members in units.items()]
     drawn = drawn_order(
@@ -157,9 +155,8 @@ def value_of(benchmark: type[Benchmark], rows: Iterable[ResultRow], rules: str) 
 
 
 def _headline(benchmark: type[Benchmark], rows: Iterable[ResultRow], rules: str) -> float:
-    with own_code(benchmark, "statistics"):
-        summary: Mapping[str, Any] = benchmark.statistics(rows, 1.0)
-        first = benchmark.scores(summary, rules)[0]
+    summary: Mapping[str, Any] = benchmark.statistics(rows, 1.0)
+    first = benchmark.scores(summary, rules)[0]
     if first.estimate is None:
         raise _refused(benchmark, "has no value for these entries")
     return first.estimate.value

@@ -15,7 +15,7 @@ from typing import Any
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import ADAPTER_CONFIG, tensors_of
 from ace_ray.models.families import facts_of_model
-from ace_ray.models.sources import Adapter, ModelRef, json_of, resolve, tokenizer_folder
+from ace_ray.models.sources import Adapter, ModelRef
 
 WEIGHTS = "adapter_model.safetensors"
 # Values of vLLM's ``max_lora_rank``.
@@ -44,18 +44,9 @@ _SUFFIXES = (".lora_A.weight", ".lora_B.weight", ".lora_embedding_A", ".lora_emb
 _PREFIX = "base_model.model."
 
 
-def with_adapter(
-    base: ModelRef,
-    source: str,
-    revision: str | None,
-    *,
-    endpoint_url: str | None = None,
-    region: str | None = None,
-) -> ModelRef:
-    """Return a copy of ``base`` with the pinned adapter ``source``. Raises `UserError`: the adapter
-    is not available, or vLLM does not support its kind."""
-    ref = resolve(source, revision, endpoint_url=endpoint_url, region=region, adapter=True)
-    config = json_of(tokenizer_folder(ref) / ADAPTER_CONFIG)
+def with_adapter(base: ModelRef, ref: ModelRef, config: Mapping[str, Any]) -> ModelRef:
+    """Return a copy of ``base`` with the pinned adapter ``ref``, whose adapter_config.json is
+    ``config``. Raises `UserError`: vLLM does not support its kind."""
     name, rank = str(config.get("base_model_name_or_path") or "")[:300], _rank(config, ref.source)
     return replace(base, adapter=Adapter(ref, rank, name, bool(_experts(config))))
 
@@ -140,18 +131,6 @@ def check_template(model: ModelRef, template: str | None = None) -> None:
             where=model.adapter.ref.source,
             fix="name this template as model.chat_template, or remove it",
         )
-
-
-def base_differs(model: ModelRef) -> str:
-    """Return a warning if the adapter names another base than ``model``, else "". A different name
-    is not an error, since folders may be renamed."""
-    if model.adapter is None or not model.adapter.base:
-        return ""
-    mine, theirs = (name.rstrip("/").rsplit("/", 1)[-1].lower() for name in (
-        model.source, model.adapter.base))  # fmt: skip
-    if mine == theirs:
-        return ""
-    return f"the adapter names {model.adapter.base} as its base, but is used on {model.source}"
 
 
 def content_hash(folder: Path) -> str:

@@ -34,6 +34,8 @@ _INDEX_BYTES = 64 << 20
 _MOST_VALUES = 1_000_000
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
+_IS_POINTER = "is a git-lfs pointer, not the file itself"
+_PULL = "run git lfs pull in the repository"
 # Maximum bytes of a git-lfs pointer, from its specification.
 _POINTER_BYTES = 1024
 
@@ -179,21 +181,21 @@ def check_whole(where: Path | S3Store) -> None:
         raise UserError("the weights contain no tensors", where=files.place(weights[0]), fix=_AGAIN)
 
 
-def check_no_pointer(path: Path) -> None:
-    """Raise `UserError` if ``path`` is a git-lfs pointer, and `OSError` if it is not a regular
-    file."""
+def check_gguf(path: Path) -> None:
+    """Raise `UserError` if ``path`` is a git-lfs pointer or not a GGUF file, and `OSError` if it is
+    not a regular file."""
     with open_regular(path) as file:
-        _refuse_pointer(file, str(path))
+        head = file.read(len(_POINTER))
+    if head == _POINTER:
+        raise UserError(_IS_POINTER, where=str(path), fix=_PULL)
+    if not head.startswith(b"GGUF"):
+        raise UserError("is not a GGUF file (bad magic)", where=str(path), fix="download it again")
 
 
-def _refuse_pointer(file: BinaryIO, place: str) -> None:
+def _refuse_pointer(file: BinaryIO, location: str) -> None:
     if file.read(len(_POINTER)) == _POINTER:
-        raise UserError(
-            "is a git-lfs pointer, not the file itself",
-            where=place,
-            fix="run git lfs pull in the repository"
-            + ", then upload the fetched files" * place.startswith("s3://"),
-        )
+        upload = ", then upload the fetched files" * location.startswith("s3://")
+        raise UserError(_IS_POINTER, where=location, fix=_PULL + upload)
 
 
 def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:

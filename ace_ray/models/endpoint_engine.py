@@ -85,25 +85,19 @@ def endpoint_of(model: ModelConfig) -> CandidateEndpoint:
     return model.endpoint
 
 
-def endpoint_ref(model: ModelConfig) -> ModelRef:
-    """Return a reference to the candidate's model. Its revision consists of the model's name and
-    the host, since the weights are unknown and may change without notice."""
-    endpoint = endpoint_of(model)
-    named = f"{endpoint.model} at {host_of(endpoint.url)}"
-    return ModelRef(endpoint.model, "endpoint", endpoint.model, named)
-
-
-def check_endpoint(config: RunConfig) -> None:
-    """Check a candidate behind an endpoint without sending a request.
+def endpoint_ref(config: RunConfig) -> ModelRef:
+    """Check a candidate behind an endpoint without sending a request, and return a reference to its
+    model. The revision consists of the model's name and the host, since the weights are unknown and
+    may change without notice.
 
     Raises:
         UserError: a bad URL, a missing API key, or a config key that only applies to an engine."""
     model = config.model
     endpoint = endpoint_of(model)
-    check_url(endpoint.url, f"{WHERE}.url")
-    read_key(endpoint.api_key_env, f"{WHERE}.api_key_env")
     for key, value in sorted(endpoint.extra_body.items()):
         _check_extra(key, value)
+    check_url(endpoint.url, f"{WHERE}.url")
+    read_key(endpoint.api_key_env, f"{WHERE}.api_key_env")
     engine_only = {
         "engine": bool(config.engine),
         "model.revision": model.revision is not None,
@@ -125,6 +119,8 @@ def check_endpoint(config: RunConfig) -> None:
                 if key.endswith("reasoning_parser")
                 else "leave it out; configure the server where it runs",
             )
+    name = f"{endpoint.model} at {host_of(endpoint.url)}"
+    return ModelRef(endpoint.model, "endpoint", endpoint.model, name)
 
 
 def _check_extra(key: str, value: Any) -> None:

@@ -31,6 +31,7 @@ RESERVED = {
 }
 _DRAWN = {name: name for name in SamplingConfig.model_fields} | {"max_new_tokens": "max_tokens"}
 _OUR_PARSERS = {"reasoning": ("auto", "none"), "tool": ("auto",)}
+_SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")
 # Maximum characters of a suggestion. A longer list does not help.
 _LONG = 200
 
@@ -53,6 +54,15 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
             for name, fix in suggestions.items()
         }
         raise unknown_keys(fixes, where="engine", what="vLLM has no engine argument")
+    # Plans use these arguments, so refuse booleans, null and numbers below 1.
+    for name in _SIZES:
+        size = args.get(name, 1)
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise UserError(
+                f"{name!r} is {size!r}, but it must be an integer of at least 1",
+                where="engine",
+                fix="correct the value",
+            )
     override = args.get("override_generation_config")
     drawn = [name for name in _DRAWN if isinstance(override, Mapping) and name in override]
     if drawn:

@@ -14,9 +14,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ace_ray.config.roles import ServedRole
 from ace_ray.errors import UserError
 from ace_ray.models.parser_plugins import load_plugin, plugin_sha256
-from ace_ray.models.sources import ModelRef, json_of, tokenizer_folder
+from ace_ray.models.sources import ModelRef, tokenizer_folder
+from ace_ray.util import vllm_source
+from ace_ray.util.sanitizing import few
 
 # Template variables that tell vLLM's parsers whether an answer begins with reasoning.
 SWITCHES = ("enable_thinking", "thinking")
@@ -70,6 +73,10 @@ _REASONING_TYPES = {
 # Model types whose chats vLLM renders by code.
 _ENCODED = ("gpt_oss", "deepseek_v32", "deepseek_v4", "kimi_k3")
 _SWITCH = re.compile(r"\b(enable_thinking|thinking)\b")
+# Engine arguments with which vLLM may load another architecture than config.json names.
+_ARCHITECTURE_ARGS = (
+    "hf_overrides", "model_impl", "config_format", "trust_remote_code", "speculative_config",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -116,14 +123,6 @@ class ModelFiles:
     folder: Path | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     facts: FamilyFacts = field(default_factory=FamilyFacts)
-
-    @classmethod
-    def read(cls, model: ModelRef, tokenizer_mode: str = "auto") -> ModelFiles:
-        """Read the files of a pinned model, not its weights. A GGUF file is converted first. Raises
-        `UserError`: config.json cannot be read."""
-        folder = tokenizer_folder(model)
-        config = json_of(folder / "config.json")
-        return cls(folder, config, family_facts(folder, tokenizer_mode))
 
     def context(self, max_model_len: Any) -> int | None:
         """Return the context length in tokens; None if only vLLM knows it. ``max_model_len`` is the
@@ -290,13 +289,48 @@ def reasoning_parser(facts: FamilyFacts) -> str:
     return found[0] if len(found) == 1 else "auto"
 
 
-def of_transformers(architectures: Iterable[str]) -> set[str]:
+def check_architecture(model: ModelRef, files: ModelFiles, engine: Mapping[str, Any]) -> None:
+    """Raise `UserError` if vLLM does not support the model's architecture. An engine would report
+    this only after minutes. ``engine``: the engine arguments."""
+    architectures = files.facts.architectures
+    known, path = vllm_source.architectures(), f"{model.location}/config.json"
+    if not known or "auto_map" in files.config or any(map(engine.get, _ARCHITECTURE_ARGS)):
+        return
+    if not architectures:
+        raise UserError(
+            "names no 'architectures'",
+            where=path,
+            fix="add them as in the original model, or to engine.hf_overrides",
+        )
+    if known.isdisjoint(architectures) and not _of_transformers(architectures):
+        names = few(f"{name:.80}" for name in architectures)
+        raise UserError(
+            f"vLLM does not support the architecture {names}",
+            where=path,
+            fix="use a vLLM that supports it, or another model",
+        )
+
+
+def _of_transformers(architectures: Iterable[str]) -> set[str]:
     """Return the ``architectures`` that the package transformers implements. vLLM can run many of
     these with transformers' code, even if it does not implement them itself."""
     import transformers
 
     # `getattr` would import the module of a class, and torch.
     return set(dir(transformers)).intersection(architectures)
+
+
+def with_parsers(role: ServedRole, facts: FamilyFacts, *, calls: bool) -> ServedRole:
+    """Return ``role`` with ``auto`` replaced by the parsers of the model's family. ``calls``:
+    whether the role is offered tools; if not, ``auto`` becomes no tool parser. Raises `UserError`
+    if no tool parser fits the family."""
+    model = role.model
+    parsers: dict[str, str | None] = {}
+    if model.reasoning_parser == "auto" and not role.engine.get("reasoning_parser"):
+        parsers["reasoning_parser"] = reasoning_parser(facts)
+    if model.tool_parser == "auto":
+        parsers["tool_parser"] = choose_tool_parser(facts, str(model.source)) if calls else None
+    return role.model_copy(update={"model": model.model_copy(update=parsers)})
 
 
 def choose_tool_parser(facts: FamilyFacts, source: str, *, instead: str = "") -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from ace_ray.config.schema import ModelConfig, SamplingConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import parser_names
-from ace_ray.models.sources import ModelRef, json_of, tokenizer_folder
+from ace_ray.models.sources import json_of
 from ace_ray.types import Sampling
 
 FILE = "generation_config.json"
@@ -112,21 +112,21 @@ _OWN = ("temperature", "top_k", "top_p", *_OPTIONAL[:-1])
 
 
 def completed(
-    config: SamplingConfig, model: ModelRef | None, engine: Mapping[str, Any], *, where: str
+    config: SamplingConfig, folder: Path | None, engine: Mapping[str, Any], *, where: str
 ) -> SamplingConfig:
     """Fill in the model's defaults from generation_config.json, if ``config`` uses them.
 
-    vLLM's server uses these values by default, but its engine does not. ``model`` is None for a
-    model behind an endpoint. ``engine`` may name another folder that has the file. Raises
-    `UserError`: the file lacks sampling values, or has values outside of vLLM's ranges."""
+    vLLM's server uses these values by default, but its engine does not. ``folder`` has the
+    model's small files; None for a model without files. ``engine`` may name another folder that has
+    the file. Raises `UserError`: the file lacks sampling values, or has values outside of vLLM's
+    ranges."""
     if config.is_complete:
         return config
     problem = "the model's sampling cannot be read: its files are not available here"
     own: dict[str, Any] = {}
-    if model is not None and model.kind in ("hub", "folder", "s3", "gguf"):
+    if folder is not None:
         source = engine.get("generation_config", "auto")
-        folder = tokenizer_folder(model) if source in (None, "auto", "vllm") else Path(str(source))
-        file = folder / FILE
+        file = (folder if source in (None, "auto", "vllm") else Path(str(source))) / FILE
         problem = f"{file} recommends no sampling values"
         tree = json_of(file) if file.exists() else {}
         values = {name: tree.get(name) for name in _OWN} | {

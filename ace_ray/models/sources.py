@@ -21,10 +21,9 @@ from typing import Any, Literal
 from ace_ray.config.schema import cache_root
 from ace_ray.errors import UserError, first_line
 from ace_ray.models import cached
-from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_no_pointer, check_whole, way_out
+from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_gguf, check_whole, way_out
 from ace_ray.models.engine_args import INSTALL
 from ace_ray.storage.object_store import Object, S3Store
-from ace_ray.storage.object_store.local import open_regular
 from ace_ray.util.local_files import path_of
 from ace_ray.util.safe_loading import MOST_BYTES, MOST_VALUES, json_within
 from ace_ray.util.subprocesses import module_command, module_environment
@@ -66,6 +65,16 @@ class ModelRef:
         """Source as the user named it. It differs between models that have the same `name`."""
         return self.source + (f"+{self.adapter.ref.source}" if self.adapter else "")
 
+    @property
+    def base_note(self) -> str:
+        """Warning if the adapter names another base than this model, else "". A different name is
+        not an error, since folders may be renamed."""
+        base = self.adapter.base if self.adapter else ""
+        names = {name.rstrip("/").rsplit("/", 1)[-1].lower() for name in (self.source, base)}
+        if not base or len(names) == 1:
+            return ""
+        return f"the adapter names {base} as its base, but is used on {self.source}"
+
 
 @dataclass(frozen=True)
 class Adapter:
@@ -93,45 +102,39 @@ def resolve(
     ``adapter``: the source is a LoRA adapter. ``weights``: check that the weights are complete.
 
     Raises `UserError`: the model does not exist, cannot be reached, or has incomplete files."""
-    key, marker = ("adapter", ADAPTER_CONFIG) if adapter else ("source", "config.json")
-    if source.startswith("package:"):
-        path = _package_path(source)
-    elif source.startswith("s3://"):
-        _refuse_revision(source, revision)
-        return _resolve_s3(source, endpoint_url, region, marker, weights=weights)
-    else:
-        path = path_of(source, f"model.{key}")
-        looks_local = source.startswith((".", "/", "~")) or source.endswith(".gguf")
-        if not path.exists() and not looks_local and _HUB_ID.fullmatch(source):
-            return _resolve_hub(source, revision)
-    if not path.exists():
-        raise UserError(
-            f"{'adapter' if adapter else 'model'} {source!r} does not exist",
-            where=f"model.{key}",
-            fix="name a Hugging Face id (org/name), a folder, a .gguf file, s3:// or package:",
-        )
-    _refuse_revision(source, revision)
-    path = path.absolute()
-    try:
-        return _resolve_path(source, path, marker, weights=weights)
-    except OSError as error:
-        raise UserError(
-            f"cannot be read: {error.strerror or error}",
-            where=str(error.filename or path),
-            fix="check the permissions of the model's files",
-        ) from error
-
-
-def _refuse_revision(source: str, revision: str | None) -> None:
+    marker = ADAPTER_CONFIG if adapter else "config.json"
+    is_hub_id = _HUB_ID.fullmatch(source) and not source.startswith((".", "/", "~"))
+    if is_hub_id and not source.endswith(".gguf") and not Path(source).exists():
+        return _resolve_hub(source, revision)
     if revision is not None:
         raise UserError(
             "revision applies only to Hugging Face ids",
             where="model.revision",
             fix=f"remove it; {source!r} is identified by its content",
         )
+    try:
+        if not source.startswith("s3://"):
+            return _resolve_path(source, marker, weights=weights)
+    except OSError as error:
+        raise UserError(
+            f"cannot be read: {error.strerror or error}",
+            where=str(error.filename or source),
+            fix="check the permissions of the model's files",
+        ) from error
+    return _resolve_s3(source, endpoint_url, region, marker, weights=weights)
 
 
-def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> ModelRef:
+def _resolve_path(source: str, marker: str, *, weights: bool) -> ModelRef:
+    kind, key = ("adapter", "adapter") if marker == ADAPTER_CONFIG else ("model", "source")
+    is_package = source.startswith("package:")
+    path = _package_path(source) if is_package else path_of(source, f"model.{key}")
+    if not path.exists():
+        raise UserError(
+            f"{kind} {source!r} does not exist",
+            where=f"model.{key}",
+            fix="name a Hugging Face id (org/name), a folder, a .gguf file, s3:// or package:",
+        )
+    path = path.absolute()
     if path.is_dir():
         if not (path / marker).is_file():
             raise UserError(
@@ -152,12 +155,7 @@ def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> Mod
             where=str(path),
             fix=f"name {_KINDS[marker]} folder{gguf}",
         )
-    check_no_pointer(path)
-    with open_regular(path) as file:
-        if file.read(4) != b"GGUF":
-            raise UserError(
-                "is not a GGUF file (bad magic)", where=str(path), fix="download it again"
-            )
+    check_gguf(path)
     return ModelRef(source, "gguf", str(path), "sha256:" + _content_hash([path]))
 
 
@@ -312,6 +310,7 @@ def _resolve_s3(
 ) -> ModelRef:
     store = S3Store(source.rstrip("/"), endpoint_url, region, patient=False)
     objects = _objects(store)
+    revision = _listing_hash(objects)
     if not any(o.path == marker for o in objects):
         raise UserError(
             f"{marker} is missing under this prefix",
@@ -320,7 +319,7 @@ def _resolve_s3(
         )
     if weights:
         check_whole(store)
-    return ModelRef(source, "s3", store.root, _listing_hash(objects), endpoint_url, region)
+    return ModelRef(source, "s3", store.root, revision, endpoint_url, region)
 
 
 def _objects(store: S3Store) -> list[Object]:

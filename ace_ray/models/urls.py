@@ -10,8 +10,10 @@ import os
 import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
+from typing import Any
 from urllib.parse import urlsplit
 
+from ace_ray.config.schema import CandidateEndpoint
 from ace_ray.errors import UserError
 from ace_ray.types import digest
 
@@ -144,3 +146,13 @@ def path_of(url: str) -> dict[str, str]:
     ``/v1`` or no path."""
     path = urlsplit(url).path.strip("/")
     return {} if path in ("", "v1") else {"path_sha256": digest(path)}
+
+
+def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
+    """Return the properties of an endpoint that can change a score, as JSON without secrets."""
+    return {
+        "host": host_of(endpoint.url),
+        **path_of(endpoint.url),
+        "model": endpoint.model,
+        "extra_body": endpoint.extra_body,
+    }

@@ -16,7 +16,6 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.end_time import ends_at, rows_end_at
 from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.pipeline.open_run import opened
-from ace_ray.pipeline.planning.formats import choice_line
 from ace_ray.pipeline.planning.output import output_store
 from ace_ray.pipeline.planning.plan import Plan, make_plan
 from ace_ray.pipeline.planning.preflight import check_engine, make_benchmarks, resolve_model
@@ -28,7 +27,6 @@ from ace_ray.util import log
 
 def plan_run(config: RunConfig) -> Plan:
     """Plan a run, with all checks that work without Ray. Raises `UserError` if a check fails."""
-    check_engine(config)
     benchmarks = make_benchmarks(config)
     model, files = resolve_model(config)
     return make_plan(config, model, benchmarks, files)
@@ -79,8 +77,8 @@ def evaluate(
             pending = 0 if run.stops else len(run.pending(again=False))
             line = f"{plan.run_id}: {rows} rows declared, {pending} to evaluate"
             log.info(line, event="begin", declared=rows, pending=pending)
-            if chosen := choice_line(plan.config, plan.choice):
-                log.info(chosen)
+            if plan.parser_line:
+                log.info(plan.parser_line)
             interrupts.abort_at(None)  # until a pass begins: a complete run has its result
             rows_end = rows_end_at(limit, began) if pending else None
             Session([run], interrupts, rows_end_at=rows_end).run()

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from ace_ray.early_stopping.looks import EarlyLooks
 from ace_ray.errors import UserError
-from ace_ray.models.adapters import base_differs
 from ace_ray.pipeline.health.isolation import IsolatedRow, set_aside, shared_id
 from ace_ray.pipeline.health.processes import Kind, give_back_memory
 from ace_ray.pipeline.planning.formats import choice_facts
@@ -235,7 +234,7 @@ def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
     open_output(plan, fresh=fresh)
     facts, told, skipped = check_chat(plan)
     facts["format"] = choice_facts(plan.choice)
-    for note in (base_differs(plan.model), facts.get("divided_calls")):
+    for note in (plan.model.base_note, facts.get("divided_calls")):
         if note:
             log.warning(note)
     for benchmark in plan.benchmarks.values():

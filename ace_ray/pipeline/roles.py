@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
@@ -13,19 +14,14 @@ from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.context import Model, RoleModel
 from ace_ray.cluster.resources import ROLE_ENGINE_CPUS, gpus_per_worker
 from ace_ray.config.roles import EndpointRole, Role, ServedRole
-from ace_ray.config.schema import CandidateEndpoint, RunConfig
+from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.endpoint import EndpointModel
 from ace_ray.models.engine_args import check_engine_args, check_parsers
-from ace_ray.models.families import (
-    FormatChoice,
-    choose_tool_parser,
-    facts_of_model,
-    reasoning_parser,
-)
+from ace_ray.models.families import FormatChoice, family_facts, with_parsers
 from ace_ray.models.sampling import check_budget, check_sampling, completed
-from ace_ray.models.sources import ModelRef, resolve
-from ace_ray.models.urls import check_url, host_of, path_of, read_key
+from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
+from ace_ray.models.urls import check_url, endpoint_identity, host_of, path_of, read_key
 from ace_ray.pipeline.health.processes import LONGEST_WHY
 from ace_ray.types import Completion, Messages, Sampling, Tools, digest
 from ace_ray.util.sanitizing import one_line
@@ -43,6 +39,8 @@ class RoleBinding:
     """The candidate if the role is set to ``same``; the served model; None for an endpoint."""
     sampling: Sampling
     identity: Mapping[str, Any]
+    calls: bool = False
+    """Whether the role is offered tools."""
 
 
 class RoleEngineFailed(RowError):
@@ -61,7 +59,7 @@ def bind_roles(
     for benchmark in benchmarks:
         with own_code(type(benchmark), "roles"):
             asked = {
-                name: (role, benchmark.role_sampling(name), benchmark.role_tools(name) is not None)
+                name: (role, benchmark.role_sampling(name), benchmark.offers_tools(name))
                 for name, role in benchmark.roles().items()
             }
         bindings[benchmark.name] = {
@@ -85,6 +83,7 @@ def _binding(
     where = f"benchmarks.{benchmark.name}.{name}"
     check_role(role, where)
     model: ModelRef | None = candidate
+    folder: Path | None = None
     if isinstance(role, EndpointRole):
         model = None
     elif isinstance(role, ServedRole):
@@ -102,7 +101,10 @@ def _binding(
             region=config.store.region,
             weights=role.engine.get("load_format") != "dummy",
         )
-        role = _with_parsers(role, model, where, calls=calls)
+        folder = tokenizer_folder(model)
+        facts = family_facts(folder, str(role.engine.get("tokenizer_mode", "auto")))
+        with within(where):
+            role = with_parsers(role, facts, calls=calls)
         parser = role.model.reasoning_parser
         check_budget(role.sampling, role.engine, parser, where=f"{where}.sampling")
     sampling = default
@@ -112,30 +114,12 @@ def _binding(
         sampling = replace(sampling, max_tokens=most)
     elif role.sampling is not None:
         engine = role.engine if isinstance(role, ServedRole) else {}
-        own = completed(role.sampling, model, engine, where=f"{where}.sampling")
+        own = completed(role.sampling, folder, engine, where=f"{where}.sampling")
         sampling = own.sampling()
     identity = role_identity(role, model, sampling)
     if name not in benchmark.shared_roles:
         identity["sampling"] = sampling.identity()
-    return RoleBinding(role, model, sampling, identity)
-
-
-def _with_parsers(role: ServedRole, model: ModelRef, where: str, *, calls: bool) -> ServedRole:
-    """Return ``role`` with ``auto`` replaced by the parsers of the model's family. ``calls``:
-    whether the role is offered tools; if not, ``auto`` becomes no tool parser. Raises `UserError`
-    if no tool parser fits the family."""
-    asked = role.model
-    mode = str(role.engine.get("tokenizer_mode", "auto"))
-    chosen: dict[str, str | None] = {}
-    if asked.reasoning_parser == "auto" and not role.engine.get("reasoning_parser"):
-        chosen["reasoning_parser"] = reasoning_parser(facts_of_model(model, mode))
-    if asked.tool_parser == "auto":
-        chosen["tool_parser"] = None
-        if calls:
-            facts = facts_of_model(model, mode)
-            with within(where):
-                chosen["tool_parser"] = choose_tool_parser(facts, str(asked.source))
-    return role.model_copy(update={"model": asked.model_copy(update=chosen)})
+    return RoleBinding(role, model, sampling, identity, calls)
 
 
 def check_role(role: Role, where: str) -> None:
@@ -164,21 +148,9 @@ def check_role(role: Role, where: str) -> None:
                         fix="leave it out",
                     )
             check_sampling(role.sampling, role.model, where="sampling")
-            for name in ("tensor_parallel_size", "pipeline_parallel_size"):
-                check_size(name, role.engine.get(name, 1))
     elif role != "same":
         fix = "make it with ace_ray.config.roles.parse_role"
         raise UserError(f"{role!a:.80} is not a role", where=where, fix=fix)
-
-
-def check_size(name: str, value: Any) -> None:
-    """Raise `UserError` unless the engine argument ``name`` has an integer ``value`` >= 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UserError(
-            f"{name!r} is {value!r}, but it must be an integer of at least 1",
-            where="engine",
-            fix="correct the value",
-        )
 
 
 @contextmanager
@@ -239,16 +211,6 @@ def candidate_identity(config: RunConfig, model: ModelRef, choice: FormatChoice)
     if config.model.endpoint is not None:
         identity["endpoint"] = endpoint_identity(config.model.endpoint)
     return identity
-
-
-def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
-    """Return the properties of an endpoint that can change a score, as JSON without secrets."""
-    return {
-        "host": host_of(endpoint.url),
-        **path_of(endpoint.url),
-        "model": endpoint.model,
-        "extra_body": endpoint.extra_body,
-    }
 
 
 def shared_engines(bindings: RoleBindings) -> list[dict[tuple[str, str], RoleBinding]]:

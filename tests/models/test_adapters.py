@@ -14,7 +14,7 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.models import adapters
-from ace_ray.models.sources import ModelRef, check_unchanged, resolve
+from ace_ray.models.sources import ModelRef, check_unchanged, json_of, resolve
 from ace_ray.util import vllm_source
 
 Make = Callable[..., Path]
@@ -33,7 +33,9 @@ def base(tmp_path: Path) -> Path:
 
 
 def adapted(base: Path, adapter: Path) -> ModelRef:
-    return adapters.with_adapter(resolve(str(base), None), str(adapter), None)
+    ref = resolve(str(adapter), None, adapter=True)
+    settings = json_of(Path(ref.location) / "adapter_config.json")
+    return adapters.with_adapter(resolve(str(base), None), ref, settings)
 
 
 def test_an_adapter_is_pinned_by_its_content(tmp_path: Path, base: Path, make_adapter: Make):
@@ -45,8 +47,8 @@ def test_an_adapter_is_pinned_by_its_content(tmp_path: Path, base: Path, make_ad
     assert model.adapter.ref.revision != other.adapter.ref.revision
     assert model.name == "base+a"
     assert model.adapter.rank == 4
-    assert adapters.base_differs(model) == ""
-    assert "names x/Other as its base" in adapters.base_differs(other)
+    assert model.base_note == ""
+    assert "names x/Other as its base" in other.base_note
     check_unchanged(model)
     adapters.check_where_local(model)
     (tmp_path / "a" / adapters.WEIGHTS).unlink()
@@ -112,7 +114,7 @@ def test_a_damaged_or_misplaced_adapter_is_named(tmp_path: Path, base: Path, mak
     with pytest.raises(UserError, match=r"no adapter_config\.json; name a PEFT adapter's folder"):
         adapted(base, base)
     with pytest.raises(UserError, match=r"model\.adapter: adapter './gone' does not exist"):
-        adapters.with_adapter(resolve(str(base), None), "./gone", None)
+        adapted(base, Path("./gone"))
     for text in ("", "[]", "[" * 100_000):
         (folder / "adapter_config.json").write_text(text)
         with pytest.raises(UserError, match=r"adapter_config\.json: cannot be read.*again"):

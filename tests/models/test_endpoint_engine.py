@@ -15,7 +15,6 @@ from ace_ray.errors import RowError, UserError
 from ace_ray.models.endpoint_engine import (
     EndpointEngine,
     ask_endpoint,
-    check_endpoint,
     endpoint_ref,
 )
 from ace_ray.models.families import FormatChoice
@@ -68,9 +67,9 @@ def test_keys_of_an_engine_are_refused() -> None:
     parts += [{"model": {key: value}} for key, value in keys.items()]
     for more in parts:
         with pytest.raises(UserError, match="configures an engine of the run"):
-            check_endpoint(config(more=more))
+            endpoint_ref(config(more=more))
     with pytest.raises(UserError, match="write auto or none; the server has its own"):
-        check_endpoint(config(more={"model": {"reasoning_parser": "qwen3"}}))
+        endpoint_ref(config(more={"model": {"reasoning_parser": "qwen3"}}))
 
 
 def test_bad_keys_of_an_endpoint_are_named() -> None:
@@ -84,26 +83,26 @@ def test_bad_keys_of_an_endpoint_are_named() -> None:
     ]
     for body, line in bodies:
         with pytest.raises(UserError, match=rf"^model\.endpoint\.extra_body: .*{line}"):
-            check_endpoint(config(extra_body=body))
+            endpoint_ref(config(extra_body=body))
     with pytest.raises(UserError, match=r"^model\.endpoint\.url: ") as caught:
-        check_endpoint(config(url="http://u:pw-hidden@h/v1"))
+        endpoint_ref(config(url="http://u:pw-hidden@h/v1"))
     assert "pw-hidden" not in str(caught.value)
     with pytest.raises(UserError, match=r"^model\.endpoint\.api_key_env: the environment variable"):
-        check_endpoint(config(api_key_env="NOT_SET_HERE"))
-    check_endpoint(config(extra_body={"temperature": None, "tool_choice": None, "x": {"y": 1}}))
-    check_endpoint(config(extra_body={"response_format": None}))
+        endpoint_ref(config(api_key_env="NOT_SET_HERE"))
+    endpoint_ref(config(extra_body={"temperature": None, "tool_choice": None, "x": {"y": 1}}))
+    endpoint_ref(config(extra_body={"response_format": None}))
 
 
 def test_the_identity_has_the_host_and_no_secret() -> None:
     made = config(extra_body={"x": 1})
-    identity = candidate_identity(made, endpoint_ref(made.model), FormatChoice())
+    identity = candidate_identity(made, endpoint_ref(made), FormatChoice())
     assert identity["revision"] is None
     assert identity["model"] == "org/m"
     known = {"host": "api.example.com", "path_sha256": digest("deep/v1"), "model": "org/m"}
     assert identity["endpoint"] == {**known, "extra_body": {"x": 1}}
     assert KEY not in json.dumps(identity)
     assert "deep" not in json.dumps(identity)
-    assert endpoint_ref(made.model).name == "m"
+    assert endpoint_ref(made).name == "m"
 
 
 def test_one_question_shows_who_answers_and_how(server: Scripted) -> None:

@@ -18,7 +18,6 @@ from ace_ray.models.sampling import (
     request_fields,
     vllm_arguments,
 )
-from ace_ray.models.sources import ModelRef
 from ace_ray.types import Sampling
 
 SCHEMA = {"type": "object", "properties": {"b": {}, "a": {}}}
@@ -75,24 +74,24 @@ def test_keys_are_in_an_identity_only_when_they_are_used() -> None:
     assert Sampling().following(SCHEMA).following(None) == Sampling()
 
 
-Make = Callable[..., ModelRef]
+Make = Callable[..., Path]
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Make:
     """Make a model folder with a generation config, or without one."""
 
-    def make(own: Any) -> ModelRef:
+    def make(own: Any) -> Path:
         if own is not None:
             (tmp_path / "generation_config.json").write_text(json.dumps(own))
-        return ModelRef(str(tmp_path), "folder", str(tmp_path), "sha256:1")
+        return tmp_path
 
     return make
 
 
-def asked(model: ModelRef | None, engine: Any = None, **named: Any) -> SamplingConfig:
+def asked(folder: Path | None, engine: Any = None, **named: Any) -> SamplingConfig:
     config = validated(SamplingConfig, {"defaults": "model", **named}, where="")
-    return completed(config, model, engine or {}, where="sampling")
+    return completed(config, folder, engine or {}, where="sampling")
 
 
 def test_the_models_own_values_fill_the_gaps(model: Make, tmp_path: Path) -> None:
@@ -121,9 +120,8 @@ def test_a_model_without_usable_values_is_refused(model: Make) -> None:
     ):
         with pytest.raises(UserError, match=line):
             asked(model(own))
-    for ref in (None, ModelRef("x", "fake", "x", "unknown")):
-        with pytest.raises(UserError, match=r"^sampling: .* its files are not available here; wri"):
-            asked(ref)
+    with pytest.raises(UserError, match=r"^sampling: .* its files are not available here; wri"):
+        asked(None)
 
 
 def test_a_budget_needs_a_parser_and_an_effort_is_set_once() -> None:

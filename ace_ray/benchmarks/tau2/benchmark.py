@@ -225,6 +225,9 @@ class Tau2(Benchmark):
             return None
         return next((tools for one in self._categories if (tools := self._user_tools(one))), None)
 
+    def offers_tools(self, role: str) -> bool:
+        return role == "user" and self._native and any(map(_has_user_tools, self._categories))
+
     # Verdicts.
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
@@ -368,7 +371,7 @@ class Tau2(Benchmark):
         return [*sides["assistant"], *sides.get("user", ()), _DONE]
 
     def _user_tools(self, category: Category) -> list[dict[str, Any]]:
-        if not category.has_user or not category.user_tools:
+        if not _has_user_tools(category):
             return []
         return self._of_domain(category.domain)["user"]
 
@@ -478,3 +481,7 @@ def _model_name(summary: Mapping[str, Any]) -> str:
 
 def _history(entry: Entry) -> Sequence[Mapping[str, Any]]:
     return (entry.data.get("initial_state") or {}).get("message_history") or ()
+
+
+def _has_user_tools(category: Category) -> bool:
+    return category.has_user and category.user_tools

@@ -10,7 +10,6 @@ from datetime import date
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.checked import own_code
 from ace_ray.config.schema import ENDPOINT, RunConfig, config_text
 from ace_ray.errors import UserError
 from ace_ray.models.families import (
@@ -20,21 +19,23 @@ from ace_ray.models.families import (
     reasoning_parser,
 )
 from ace_ray.models.parser_plugins import plugin_sha256, read_plugins
+from ace_ray.pipeline.roles import RoleBindings
 from ace_ray.types import Entry
 
 # Date in prompts that contain a date, by default. It is fixed, so that prompts do not change daily.
 START_DATE = "2025-08-05"
 
 
-def first_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) -> Benchmark | None:
+def first_native(
+    benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry], bindings: RoleBindings
+) -> Benchmark | None:
     """Return the first benchmark that offers tools to the candidate through the model's template:
     in the prompt of an entry, or in another role that the candidate plays."""
-    playing = set()
-    for name, benchmark in benchmarks.items():
-        with own_code(type(benchmark), "roles"):
-            played = [role for role, who in benchmark.roles().items() if who == "same"]
-            if any(benchmark.role_tools(role) is not None for role in played):
-                playing.add(name)
+    playing = {
+        name
+        for name, roles in bindings.items()
+        if any(binding.role == "same" and binding.calls for binding in roles.values())
+    }
     native = (
         made
         for entry in entries
@@ -140,16 +141,6 @@ def choice_facts(choice: FormatChoice) -> dict[str, Any]:
     if choice.chat_template is not None:
         facts["chat_template"] = hashlib.sha256(choice.chat_template.encode()).hexdigest()
     return facts
-
-
-def choice_line(config: RunConfig, choice: FormatChoice) -> str:
-    """Return a line about the parsers that were chosen for ``auto``, or ""."""
-    chosen = []
-    if config.model.reasoning_parser == "auto" and choice.reasoning_parser != "auto":
-        chosen.append(f"reasoning parser {choice.reasoning_parser}")
-    if config.model.tool_parser == "auto" and choice.tool_parser is not None:
-        chosen.append(f"tool parser {choice.tool_parser}")
-    return f"chosen by model family: {', '.join(chosen)}" if chosen else ""
 
 
 def replayed(

@@ -24,10 +24,11 @@ from ace_ray.errors import UserError
 from ace_ray.models.families import FormatChoice, ModelFiles
 from ace_ray.models.sampling import check_budget, completed
 from ace_ray.models.sources import ModelRef
+from ace_ray.models.urls import endpoint_identity
 from ace_ray.pipeline.entries import opening_json, select
 from ace_ray.pipeline.planning import prefixes
 from ace_ray.pipeline.planning.formats import choice_identity, choose_format, first_native, replayed
-from ace_ray.pipeline.roles import RoleBindings, bind_roles, endpoint_identity
+from ace_ray.pipeline.roles import RoleBindings, bind_roles
 from ace_ray.types import Entry, canonical_json, digest
 
 # Folder of a report in a run's folder; its files are not part of the run.
@@ -103,6 +104,16 @@ class Plan:
     def uri(self) -> str:
         return f"{self.config.output.rstrip('/')}/{self.run_id}"
 
+    @property
+    def parser_line(self) -> str:
+        """Line about the parsers that were chosen for ``auto``, or ""."""
+        model, chosen = self.config.model, []
+        if model.reasoning_parser == "auto" and self.choice.reasoning_parser != "auto":
+            chosen.append(f"reasoning parser {self.choice.reasoning_parser}")
+        if model.tool_parser == "auto" and self.choice.tool_parser is not None:
+            chosen.append(f"tool parser {self.choice.tool_parser}")
+        return f"chosen by model family: {', '.join(chosen)}" if chosen else ""
+
 
 def make_plan(
     config: RunConfig,
@@ -116,10 +127,11 @@ def make_plan(
     files = files or ModelFiles()
     benchmarks, entries, restricted = _chosen(config, benchmarks)
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
-    sampling = completed(config.sampling, model, config.engine, where="sampling")
+    sampling = completed(config.sampling, files.folder, config.engine, where="sampling")
     config = config.model_copy(update={"sampling": sampling})
-    candidate = _candidate(config, model, by_name, entries, files)
+    of_run = sampling.sampling()
     bindings = bind_roles(config, model, benchmarks)
+    candidate = _candidate(config, model, by_name, entries, bindings, files)
     identity = {
         **candidate.identity,
         "benchmarks": {name: identity_of(b) for name, b in by_name.items()},
@@ -131,13 +143,14 @@ def make_plan(
     replay = {name: policy for name, policy in candidate.replay.items() if policy != "none"}
     drawn = draw(config.early, by_name, entries, config.samples) if config.early else None
     protocols = _protocols(config, candidate.identity, identity, replay)
-    rows, openings = _rows(config, by_name, entries, protocols, drawn)
+    samplings = [of_run.for_sample(number).identity() for number in range(config.samples)]
+    rows, openings = _rows(config, samplings, by_name, entries, protocols, drawn)
     interactive = bool(rows.interactive.any())
     identity |= {
         # The timeout of episodes may change their result.
         "episode_timeout_s": config.episode_timeout_s if interactive else None,
         "engine": config.engine,
-        "sampling": _samplings(config),
+        "sampling": samplings,
         "rows": hashlib.sha256(np.sort(rows.ids).tobytes()).hexdigest(),
         **({"replay_reasoning": replay} if replay and interactive else {}),
     }
@@ -197,12 +210,11 @@ def _candidate(
     model: ModelRef,
     benchmarks: Mapping[str, Benchmark],
     entries: Sequence[Entry],
+    bindings: RoleBindings,
     files: ModelFiles,
 ) -> _Candidate:
-    native = first_native(benchmarks, entries)
+    native = first_native(benchmarks, entries, bindings)
     choice, facts = choose_format(config, files.facts, native=native)
-    if config.backend == "vllm":
-        check_budget(config.sampling, config.engine, choice.reasoning_parser, where="sampling")
     identity = {
         "model": model.known_revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
@@ -211,6 +223,8 @@ def _candidate(
         **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
     }
     replay = {name: replayed(config, b, choice, facts) for name, b in benchmarks.items()}
+    if config.backend == "vllm":
+        check_budget(config.sampling, config.engine, choice.reasoning_parser, where="sampling")
     if config.model.endpoint is not None:
         identity["endpoint"] = endpoint_identity(config.model.endpoint)
     return _Candidate(identity, choice, replay)
@@ -237,21 +251,15 @@ def _protocols(
     return protocols
 
 
-def _samplings(config: RunConfig) -> list[dict[str, Any]]:
-    """Return the identity of the sampling of each sample."""
-    sampling = config.sampling.sampling()
-    return [sampling.for_sample(sample).identity() for sample in range(config.samples)]
-
-
 def _rows(
     config: RunConfig,
+    samplings: Sequence[Mapping[str, Any]],
     benchmarks: Mapping[str, Benchmark],
     entries: Sequence[Entry],
     protocols: Mapping[tuple[str, bool], str],
     drawn: Drawn | None,
 ) -> tuple[PlannedRows, list[str]]:
     """Return the rows in the order in which they are evaluated, and the opening of each entry."""
-    samplings = _samplings(config)
     sizes, interactive = np.zeros(len(entries), np.int64), np.zeros(len(entries), bool)
     ids = np.empty((len(entries), len(samplings)), dtype="S32")
     draws = [digest(sampling, sample) for sample, sampling in enumerate(samplings)]

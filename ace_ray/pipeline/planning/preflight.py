@@ -11,79 +11,14 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config.schema import ENDPOINT, EXTERNAL, RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.models import adapters
-from ace_ray.models.endpoint_engine import check_endpoint, endpoint_ref
+from ace_ray.models.checkpoints import ADAPTER_CONFIG
+from ace_ray.models.endpoint_engine import endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_parsers
 from ace_ray.models.fake import FakeScript
-from ace_ray.models.families import FamilyFacts, ModelFiles, of_transformers
+from ace_ray.models.families import FamilyFacts, ModelFiles, check_architecture, family_facts
 from ace_ray.models.sampling import check_sampling
-from ace_ray.models.sources import ModelRef, resolve
-from ace_ray.pipeline.roles import check_size
+from ace_ray.models.sources import ModelRef, json_of, resolve, tokenizer_folder
 from ace_ray.util import vllm_source
-from ace_ray.util.sanitizing import few
-
-
-def resolve_model(config: RunConfig) -> tuple[ModelRef, ModelFiles]:
-    """Return the config's model with a fixed revision, and its small files. Raises `UserError` if
-    it cannot be used."""
-    if config.backend == ENDPOINT:
-        return endpoint_ref(config.model), ModelFiles()
-    source = config.model.source
-    assert source is not None  # `run_config` refuses a model without a source
-    if config.backend == "fake" and not Path(source).is_dir():
-        model = ModelRef("fake", "fake", "fake", "fake")
-    else:
-        model = resolve(
-            source,
-            config.model.revision,
-            endpoint_url=config.store.endpoint_url,
-            region=config.store.region,
-            weights=config.engine.get("load_format") != "dummy",
-        )
-    if config.model.adapter is not None:
-        model = adapters.with_adapter(
-            model,
-            config.model.adapter,
-            config.model.adapter_revision,
-            endpoint_url=config.store.endpoint_url,
-            region=config.store.region,
-        )
-    if model.kind == "fake":
-        return model, ModelFiles()
-    files = ModelFiles.read(model, str(config.engine.get("tokenizer_mode", "auto")))
-    if config.backend == "fake":  # its answers have no format
-        return model, replace(files, facts=FamilyFacts())
-    if model.kind != "gguf":
-        _check_architecture(config, model, files)
-    return model, files
-
-
-# Engine arguments with which vLLM may load another architecture than config.json names.
-_DECIDE = ("hf_overrides", "model_impl", "config_format", "trust_remote_code", "speculative_config")
-
-
-def _check_architecture(config: RunConfig, model: ModelRef, files: ModelFiles) -> None:
-    """Raise `UserError` if vLLM does not support the model's architecture. An engine would report
-    this only after minutes."""
-    facts = files.facts
-    if facts.tekken or vllm_source.has_plugins():
-        return
-    adapters.check_experts(model, facts.architectures)
-    known, where = vllm_source.architectures(), f"{model.location}/config.json"
-    if not known or "auto_map" in files.config or any(map(config.engine.get, _DECIDE)):
-        return
-    if not facts.architectures:
-        raise UserError(
-            "names no 'architectures'",
-            where=where,
-            fix="add them as in the original model, or to engine.hf_overrides",
-        )
-    if known.isdisjoint(facts.architectures) and not of_transformers(facts.architectures):
-        names = few(f"{name:.80}" for name in facts.architectures)
-        raise UserError(
-            f"vLLM does not support the architecture {names}",
-            where=where,
-            fix="use a vLLM that supports it, or another model",
-        )
 
 
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:
@@ -104,8 +39,9 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
     return made
 
 
-def check_engine(config: RunConfig) -> None:
-    """Check the backend and the engine arguments. Raises `UserError`."""
+def check_engine(config: RunConfig) -> ModelRef | None:
+    """Check the backend and the engine arguments. Return the model if it is behind an endpoint, and
+    needs no files. Raises `UserError`."""
     if config.backend == EXTERNAL:
         raise UserError(
             "this run has outputs that another program generated",
@@ -113,19 +49,58 @@ def check_engine(config: RunConfig) -> None:
             fix="set backend: vllm to evaluate a model, or judge the outputs with ace-ray score",
         )
     if config.backend == ENDPOINT:
-        check_endpoint(config)
-    elif config.backend == "fake":
+        return endpoint_ref(config)
+    if config.backend == "fake":
         validated(FakeScript, config.engine, where="engine")
     else:
         check_engine_args(config.engine)
-        check_sampling(config.sampling, config.model, where="sampling")
         check_parsers(config.model)
-        # The plan uses these arguments, so refuse booleans, null and numbers below 1.
-        for name in ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs"):
-            check_size(name, config.engine.get(name, 1))
+        check_sampling(config.sampling, config.model, where="sampling")
         if "reasoning_parser" in config.engine:
             raise UserError(
                 "'reasoning_parser' belongs to model",
                 where="engine.reasoning_parser",
                 fix="use model.reasoning_parser",
             )
+    return None
+
+
+def resolve_model(config: RunConfig) -> tuple[ModelRef, ModelFiles]:
+    """Return the config's model with a fixed revision, and its small files. Raises `UserError` if
+    it cannot be used, or if an engine argument is invalid."""
+    if (model := check_engine(config)) is not None:
+        return model, ModelFiles()
+    source = config.model.source
+    assert source is not None  # `run_config` refuses a model without a source
+    if config.backend == "fake" and not Path(source).is_dir():
+        model = ModelRef("fake", "fake", "fake", "fake")
+    else:
+        model = resolve(
+            source,
+            config.model.revision,
+            endpoint_url=config.store.endpoint_url,
+            region=config.store.region,
+            weights=config.engine.get("load_format") != "dummy",
+        )
+    if config.model.adapter is not None:
+        adapter = resolve(
+            config.model.adapter,
+            config.model.adapter_revision,
+            endpoint_url=config.store.endpoint_url,
+            region=config.store.region,
+            adapter=True,
+        )
+        settings = json_of(tokenizer_folder(adapter) / ADAPTER_CONFIG)
+        model = adapters.with_adapter(model, adapter, settings)
+    if model.kind == "fake":
+        return model, ModelFiles()
+    tokenizer_mode = str(config.engine.get("tokenizer_mode", "auto"))
+    folder = tokenizer_folder(model)
+    tree = json_of(folder / "config.json")
+    files = ModelFiles(folder, tree, family_facts(folder, tokenizer_mode))
+    if config.backend == "fake":  # its answers have no format
+        return model, replace(files, facts=FamilyFacts())
+    if model.kind != "gguf" and not files.facts.tekken and not vllm_source.has_plugins():
+        check_architecture(model, files, config.engine)
+        adapters.check_experts(model, files.facts.architectures)
+    return model, files

@@ -85,7 +85,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
 
 def is_native(plan: Plan) -> bool:
     """Return whether the run offers tools to the candidate through the model's template."""
-    return formats.first_native(plan.benchmarks, plan.entries) is not None
+    return formats.first_native(plan.benchmarks, plan.entries, plan.bindings) is not None
 
 
 def _interactive(plan: Plan) -> bool:

@@ -10,7 +10,6 @@ from ace_ray.config.roles import Role, parse_role
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.families import FamilyFacts, ModelFiles
-from ace_ray.pipeline.planning.formats import choice_line
 from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.pipeline.planning.plan import Plan, make_plan
 from ace_ray.pipeline.planning.prompts import is_native
@@ -45,9 +44,9 @@ def planned(toy: Toy, facts: FamilyFacts | None, **model: Any) -> Plan:
 def test_family_that_thinks_gets_its_reasoning_parser() -> None:
     plan, plain = planned(Toy(), QWEN3), planned(Toy(), PLAIN)
     assert plan.identity["reasoning_parser"] == plan.choice.reasoning_parser == "qwen3"
-    assert choice_line(plan.config, plan.choice) == "chosen by model family: reasoning parser qwen3"
+    assert plan.parser_line == "chosen by model family: reasoning parser qwen3"
     assert plain.identity["reasoning_parser"] == "auto"
-    assert choice_line(plain.config, plain.choice) == ""
+    assert plain.parser_line == ""
     assert plan.run_id != plain.run_id == planned(Toy(), None).run_id
     assert plan.run_id == planned(Toy(), PLAIN, reasoning_parser="qwen3").run_id
     assert not {"format", "start_date", "replay_reasoning"} & plain.identity.keys()
