@@ -18,7 +18,7 @@ from ace_ray.pipeline.actors.cache_room import CacheContext, CacheRoom
 from ace_ray.pipeline.actors.candidate import MonitoredEngine
 from ace_ray.pipeline.actors.in_flight import Preparations, RowReports, Shared
 from ace_ray.pipeline.actors.job import Job
-from ace_ray.pipeline.actors.judging import log_traceback, report_bug
+from ace_ray.pipeline.actors.judging import report_bug
 from ace_ray.pipeline.actors.service import RunningService
 from ace_ray.pipeline.entries import Entries
 from ace_ray.pipeline.health.isolation import IsolatedRow, ended_columns
@@ -52,14 +52,14 @@ class Episodes:
         job: Job,
         shared: tuple[Entries, Mapping[str, Benchmark]],
         engine: MonitoredEngine,
-        roles: RoleModels,
         clock: Clock,
         reports: RowReports,
         *,
         worker: str,
         die: Callable[[str], NoReturn],
     ) -> None:
-        self._job, self._engine, self._roles, self._clock = job, engine, roles, clock
+        self._job, self._engine, self._clock = job, engine, clock
+        self._roles = RoleModels(job.bindings, job.served, engine)
         self._entries, self._benchmarks = shared
         self._worker, self._die = worker, die
         self.room = CacheRoom(engine.cache_tokens)
@@ -92,7 +92,6 @@ class Episodes:
             record |= {"status": error.status, **_error_columns(error)}
         except Exception as error:  # noqa: BLE001 - one row's failure never ends the run
             record |= {"status": "infra_error", **_error_columns(error)}
-            log_traceback()
             report_bug(self._job.coordinator, entry.benchmark)
         finally:
             self.room.close(cached)
@@ -102,11 +101,10 @@ class Episodes:
             log.debug(line, event="row", row_id=row["row_id"])
         return record
 
-    def not_tried(self, row: dict[str, Any], state: IsolatedRow, shared: bool) -> dict[str, Any]:
-        """Return the record of an isolated row that this pass does not try again. ``shared``:
-        whether ``state`` is the state of its preparation."""
+    def not_tried(self, row: dict[str, Any], state: IsolatedRow) -> dict[str, Any]:
+        """Return the record of an isolated row that this pass does not try again."""
         record = self._blank(row, row["attempt"] + state.unstored - 1)
-        return record | ended_columns(state, "engine", shared=shared)
+        return record | ended_columns(state, "engine")
 
     def _blank(self, row: Mapping[str, Any], attempt: int) -> dict[str, Any]:
         return {

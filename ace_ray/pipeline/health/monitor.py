@@ -65,7 +65,9 @@ class HealthMonitor:
         self._latest = Tally()
         self._progress: Progress | None = None
         self._began: float | None = None
-        self._answered_at = self._engine_at = time.monotonic()
+        self._answered_at = time.monotonic()
+        # Time at which an elastic run last had an engine.
+        self._engine_at = self._answered_at
         # The summary needs the other half of the closing time.
         self._stopped_at = self._rows_end_at + closing_s(self._rows_end_at - self._engine_at) / 2
         self._drain_until: float | None = None
@@ -179,24 +181,17 @@ class HealthMonitor:
     def _gone(self, tally: Tally) -> ProcessInfo | None:
         """Return a process whose start takes too long, or that died long ago and has no successor;
         None if there is no such process."""
-        limit = self._config.start_timeout_s
-        late = [process for process, age in tally.starting.items() if age > limit]
-        late += [one for one, s in tally.silent.items() if one in self._killed and s > limit]
+        limit_s = self._config.start_timeout_s
+        limits = dict.fromkeys({*tally.starting} | self._killed, limit_s)
         if tally.stored < self._rows:
             # Rows of an engine that was removed may still be on their way to the store.
-            limit += self._config.store_patience_s
-            late += [one for one, s in tally.silent.items() if one in self._ended and s > limit]
-        if self._config.worker_range:
+            limits |= dict.fromkeys(self._ended, limit_s + self._config.store_patience_s)
+        for process, age in (tally.starting | tally.silent).items():
             # In an elastic run other engines get the rows of a lost engine.
-            late = [process for process in late if process.kind != "engine"]
-        return late[0] if late else None
-
-    def _without_engine_s(self, tally: Tally) -> float:
-        """Return the seconds since an elastic run last had an engine; 0 for other runs."""
-        there = {process for process in tally.silent if process.kind == "engine"}
-        if there - self._killed - self._ended or not self._config.worker_range:
-            self._engine_at = time.monotonic()
-        return time.monotonic() - self._engine_at
+            is_replaced = process.kind == "engine" and bool(self._config.worker_range)
+            if age > limits.get(process, math.inf) and not is_replaced:
+                return process
+        return None
 
     def _reason_to_end(self, tally: Tally) -> LeaseLost | RunFailed | None:
         """Return the error that must end the run; None if the run may go on."""
@@ -208,14 +203,14 @@ class HealthMonitor:
         if not tally.workers and self._began is not None and now - self._began > limit_s:
             line = f"no engine started within {limit_s:g} s (start_timeout_s)"
             return RunFailed(line, resumable=True)
-        if self._without_engine_s(tally) > limit_s:
-            line = (
-                f"no engine is left, and no new one started within {limit_s:g} s (start_timeout_s)"
-            )
-            return _passing(line)
+        engines = {process for process in tally.silent if process.kind == "engine"}
+        if engines - self._killed - self._ended or not self._config.worker_range:
+            self._engine_at = now
+        if now - self._engine_at > limit_s:
+            limit = f"{limit_s:g} s (start_timeout_s)"
+            return _passing(f"no engine is left, and no new one started within {limit}")
         if (gone := self._gone(tally)) is not None:
-            what = f"the {NAMES[gone.kind]} {gone.name}"
-            return _passing(f"{what} is gone and was not replaced")
+            return _passing(f"the {NAMES[gone.kind]} {gone.name} is gone and was not replaced")
         if not self._had_success and (bug := tally.bug(BUG_ROWS)) is not None:
             return RunFailed(bug.line)
         if tally.no_progress:

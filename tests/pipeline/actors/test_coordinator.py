@@ -236,7 +236,6 @@ def test_row_that_a_dead_checker_has_noted_is_isolated_alone() -> None:
     coordinator.killing(checker, Death("it did not respond"))
     begun = coordinator.starting(process(2, kind="checker"), gone=Death("killed", rows=["new"]))
     assert begun is not None
-    assert begun.isolated
     assert coordinator.isolated("checker", ["judged", "new"]) == {"new": IsolatedRow(1, 1, True)}
 
 
