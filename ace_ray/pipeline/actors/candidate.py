@@ -317,10 +317,10 @@ class MonitoredEngine:
 
     def __init__(self, engine: Any, ask_after_s: float, clock: Clock) -> None:
         self._engine, self._ask_after_s, self._clock = engine, ask_after_s, clock
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._asking: Future[None] | None = None
         self._pending = 0
-        self._heard_at = 0.0
+        self._heard_at = time.monotonic()
         self._calls = EngineLoad()
         # Size of the prefix cache; 0 if it is unknown.
         self.cache_tokens: int = getattr(engine, "cache_tokens", 0)
@@ -328,7 +328,7 @@ class MonitoredEngine:
         self.processes: Callable[[], list[Any]] = engine.processes
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
-        with self._owing():
+        with self._requesting():
             answer: Completion = await self._engine.chat(messages, sampling, tools)
         tokens = answer.prompt_tokens, answer.completion_tokens
         self._calls = EngineLoad(0, *map(add, self._calls[1:], (1, *tokens)))
@@ -341,15 +341,13 @@ class MonitoredEngine:
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
         """Return the result of `ace_ray.models.vllm_engine.VLLMEngine.token_logprobs`."""
-        with self._owing():
+        with self._requesting():
             logprobs: list[float] = await self._engine.token_logprobs(messages, text)
         return logprobs
 
     @contextmanager
-    def _owing(self) -> Iterator[None]:
-        self._loop = asyncio.get_running_loop()
-        if not self._pending:
-            self._heard_at = time.monotonic()
+    def _requesting(self) -> Iterator[None]:
+        self.loop = asyncio.get_running_loop()
         self._pending += 1
         try:
             with self._clock.busy("call"):
@@ -373,15 +371,17 @@ class MonitoredEngine:
         it has no health check."""
         return await self.works() and getattr(self._engine, "answering", True)
 
-    def busy_since(self) -> float | None:
+    def busy_since(self, rows: int | None = None) -> float | None:
         """Return the time of the last progress (`time.monotonic`); None if no request is pending.
+        If ``rows`` is given, rows in flight count instead, which may also hang in the event loop.
 
-        Call it from another thread, since the engine's event loop may hang."""
-        if not self._pending or self._loop is None:
+        Call it often, and from another thread, since the event loop may hang."""
+        if self.loop is None or not (self._pending if rows is None else rows):
+            self._heard_at = time.monotonic()
             return None
         is_asked = self._asking is not None and not self._asking.done()
         if time.monotonic() - self._heard_at > self._ask_after_s and not is_asked:
-            self._asking = asyncio.run_coroutine_threadsafe(self._ask(), self._loop)
+            self._asking = asyncio.run_coroutine_threadsafe(self._ask(), self.loop)
         return self._heard_at
 
     async def _ask(self) -> None:

@@ -97,8 +97,6 @@ class Coordinator:
         self._last: dict[Kind, str] = {}
         # Row that has ended but has not reached a checker -> actor of its engine worker.
         self._underway: dict[str, str] = {}
-        # Process that the driver kills -> the reason.
-        self._killed: dict[ProcessInfo, Death] = {}
         self._run: int | None = None
         # Actor of an engine worker -> run whose weights the engine has loaded or is loading.
         self._runs: dict[str, int] = {}
@@ -203,8 +201,7 @@ class Coordinator:
         last = self._processes.get(process.actor)
         state = self._processes[process.actor] = _ProcessState(process)
         if last is not None and last.ready:
-            death = self._killed.pop(last.process, gone)
-            self._died(last.process, death._replace(rows=gone.rows))
+            self._died(last.process, gone)
         elif last is not None:
             state.starts = last.starts + 1
         name, starts = NAMES[process.kind], self._starts_since_progress[process.actor]
@@ -242,13 +239,14 @@ class Coordinator:
         death: Death | None = None,
     ) -> float | None:
         """Note what ``process`` reports about itself: a heartbeat, or one of the arguments. Return
-        the seconds after which it must end, or None.
+        the seconds after which it must end, or None. The driver reports the death of a process that
+        it is about to kill.
 
         Args:
             phase: the phase of its engine's start (`ace_ray.models.start_phases`).
             facts: facts about a process that is ready from now on.
             load: the load of its engine.
-            death: why it ends itself.
+            death: why it ends itself, or is killed.
         """
         state = self._processes.get(process.actor)
         if state is None or state.process != process:
@@ -267,10 +265,6 @@ class Coordinator:
             self._tally.workers.append(facts)
         ends = [end for end in (self._drain_at, state.drain_at) if end is not None]
         return max(0.0, min(ends) - time.monotonic()) if ends else None
-
-    def killing(self, process: ProcessInfo, death: Death) -> None:
-        """Note that the driver is about to kill ``process``."""
-        self._killed[process] = death
 
     def removed(self, actor: str, death: Death | None = None, *, node: bool = False) -> None:
         """Note that an engine worker is gone and is not restarted. Other workers get its rows.

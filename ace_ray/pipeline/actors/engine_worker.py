@@ -69,7 +69,6 @@ class EngineWorker:
                 die=self._die,
             )
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ticked_at = time.monotonic()
         self._stopping = False
         # Runs that were stopped early. Their rows are not evaluated and stay pending.
         self._decided: set[int] = set()
@@ -108,7 +107,7 @@ class EngineWorker:
             self._coordinator,
             self._process,
             stall_s=self._job.config.stall_s,
-            busy_since=self._busy_since,
+            busy_since=lambda: self._engine.busy_since(rows=len(self._tasks)),
             outside=self._outside,
             on_drain=self._drain,
             load=lambda: self._engine.load(len(self._tasks)),
@@ -116,7 +115,7 @@ class EngineWorker:
 
     async def __call__(self, block: pa.Table) -> pa.Table:
         if self._loop is None:
-            self._loop = asyncio.get_running_loop()
+            self._loop = self._engine.loop = asyncio.get_running_loop()
             self._loop.call_later(ARRIVE_S, self._admission.arrived)
         planned = block.to_pylist()
         if self._stopping:
@@ -161,16 +160,11 @@ class EngineWorker:
         stopping worker have no record."""
         tried = max(s.deaths_alone if (s := isolated.get(row["row_id"])) else 0 for row in rows)
         run, isolation_group = partition
-        if run in self._decided:
-            return []
         entry = self._entries[rows[0]["entry"]]
         episodes = self._benchmarks[entry.benchmark].interactive(entry)
         admitted = self._admission.entered(partition, len(rows), tried=tried, episodes=episodes)
         async with admitted as group:
-            # The run may have been stopped while the rows waited.
-            if self._stopping or run in self._decided:
-                return []
-            if not await self._candidate.load(run):
+            if self._stopping or run in self._decided or not await self._candidate.load(run):
                 return []
             if isolation_group != OPEN:
                 await self._show_that_it_works()
@@ -235,19 +229,6 @@ class EngineWorker:
 
     def _outside(self) -> str:
         return outside_cause(self._engine.processes(), self._crash_file.oom_kills)
-
-    def _busy_since(self) -> float | None:
-        """Return the time of the last progress (`time.monotonic`), or None if no row is in flight.
-        A row may hang in the engine or in the event loop, so the earlier of their times counts."""
-        if not self._tasks or self._loop is None:
-            self._ticked_at = time.monotonic()
-            return None
-        self._loop.call_soon_threadsafe(self._tick)
-        busy_since = self._engine.busy_since()
-        return self._ticked_at if busy_since is None else min(busy_since, self._ticked_at)
-
-    def _tick(self) -> None:
-        self._ticked_at = time.monotonic()
 
     def _drain(self, seconds: float) -> None:
         """Start no further rows, and cancel rows in flight after ``seconds``. If the run stops,
