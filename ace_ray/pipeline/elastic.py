@@ -80,29 +80,26 @@ class ElasticWorkers:
         nodes = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
         draining = draining_nodes()
         for actor, node in self._pool.running().items():
-            self._check(actor, node, nodes, draining)
+            alive = is_alive(actor)
+            if actor in self._lost:
+                self._give_away(actor)
+            elif alive and node in draining:
+                self._drain(actor, draining[node])
+            elif alive:
+                self._unplaced.pop(actor, None)
+            elif node not in nodes:
+                self._lose(actor, node_gone=True)
+            elif self._without_node_s(actor, nodes) > PLACE_S:
+                self._lose(actor, node_gone=False)
         for actor in self._pool.pending():
-            if self._without_node_s(actor, nodes) > PLACE_S:
-                self._withdraw(actor)
+            # A worker that starts late could take the node that a restarting worker needs.
+            is_late = self._without_node_s(actor, nodes) > PLACE_S
+            if is_late and self._pool.size > self.need.fewest:
+                self._pool.withdraw(actor)
+                self._unplaced.pop(actor, None)
+                ray.kill(actor)
         if not self.stopping():
             self._grow({node: has for node, has in nodes.items() if node not in draining}, draining)
-
-    def _check(
-        self, actor: Any, node: str, nodes: Mapping[str, Any], draining: Mapping[str, int]
-    ) -> None:
-        """Drain, give up or keep a worker that started on ``node``. ``nodes`` are the nodes that
-        are alive; ``draining`` maps draining nodes to their deadlines."""
-        alive = is_alive(actor)
-        if actor in self._lost:
-            self._give_away(actor)
-        elif alive and node in draining:
-            self._drain(actor, draining[node])
-        elif alive:
-            self._unplaced.pop(actor, None)
-        elif node not in nodes:
-            self._lose(actor, node_gone=True)
-        elif self._without_node_s(actor, nodes) > PLACE_S:
-            self._lose(actor, node_gone=False)
 
     def _drain(self, actor: Any, deadline_ms: int) -> None:
         """Let a worker on a draining node end its rows in flight, then remove it."""
@@ -153,14 +150,6 @@ class ElasticWorkers:
         self._unplaced.pop(actor, None)
         self._leaving.discard(actor)
         self._lost.discard(actor)
-
-    def _withdraw(self, actor: Any) -> None:
-        """Remove a worker that waits for a node, if there are more workers than the minimum. The
-        worker could later take the node that a restarting worker needs."""
-        if self._pool.size > self.need.fewest:
-            self._pool.withdraw(actor)
-            self._unplaced.pop(actor, None)
-            ray.kill(actor)
 
     def _grow(self, nodes: Mapping[str, Any], draining: Mapping[str, int]) -> None:
         """Start workers on nodes with room, if blocks wait for a worker. If there are fewer workers

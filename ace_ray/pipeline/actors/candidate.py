@@ -105,13 +105,9 @@ class Candidate:
         self.start_s = phases.seconds()
         self._held = folder
         self._probe = Probe(self.loaded, proven=self._adapters)
-        self._facts: dict[str, Any] = {
-            "how": "restarted"
-            if ray.get(self._coordinator.unswappable.remote(run=self.run))
-            else "fresh",
-            "worker": process.name,
-            "load_s": round(time.perf_counter() - began, 2),
-        }
+        restarted = ray.get(self._coordinator.unswappable.remote(run=self.run))
+        how, load_s = "restarted" if restarted else "fresh", round(time.perf_counter() - began, 2)
+        self._facts: dict[str, Any] = {"how": how, "worker": process.name, "load_s": load_s}
         self._prepare(self.run + 1)
 
     def _tell(self, phase: str) -> None:

@@ -54,22 +54,19 @@ class Checker:
         )
 
     def __call__(self, block: pa.Table) -> pa.Table:
+        rows = block.to_pylist()
+        ids = [row["row_id"] for row in rows]
         try:
-            return self._checked(block)
+            isolated = ray.get(self._coordinator.isolated.remote("checker", ids))
+            # Isolated rows come last, so that this process has judged another row before.
+            rows.sort(key=lambda row: row["row_id"] in isolated)
+            checked = [self._check(row, isolated.get(row["row_id"])) for row in rows]
+            judged_rows = [self._counted(row) for row in checked]
+            self._coordinator.rows.remote(self._process, RowReport(ended=ids, judged=judged_rows))
+            return pa.Table.from_pylist(checked, schema=self._schema)
         except Exception as error:
             report(self._coordinator, "a checker failed", error)
             raise
-
-    def _checked(self, block: pa.Table) -> pa.Table:
-        rows = block.to_pylist()
-        ids = [row["row_id"] for row in rows]
-        isolated = ray.get(self._coordinator.isolated.remote("checker", ids))
-        # Isolated rows come last, so that this process has judged another row before.
-        rows.sort(key=lambda row: row["row_id"] in isolated)
-        checked = [self._check(row, isolated.get(row["row_id"])) for row in rows]
-        row_report = RowReport(ended=ids, judged=[self._counted(row) for row in checked])
-        self._coordinator.rows.remote(self._process, row_report)
-        return pa.Table.from_pylist(checked, schema=self._schema)
 
     def _check(self, row: dict[str, Any], state: IsolatedRow | None) -> dict[str, Any]:
         entry = self._entries[row["entry"]]

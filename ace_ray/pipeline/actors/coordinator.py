@@ -312,9 +312,8 @@ class Coordinator:
         tally, now = self._tally, time.monotonic()
         tally.isolated = {kind: isolation.rows for kind, isolation in self._isolation.items()}
         states = self._processes.values()
-        ready = [state for state in states if state.ready]
+        tally.silent = {state.process: now - state.heard_at for state in states if state.ready}
         starting = [state for state in states if not state.ready]
-        tally.silent = {state.process: now - state.heard_at for state in ready}
         tally.starting = {state.process: now - state.heard_at for state in starting}
         tally.phases = Counter(state.phase for state in starting if state.phase)
         loads = [state.load for state in states if state.load]

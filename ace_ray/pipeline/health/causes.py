@@ -49,7 +49,7 @@ class CrashFile:
                 if time.time() - path.lstat().st_mtime > KEEP_S:
                     path.unlink()
         self.oom_kills = oom_kills()
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL  # O_EXCL follows no link
         self._file: TextIO | None = None
         try:
             self._file = os.fdopen(os.open(_path(process), flags, 0o600), "w")
