@@ -15,7 +15,6 @@ from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import EngineDead
 from ace_ray.pipeline.actors.admission import AdmissionControl, Group, Partition
 from ace_ray.pipeline.actors.candidate import Candidate
-from ace_ray.pipeline.actors.coordinator import fetch_shared
 from ace_ray.pipeline.actors.episodes import NOT_HEALTHY, Episodes
 from ace_ray.pipeline.actors.in_flight import RowReports, Shared
 from ace_ray.pipeline.actors.job import Job, starting
@@ -53,7 +52,6 @@ class EngineWorker:
         with starting(self._coordinator, self._process, "an engine worker", job.first) as begun:
             end = job.rows_end_here(begun)
             self._crash_file = CrashFile(self._process)
-            self._entries, self._benchmarks = fetch_shared(job.coordinator)
             self._clock = Clock()
             self._clock.preparing("load")
             self._candidate = Candidate(job, self._process, self._clock, begun.run)
@@ -61,7 +59,6 @@ class EngineWorker:
             self._reports = RowReports(partial(self._coordinator.rows.remote, self._process))
             self._episodes = Episodes(
                 job,
-                (self._entries, self._benchmarks),
                 self._engine,
                 self._clock,
                 self._reports,
@@ -160,8 +157,8 @@ class EngineWorker:
         stopping worker have no record."""
         tried = max(s.deaths_alone if (s := isolated.get(row["row_id"])) else 0 for row in rows)
         run, isolation_group = partition
-        entry = self._entries[rows[0]["entry"]]
-        episodes = self._benchmarks[entry.benchmark].interactive(entry)
+        entry, benchmark = self._episodes.entry(rows[0])
+        episodes = benchmark.interactive(entry)
         admitted = self._admission.entered(partition, len(rows), tried=tried, episodes=episodes)
         async with admitted as group:
             if self._stopping or run in self._decided or not await self._candidate.load(run):
@@ -203,7 +200,7 @@ class EngineWorker:
         self._reports.row_ended(row["row_id"])
 
     def _kind_of(self, row: Mapping[str, Any]) -> str:
-        entry = self._entries[row["entry"]]
+        entry, _ = self._episodes.entry(row)
         return f"{entry.benchmark}/{entry.category}"
 
     async def _show_that_it_works(self) -> None:
