@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from ace_ray.cluster.ray_internals import (
 )
 from ace_ray.cluster.resources import Nodes, Resources, places_on
 from ace_ray.pipeline.actors.job import why_gone_there
-from ace_ray.pipeline.health.causes import KILLED, NODE_GONE
+from ace_ray.pipeline.health.causes import NODE_GONE
 from ace_ray.util import log
 
 # Seconds between two checks of the cluster.
@@ -43,36 +44,29 @@ MARGIN_S = 5.0
 ASK_S = 60.0
 
 
+@dataclass(eq=False)
 class ElasticWorkers:
-    """The engine workers of one graph. All methods but the constructor run in Ray Data's thread.
+    """The engine workers of one graph. All methods run in Ray Data's thread."""
 
-    Args:
-        coordinator: handle of the run's coordinator.
-        need: resources of a worker, and the range of the number of workers.
-        room: returns how many workers fit on the given nodes in addition to the run's other actors.
-        grace_s: time for rows in flight on a draining node without a deadline.
-        stopping: returns whether the graph must end.
-    """
-
-    def __init__(
-        self,
-        coordinator: Any,
-        need: Resources,
-        room: Callable[[Nodes], int],
-        grace_s: float,
-        stopping: Callable[[], bool],
-    ) -> None:
-        self._coordinator, self._need, self._room = coordinator, need, room
-        self._grace_s, self._stopping = grace_s, stopping
-        # A `TrackedPool`.
-        self._pool: Any = None
-        # Actor without a node -> time at which it was first without one (`time.monotonic`).
-        self._unplaced: dict[Any, float] = {}
-        # Actors on draining nodes.
-        self._leaving: set[Any] = set()
-        # Actors that were reported to the coordinator as lost.
-        self._lost: set[Any] = set()
-        self._looked_at = 0.0
+    coordinator: Any
+    """Handle of the run's coordinator."""
+    need: Resources
+    """Resources of a worker, and the range of the number of workers."""
+    room: Callable[[Nodes], int]
+    """Returns how many workers fit on the given nodes in addition to the run's other actors."""
+    grace_s: float
+    """Time for rows in flight on a draining node without a deadline."""
+    stopping: Callable[[], bool]
+    """Returns whether the graph must end."""
+    # A `TrackedPool`.
+    _pool: Any = None
+    # Actor without a node -> time at which it was first without one (`time.monotonic`).
+    _unplaced: dict[Any, float] = field(default_factory=dict)
+    # Actors on draining nodes.
+    _leaving: set[Any] = field(default_factory=set)
+    # Actors that were reported to the coordinator as lost.
+    _lost: set[Any] = field(default_factory=set)
+    _looked_at: float = 0.0
 
     def attach(self, executor: Any) -> None:
         """Take control of the engine workers. Call it before the graph of ``executor`` starts."""
@@ -86,51 +80,48 @@ class ElasticWorkers:
         nodes = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
         draining = draining_nodes()
         for actor, node in self._pool.running().items():
-            self._check(actor, node, nodes, draining)
+            alive = is_alive(actor)
+            if actor in self._lost:
+                self._give_away(actor)
+            elif alive and node in draining:
+                self._drain(actor, draining[node])
+            elif alive:
+                self._unplaced.pop(actor, None)
+            elif node not in nodes:
+                self._lose(actor, node_gone=True)
+            elif self._without_node_s(actor, nodes) > PLACE_S:
+                self._lose(actor, node_gone=False)
         for actor in self._pool.pending():
-            if self._without_node_s(actor, nodes) > PLACE_S:
-                self._withdraw(actor)
-        if not self._stopping():
+            # A worker that starts late could take the node that a restarting worker needs.
+            is_late = self._without_node_s(actor, nodes) > PLACE_S
+            if is_late and self._pool.size > self.need.fewest:
+                self._pool.withdraw(actor)
+                self._unplaced.pop(actor, None)
+                ray.kill(actor)
+        if not self.stopping():
             self._grow({node: has for node, has in nodes.items() if node not in draining}, draining)
-
-    def _check(
-        self, actor: Any, node: str, nodes: Mapping[str, Any], draining: Mapping[str, int]
-    ) -> None:
-        """Drain, give up or keep a worker that started on ``node``. ``nodes`` are the nodes that
-        are alive; ``draining`` maps draining nodes to their deadlines."""
-        alive = is_alive(actor)
-        if actor in self._lost:
-            self._give_away(actor)
-        elif alive and node in draining:
-            self._drain(actor, draining[node])
-        elif alive:
-            self._unplaced.pop(actor, None)
-        elif node not in nodes:
-            self._lose(actor, node_gone=True)
-        elif self._without_node_s(actor, nodes) > PLACE_S:
-            self._lose(actor, node_gone=False)
 
     def _drain(self, actor: Any, deadline_ms: int) -> None:
         """Let a worker on a draining node end its rows in flight, then remove it."""
         if actor not in self._leaving:
             self._leaving.add(actor)
-            left = deadline_ms / 1000 - time.time() - MARGIN_S if deadline_ms else self._grace_s
-            self._coordinator.drain.remote(max(0.0, left), id_of(actor))
-            line = f"draining a node: its engine worker has {max(0.0, left):.0f} s for its rows"
+            deadline_s = deadline_ms / 1000 - time.time() - MARGIN_S
+            rows_s = max(0.0, deadline_s) if deadline_ms else self.grace_s
+            self.coordinator.drain.remote(rows_s, id_of(actor))
+            line = f"draining a node: its engine worker has {rows_s:.0f} s for its rows"
             log.warning(line, event="worker_leaves")
         if not self._pool.tasks_of(actor):
             self._release(actor)
-            self._coordinator.removed.remote(id_of(actor))
+            self.coordinator.removed.remote(id_of(actor))
             self._tell("an engine worker has left its node")
 
     def _lose(self, actor: Any, *, node_gone: bool) -> None:
         """Give the blocks of ``actor`` to other workers. The actor is not restarted."""
         name = id_of(actor)
-        process = ray.get(self._coordinator.process.remote(name), timeout=ASK_S)
-        gone = KILLED if process is None else why_gone_there(process, "")
-        gone = NODE_GONE if node_gone else gone
+        process = ray.get(self.coordinator.process.remote(name), timeout=ASK_S)
+        gone = NODE_GONE if node_gone else why_gone_there(process, "")
         node_gone = node_gone or actor in self._leaving
-        ray.get(self._coordinator.removed.remote(name, gone, node=node_gone), timeout=ASK_S)
+        ray.get(self.coordinator.removed.remote(name, gone, node=node_gone), timeout=ASK_S)
         self._lost.add(actor)
         blocks = self._pool.tasks_of(actor)
         self._give_away(actor)
@@ -149,7 +140,7 @@ class ElasticWorkers:
             return
         for block in task.blocks():
             ids = block.column("row_id")
-            given = ray.get(self._coordinator.given_back.remote(ids.to_pylist()), timeout=ASK_S)
+            given = ray.get(self.coordinator.given_back.remote(ids.to_pylist()), timeout=ASK_S)
             rest = block.filter(pc.is_in(ids, value_set=pa.array(given, ids.type)))
             if len(rest):
                 self._pool.queue(rest)
@@ -160,14 +151,6 @@ class ElasticWorkers:
         self._leaving.discard(actor)
         self._lost.discard(actor)
 
-    def _withdraw(self, actor: Any) -> None:
-        """Remove a worker that waits for a node, if there are more workers than the minimum. The
-        worker could later take the node that a restarting worker needs."""
-        if self._pool.size > self._need.fewest:
-            self._pool.withdraw(actor)
-            self._unplaced.pop(actor, None)
-            ray.kill(actor)
-
     def _grow(self, nodes: Mapping[str, Any], draining: Mapping[str, int]) -> None:
         """Start workers on nodes with room, if blocks wait for a worker. If there are fewer workers
         than the minimum, start them even without room, so that an autoscaler adds nodes."""
@@ -175,23 +158,20 @@ class ElasticWorkers:
             return
         size = sum(node not in draining for node in self._pool.running().values())
         size += len(self._pool.pending())
-        free = free_resources()
-        need = self._need
-        places = sum(
-            places_on(free.get(at, {}), need.worker_cpus, need.worker_gpus) for at in nodes
-        )
+        free, worker = free_resources(), (self.need.worker_cpus, self.need.worker_gpus)
+        places = sum(places_on(free.get(node, {}), *worker) for node in nodes)
         places -= sum(actor in self._unplaced for actor in self._pool.pending())
-        more = min(self._room([dict(has) for has in nodes.values()]) - size, places)
-        more = max(more, self._need.fewest - size)
+        more = min(self.room([dict(has) for has in nodes.values()]) - size, places)
+        more = max(more, self.need.fewest - size)
         if more > 0:
             self._pool.grow(more)
             for actor in self._pool.pending():
                 self._without_node_s(actor, nodes)
             self._tell(f"{more} more engine worker(s) starting")
 
-    def _tell(self, what: str) -> None:
+    def _tell(self, event: str) -> None:
         size = self._pool.size
-        line = f"{what}; {size} worker(s) now ({self._need.fewest} to {self._need.limit})"
+        line = f"{event}; {size} worker(s) now ({self.need.fewest} to {self.need.limit})"
         log.warning(line, event="workers", workers=size)
 
     def _without_node_s(self, actor: Any, nodes: Mapping[str, Any]) -> float:

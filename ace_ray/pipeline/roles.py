@@ -49,6 +49,8 @@ class RoleEngineFailed(RowError):
 
 # benchmark -> role -> binding
 RoleBindings = Mapping[str, Mapping[str, RoleBinding]]
+# (benchmark, role) -> binding
+RoleGroup = dict[tuple[str, str], RoleBinding]
 
 
 def bind_roles(
@@ -58,13 +60,13 @@ def bind_roles(
     bindings = {}
     for benchmark in benchmarks:
         with own_code(type(benchmark), "roles"):
-            asked = {
+            settings = {
                 name: (role, benchmark.role_sampling(name), benchmark.offers_tools(name))
                 for name, role in benchmark.roles().items()
             }
         bindings[benchmark.name] = {
             name: _binding(config, candidate, benchmark, name, *of_role)
-            for name, of_role in asked.items()
+            for name, of_role in settings.items()
         }
     return bindings
 
@@ -110,8 +112,8 @@ def _binding(
     sampling = default
     if role == "same":
         # The limit on the candidate's answers also applies when it plays another role.
-        most = min(sampling.max_tokens, config.sampling.max_tokens)
-        sampling = replace(sampling, max_tokens=most)
+        max_tokens = min(sampling.max_tokens, config.sampling.max_tokens)
+        sampling = replace(sampling, max_tokens=max_tokens)
     elif role.sampling is not None:
         engine = role.engine if isinstance(role, ServedRole) else {}
         own = completed(role.sampling, folder, engine, where=f"{where}.sampling")
@@ -213,25 +215,35 @@ def candidate_identity(config: RunConfig, model: ModelRef, choice: FormatChoice)
     return identity
 
 
-def shared_engines(bindings: RoleBindings) -> list[dict[tuple[str, str], RoleBinding]]:
+def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
+    """Return the properties of an endpoint that can change a score, as JSON without secrets."""
+    return {
+        "host": host_of(endpoint.url),
+        **path_of(endpoint.url),
+        "model": endpoint.model,
+        "extra_body": endpoint.extra_body,
+    }
+
+
+def shared_engines(bindings: RoleBindings) -> list[tuple[ServedRole, RoleGroup]]:
     """Return the served roles by (benchmark, role name), in groups that share engines: with the
-    same model and settings except for the sampling, which each request has."""
-    groups: dict[Any, dict[tuple[str, str], RoleBinding]] = {}
+    same model and settings except for the sampling, which each request has. The first role of each
+    group comes before the group."""
+    groups: dict[Any, tuple[ServedRole, RoleGroup]] = {}
     for benchmark, roles in bindings.items():
         for name, binding in roles.items():
-            if isinstance(binding.role, ServedRole):
-                settings = binding.role.model_copy(update={"sampling": None}).model_dump_json()
-                groups.setdefault((settings, binding.model), {})[benchmark, name] = binding
+            if isinstance(role := binding.role, ServedRole):
+                settings = role.model_copy(update={"sampling": None}).model_dump_json()
+                _, group = groups.setdefault((settings, binding.model), (role, {}))
+                group[benchmark, name] = binding
     return list(groups.values())
 
 
 def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
     """Return (CPUs, GPUs) for each engine of the roles. An engine runs on one node."""
-    roles = [next(iter(group.values())).role for group in shared_engines(bindings)]
     return [
         (ROLE_ENGINE_CPUS, gpus_per_worker(role.engine) if on_gpu else 0)
-        for role in roles
-        if isinstance(role, ServedRole)
+        for role, _ in shared_engines(bindings)
         for _ in range(role.replicas)
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class AdmissionControl:
     progress, this is so for all isolated rows; from `MOST_TRIED_FIRST`, for none.
 
     Args:
-        most: maximum rows in the engine. A group with more rows is admitted alone.
+        max_rows: maximum rows in the engine. A group with more rows is admitted alone.
         run: run whose weights the engine has loaded.
         starts_since_progress: earlier starts of this worker since a row last made progress.
         arriving: whether Ray will send the blocks of this worker's previous process again, in any
@@ -42,14 +42,14 @@ class AdmissionControl:
 
     def __init__(
         self,
-        most: int,
+        max_rows: int,
         *,
         run: int | None = None,
         starts_since_progress: int = 0,
         arriving: bool = False,
         room: CacheRoom | None = None,
     ) -> None:
-        self._most = most
+        self._max_rows = max_rows
         self._room = room or CacheRoom(0)
         self._episodes = 0
         self._asks_again: asyncio.TimerHandle | None = None
@@ -64,7 +64,7 @@ class AdmissionControl:
         self._partition: Partition | None = None
         # Partition of an isolated row -> number of engines that died while the row ran alone.
         self._tried: dict[Partition, int] = {}
-        self._waiting: OrderedDict[Partition, deque[Group]] = OrderedDict()
+        self._waiting: dict[Partition, deque[Group]] = {}
 
     @asynccontextmanager
     async def entered(
@@ -74,26 +74,15 @@ class AdmissionControl:
         context ends. ``tried``: for an isolated row, the number of engines that died while the row
         ran alone. ``episodes``: whether the rows make several calls each."""
         group = Group(asyncio.get_running_loop().create_future(), rows, episodes)
-        if self._closed:
-            group.rows = 0
-            group.admitted.set_result(None)
         if tried:
             self._tried[partition] = tried
-        if not self._closed:
-            self._waiting.setdefault(partition, deque()).append(group)
-            self._admit()
+        self._waiting.setdefault(partition, deque()).append(group)
+        self._admit()
         try:
             await group.admitted
-        except asyncio.CancelledError:
-            if group.admitted.done() and not group.admitted.cancelled():
-                self._leave(group)  # the group had been admitted
-            else:
-                self._forget(partition, group)
-            raise
-        try:
             yield group
         finally:
-            self._leave(group)
+            self._leave(partition, group)
 
     def row_ended(self, group: Group) -> None:
         """Free the place of one row of ``group`` for other rows.
@@ -113,23 +102,17 @@ class AdmissionControl:
     def close(self) -> None:
         """End all waits in `entered`. The waiting groups get no places, and must not start rows."""
         self._closed = True
-        waiting, self._waiting = self._waiting, OrderedDict()
-        for group in (group for groups in waiting.values() for group in groups):
-            group.rows = 0
-            if not group.admitted.done():
-                group.admitted.set_result(None)
-
-    def _leave(self, group: Group) -> None:
-        self._count(group, -group.rows)
         self._admit()
 
-    def _forget(self, partition: Partition, group: Group) -> None:
+    def _leave(self, partition: Partition, group: Group) -> None:
         groups = self._waiting.get(partition, deque())
-        if group in groups:
+        if group in groups:  # it was cancelled before it was admitted
             groups.remove(group)
             if not groups:
                 del self._waiting[partition]
-            self._admit()
+        else:
+            self._count(group, -group.rows)
+        self._admit()
 
     def _count(self, group: Group, change: int) -> None:
         """Add ``change`` to the number of places of an admitted group, and to the totals."""
@@ -138,26 +121,32 @@ class AdmissionControl:
         self._episodes += change if group.episodes else 0
 
     def _admit(self) -> None:
+        while self._closed and self._waiting:
+            for group in self._waiting.popitem()[1]:
+                group.rows = 0
+                if not group.admitted.cancelled():
+                    group.admitted.set_result(None)
         while self._waiting:
             partition = min(self._waiting, key=self._rank)
-            if self._arriving and self._is_early(partition):
-                return
+            may_come_later = self._most_tried_first or partition[0] != self._run
+            if self._arriving and (may_come_later or self._waits(partition)):
+                return  # blocks that arrive later may go first
             groups = self._waiting[partition]
             if self._inside and partition != self._partition:
                 return
             full = False
             for group in list(groups):
-                if self._inside and self._inside + group.rows > self._most:
+                if self._inside and self._inside + group.rows > self._max_rows:
                     return
                 if group.episodes and self._episodes and not full:
                     full = not self._room.fits(self._episodes + group.rows)
                 if group.episodes and full:
                     continue
                 groups.remove(group)
+                rows, group.rows = group.rows, 0
                 if not group.admitted.cancelled():
                     # Count the rows now, before the group's own coroutine runs.
                     self._partition, self._run = partition, partition[0]
-                    rows, group.rows = group.rows, 0
                     self._count(group, rows)
                     group.admitted.set_result(None)
             if groups:
@@ -170,10 +159,6 @@ class AdmissionControl:
         self._asks_again = None
         self._admit()
 
-    def _is_early(self, partition: Partition) -> bool:
-        """Return whether ``partition`` must wait for blocks that arrive later and may go first."""
-        return self._most_tried_first or partition[0] != self._run or self._waits(partition)
-
     def _waits(self, partition: Partition) -> bool:
         after_others = self._isolated_last or (
             partition in self._tried and not self._most_tried_first
@@ -183,8 +168,8 @@ class AdmissionControl:
     def _rank(self, partition: Partition) -> tuple[bool, int, int, int]:
         run, isolation_group = partition
         rank = 2 if self._waits(partition) else 1 if isolation_group == OPEN else 0
-        most = -self._tried.get(partition, 0) if self._most_tried_first else 0
-        return run != self._run, run, rank, most
+        tried = self._tried.get(partition, 0) if self._most_tried_first else 0
+        return run != self._run, run, rank, -tried
 
 
 @dataclass(slots=True, eq=False)

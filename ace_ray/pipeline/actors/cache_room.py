@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from statistics import fmean
 
 from ace_ray.types import Completion
 
@@ -32,8 +33,8 @@ class CacheContext:
     """The tokens of one episode in the cache, without prefixes that were there before it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        # Tokens of the first prompt, and how many of them were cached.
-        self.first: tuple[int, int] | None = None
+        # Tokens of the first prompt (0 before its answer), and how many of them were cached.
+        self.first_tokens, self.shared_tokens = 0, 0
         # Number of pauses between calls, and their seconds.
         self.pauses, self.paused_s = 0, 0.0
         # Most prompt tokens that the engine computed in a second.
@@ -51,7 +52,8 @@ class CacheContext:
     def add(self, role: str, answer: Completion) -> None:
         """Count an answer that the engine gave as ``role`` ("" for the candidate)."""
         cached = answer.engine.cached_tokens if answer.engine else 0
-        self.first = self.first or (answer.prompt_tokens, cached)
+        if not self.first_tokens:
+            self.first_tokens, self.shared_tokens = answer.prompt_tokens, cached
         tokens = answer.prompt_tokens + answer.completion_tokens
         tokens -= self._cached.setdefault(role, cached)
         self._tokens[role] = max(tokens, self._tokens.get(role, 0))
@@ -79,7 +81,7 @@ class CacheRoom:
 
     def close(self, context: CacheContext) -> None:
         """Count an episode that ends."""
-        if context in self._open and context.first is not None:
+        if context in self._open and context.first_tokens:
             self._ended.append(context)
         self._open.discard(context)
 
@@ -88,29 +90,23 @@ class CacheRoom:
         the engine has the time to compute all their prompts again."""
         if not self._size:
             return True
-        shared, first, last = self._lengths()
-        each = NEEDED * (first + last)
-        longer = sum(max(0.0, context.tokens - each) for context in self._open)
-        if shared + episodes * each + longer <= self._size:
+        known = [context for context in (*self._open, *self._ended) if context.first_tokens]
+        first, shared = float(FIRST_TOKENS), 0.0
+        if known:
+            first = fmean(context.first_tokens for context in known)
+            shared = fmean(context.shared_tokens for context in known)
+        # Tokens that an episode adds to the shared part of its first prompt, at first and at last.
+        own_first, own_last = first - shared, WEIGHT * max(0.0, GROWTH * first - shared)
+        own_last += sum(context.tokens for context in self._ended)
+        own_last /= WEIGHT + len(self._ended)
+        needed = NEEDED * (own_first + own_last)
+        longer = sum(max(0.0, context.tokens - needed) for context in self._open)
+        if shared + episodes * needed + longer <= self._size:
             return True
-        known = self._known()
-        pauses = sum(one.pauses for one in known)
-        speed = max((one.speed for one in known), default=0.0)
+        pauses = sum(context.pauses for context in known)
+        speed = max((context.speed for context in known), default=0.0)
         if pauses < FEWEST_PAUSES or not speed:
             return False
-        computing = (first + last) / 2 / speed
-        pause = sum(one.paused_s for one in known) / pauses
-        return episodes * computing <= COMPUTED_AGAIN * (computing + pause)
-
-    def _known(self) -> list[CacheContext]:
-        return [one for one in (*self._open, *self._ended) if one.first is not None]
-
-    def _lengths(self) -> tuple[float, float, float]:
-        """Return three means of the known episodes, in tokens: the cached part of the first prompt,
-        the rest of the first prompt, and the last context without the cached part."""
-        first, shared = float(FIRST_TOKENS), 0.0
-        firsts = [one.first for one in self._known() if one.first is not None]
-        if firsts:
-            first, shared = (sum(column) / len(firsts) for column in zip(*firsts, strict=True))
-        last = WEIGHT * max(0.0, GROWTH * first - shared) + sum(one.tokens for one in self._ended)
-        return shared, first - shared, last / (WEIGHT + len(self._ended))
+        computing_s = (own_first + own_last) / 2 / speed
+        pause_s = sum(context.paused_s for context in known) / pauses
+        return episodes * computing_s <= COMPUTED_AGAIN * (computing_s + pause_s)

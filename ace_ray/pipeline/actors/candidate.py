@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from operator import add
@@ -57,24 +57,21 @@ _NO_EFFECT = (
 )
 
 
-class Broken(Exception):
-    """Raised if weights cannot be evaluated; the message is one line with the reason."""
-
-
 class Candidate:
     """Starts the engine, swaps its weights, and reports both to the coordinator.
 
     If `Job.examine` is set, every checkpoint is checked. Before it is loaded, all shards must be
     there with the planned content. After it is loaded, the content must be unchanged, and the
-    engine must pass a probe. Raises `NoRoom`, `Unreachable`, and the errors of `start_engine`."""
+    engine must pass a probe. Raises `UserError`, and the errors of `start_engine`."""
 
     def __init__(self, job: Job, process: ProcessInfo, clock: Clock, run: int) -> None:
         self._job, self._coordinator = job, job.coordinator
         self._process, self._clock = process, clock
         self._adapters = job.runs[0].model.adapter is not None
+        self._examines = job.examine or self._adapters
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights")
-        # The next run, and the folder of its weights, which a thread fetches in advance.
-        self._ahead: tuple[int, Future[Path]] | None = None
+        # The next run -> folder of its weights, which a thread fetches in advance.
+        self._ahead: dict[int, Future[Path]] = {}
         self._lock = asyncio.Lock()
         self._broken: set[int] = set()
         # Runs whose adapter may name modules that the base does not have.
@@ -85,9 +82,11 @@ class Candidate:
         phases.begin(FETCH)
         while True:
             try:
-                folder = self._folder(self.run)
+                folder = self._examined(self.run)
                 break
-            except Broken as error:
+            except UserError as error:
+                if isinstance(error, _PASSING) or not self._examines:
+                    raise
                 self._give_up(self.run, str(error))
                 if self.run + 1 == len(job.runs):
                     raise UserError(
@@ -99,20 +98,16 @@ class Candidate:
         ray.get(self._coordinator.loading.remote(process, self.run))
         began = time.perf_counter()
         self._base = materialized(job.runs[self.run].model) if self._adapters else folder
-        self._loaded = start_engine(job, self._base, phases)
-        self.engine = MonitoredEngine(self._loaded, job.config.stall_s / 4, clock)
+        self.loaded = start_engine(job, self._base, phases)
+        self.engine = MonitoredEngine(self.loaded, job.config.stall_s / 4, clock)
         phases.end()
         # Seconds of each phase of the engine's start.
         self.start_s = phases.seconds()
         self._held = folder
-        self._probe = Probe(self._loaded, proven=self._adapters)
-        self._facts: dict[str, Any] = {
-            "how": "restarted"
-            if ray.get(self._coordinator.unswappable.remote(run=self.run))
-            else "fresh",
-            "worker": process.name,
-            "load_s": round(time.perf_counter() - began, 2),
-        }
+        self._probe = Probe(self.loaded, proven=self._adapters)
+        restarted = ray.get(self._coordinator.unswappable.remote(run=self.run))
+        how, load_s = "restarted" if restarted else "fresh", round(time.perf_counter() - began, 2)
+        self._facts: dict[str, Any] = {"how": how, "worker": process.name, "load_s": load_s}
         self._prepare(self.run + 1)
 
     def _tell(self, phase: str) -> None:
@@ -120,24 +115,21 @@ class Candidate:
         with suppress(Exception):
             self._coordinator.life.remote(self._process, phase=phase)
 
-    async def hold(self, run: int) -> None:
+    async def load(self, run: int) -> bool:
         """Load the weights of ``run`` unless the engine has them. No row may be in flight.
 
-        Raises `Broken` if they cannot be evaluated. Ends the process if they need a new engine."""
+        Return False if they cannot be evaluated. End the process if they need a new engine."""
         async with self._lock:
             if self._facts:
                 await self._first_probe()
-            if run in self._broken:
-                raise Broken
-            if run == self.run:
-                return
-            try:
-                await self._swap(run)
-            except Broken as error:
-                self._give_up(run, str(error))
-                raise
-            finally:
-                self._clock.preparing(None)
+            if run not in self._broken and run != self.run:
+                try:
+                    await self._swap(run)
+                except UserError as error:
+                    self._give_up(run, str(error))
+                finally:
+                    self._clock.preparing(None)
+            return run not in self._broken
 
     async def _first_probe(self) -> None:
         """Probe a new engine, and keep its answers for the comparison after the next swap."""
@@ -149,7 +141,7 @@ class Candidate:
                 await self._probe.begin(self._held if taken else self._base)
                 await asyncio.to_thread(check_unchanged, self._job.runs[self.run].model)
             except EngineDead as error:
-                await self._end(f"the probe failed: {error}", self.run, for_all=False)
+                await self._end(f"the probe failed: {error}", self.run)
             except (ProbeFailed, UserError) as error:
                 self._give_up(self.run, str(error))
                 return
@@ -161,13 +153,12 @@ class Candidate:
     async def _take_adapter(self) -> bool:
         """Load the first adapter into an engine with the base model. Return whether this worked."""
         try:
-            self._of_base = await self._loaded.logprobs()
-            await self._loaded.swap(self._held)
+            self._of_base = await self.loaded.logprobs()
+            await self.loaded.swap(self._held)
             if await self._has_no_effect(self.run):
-                self._give_up(self.run, _NO_EFFECT)
-                return False
+                raise UserError(_NO_EFFECT)
         except EngineDead as error:
-            await self._end(f"an adapter could not be loaded: {error}", self.run, for_all=False)
+            await self._end(f"an adapter could not be loaded: {error}", self.run)
         except UserError as error:
             self._give_up(self.run, str(error))
             return False
@@ -176,63 +167,56 @@ class Candidate:
     async def _has_no_effect(self, run: int) -> bool:
         """Return whether the adapter of ``run`` does not change the base model's answers. vLLM
         ignores, without an error, adapter modules that the base model does not have."""
-        return run in self._unsure and await self._loaded.logprobs() == self._of_base
+        return run in self._unsure and await self.loaded.logprobs() == self._of_base
 
     async def _swap(self, run: int) -> None:
+        """Swap to the weights of ``run``. Raises `UserError` if they are bad, or if vLLM refuses
+        the adapter. The engine then keeps the previous one."""
         try:
             folder = await asyncio.to_thread(self._folder, run)
         except _PASSING as error:
-            await self._end(str(error), None, for_all=False)
+            await self._end(str(error), None)
         spent = self._clock.read(), self._clock.output_tokens
         self._coordinator.rows.remote(self._process, RowReport(self.run, spent=spent))
         self._clock.restart()
         self._clock.preparing("load")
         if self.run in self._broken and not self._adapters:
-            await self._end("the weights in the engine are unknown", run, for_all=False)
+            await self._end("the weights in the engine are unknown", run)
         if why := await self._coordinator.unswappable.remote():
             await self._end(why, run)
         if why := self._why_not(self._held, folder):
-            await self._end(f"these weights need a new engine: {why}", run, for_all=False)
+            await self._end(f"these weights need a new engine: {why}", run)
         await self._coordinator.loading.remote(self._process, run)
         await asyncio.to_thread(self._probe.prepare, self._held, folder)
         began = time.perf_counter()
         try:
-            await self._loaded.swap(folder)
+            await self.loaded.swap(folder)
             if await self._has_no_effect(run):
-                await self._loaded.swap(self._held)
-                raise Broken(_NO_EFFECT)
+                await self.loaded.swap(self._held)
+                raise UserError(_NO_EFFECT)
             self._clock.preparing("warm_up")
             findings = await self._probe.swapped(folder)
-        except UserError as error:  # vLLM refuses the adapter and keeps the previous one
-            raise Broken(str(error)) from error
         except (EngineDead, ProbeFailed, OSError) as error:
             why = f"the swap to {self._job.runs[run].run_id} failed: {error}"
-            if isinstance(error, CannotTell):  # later checkpoints may still be swapped
-                await self._coordinator.unswappable.remote(well_formed(why), run=run)
-            await self._end(why, run, for_all=not isinstance(error, CannotTell))
-        seconds = round(time.perf_counter() - began, 2)
+            # If the probe cannot tell, later checkpoints may still be swapped.
+            only_run = run if isinstance(error, CannotTell) else None
+            await self._coordinator.unswappable.remote(well_formed(why), run=only_run)
+            await self._end(why, run)
+        load_s = round(time.perf_counter() - began, 2)
         self._let_go(self.run)
         # Set this before anything can fail, because the engine has the new weights from now on.
         self.run, self._held = run, folder
         if self._job.examine:
-            await asyncio.to_thread(self._check_unchanged, run)
-        facts = {
-            "how": "swapped",
-            "worker": self._process.name,
-            "load_s": seconds,
-            "probe": findings,
-        }
-        await self._coordinator.loaded.remote(run, facts)
+            await asyncio.to_thread(check_unchanged, self._job.runs[run].model)
+        facts = {"how": "swapped", "worker": self._process.name, "load_s": load_s}
+        await self._coordinator.loaded.remote(run, {**facts, "probe": findings})
         self._prepare(run + 1)
 
-    async def _end(self, why: str, run: int | None, *, for_all: bool = True) -> NoReturn:
+    async def _end(self, why: str, run: int | None) -> NoReturn:
         """End this process after its ended rows have reached a checker. Without this wait the
         successor would evaluate these rows again, with other weights.
 
-        The successor starts an engine with the weights of ``run`` (None: the same weights).
-        ``for_all``: also end weight swaps in all other engines of the job."""
-        if for_all:
-            await self._coordinator.unswappable.remote(well_formed(why))
+        The successor starts an engine with the weights of ``run`` (None: the same weights)."""
         if run is not None:
             await self._coordinator.loading.remote(self._process, run)
         end = time.monotonic() + PASS_ON_S
@@ -240,8 +224,7 @@ class Candidate:
             await asyncio.sleep(PASS_ON_POLL_S)
         # Without this pause Ray would repeat the task of these rows and load the old weights again.
         await asyncio.sleep(TASK_ENDS_S)
-        die(self._coordinator, self._process, why, [])
-        raise EngineDead(why)  # not reached: the process is gone
+        die(self._coordinator, self._process, why, rows=[])
 
     def _give_up(self, run: int, why: str) -> None:
         self._broken.add(run)
@@ -250,7 +233,7 @@ class Candidate:
     def _prepare(self, run: int) -> None:
         """Fetch and examine the weights of ``run`` while the engine works on the previous run."""
         if run < len(self._job.runs):
-            self._ahead = run, self._threads.submit(self._made_ready, run, self._held)
+            self._ahead[run] = self._threads.submit(self._made_ready, run, self._held)
 
     def _made_ready(self, run: int, held: Path) -> Path:
         folder = self._examined(run)
@@ -259,17 +242,16 @@ class Candidate:
         return folder
 
     def _folder(self, run: int) -> Path:
-        """Return the folder on this node that contains the weights of ``run``. Raises `Broken`
-        if the weights are bad, and `NoRoom` or `Unreachable` if they cannot be fetched now."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead[0] == run:
-            with suppress(*_PASSING):  # the disk may have room by now
-                return ahead[1].result()
+        """Return the folder on this node that contains the weights of ``run``. Raises `UserError`
+        if the weights are bad: one of `_PASSING` if they only cannot be fetched now."""
+        with suppress(*_PASSING):  # the disk may have room by now
+            if run in self._ahead:
+                return self._ahead.pop(run).result()
         return self._examined(run)
 
     def _examined(self, run: int) -> Path:
         model = self._job.runs[run].model
-        if not self._job.examine and not self._adapters:
+        if not self._examines:
             return materialized(model)
         try:
             folder = materialized(model)
@@ -278,12 +260,11 @@ class Candidate:
                 if not check_weights(folder, base):
                     self._unsure.add(run)
             check_whole(folder)
-        except _PASSING:
-            raise
         except UserError as error:
-            self._let_go(run)
-            raise Broken(str(error)) from error
-        self._check_unchanged(run)
+            if not isinstance(error, _PASSING):
+                self._let_go(run)
+            raise
+        check_unchanged(model)
         return folder
 
     def _let_go(self, run: int) -> None:
@@ -299,13 +280,6 @@ class Candidate:
             return same_layout(held, folder)
         except UserError as error:  # a trainer may have removed the older checkpoint
             return str(error)
-
-    def _check_unchanged(self, run: int) -> None:
-        """Raise `Broken` if the checkpoint of ``run`` has changed since the plan."""
-        try:
-            check_unchanged(self._job.runs[run].model)
-        except UserError as error:
-            raise Broken(str(error)) from error
 
 
 def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
@@ -339,20 +313,18 @@ class MonitoredEngine:
 
     def __init__(self, engine: Any, ask_after_s: float, clock: Clock) -> None:
         self._engine, self._ask_after_s, self._clock = engine, ask_after_s, clock
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._asking: asyncio.Task[None] | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._asking: Future[None] | None = None
         self._pending = 0
-        self._heard_at = 0.0
+        self._heard_at = time.monotonic()
         self._calls = EngineLoad()
-        self.max_model_len: int | None = engine.max_model_len
-        self.version: str = engine.version
-        self.device: str = engine.device
-        self.reading: dict[str, Any] = getattr(engine, "reading", {})
         # Size of the prefix cache; 0 if it is unknown.
         self.cache_tokens: int = getattr(engine, "cache_tokens", 0)
+        # Returns the processes of the engine core, which are children of this process.
+        self.processes: Callable[[], list[Any]] = engine.processes
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
-        with self._owing():
+        with self._requesting():
             answer: Completion = await self._engine.chat(messages, sampling, tools)
         tokens = answer.prompt_tokens, answer.completion_tokens
         self._calls = EngineLoad(0, *map(add, self._calls[1:], (1, *tokens)))
@@ -365,15 +337,13 @@ class MonitoredEngine:
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
         """Return the result of `ace_ray.models.vllm_engine.VLLMEngine.token_logprobs`."""
-        with self._owing():
+        with self._requesting():
             logprobs: list[float] = await self._engine.token_logprobs(messages, text)
         return logprobs
 
     @contextmanager
-    def _owing(self) -> Iterator[None]:
-        self._loop = asyncio.get_running_loop()
-        if not self._pending:
-            self._heard_at = time.monotonic()
+    def _requesting(self) -> Iterator[None]:
+        self.loop = asyncio.get_running_loop()
         self._pending += 1
         try:
             with self._clock.busy("call"):
@@ -384,11 +354,6 @@ class MonitoredEngine:
         finally:
             self._pending -= 1
         self._heard_at = time.monotonic()
-
-    def processes(self) -> list[Any]:
-        """Return the processes of the engine core, which are children of this process."""
-        cores: list[Any] = self._engine.processes()
-        return cores
 
     async def works(self) -> bool:
         """Return whether the engine answers a health check within `ALIVE_S` seconds."""
@@ -402,22 +367,20 @@ class MonitoredEngine:
         it has no health check."""
         return await self.works() and getattr(self._engine, "answering", True)
 
-    def busy_since(self) -> float | None:
+    def busy_since(self, rows: int | None = None) -> float | None:
         """Return the time of the last progress (`time.monotonic`); None if no request is pending.
+        If ``rows`` is given, rows in flight count instead, which may also hang in the event loop.
 
-        Call it from another thread, since the engine's event loop may hang."""
-        if not self._pending or self._loop is None:
+        Call it often, and from another thread, since the event loop may hang."""
+        if self.loop is None or not (self._pending if rows is None else rows):
+            self._heard_at = time.monotonic()
             return None
-        if time.monotonic() - self._heard_at > self._ask_after_s and self._asking is None:
-            self._loop.call_soon_threadsafe(self._ask)
+        is_asked = self._asking is not None and not self._asking.done()
+        if time.monotonic() - self._heard_at > self._ask_after_s and not is_asked:
+            self._asking = asyncio.run_coroutine_threadsafe(self._ask(), self.loop)
         return self._heard_at
 
-    def _ask(self) -> None:
-        async def ask() -> None:
-            with suppress(Exception):  # the pending requests raise the same error
-                await self._engine.alive()
-                self._heard_at = time.monotonic()
-            self._asking = None
-
-        if self._asking is None:
-            self._asking = asyncio.ensure_future(ask())
+    async def _ask(self) -> None:
+        with suppress(Exception):  # the pending requests raise the same error
+            await self._engine.alive()
+            self._heard_at = time.monotonic()

@@ -13,7 +13,7 @@ import ray
 
 from ace_ray.pipeline.actors.coordinator import fetch_shared
 from ace_ray.pipeline.actors.job import Job, report, start
-from ace_ray.pipeline.actors.judging import judged, log_traceback, report_bug
+from ace_ray.pipeline.actors.judging import judged, report_bug
 from ace_ray.pipeline.health.causes import CrashFile
 from ace_ray.pipeline.health.isolation import IsolatedRow, ended_columns
 from ace_ray.pipeline.health.processes import Heartbeat, this_process
@@ -39,7 +39,6 @@ class Checker:
         every = (rules for benchmark in self._benchmarks.values() for rules in benchmark.rule_sets)
         self._schema = pa.schema([PLAN.field("run"), *rows_schema(tuple(dict.fromkeys(every)))])
         self._sampling = job.config.sampling.sampling()
-        self._labels = [run.model.label for run in job.runs]
         self._row_id = ""
         # Time at which the present check began (`time.monotonic`).
         self._since: float | None = None
@@ -55,22 +54,19 @@ class Checker:
         )
 
     def __call__(self, block: pa.Table) -> pa.Table:
+        rows = block.to_pylist()
+        ids = [row["row_id"] for row in rows]
         try:
-            return self._checked(block)
+            isolated = ray.get(self._coordinator.isolated.remote("checker", ids))
+            # Isolated rows come last, so that this process has judged another row before.
+            rows.sort(key=lambda row: row["row_id"] in isolated)
+            checked = [self._check(row, isolated.get(row["row_id"])) for row in rows]
+            judged_rows = [self._counted(row) for row in checked]
+            self._coordinator.rows.remote(self._process, RowReport(ended=ids, judged=judged_rows))
+            return pa.Table.from_pylist(checked, schema=self._schema)
         except Exception as error:
             report(self._coordinator, "a checker failed", error)
             raise
-
-    def _checked(self, block: pa.Table) -> pa.Table:
-        rows = block.to_pylist()
-        ids = [row["row_id"] for row in rows]
-        isolated = ray.get(self._coordinator.isolated.remote("checker", ids))
-        # Isolated rows come last, so that this process has judged another row before.
-        rows.sort(key=lambda row: row["row_id"] in isolated)
-        checked = [self._check(row, isolated.get(row["row_id"])) for row in rows]
-        row_report = RowReport(ended=ids, judged=[self._counted(row) for row in checked])
-        self._coordinator.rows.remote(self._process, row_report)
-        return pa.Table.from_pylist(checked, schema=self._schema)
 
     def _check(self, row: dict[str, Any], state: IsolatedRow | None) -> dict[str, Any]:
         entry = self._entries[row["entry"]]
@@ -79,7 +75,8 @@ class Checker:
         if state is not None and not state.released and not self._passed:
             self._show_that_it_works(row["entry"])
         self._work_on(row["row_id"])
-        row = judged(row, entry, self._benchmarks[entry.benchmark], partial(self._log, entry))
+        on_error = partial(report_bug, self._coordinator, entry.benchmark)
+        row = judged(row, entry, self._benchmarks[entry.benchmark], on_error)
         self._work_on("")
         return self._keyed(row, entry)
 
@@ -100,10 +97,6 @@ class Checker:
         with suppress(Exception):  # an exception shows that the checker works
             self._benchmarks[entry.benchmark].verdicts(entry, Episode())
 
-    def _log(self, entry: Entry) -> None:
-        log_traceback()
-        report_bug(self._coordinator, entry.benchmark)
-
     def _counted(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return what `Tally.add` counts of ``row``. Only scored rows have scores."""
         scores = {}
@@ -115,10 +108,11 @@ class Checker:
         return row["run"], row["benchmark"], row["language"], row["status"], scores, *tokens
 
     def _keyed(self, row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
+        run = self._job.runs[row["run"]]
         return {
             **{name: value for name, value in row.items() if name not in ("entry", "attempt")},
-            "run_id": self._job.runs[row["run"]].run_id,
-            "model": self._labels[row["run"]],
+            "run_id": run.run_id,
+            "model": run.model.label,
             "seed": self._sampling.for_row(row["sample"], *entry.path).seed,
             **entry_columns(entry),
         }

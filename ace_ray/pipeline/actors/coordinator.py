@@ -40,8 +40,6 @@ class Start:
     """Whether the process replaces an earlier one, whose rows Ray sends again."""
     starts_since_progress: int = 0
     """Number of earlier starts of this actor since a row last made progress."""
-    isolated: bool = False
-    """Whether any rows are isolated for this kind of process (`isolation`)."""
     clock: float = field(default_factory=time.monotonic, compare=False)
     """`time.monotonic` on the driver's machine."""
 
@@ -93,14 +91,12 @@ class Coordinator:
         self._stopped: set[int] = set()
         # Number of deaths of the writer since the last stored row.
         self._deaths_since_write = 0
-        # Actor (engine worker or checker) -> number of its starts since a row last made progress.
+        # Actor -> number of its starts since a row last made progress.
         self._starts_since_progress: Counter[str] = Counter()
         # Kind of process -> why the last process of this kind ended.
         self._last: dict[Kind, str] = {}
         # Row that has ended but has not reached a checker -> actor of its engine worker.
         self._underway: dict[str, str] = {}
-        # Process that the driver kills -> the reason.
-        self._killed: dict[ProcessInfo, Death] = {}
         self._run: int | None = None
         # Actor of an engine worker -> run whose weights the engine has loaded or is loading.
         self._runs: dict[str, int] = {}
@@ -158,8 +154,8 @@ class Coordinator:
 
     def bug(self, benchmark: str, place: str, traceback: str) -> None:
         """Count a row that failed with an exception in the benchmark's code."""
-        bug = Bug(benchmark, place, traceback)
-        self._tally.bugs.setdefault((benchmark, place), bug).rows += 1
+        key = benchmark, place
+        self._tally.bugs.setdefault(key, Bug(*key, traceback)).rows += 1
 
     def fail(self, line: str, *, store: bool = False) -> None:
         self._tally.failure = self._tally.failure or line
@@ -204,40 +200,34 @@ class Coordinator:
             self._tally.begun_at = self._tally.begun_at or time.monotonic()
         last = self._processes.get(process.actor)
         state = self._processes[process.actor] = _ProcessState(process)
-        if last is not None:
+        if last is not None and last.ready:
+            self._died(last.process, gone)
+        elif last is not None:
             state.starts = last.starts + 1
-            if last.ready:
-                state.starts = 1
-                death = self._killed.pop(last.process, gone)
-                self._died(last.process, death._replace(rows=gone.rows))
+        name, starts = NAMES[process.kind], self._starts_since_progress[process.actor]
         if process.kind == "writer" and self._deaths_since_write >= MAX_STARTS:
-            self.fail(f"the writer crashed {MAX_STARTS} times without storing a row", store=True)
-            return None
-        if state.starts > MAX_STARTS:
-            self.fail(
-                f"the {NAMES[process.kind]} on {process.host} was started {MAX_STARTS} times and "
-                "crashed each time"
+            self._tally.store_failed = True
+            failure = f"the writer crashed {MAX_STARTS} times without storing a row"
+        elif state.starts > MAX_STARTS:
+            times = f"{MAX_STARTS} times and crashed each time"
+            failure = f"the {name} on {process.host} was started {times}"
+        elif process.kind != "writer" and starts >= MAX_STARTS_WITHOUT_PROGRESS:
+            self._tally.no_progress = True
+            failure = (
+                f"{starts} {name}s started one after another, but no row made progress; the last "
+                f"one ended: {self._last.get(process.kind, 'the cause is unknown')}"
             )
-            return None
-        starts = self._starts_since_progress[process.actor]
-        if process.kind != "writer":
-            if starts >= MAX_STARTS_WITHOUT_PROGRESS:
-                self._tally.no_progress = True
-                self.fail(
-                    f"{starts} {NAMES[process.kind]}s started one after another, but no row "
-                    "made progress; the last one ended: "
-                    f"{self._last.get(process.kind, 'the cause is unknown')}"
-                )
-                return None
+        else:
             self._starts_since_progress[process.actor] += 1
-        return Start(
-            retryable=(self._had_success or bool(self._tally.workers))
-            and state.starts < MAX_STARTS,
-            run=self._runs.get(process.actor, first if self._run is None else self._run),
-            replaces=last is not None,
-            starts_since_progress=starts,
-            isolated=bool(self._isolation[process.kind].rows),
-        )
+            has_started = self._had_success or bool(self._tally.workers)
+            return Start(
+                retryable=has_started and state.starts < MAX_STARTS,
+                run=self._runs.get(process.actor, first if self._run is None else self._run),
+                replaces=last is not None,
+                starts_since_progress=starts,
+            )
+        self.fail(failure)
+        return None
 
     def life(
         self,
@@ -249,13 +239,14 @@ class Coordinator:
         death: Death | None = None,
     ) -> float | None:
         """Note what ``process`` reports about itself: a heartbeat, or one of the arguments. Return
-        the seconds after which it must end, or None.
+        the seconds after which it must end, or None. The driver reports the death of a process that
+        it is about to kill.
 
         Args:
             phase: the phase of its engine's start (`ace_ray.models.start_phases`).
             facts: facts about a process that is ready from now on.
             load: the load of its engine.
-            death: why it ends itself.
+            death: why it ends itself, or is killed.
         """
         state = self._processes.get(process.actor)
         if state is None or state.process != process:
@@ -274,10 +265,6 @@ class Coordinator:
             self._tally.workers.append(facts)
         ends = [end for end in (self._drain_at, state.drain_at) if end is not None]
         return max(0.0, min(ends) - time.monotonic()) if ends else None
-
-    def killing(self, process: ProcessInfo, death: Death) -> None:
-        """Note that the driver is about to kill ``process``."""
-        self._killed[process] = death
 
     def removed(self, actor: str, death: Death | None = None, *, node: bool = False) -> None:
         """Note that an engine worker is gone and is not restarted. Other workers get its rows.
@@ -325,9 +312,8 @@ class Coordinator:
         tally, now = self._tally, time.monotonic()
         tally.isolated = {kind: isolation.rows for kind, isolation in self._isolation.items()}
         states = self._processes.values()
-        ready = [state for state in states if state.ready]
+        tally.silent = {state.process: now - state.heard_at for state in states if state.ready}
         starting = [state for state in states if not state.ready]
-        tally.silent = {state.process: now - state.heard_at for state in ready}
         tally.starting = {state.process: now - state.heard_at for state in starting}
         tally.phases = Counter(state.phase for state in starting if state.phase)
         loads = [state.load for state in states if state.load]
@@ -357,7 +343,8 @@ def start_coordinator(
     Args:
         had_success: whether engines of this run have started before.
         metrics: makes the `Metrics` in the actor; None for no metrics.
-        name: name by which `named_coordinator` finds the actor.
+        name: name of the actor. Actors that can restart find it by this name, because a restart
+            must not depend on a handle (`Coordinator.shared`).
     """
     # The actor takes no logical CPU, which the pools need in a small cluster. It runs on the
     # driver's node, because other nodes may leave during the run, and have another clock.
@@ -365,12 +352,6 @@ def start_coordinator(
     actor = ray.remote(Coordinator).options(num_cpus=0, name=name, scheduling_strategy=node)
     shared = [ray.put(entries), ray.put(dict(benchmarks))]
     return actor.remote(shared, isolated, had_success=had_success, metrics=metrics)
-
-
-def named_coordinator(name: str) -> Any:
-    """Return the handle of the coordinator with this name. Actors that can restart get the name,
-    because a restart must not depend on a handle (`Coordinator.shared`)."""
-    return ray.get_actor(name)
 
 
 def fetch_shared(coordinator: Any) -> tuple[Entries, dict[str, Benchmark]]:

@@ -14,11 +14,10 @@ import ray
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import EngineDead
 from ace_ray.pipeline.actors.admission import AdmissionControl, Group, Partition
-from ace_ray.pipeline.actors.candidate import Broken, Candidate
-from ace_ray.pipeline.actors.coordinator import Start, fetch_shared
+from ace_ray.pipeline.actors.candidate import Candidate
 from ace_ray.pipeline.actors.episodes import NOT_HEALTHY, Episodes
 from ace_ray.pipeline.actors.in_flight import RowReports, Shared
-from ace_ray.pipeline.actors.job import Job, fail_start, start
+from ace_ray.pipeline.actors.job import Job, starting
 from ace_ray.pipeline.actors.judging import log_traceback
 from ace_ray.pipeline.end_time import RowTimes
 from ace_ray.pipeline.health.causes import CrashFile, outside_cause
@@ -28,7 +27,6 @@ from ace_ray.pipeline.monitoring.counts import RowReport
 from ace_ray.pipeline.monitoring.facts import engine_facts
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.pipeline.planning.placement import placed
-from ace_ray.pipeline.roles import RoleModels
 from ace_ray.storage.rows import EPISODES
 from ace_ray.types import Sampling
 from ace_ray.util import log
@@ -51,38 +49,28 @@ class EngineWorker:
         self._job, self._coordinator = job, job.coordinator
         self._process = this_process("engine")
         began = time.perf_counter()
-        begun: Start | None = None
-        try:
-            begun = start(self._coordinator, self._process, job.first)
+        with starting(self._coordinator, self._process, "an engine worker", job.first) as begun:
             end = job.rows_end_here(begun)
             self._crash_file = CrashFile(self._process)
-            self._entries, self._benchmarks = fetch_shared(job.coordinator)
             self._clock = Clock()
             self._clock.preparing("load")
             self._candidate = Candidate(job, self._process, self._clock, begun.run)
             self._engine = self._candidate.engine
-            self._roles = RoleModels(job.bindings, job.served, self._engine)
-        except Exception as error:
-            fail_start(self._coordinator, self._process, begun, "an engine worker", error)
-            raise
+            self._reports = RowReports(partial(self._coordinator.rows.remote, self._process))
+            self._episodes = Episodes(
+                job,
+                self._engine,
+                self._clock,
+                self._reports,
+                worker=self._process.name,
+                die=self._die,
+            )
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ticked_at = time.monotonic()
         self._stopping = False
         # Runs that were stopped early. Their rows are not evaluated and stay pending.
         self._decided: set[int] = set()
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._times = RowTimes(end, job.pending, self._cancel_run)
-        self._reports = RowReports(partial(self._coordinator.rows.remote, self._process))
-        self._episodes = Episodes(
-            job,
-            (self._entries, self._benchmarks),
-            self._engine,
-            self._roles,
-            self._clock,
-            self._reports,
-            worker=self._process.name,
-            die=self._die,
-        )
         self._admission = AdmissionControl(
             most,
             run=self._candidate.run,
@@ -90,25 +78,23 @@ class EngineWorker:
             arriving=begun.replaces,
             room=self._episodes.room,
         )
-        self._asks_isolated = (
-            begun.replaces or begun.isolated or job.config.worker_range is not None
-        )
         self._group_size = max(1, most // 8)
         self._begin(round(time.perf_counter() - began, 2))
 
     def _begin(self, load_s: float) -> None:
         """Report that the engine is ready, and start the heartbeat."""
-        engine: dict[str, Any] = {"device": self._engine.device}
+        loaded = self._candidate.loaded
+        engine: dict[str, Any] = {"device": loaded.device}
         if self._job.config.backend != ENDPOINT:
-            engine = {**engine_facts(self._engine.device), **placed()}
-            if reading := self._engine.reading:
+            engine = {**engine_facts(loaded.device), **placed()}
+            if reading := getattr(loaded, "reading", {}):
                 engine["reading"] = reading
         facts = {
             "worker": self._process.name,
             "load_s": load_s,
             "start_s": self._candidate.start_s,
-            "max_model_len": self._engine.max_model_len,
-            "engine_version": self._engine.version,
+            "max_model_len": loaded.max_model_len,
+            "engine_version": loaded.version,
             "engine": engine,
         }
         self._clock.preparing(None)
@@ -118,8 +104,7 @@ class EngineWorker:
             self._coordinator,
             self._process,
             stall_s=self._job.config.stall_s,
-            busy_since=self._busy_since,
-            rows_at_work=self._at_work,
+            busy_since=lambda: self._engine.busy_since(rows=len(self._tasks)),
             outside=self._outside,
             on_drain=self._drain,
             load=lambda: self._engine.load(len(self._tasks)),
@@ -127,19 +112,20 @@ class EngineWorker:
 
     async def __call__(self, block: pa.Table) -> pa.Table:
         if self._loop is None:
-            self._loop = asyncio.get_running_loop()
+            self._loop = self._engine.loop = asyncio.get_running_loop()
             self._loop.call_later(ARRIVE_S, self._admission.arrived)
         planned = block.to_pylist()
         if self._stopping:
             await self._reports.give_back(planned, [])
             return EPISODES.empty_table()
-        isolation = of_rows(planned, await self._isolation(planned))
-        isolated = {row_id: state for row_id, (state, _) in isolation.items()}
+        ids = {key for row in planned for key in (row["row_id"], shared_id(row))}
+        known = await self._coordinator.isolated.remote("engine", [*ids])
+        isolated = of_rows(planned, known)
         groups: dict[int, list[dict[str, Any]]] = {}
         records = []
         for row in planned:
             if (state := isolated.get(row["row_id"])) is not None and state.end:
-                records.append(self._episodes.not_tried(row, *isolation[row["row_id"]]))
+                records.append(self._episodes.not_tried(row, state))
             else:
                 groups.setdefault(state.group if state else OPEN, []).append(row)
         shared: Shared = {}
@@ -160,17 +146,6 @@ class EngineWorker:
             await self._reports.give_back(planned, records)
         return pa.Table.from_pylist(records, schema=EPISODES)
 
-    async def _isolation(self, planned: list[dict[str, Any]]) -> dict[str, IsolatedRow]:
-        """Return the states of isolated rows among ``planned``, and of isolated preparations.
-
-        In an actor's first process no row is isolated yet, so this need not ask the coordinator."""
-        shared = {shared_id(row) for row in planned if row["shares"] >= 0}
-        if not self._asks_isolated and not shared:
-            return {}
-        ids = [*(row["row_id"] for row in planned), *shared]
-        states: dict[str, IsolatedRow] = await self._coordinator.isolated.remote("engine", ids)
-        return states
-
     async def _together(
         self,
         rows: list[dict[str, Any]],
@@ -182,18 +157,11 @@ class EngineWorker:
         stopping worker have no record."""
         tried = max(s.deaths_alone if (s := isolated.get(row["row_id"])) else 0 for row in rows)
         run, isolation_group = partition
-        if run in self._decided:
-            return []
-        entry = self._entries[rows[0]["entry"]]
-        episodes = self._benchmarks[entry.benchmark].interactive(entry)
+        entry, benchmark = self._episodes.entry(rows[0])
+        episodes = benchmark.interactive(entry)
         admitted = self._admission.entered(partition, len(rows), tried=tried, episodes=episodes)
         async with admitted as group:
-            # The run may have been stopped while the rows waited.
-            if self._stopping or run in self._decided:
-                return []
-            try:
-                await self._candidate.hold(run)
-            except Broken:
+            if self._stopping or run in self._decided or not await self._candidate.load(run):
                 return []
             if isolation_group != OPEN:
                 await self._show_that_it_works()
@@ -210,21 +178,19 @@ class EngineWorker:
             if not await self._reports.enter(alone, run):
                 self._decided.add(run)
                 return []
-            tasks = []
+            tasks: dict[str, asyncio.Task[Any]] = {}
             for row in starting:
-                isolated_row = isolated.get(row["row_id"])
-                attempt = row["attempt"] + (isolated_row.unstored if isolated_row else 0)
+                state = isolated.get(row["row_id"])
+                attempt = row["attempt"] + (state.unstored if state else 0)
                 task = asyncio.ensure_future(self._episodes.run(row, attempt, shared))
                 task.add_done_callback(partial(self._row_ended, group, row))
-                self._tasks[row["row_id"]] = task
-                tasks.append(task)
-            await asyncio.wait(tasks)
+                tasks[row["row_id"]] = self._tasks[row["row_id"]] = task
+            await asyncio.wait(tasks.values())
             if not self._stopping:
-                paired = zip(starting, tasks, strict=True)
-                late += [row["row_id"] for row, task in paired if task.cancelled()]
+                late += [row_id for row_id, task in tasks.items() if task.cancelled()]
             spent = self._clock.read(), self._clock.output_tokens
             self._reports.send(RowReport(run, late=late, spent=spent))
-        return [task.result() for task in tasks if not task.cancelled()]
+        return [task.result() for task in tasks.values() if not task.cancelled()]
 
     def _row_ended(self, group: Group, row: Mapping[str, Any], task: asyncio.Task[Any]) -> None:
         self._tasks.pop(row["row_id"], None)
@@ -234,7 +200,7 @@ class EngineWorker:
         self._reports.row_ended(row["row_id"])
 
     def _kind_of(self, row: Mapping[str, Any]) -> str:
-        entry = self._entries[row["entry"]]
+        entry, _ = self._episodes.entry(row)
         return f"{entry.benchmark}/{entry.category}"
 
     async def _show_that_it_works(self) -> None:
@@ -255,28 +221,11 @@ class EngineWorker:
             log_traceback()
 
     def _die(self, why: str) -> NoReturn:
-        die(self._coordinator, self._process, why, self._at_work(), self._outside())
-        raise EngineDead(why)  # not reached: the process is gone
-
-    def _at_work(self) -> list[str]:
-        """Return the ids of rows and preparations in flight. Other threads may call this."""
-        return self._episodes.preparations.at_work(list(self._tasks))
+        self._reports.send(RowReport())  # rows that have just ended are not isolated
+        die(self._coordinator, self._process, why, self._outside())
 
     def _outside(self) -> str:
         return outside_cause(self._engine.processes(), self._crash_file.oom_kills)
-
-    def _busy_since(self) -> float | None:
-        """Return the time of the last progress (`time.monotonic`), or None if no row is in flight.
-        A row may hang in the engine or in the event loop, so the earlier of their times counts."""
-        if not self._tasks or self._loop is None:
-            self._ticked_at = time.monotonic()
-            return None
-        self._loop.call_soon_threadsafe(self._tick)
-        busy_since = self._engine.busy_since()
-        return self._ticked_at if busy_since is None else min(busy_since, self._ticked_at)
-
-    def _tick(self) -> None:
-        self._ticked_at = time.monotonic()
 
     def _drain(self, seconds: float) -> None:
         """Start no further rows, and cancel rows in flight after ``seconds``. If the run stops,

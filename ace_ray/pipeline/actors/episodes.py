@@ -16,11 +16,11 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EngineDead, EpisodeTimeout, RowError
 from ace_ray.pipeline.actors.cache_room import CacheContext, CacheRoom
 from ace_ray.pipeline.actors.candidate import MonitoredEngine
+from ace_ray.pipeline.actors.coordinator import fetch_shared
 from ace_ray.pipeline.actors.in_flight import Preparations, RowReports, Shared
 from ace_ray.pipeline.actors.job import Job
-from ace_ray.pipeline.actors.judging import log_traceback, report_bug
+from ace_ray.pipeline.actors.judging import report_bug
 from ace_ray.pipeline.actors.service import RunningService
-from ace_ray.pipeline.entries import Entries
 from ace_ray.pipeline.health.isolation import IsolatedRow, ended_columns
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.pipeline.roles import RoleModels, candidate_identity
@@ -50,17 +50,16 @@ class Episodes:
     def __init__(
         self,
         job: Job,
-        shared: tuple[Entries, Mapping[str, Benchmark]],
         engine: MonitoredEngine,
-        roles: RoleModels,
         clock: Clock,
         reports: RowReports,
         *,
         worker: str,
         die: Callable[[str], NoReturn],
     ) -> None:
-        self._job, self._engine, self._roles, self._clock = job, engine, roles, clock
-        self._entries, self._benchmarks = shared
+        self._job, self._engine, self._clock = job, engine, clock
+        self._roles = RoleModels(job.bindings, job.served, engine)
+        self._entries, self._benchmarks = fetch_shared(job.coordinator)
         self._worker, self._die = worker, die
         self.room = CacheRoom(engine.cache_tokens)
         self.preparations = Preparations(reports)
@@ -71,16 +70,20 @@ class Episodes:
         self._sandboxes = SandboxPool(job.sandboxes)
         self._services = {name: RunningService(actor) for name, actor in job.services.items()}
 
+    def entry(self, row: Mapping[str, Any]) -> tuple[Entry, Benchmark]:
+        """Return the entry of ``row``, and its benchmark."""
+        entry = self._entries[row["entry"]]
+        return entry, self._benchmarks[entry.benchmark]
+
     async def run(self, row: dict[str, Any], attempt: int, shared: Shared) -> dict[str, Any]:
         """Run the episode of ``row``, and return its record."""
-        entry = self._entries[row["entry"]]
-        benchmark = self._benchmarks[entry.benchmark]
+        entry, benchmark = self.entry(row)
         clock = time.perf_counter()
         record = self._blank(row, attempt)
         cached = self.room.open() if benchmark.interactive(entry) else CacheContext()
         try:
             with self._clock.busy("row"):
-                episode = await self._episode(benchmark, entry, row, shared, cached)
+                episode = await self._episode(row, shared, cached)
             record |= episode_columns(episode)
             if not self._job.config.token_ids:
                 record["output_token_ids"] = None
@@ -92,7 +95,6 @@ class Episodes:
             record |= {"status": error.status, **_error_columns(error)}
         except Exception as error:  # noqa: BLE001 - one row's failure never ends the run
             record |= {"status": "infra_error", **_error_columns(error)}
-            log_traceback()
             report_bug(self._job.coordinator, entry.benchmark)
         finally:
             self.room.close(cached)
@@ -102,11 +104,10 @@ class Episodes:
             log.debug(line, event="row", row_id=row["row_id"])
         return record
 
-    def not_tried(self, row: dict[str, Any], state: IsolatedRow, shared: bool) -> dict[str, Any]:
-        """Return the record of an isolated row that this pass does not try again. ``shared``:
-        whether ``state`` is the state of its preparation."""
+    def not_tried(self, row: dict[str, Any], state: IsolatedRow) -> dict[str, Any]:
+        """Return the record of an isolated row that this pass does not try again."""
         record = self._blank(row, row["attempt"] + state.unstored - 1)
-        return record | ended_columns(state, "engine", shared=shared)
+        return record | ended_columns(state, "engine")
 
     def _blank(self, row: Mapping[str, Any], attempt: int) -> dict[str, Any]:
         return {
@@ -122,39 +123,31 @@ class Episodes:
         }
 
     async def _episode(
-        self,
-        benchmark: Benchmark,
-        entry: Entry,
-        row: Mapping[str, Any],
-        shared: Shared,
-        cached: CacheContext,
+        self, row: Mapping[str, Any], shared: Shared, cached: CacheContext
     ) -> Episode:
+        entry, benchmark = self.entry(row)
         before, first = None, False
         if row["shares"] >= 0:
             # The preparation must not depend on which of its rows comes first.
             path = (entry.benchmark, benchmark.preparation(entry))
-            context = self._context(benchmark, entry, row, path)
-            prepare = partial(self._prepare, benchmark, entry, context)
+            context = self._context(row, path)
+            prepare = partial(self._prepare, row, context)
             before, first = await self.preparations.wait(row, shared, prepare)
-        context = self._context(benchmark, entry, row, entry.path, cached)
+        context = self._context(row, entry.path, cached)
         if before is not None:
             context.prepared = before.prepared
-        episode: Episode = await self._in_time(benchmark, entry, benchmark.run(entry, context))
+        episode: Episode = await self._in_time(row, benchmark.run(entry, context))
         check_episode(episode)
         if before is not None and first:
             episode.count_all(before.episode)
         return episode
 
     def _context(
-        self,
-        benchmark: Benchmark,
-        entry: Entry,
-        row: Mapping[str, Any],
-        path: Sequence[str],
-        cached: CacheContext | None = None,
+        self, row: Mapping[str, Any], path: Sequence[str], cached: CacheContext | None = None
     ) -> EpisodeContext:
         """Return the context of an episode whose seeds depend on ``path``. ``cached`` counts the
         tokens of the engine's answers."""
+        entry, benchmark = self.entry(row)
         sampling = self._sampling.for_row(row["sample"], *path)
         candidate = RoleModel(self._engine, sampling, self._identities[row["run"]])
         models = {"": candidate, **self._roles.of(benchmark, row["sample"], path)}
@@ -174,12 +167,10 @@ class Episodes:
             opening=self._entries.opening(row["entry"]),
         )
 
-    async def _prepare(
-        self, benchmark: Benchmark, entry: Entry, context: EpisodeContext
-    ) -> EpisodeContext:
+    async def _prepare(self, row: Mapping[str, Any], context: EpisodeContext) -> EpisodeContext:
+        entry, benchmark = self.entry(row)
         try:
-            work = benchmark.prepare(entry, context)
-            context.prepared = await self._in_time(benchmark, entry, work)
+            context.prepared = await self._in_time(row, benchmark.prepare(entry, context))
             return context
         except EngineDead as error:
             self._die(str(error))
@@ -188,9 +179,10 @@ class Episodes:
                 self._die(f"a preparation timed out, and {NOT_HEALTHY}")
             raise
 
-    async def _in_time(self, benchmark: Benchmark, entry: Entry, work: Awaitable[Any]) -> Any:
+    async def _in_time(self, row: Mapping[str, Any], work: Awaitable[Any]) -> Any:
         """Await ``work``. Raises `EpisodeTimeout` only if its time has passed: a `TimeoutError` of
         the benchmark's code is raised as it is. Its exits and cancellations become errors."""
+        entry, benchmark = self.entry(row)
         limit_s = self._job.config.episode_timeout_s
         # An interactive episode ends by itself at the deadline, and its present state is scored.
         grace_s = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0

@@ -5,7 +5,7 @@ A preparation is work that an engine does once for several rows of a block."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,17 +60,11 @@ class RowReports:
 
 class Preparations:
     """The preparations in flight in one worker. Only the preparation is in flight while its rows
-    wait for it, so a crash isolates the preparation in place of the rows."""
+    wait for it, and is reported, so that a crash isolates it in place of the rows."""
 
     def __init__(self, reports: RowReports) -> None:
         self._reports = reports
         self._running: Shared = {}
-        self._waiting: set[str] = set()
-
-    def at_work(self, row_ids: Iterable[str]) -> list[str]:
-        """Return the ids of the preparations, and those among ``row_ids`` that do not wait for a
-        preparation. Other threads may call this: copying a dict's keys is atomic."""
-        return [*list(self._running), *(row for row in row_ids if row not in self._waiting)]
 
     def cancel(self) -> None:
         for task in self._running.values():
@@ -84,18 +78,14 @@ class Preparations:
     ) -> tuple[EpisodeContext, bool]:
         """Wait for the preparation of ``row``; the first row of a block starts it with ``prepare``.
         Return the preparation's context, and whether this row started it."""
-        name, row_id = shared_id(row), row["row_id"]
+        name = shared_id(row)
         first = name not in shared and name not in self._running
         if first:
             self._running[name] = asyncio.ensure_future(self._run(name, prepare))
         if name not in shared:
             shared[name] = self._running[name]
-        self._waiting.add(row_id)
-        try:
-            context = await asyncio.shield(shared[name])
-        finally:
-            self._waiting.discard(row_id)
-        await self._reports.enter([row_id])
+        context = await asyncio.shield(shared[name])
+        await self._reports.enter([row["row_id"]])
         return context, first
 
     async def _run(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import ray
@@ -16,7 +18,7 @@ from ace_ray.config.schema import RunConfig
 from ace_ray.errors import EngineNotStarted, UserError
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.actors.coordinator import Start, fetch_shared, named_coordinator
+from ace_ray.pipeline.actors.coordinator import Start, fetch_shared
 from ace_ray.pipeline.actors.judging import log_traceback
 from ace_ray.pipeline.entries import Entries
 from ace_ray.pipeline.health.causes import KILLED, NODE_GONE, why_gone
@@ -83,46 +85,25 @@ class Job:
         return None if end is None else time.monotonic() + end - answer.clock
 
 
-class Scenarios:
-    """Callable for sandbox actors that returns the scenario of an entry, given the entry's index.
-    ``coordinator`` is the coordinator's name."""
-
-    def __init__(self, coordinator: str) -> None:
-        self._coordinator = coordinator
-        self._benchmarks: Mapping[str, Benchmark] = {}
-        self._entries: Entries | None = None
-
-    def __call__(self, index: int) -> Scenario:
-        if self._entries is None:
-            self._entries, self._benchmarks = fetch_shared(named_coordinator(self._coordinator))
-        entry = self._entries[index]
-        return self._benchmarks[entry.benchmark].scenario(entry)
+def scenario(coordinator: str, index: int) -> Scenario:
+    """Return the scenario of the entry with this index, for sandbox actors. ``coordinator`` is the
+    coordinator's name."""
+    entries, benchmarks = _shared_of(coordinator)
+    entry = entries[index]
+    return benchmarks[entry.benchmark].scenario(entry)
 
 
-def report(coordinator: Any, what: str, error: Exception, *, store: bool = False) -> None:
+@cache
+def _shared_of(coordinator: str) -> tuple[Entries, dict[str, Benchmark]]:
+    return fetch_shared(ray.get_actor(coordinator))
+
+
+def report(coordinator: Any, subject: str, error: Exception, *, store: bool = False) -> None:
     """Report a failure and its cause to the coordinator. Ray would report only a traceback's text.
-    ``what`` is the beginning of the message. ``store``: whether rows could not be stored."""
-    said = isinstance(error, UserError | EngineNotStarted)
-    line = str(error) if said else f"{type(error).__name__}: {error}"
-    ray.get(coordinator.fail.remote(f"{what}: {well_formed(line)[:2000]}", store=store))
-
-
-def fail_start(
-    coordinator: Any, process: ProcessInfo, begun: Start | None, what: str, error: Exception
-) -> None:
-    """Report that the engine ``what`` of this process failed to start. If another start may help,
-    end the process instead, which Ray then restarts. Call it in the exception handler."""
-    if begun and begun.retryable and not isinstance(error, UserError):
-        # Memory of an engine that has just died may not be free yet. An exception would end the
-        # run.
-        log_traceback()
-        name, cause = f"{NAMES[process.kind]} {process.name}", one_line(str(error), LONGEST_WHY)
-        line = f"{name} failed to start; restarting in {START_AGAIN_S:g} s: {cause}"
-        log.error(line)
-        time.sleep(START_AGAIN_S)
-        end_children()
-        os._exit(1)
-    report(coordinator, f"{what} failed to start", error)
+    ``subject`` is the beginning of the message. ``store``: whether rows could not be stored."""
+    is_known = isinstance(error, UserError | EngineNotStarted)
+    line = str(error) if is_known else f"{type(error).__name__}: {error}"
+    ray.get(coordinator.fail.remote(f"{subject}: {well_formed(line)[:2000]}", store=store))
 
 
 def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
@@ -131,24 +112,49 @@ def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
     ``first``: run whose weights an engine loads if no engine has begun to load weights. Raises
     `RuntimeError` after too many starts."""
     before: ProcessInfo | None = ray.get(coordinator.process.remote(process.actor))
-    gone = why_gone_there(before, process.node) if before is not None else KILLED
+    gone = why_gone_there(before, process.node)
     begun: Start | None = ray.get(coordinator.starting.remote(process, first, gone))
     if begun is None:
         raise RuntimeError(f"the {NAMES[process.kind]} is not restarted")
     return begun
 
 
-def why_gone_there(before: ProcessInfo, here: str) -> Death:
-    """Run `why_gone` for ``before`` on the node where ``before`` ran, and return the result.
-    ``here``: the node of this process."""
-    if before.node == here:
-        return why_gone(before)
-    if before.node not in {node["NodeID"] for node in ray.nodes() if node["Alive"]}:
-        return NODE_GONE
-    there = NodeAffinitySchedulingStrategy(before.node, soft=False)
-    asked = ray.remote(why_gone).options(num_cpus=0, scheduling_strategy=there).remote(before)
+@contextmanager
+def starting(coordinator: Any, process: ProcessInfo, name: str, first: int = 0) -> Iterator[Start]:
+    """Call `start`, and report if the engine ``name`` of this process fails to start in this
+    context. If another start may help, end the process instead, which Ray then restarts."""
+    begun: Start | None = None
     try:
-        death: Death = ray.get(asked, timeout=ASK_S)
+        begun = start(coordinator, process, first)
+        yield begun
+    except Exception as error:
+        if begun and begun.retryable and not isinstance(error, UserError):
+            # Memory of an engine that has just died may not be free yet. An exception would end
+            # the run.
+            log_traceback()
+            worker = f"{NAMES[process.kind]} {process.name}"
+            why = one_line(str(error), LONGEST_WHY)
+            log.error(f"{worker} failed to start; restarting in {START_AGAIN_S:g} s: {why}")
+            time.sleep(START_AGAIN_S)
+            end_children()
+            os._exit(1)
+        report(coordinator, f"{name} failed to start", error)
+        raise
+
+
+def why_gone_there(before: ProcessInfo | None, node: str) -> Death:
+    """Run `why_gone` for ``before`` on the node where ``before`` ran, and return the result.
+    ``node``: the node of this process. ``before`` is None for a process that was not ready."""
+    if before is None:
+        return KILLED
+    if before.node == node:
+        return why_gone(before)
+    if before.node not in {alive["NodeID"] for alive in ray.nodes() if alive["Alive"]}:
+        return NODE_GONE
+    place = NodeAffinitySchedulingStrategy(before.node, soft=False)
+    task = ray.remote(why_gone).options(num_cpus=0, scheduling_strategy=place)
+    try:
+        death: Death = ray.get(task.remote(before), timeout=ASK_S)
     except Exception:  # noqa: BLE001 - a node that does not answer may be shutting down
         return KILLED
     return death

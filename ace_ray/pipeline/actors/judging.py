@@ -24,15 +24,20 @@ MOST_CHARS = 4_000
 _MODELS = str(Path(ace_ray.__file__).parent / "models")
 
 
+def log_traceback() -> None:
+    """Log the traceback of the exception that is being handled."""
+    name = type(sys.exc_info()[1]).__name__
+    log.error(f"{name} in this row's code:", traceback=traceback.format_exc())
+
+
 def judged(
     row: Mapping[str, Any],
     entry: Entry,
     benchmark: Benchmark,
-    log: Callable[[], None] | None = None,
+    log: Callable[[], None] = log_traceback,
 ) -> dict[str, Any]:
     """Return ``row`` with its status and verdict columns. Judge only rows with a status in
-    `CHECKED`. If the check raises, call ``log`` (default: `log_traceback`) in the exception
-    handler."""
+    `CHECKED`. If the check raises, call ``log`` in the exception handler."""
     verdicts: dict[str, Verdict] = {}
     columns: dict[str, Any] = {}
     again: str | None = None
@@ -43,9 +48,9 @@ def judged(
             columns = checked_columns(verdicts)
             again = read_again(benchmark, entry, episode)
         except Exception as error:  # noqa: BLE001 - a defect of a check is not a wrong answer
-            what = f"{type(error).__name__}: {well_formed(str(error))}"
-            columns = {"status": "infra_error", "error_class": CHECK_FAILED, "error": what[:2000]}
-            (log or log_traceback)()
+            line = f"{type(error).__name__}: {well_formed(str(error))}"
+            columns = {"status": "infra_error", "error_class": CHECK_FAILED, "error": line[:2000]}
+            log()
     columns |= verdict_columns(verdicts, benchmark.rule_sets)
     return {**row, **columns, "second_reading": again}
 
@@ -69,17 +74,12 @@ def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | No
         return None
 
 
-def log_traceback() -> None:
-    """Log the traceback of the exception that is being handled."""
-    what = type(sys.exc_info()[1]).__name__
-    log.error(f"{what} in this row's code:", traceback=traceback.format_exc())
-
-
 def report_bug(coordinator: Any, benchmark: str) -> None:
-    """Report to the coordinator the exception that is being handled. Ignore exceptions that come
-    from a model, the machine or the cluster, since they may be transient."""
+    """Log the exception that is being handled, and report it to the coordinator. Do not report
+    exceptions from a model, the machine or the cluster, since they may be transient."""
     from ray.exceptions import RayError, RayTaskError
 
+    log_traceback()
     error = sys.exc_info()[1]
     if error is None or not (frames := traceback.extract_tb(error.__traceback__)):
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import ray
@@ -14,13 +14,12 @@ from ace_ray.config.schema import RunConfig
 from ace_ray.errors import EngineDead, EngineNotStarted, RowError, RunFailed
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.families import FormatChoice
-from ace_ray.models.sources import materialize
+from ace_ray.models.sources import ModelRef, materialize
 from ace_ray.pipeline.actors.candidate import MonitoredEngine
-from ace_ray.pipeline.actors.coordinator import Start
-from ace_ray.pipeline.actors.job import fail_start, start
+from ace_ray.pipeline.actors.job import starting
 from ace_ray.pipeline.health.processes import Heartbeat, die, this_process
 from ace_ray.pipeline.monitoring.timing import Clock
-from ace_ray.pipeline.roles import RoleBinding, RoleBindings, RoleEngineFailed, shared_engines
+from ace_ray.pipeline.roles import RoleBindings, RoleEngineFailed, shared_engines
 from ace_ray.types import Completion, Messages, Sampling, Tools
 from ace_ray.util.subprocesses import end_with_this_process
 
@@ -36,7 +35,8 @@ class RoleEngine:
     def __init__(
         self,
         name: str,
-        binding: RoleBinding,
+        role: ServedRole,
+        model: ModelRef,
         engine: Mapping[str, Any],
         coordinator: Any,
         stall_s: float,
@@ -45,12 +45,8 @@ class RoleEngine:
 
         self._coordinator, self._process = coordinator, this_process("role")
         self._engine: MonitoredEngine | None = None
-        role, model = binding.role, binding.model
-        assert isinstance(role, ServedRole)
-        assert model is not None  # a served role has a model
-        begun: Start | None = None
-        try:
-            begun = start(coordinator, self._process)
+        # An exception is only reported: Ray would show the user a traceback.
+        with suppress(Exception), starting(coordinator, self._process, f"the engine of {name}"):
             end_with_this_process()
             choice = FormatChoice(
                 engine.get("reasoning_parser") or role.model.reasoning_parser,
@@ -58,12 +54,10 @@ class RoleEngine:
                 template_kwargs=role.model.chat_template_kwargs,
             )
             loaded = VLLMEngine(materialize(model), engine, choice)
-        except Exception as error:  # noqa: BLE001 - Ray would show the user a traceback
-            fail_start(coordinator, self._process, begun, f"the engine of {name}", error)
-            return
-        self._engine = MonitoredEngine(loaded, stall_s / 4, Clock())
-        ray.get(coordinator.life.remote(self._process, facts={}))
-        Heartbeat(coordinator, self._process, stall_s=stall_s, busy_since=self._engine.busy_since)
+            monitored = MonitoredEngine(loaded, stall_s / 4, Clock())
+            ray.get(coordinator.life.remote(self._process, facts={}))
+            Heartbeat(coordinator, self._process, stall_s=stall_s, busy_since=monitored.busy_since)
+            self._engine = monitored
 
     async def ready(self) -> bool:
         """Return whether the engine has started."""
@@ -78,8 +72,7 @@ class RoleEngine:
         try:
             return await self._engine.chat(messages, sampling, tools)
         except EngineDead as error:
-            die(self._coordinator, self._process, str(error), [])
-            raise  # not reached: the process is gone
+            die(self._coordinator, self._process, str(error))
         except RowError as error:
             return error  # Ray would raise an exception of another class
 
@@ -98,11 +91,9 @@ def role_engines(
     served: dict[tuple[str, str], tuple[str, ...]] = {}
     actors: list[Any] = []
     try:
-        for group in shared_engines(bindings):
-            names, binding = next(iter(group.items()))
-            role = binding.role
-            assert isinstance(role, ServedRole)
-            seeded = any(of_group.sampling.temperature > 0 for of_group in group.values())
+        for role, group in shared_engines(bindings):
+            names, first = next(iter(group.items()))
+            seeded = any(binding.sampling.temperature > 0 for binding in group.values())
             args = cluster_engine_args(role.engine, on_gpu=on_gpu, seeded=seeded)
             options = {
                 "num_cpus": ROLE_ENGINE_CPUS,
@@ -111,7 +102,7 @@ def role_engines(
                 "max_task_retries": -1,
                 "max_concurrency": MAX_REQUESTS,
             }
-            settings = ".".join(names), binding, args, coordinator, config.stall_s
+            settings = ".".join(names), role, first.model, args, coordinator, config.stall_s
             labels = [f"{name}-role-{len(actors) + i}" for i in range(role.replicas)]
             actors += [
                 ray.remote(RoleEngine).options(name=label, **options).remote(*settings)

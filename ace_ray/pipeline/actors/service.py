@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import ray
@@ -14,9 +13,8 @@ from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.context import Service
 from ace_ray.errors import RowError, UserError
-from ace_ray.pipeline.actors.coordinator import fetch_shared, named_coordinator
+from ace_ray.pipeline.actors.coordinator import fetch_shared
 from ace_ray.pipeline.actors.judging import log_traceback
 
 # Timeout of a call including its retries, during which the actor may restart.
@@ -25,7 +23,7 @@ LOST_S = 120.0
 MOST = 256
 
 # Method and arguments.
-Asked = tuple[str, tuple[Any, ...]]
+Call = tuple[str, tuple[Any, ...]]
 
 
 class ServiceLost(RowError):
@@ -33,10 +31,13 @@ class ServiceLost(RowError):
 
 
 class ServiceActor:
-    """Runs the service of one benchmark as a Ray actor."""
+    """Runs the service of ``benchmark`` as a Ray actor. ``coordinator``: the coordinator's name."""
 
-    def __init__(self, make: Callable[[], Service]) -> None:
-        self._service = make()
+    def __init__(self, coordinator: str, benchmark: str) -> None:
+        _, benchmarks = fetch_shared(ray.get_actor(coordinator))
+        service = benchmarks[benchmark].service()
+        assert service is not None  # an actor exists only for a benchmark with a service
+        self._service = service
 
     def open(self) -> UserError | None:
         """Open the service. Return the error if it cannot be opened, else None."""
@@ -46,9 +47,9 @@ class ServiceActor:
             return error
         return None
 
-    def calls(self, asked: Sequence[Asked]) -> list[tuple[Any, str]]:
+    def calls(self, calls: Sequence[Call]) -> list[tuple[Any, str]]:
         """Return (answer, "") for each request, or (None, reason) for one that fails."""
-        return [self._call(method, arguments) for method, arguments in asked]
+        return [self._call(method, arguments) for method, arguments in calls]
 
     def _call(self, method: str, arguments: tuple[Any, ...]) -> tuple[Any, str]:
         try:
@@ -68,7 +69,7 @@ class RunningService:
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
-        self._waiting: deque[tuple[Asked, asyncio.Future[Any]]] = deque()
+        self._waiting: deque[tuple[Call, asyncio.Future[Any]]] = deque()
         self._sender: asyncio.Task[None] | None = None
 
     async def __call__(self, method: str, *arguments: Any) -> Any:
@@ -85,30 +86,28 @@ class RunningService:
     async def _send(self) -> None:
         try:
             while self._waiting:
-                some = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
-                some = [one for one in some if not one[1].done()]  # without cancelled requests
+                batch = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
+                batch = [(call, future) for call, future in batch if not future.done()]
                 try:
-                    answers = await self._call_actor([asked for asked, _ in some])
+                    answers = await self._call_actor([call for call, _ in batch])
                 except Exception as error:  # noqa: BLE001 - raised in the rows that wait
-                    answers = [(None, f"{type(error).__name__}: {error}")] * len(some)
-                for (_, future), (answer, refusal) in zip(some, answers, strict=True):
-                    if future.done():
-                        continue
-                    if refusal:
+                    answers = [(None, f"{type(error).__name__}: {error}")] * len(batch)
+                for (_, future), (answer, refusal) in zip(batch, answers, strict=True):
+                    if refusal and not future.done():
                         future.set_exception(ServiceLost(refusal))
-                    else:
+                    elif not future.done():  # else the request was cancelled
                         future.set_result(answer)
         finally:
             self._sender = None
 
-    async def _call_actor(self, asked: list[Asked]) -> list[tuple[Any, str]]:
+    async def _call_actor(self, calls: list[Call]) -> list[tuple[Any, str]]:
         pause_s = 0.2
         try:
             async with asyncio.timeout(LOST_S):
                 while True:
                     # A call is repeated only if the actor died; a slow service still works on it.
                     with suppress(RayActorError):
-                        answers: list[tuple[Any, str]] = await self._actor.calls.remote(asked)
+                        answers: list[tuple[Any, str]] = await self._actor.calls.remote(calls)
                         return answers
                     await asyncio.sleep(pause_s)
                     pause_s = min(5.0, 2 * pause_s)
@@ -119,28 +118,17 @@ class RunningService:
 def start_services(coordinator: str, benchmarks: Mapping[str, Benchmark]) -> dict[str, Any]:
     """Start an actor for each benchmark that has a service, and return the handles by benchmark.
     The actors run on this node, because a service may use a local folder. ``coordinator`` is the
-    coordinator's name, and the beginning of the actors' names. If a service cannot be opened, kill
-    all actors and raise `UserError`."""
+    coordinator's name, and the beginning of the actors' names. Raises `UserError`: a service cannot
+    be opened."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     actor = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(ServiceActor)
     started = {
-        name: actor.options(name=f"{coordinator}-{name}").remote(
-            partial(_service_of, coordinator, name)
-        )
+        name: actor.options(name=f"{coordinator}-{name}").remote(coordinator, name)
         for name, benchmark in benchmarks.items()
         if benchmark.service() is not None
     }
     opened = [service.open.remote() for service in started.values()]
     for refusal in ray.get(opened, timeout=LOST_S):
         if refusal is not None:
-            for service in started.values():
-                ray.kill(service)
             raise refusal
     return started
-
-
-def _service_of(coordinator: str, benchmark: str) -> Service:
-    _, benchmarks = fetch_shared(named_coordinator(coordinator))
-    service = benchmarks[benchmark].service()
-    assert service is not None  # an actor exists only for a benchmark with a service
-    return service

@@ -23,6 +23,8 @@ WRITE_S = 900.0
 
 # Maximum seconds that rows wait for more rows of their part.
 FLUSH_S = 30.0
+# The same while the run stops: it has only a few seconds, and cancelled rows never arrive.
+DRAIN_S = 1.0
 
 
 class Writer:
@@ -46,9 +48,8 @@ class Writer:
         tally = ray.get(job.coordinator.read.remote())
         self._piles = [_Pile(left - tally.of(run).stored) for run, left in enumerate(planned)]
         self._writing: list[float] = []
-        self._flushes: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._draining = asyncio.Event()
+        self._draining = False
         ray.get(self._coordinator.life.remote(self._process, facts={}))
         Heartbeat(
             self._coordinator,
@@ -64,69 +65,56 @@ class Writer:
         runs = table.column("run").unique()
         stored = [self._add(run, table) for run in runs.to_pylist()]
         if sum(len(pile.waiting) for pile in self._piles) >= self._calls:
-            await asyncio.gather(*(self._flush(run) for run in range(len(self._piles))))
+            self._flush()
         # `shield`: a cancelled call must not cancel a part that has rows of other calls.
         await asyncio.gather(*map(asyncio.shield, stored))
         rows = pa.array([table.num_rows] * len(runs), pa.int64())
         return pa.table({"run": runs, "rows": rows})
 
-    def _add(self, run: int, table: pa.Table) -> asyncio.Future[None]:
-        """Queue ``table``. Return a future that is done when the table is stored."""
+    def _add(self, run: int, table: pa.Table) -> asyncio.Task[None]:
+        """Queue ``table``. Return a task that ends when the table is stored."""
         pile = self._piles[run]
-        if pile.stored is None:
-            pile.stored = asyncio.get_running_loop().create_future()
-            pile.timer = asyncio.ensure_future(self._flush_in_time(run))
-        stored = pile.stored
+        if not pile.waiting:
+            pile.full.clear()
+            pile.storing = asyncio.ensure_future(self._store(run, pile))
         pile.waiting.append(table)
         pile.left -= table.num_rows
         rows = sum(waiting.num_rows for waiting in pile.waiting)
         size = sum(waiting.nbytes for waiting in pile.waiting)
         if pile.left <= 0 or rows >= self._rows or size >= PART_BYTES // 2:
-            self._flushes.add(task := asyncio.ensure_future(self._flush(run)))
-            task.add_done_callback(self._flushes.discard)
-        return stored
+            pile.full.set()
+        assert pile.storing is not None  # set with the first table
+        return pile.storing
 
-    async def _flush_in_time(self, run: int) -> None:
+    def _drain(self, seconds: float) -> None:
+        """Store waiting rows soon, since the run stops. Another thread calls this."""
+        self._draining = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.call_later, DRAIN_S, self._flush)
+
+    def _flush(self) -> None:
+        """Store all waiting rows now."""
+        for pile in self._piles:
+            pile.full.set()
+
+    async def _store(self, run: int, pile: _Pile) -> None:
+        """Wait for the rows of a part, and store them."""
         # Near the end of the time, the rows that would complete a part may never come.
         end = self._rows_end_at
         wait_s = FLUSH_S if end is None else min(FLUSH_S, max(2.0, (end - time.monotonic()) / 10))
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._draining.wait(), wait_s)
-            # A stopping run has only a few seconds, and its cancelled rows never arrive.
-            await asyncio.sleep(1.0)
-        await self._flush(run)
-
-    def _drain(self, seconds: float) -> None:
-        """Store waiting rows soon, since the run stops. Another thread calls this."""
-        if self._loop is None:
-            self._draining.set()
-        else:
-            self._loop.call_soon_threadsafe(self._draining.set)
-
-    async def _flush(self, run: int) -> None:
-        pile = self._piles[run]
-        waiting, stored, timer = pile.waiting, pile.stored, pile.timer
-        if stored is None:
-            return
-        pile.waiting, pile.stored, pile.timer = [], None, None
-        if timer is not None and timer is not asyncio.current_task():
-            timer.cancel()
-        table = pa.concat_tables(waiting)
+            await asyncio.wait_for(pile.full.wait(), DRAIN_S if self._draining else wait_s)
+        table, pile.waiting = pa.concat_tables(pile.waiting), []
         began = time.monotonic()
         self._writing.append(began)
         try:
             await asyncio.to_thread(self._write, self._job.runs[run], table)
-        except Exception as error:  # noqa: BLE001 - raised in every call that waits for it
+        except Exception as error:
             report(self._job.coordinator, "the results could not be stored", error, store=True)
-            stored.set_exception(error)
-            return
+            raise
         finally:
             self._writing.remove(began)
-        self._report(RowReport(run, stored=table.num_rows))
-        stored.set_result(None)
-
-    def _report(self, report: RowReport) -> None:
-        self._coordinator.rows.remote(self._process, report)
+        self._coordinator.rows.remote(self._process, RowReport(run, stored=table.num_rows))
 
     def _write(self, run: JobRun, table: pa.Table) -> None:
         """Store the rows. If this fails, retry for `store_patience_s`. The error may be transient,
@@ -141,7 +129,7 @@ class Writer:
                 if time.monotonic() + wait > until:
                     raise
                 line = f"cannot store results yet, retrying: {well_formed(str(error))}"
-                self._report(RowReport(notice=line))
+                self._coordinator.rows.remote(self._process, RowReport(notice=line))
                 time.sleep(wait)
                 wait = min(2 * wait, 15.0)
 
@@ -153,5 +141,7 @@ class _Pile:
     left: int
     """Number of rows of the run that have not arrived."""
     waiting: list[pa.Table] = field(default_factory=list)
-    stored: asyncio.Future[None] | None = None
-    timer: asyncio.Task[None] | None = None
+    full: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the waiting rows must not wait for more rows."""
+    storing: asyncio.Task[None] | None = None
+    """Stores the waiting rows, or has stored the last part."""

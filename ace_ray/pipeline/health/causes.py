@@ -43,13 +43,16 @@ class CrashFile:
     kills before the rows in flight began; a checker notes the row that it judges."""
 
     def __init__(self, process: ProcessInfo) -> None:
-        _remove_old()
-        self._path = _path(process)
+        for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+            # The process of an old file had no successor, because its run ended.
+            with suppress(OSError):
+                if time.time() - path.lstat().st_mtime > KEEP_S:
+                    path.unlink()
         self.oom_kills = oom_kills()
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL  # O_EXCL follows no link
         self._file: TextIO | None = None
         try:
-            self._file = os.fdopen(os.open(self._path, flags, 0o600), "w")
+            self._file = os.fdopen(os.open(_path(process), flags, 0o600), "w")
         except OSError as error:  # e.g. a full disk; the cause of a crash then counts as external
             log.warning(f"cannot write a crash trace: {error}")
             return
@@ -130,9 +133,9 @@ def _stopped(pid: int | None) -> str:
     """Return a message if a signal has stopped the process or a descendant, or ""."""
     with suppress(psutil.Error):
         top = psutil.Process(pid)
-        for process in (top, *top.children(recursive=True)):
-            if process.status() == psutil.STATUS_STOPPED:
-                return "the engine core was stopped by a signal"
+        processes = top, *top.children(recursive=True)
+        if any(process.status() == psutil.STATUS_STOPPED for process in processes):
+            return "the engine core was stopped by a signal"
     return ""
 
 
@@ -149,11 +152,3 @@ def oom_kills() -> int:
 
 def _path(process: ProcessInfo) -> Path:
     return Path(tempfile.gettempdir(), f"{_PREFIX}{process.pid}-{process.began:.2f}")
-
-
-def _remove_old() -> None:
-    """Remove old crash files. Their processes had no successor, because their run ended."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            if time.time() - path.lstat().st_mtime > KEEP_S:
-                path.unlink()

@@ -59,6 +59,8 @@ class IsolatedRow:
     """Why this pass does not try the row again; "" if it does."""
     stored: int = 0
     """Number of deaths that are included in the stored row's number of attempts."""
+    shared: bool = False
+    """Whether a row has this state because its preparation has it (`of_rows`)."""
 
     @property
     def released(self) -> bool:
@@ -83,52 +85,36 @@ def shared_id(row: Mapping[str, Any]) -> str:
 
 
 def of_rows(
-    rows: Iterable[Mapping[str, Any]], known: Mapping[str, IsolatedRow]
-) -> dict[str, tuple[IsolatedRow, bool]]:
-    """Return (state, whether the state is that of the row's preparation) for each isolated row.
-
-    If both a row and its preparation have a state, the more restrictive one is returned. ``known``
-    has the states of rows and preparations by id."""
-    by_row: dict[str, tuple[IsolatedRow, bool]] = {}
+    rows: Iterable[Mapping[str, Any]], states: Mapping[str, IsolatedRow]
+) -> dict[str, IsolatedRow]:
+    """Return the state of each isolated row. If both a row and its preparation have a state, the
+    more restrictive one is returned. ``states`` has the states of rows and preparations by id."""
+    by_row: dict[str, IsolatedRow] = {}
     for row in rows:
-        own, shared = known.get(row["row_id"]), known.get(shared_id(row))
-        if own is not None and shared is not None:
-            first = own.end or (not shared.end and (not own.released or shared.released))
-            one, other = (own, shared) if first else (shared, own)
+        own = [states[row["row_id"]]] if row["row_id"] in states else []
+        if (shared := states.get(shared_id(row))) is not None:
+            own.append(replace(shared, shared=True))
+        own.sort(key=lambda state: (not state.end, state.released))
+        for state in own[:1]:
             # Deaths of both count as attempts of the row.
-            by_row[row["row_id"]] = replace(one, stored=one.stored - other.unstored), not first
-        elif own is not None:
-            by_row[row["row_id"]] = own, False
-        elif shared is not None:
-            by_row[row["row_id"]] = shared, True
+            unstored = sum(later.unstored for later in own[1:])
+            by_row[row["row_id"]] = replace(state, stored=state.stored - unstored)
     return by_row
 
 
-def ended_columns(row: IsolatedRow, process: str, *, shared: bool = False) -> dict[str, str]:
+def ended_columns(row: IsolatedRow, process: str) -> dict[str, str]:
     """Return the columns ``status``, ``error_class`` and ``error`` of a row that a pass does not
-    try again. ``process``: kind of the processes that died, "engine" or "checker". ``shared``:
-    whether they died during the row's preparation."""
-    what = "the preparation that this row shares with others" if shared else "this row"
-    died = f"{row.deaths} {process}s crashed while working on {what}"
+    try again. ``process``: kind of the processes that died, "engine" or "checker"."""
+    subject = "the preparation that this row shares with others" if row.shared else "this row"
+    died = f"{row.deaths} {process}s crashed while working on {subject}"
     alone = f"{row.deaths_alone} of them while working on it alone"
-    name = PREPARATION_KILLED if shared else f"{process.capitalize()}Killed"
-    if row.end == "quarantined":
-        return {
-            "status": "quarantined",
-            "error_class": name,
-            "error": f"{died}, {alone}, the last one after all other rows were done",
-        }
-    if row.end == "set_aside":
-        return {
-            "status": "infra_error",
-            "error_class": name,
-            "error": f"{died}, {alone}; it is retried after all other rows",
-        }
-    return {
-        "status": "infra_error",
-        "error_class": KILLED_FROM_OUTSIDE,
-        "error": f"{died}, {alone}, but the row may not be the cause",
-    }
+    killed = PREPARATION_KILLED if row.shared else f"{process.capitalize()}Killed"
+    status, name, reason = {
+        "quarantined": ("quarantined", killed, ", the last one after all other rows were done"),
+        "set_aside": ("infra_error", killed, "; it is retried after all other rows"),
+        "given_up": ("infra_error", KILLED_FROM_OUTSIDE, ", but the row may not be the cause"),
+    }[row.end]
+    return {"status": status, "error_class": name, "error": f"{died}, {alone}{reason}"}
 
 
 def set_aside(attempts: int) -> IsolatedRow:
@@ -144,25 +130,23 @@ class Isolation:
     def __init__(self, earlier: Mapping[str, IsolatedRow] | None = None) -> None:
         # Drop released rows, since their stored rows count the attempts. Also drop preparations
         # that were given up, since this command tries their rows again.
+        kept = {
+            row_id: row
+            for row_id, row in (earlier or {}).items()
+            if not row.released and not (row.end == "given_up" and row_id.startswith(_SHARED))
+        }
+        self._groups = itertools.count(max((row.group for row in kept.values()), default=0) + 1)
         self.rows = {
-            row: s
-            for row, s in (earlier or {}).items()
-            if not s.released and not (s.end == "given_up" and row.startswith(_SHARED))
+            row_id: replace(row, group=next(self._groups), alone=True, end="", stored=row.deaths)
+            if row.end == "set_aside"
+            else row
+            for row_id, row in kept.items()
         }
         # Actor -> rows in flight in its process.
         self.at_work: dict[str, dict[str, None]] = {}
-        first = max((s.group for s in self.rows.values()), default=0) + 1
-        self._groups = itertools.count(first)
-        for row_id, row in self.rows.items():
-            if row.end == "set_aside":
-                self.rows[row_id] = replace(
-                    row, group=next(self._groups), alone=True, end="", stored=row.deaths
-                )
 
     def among(self, ids: Iterable[str]) -> dict[str, IsolatedRow]:
         """Return the states of the rows in ``ids`` that are or were isolated."""
-        if not self.rows:
-            return {}
         return {row_id: self.rows[row_id] for row_id in ids if row_id in self.rows}
 
     def enter(self, process: str, ids: Iterable[str]) -> None:

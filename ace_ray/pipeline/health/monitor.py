@@ -14,6 +14,7 @@ import psutil
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
 from ace_ray.pipeline.end_time import closing_s
+from ace_ray.pipeline.health.causes import why_gone
 from ace_ray.pipeline.health.processes import NAMES, Death, ProcessInfo, began_at
 from ace_ray.pipeline.health.signals import TIME_LIMIT, Interrupts
 from ace_ray.pipeline.monitoring.counts import Progress, Tally
@@ -65,14 +66,16 @@ class HealthMonitor:
         self._latest = Tally()
         self._progress: Progress | None = None
         self._began: float | None = None
-        self._answered_at = self._engine_at = time.monotonic()
+        self._answered_at = time.monotonic()
+        # Time at which an elastic run last had an engine.
+        self._engine_at = self._answered_at
         # The summary needs the other half of the closing time.
         self._stopped_at = self._rows_end_at + closing_s(self._rows_end_at - self._engine_at) / 2
         self._drain_until: float | None = None
         # Number of engine deaths that were already printed.
         self._deaths_reported = 0
-        self._killed: set[ProcessInfo] = set()
-        self._ended: set[ProcessInfo] = set()
+        # Frozen process -> whether it was killed; False if it no longer existed.
+        self._frozen: dict[ProcessInfo, bool] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="health monitor", daemon=True)
 
@@ -168,35 +171,26 @@ class HealthMonitor:
         for process, silent in tally.silent.items():
             if self._over.is_set():
                 return
-            if silent > limit and process not in self._killed | self._ended:
+            if silent > limit and process not in self._frozen:
                 # A process that `_kill` does not find was removed after its work, or is restarting.
-                frozen = _kill(self._coordinator, process, self._timeout_s(60.0))
-                (self._killed if frozen else self._ended).add(process)
-                if frozen:
+                self._frozen[process] = _kill(self._coordinator, process, self._timeout_s(60.0))
+                if self._frozen[process]:
                     line = f"{NAMES[process.kind]} {process.name} does not respond and is killed"
                     log.warning(line)
 
     def _gone(self, tally: Tally) -> ProcessInfo | None:
         """Return a process whose start takes too long, or that died long ago and has no successor;
         None if there is no such process."""
-        limit = self._config.start_timeout_s
-        late = [process for process, age in tally.starting.items() if age > limit]
-        late += [one for one, s in tally.silent.items() if one in self._killed and s > limit]
+        limit_s = self._config.start_timeout_s
+        killed = {process: s for process, s in tally.silent.items() if self._frozen.get(process)}
+        late = [process for process, age in (tally.starting | killed).items() if age > limit_s]
         if tally.stored < self._rows:
             # Rows of an engine that was removed may still be on their way to the store.
-            limit += self._config.store_patience_s
-            late += [one for one, s in tally.silent.items() if one in self._ended and s > limit]
-        if self._config.worker_range:
-            # In an elastic run other engines get the rows of a lost engine.
-            late = [process for process in late if process.kind != "engine"]
-        return late[0] if late else None
-
-    def _without_engine_s(self, tally: Tally) -> float:
-        """Return the seconds since an elastic run last had an engine; 0 for other runs."""
-        there = {process for process in tally.silent if process.kind == "engine"}
-        if there - self._killed - self._ended or not self._config.worker_range:
-            self._engine_at = time.monotonic()
-        return time.monotonic() - self._engine_at
+            limit_s += self._config.store_patience_s
+            late += [p for p, s in tally.silent.items() if p in self._frozen and s > limit_s]
+        # In an elastic run other engines get the rows of a lost engine.
+        is_elastic = self._config.worker_range
+        return next((p for p in late if p.kind != "engine" or not is_elastic), None)
 
     def _reason_to_end(self, tally: Tally) -> LeaseLost | RunFailed | None:
         """Return the error that must end the run; None if the run may go on."""
@@ -208,14 +202,14 @@ class HealthMonitor:
         if not tally.workers and self._began is not None and now - self._began > limit_s:
             line = f"no engine started within {limit_s:g} s (start_timeout_s)"
             return RunFailed(line, resumable=True)
-        if self._without_engine_s(tally) > limit_s:
-            line = (
-                f"no engine is left, and no new one started within {limit_s:g} s (start_timeout_s)"
-            )
-            return _passing(line)
+        engines = {process for process in tally.silent if process.kind == "engine"}
+        if engines - self._frozen.keys() or not self._config.worker_range:
+            self._engine_at = now
+        if now - self._engine_at > limit_s:
+            limit = f"{limit_s:g} s (start_timeout_s)"
+            return _passing(f"no engine is left, and no new one started within {limit}")
         if (gone := self._gone(tally)) is not None:
-            what = f"the {NAMES[gone.kind]} {gone.name}"
-            return _passing(f"{what} is gone and was not replaced")
+            return _passing(f"the {NAMES[gone.kind]} {gone.name} is gone and was not replaced")
         if not self._had_success and (bug := tally.bug(BUG_ROWS)) is not None:
             return RunFailed(bug.line)
         if tally.no_progress:
@@ -244,9 +238,10 @@ def _kill(coordinator: Any, process: ProcessInfo, timeout_s: float) -> bool:
                 # SIGSTOP is an external cause; a process that blocks itself is not.
                 stopped = running.status() == psutil.STATUS_STOPPED
                 why = "it was stopped by a signal" if stopped else "it did not respond"
+                rows = why_gone(process).rows
                 with suppress(Exception):  # kill the process even without the coordinator
-                    death = Death(f"{why} and was killed", stopped)
-                    ray.get(coordinator.killing.remote(process, death), timeout=30)
+                    death = Death(f"{why} and was killed", stopped, rows)
+                    ray.get(coordinator.life.remote(process, death=death), timeout=30)
                 running.kill()
                 return True
         return False

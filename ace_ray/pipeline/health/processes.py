@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import socket
 import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import psutil
 
@@ -106,7 +106,7 @@ class Heartbeat:
         stall_s: seconds without progress after which the process ends itself.
         busy_since: returns the time of the last progress of pending work (`time.monotonic`), or
             None if no work is pending.
-        rows_at_work: returns the ids of the rows in flight.
+        rows_at_work: returns the ids of the rows in flight, or None for `Death.rows`.
         outside: returns the external cause that has stopped the work, or "". Called before the
             process ends itself.
         on_drain: called once when the process must end its work; receives the seconds left.
@@ -120,7 +120,7 @@ class Heartbeat:
         *,
         stall_s: float,
         busy_since: Callable[[], float | None],
-        rows_at_work: Callable[[], Sequence[str]] = tuple,
+        rows_at_work: Callable[[], Sequence[str] | None] = lambda: None,
         outside: Callable[[], str] = lambda: "",
         on_drain: Callable[[float], None] = lambda seconds: None,
         load: Callable[[], EngineLoad | None] = lambda: None,
@@ -150,7 +150,7 @@ class Heartbeat:
         silent = 0.0 if since is None else time.monotonic() - since
         if silent > self._stall_s:
             why = f"no answer for {silent:.0f} s (stall_s = {self._stall_s:g})"
-            die(self._coordinator, self._process, why, self._rows_at_work(), self._outside())
+            die(self._coordinator, self._process, why, self._outside(), self._rows_at_work())
 
     def _beat(self) -> None:
         import ray
@@ -165,18 +165,18 @@ def die(
     coordinator: Any,
     process: ProcessInfo,
     why: str,
-    rows_at_work: Sequence[str],
     outside: str = "",
-) -> None:
+    rows: Sequence[str] | None = None,
+) -> NoReturn:
     """Report the reason ``why`` to the coordinator and the log, and end this process and all its
-    children. ``outside`` is the cause if it is external (`causes`), or ""."""
-
+    children. ``outside`` is the cause if it is external (`causes`), or "". ``rows``: as in `Death`.
+    """
     why = one_line(f"{why} ({outside})" if outside else why, LONGEST_WHY)
     log.error(f"the {NAMES[process.kind]} {process.name} stops: {why}")
     import ray
 
     try:
-        death = Death(why, bool(outside), list(rows_at_work))
+        death = Death(why, bool(outside), rows)
         ray.get(coordinator.life.remote(process, death=death), timeout=10)
     except Exception:  # noqa: BLE001 - a broken process must end in any case
         log.error("the coordinator could not be reached")
@@ -187,7 +187,5 @@ def die(
 def end_children() -> None:
     """Kill all descendants of this process. A suspended engine core would outlive its parent."""
     for child in psutil.Process().children(recursive=True):
-        try:
-            child.send_signal(signal.SIGKILL)
-        except psutil.Error:
-            continue
+        with suppress(psutil.Error):
+            child.kill()

@@ -131,18 +131,25 @@ def supervised(work: Callable[[], int]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     parent = os.getpid()
-    told, tell = os.pipe()
+    source, sink = os.pipe()
     # Block signals until the child exists and can receive them.
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     child = os.fork()
     if child == 0:
-        os.close(told)
+        os.close(source)
         os.setsid()
         die_with(parent)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
-        return _telling(work, tell)
-    os.close(tell)
-    return _waited_for(child, told)
+        outcome = _RAISED
+        try:
+            code = work()
+            outcome = str(code)
+        finally:
+            os.write(sink, outcome.encode())
+            os.close(sink)
+        return code
+    os.close(sink)
+    return _waited_for(child, source)
 
 
 def die_with(parent: int) -> None:
@@ -153,18 +160,7 @@ def die_with(parent: int) -> None:
             sys.exit(INCOMPLETE)
 
 
-def _telling(work: Callable[[], int], tell: int) -> int:
-    outcome = _RAISED
-    try:
-        code = work()
-        outcome = str(code)
-    finally:
-        os.write(tell, outcome.encode())
-        os.close(tell)
-    return code
-
-
-def _waited_for(child: int, told: int) -> int:
+def _waited_for(child: int, source: int) -> int:
     def pass_on(number: int, frame: object) -> None:
         with suppress(ProcessLookupError):
             os.kill(child, number)
@@ -176,7 +172,7 @@ def _waited_for(child: int, told: int) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    with os.fdopen(told) as pipe:
+    with os.fdopen(source) as pipe:
         outcome = pipe.read()
     code = os.waitstatus_to_exitcode(status)
     if outcome.isdigit():  # the code is valid even if the child was killed afterwards

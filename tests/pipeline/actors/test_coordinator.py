@@ -208,7 +208,7 @@ def test_death_with_a_cause_outside_is_no_failed_trial(killed: bool, outside: bo
             assert coordinator.process("actor") is None, "it said why"
     assert coordinator.process("actor") == process(2)
     if killed:  # the driver knows what it kills
-        coordinator.killing(process(2), Death("it did not respond", outside))
+        coordinator.life(process(2), death=Death("it did not respond", outside))
     coordinator.starting(process(3), gone=Death("its node is gone", outside is not killed))
     isolated_row = coordinator.isolated("engine", ["a"])["a"]
     assert (isolated_row.trials, isolated_row.deaths_alone) == (0 if outside else 1, 1)
@@ -233,10 +233,7 @@ def test_rows_of_a_lost_node_are_not_isolated(node: bool) -> None:
 def test_row_that_a_dead_checker_has_noted_is_isolated_alone() -> None:
     coordinator, checker = Coordinator([]), process(kind="checker")
     up(coordinator, checker)
-    coordinator.killing(checker, Death("it did not respond"))
-    begun = coordinator.starting(process(2, kind="checker"), gone=Death("killed", rows=["new"]))
-    assert begun is not None
-    assert begun.isolated
+    coordinator.starting(process(2, kind="checker"), gone=Death("killed", rows=["new"]))
     assert coordinator.isolated("checker", ["judged", "new"]) == {"new": IsolatedRow(1, 1, True)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from dataclasses import replace
 
 import pytest
 
@@ -136,7 +137,7 @@ def test_row_is_set_aside_after_three_trials_and_quarantined_after_one_more() ->
     die(last, ["a"])
     assert last.rows["a"].end == "quarantined"
     for shared, name in ((False, "CheckerKilled"), (True, "PreparationKilled")):
-        columns = ended_columns(last.rows["a"], "checker", shared=shared)
+        columns = ended_columns(replace(last.rows["a"], shared=shared), "checker")
         assert (columns["status"], columns["error_class"]) == ("quarantined", name)
         assert columns["error"].startswith("5 checkers crashed while working on ")
     assert first.rows["a"].end == "set_aside", "the earlier state stays as it was"
@@ -186,8 +187,8 @@ def test_row_goes_where_its_preparation_goes() -> None:
         (ended, ended, False),
     ):
         rows = {k: s for k, s in (("r", own), (SHARED, shared)) if s is not None}
-        found, is_shared = of_rows([ROW], rows)["r"]
-        assert is_shared is by_shared
+        found = of_rows([ROW], rows)["r"]
+        assert found.shared is by_shared
         assert (found.group, found.end) == (rows[SHARED if by_shared else "r"].group, found.end)
         assert found.deaths == rows[SHARED if by_shared else "r"].deaths
         assert found.unstored == sum(s.deaths for s in rows.values())
