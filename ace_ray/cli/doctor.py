@@ -23,8 +23,8 @@ from ace_ray.models.adapters import base_differs
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
 from ace_ray.models.engine_args import parser_names
 from ace_ray.pipeline.evaluate import plan_run
+from ace_ray.pipeline.open_run import open_output, output_store
 from ace_ray.pipeline.planning.formats import choice_line
-from ace_ray.pipeline.planning.output import open_output, output_store
 from ace_ray.pipeline.planning.plan import Plan, identity_of
 from ace_ray.pipeline.planning.prompts import check_chat, is_native
 from ace_ray.pipeline.roles import demand

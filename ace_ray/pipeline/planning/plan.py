@@ -118,19 +118,19 @@ def make_plan(
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     sampling = completed(config.sampling, model, config.engine, where="sampling")
     config = config.model_copy(update={"sampling": sampling})
-    candidate = _candidate(config, model, by_name, entries, files)
+    candidate, choice, policies = _candidate(config, model, by_name, entries, files)
     bindings = bind_roles(config, model, benchmarks)
     identity = {
-        **candidate.identity,
+        **candidate,
         "benchmarks": {name: identity_of(b) for name, b in by_name.items()},
         "roles": {
             name: {role: dict(binding.identity) for role, binding in bound.items()}
             for name, bound in bindings.items()
         },
     }
-    replay = {name: policy for name, policy in candidate.replay.items() if policy != "none"}
+    replay = {name: policy for name, policy in policies.items() if policy != "none"}
     drawn = draw(config.early, by_name, entries, config.samples) if config.early else None
-    protocols = _protocols(config, candidate.identity, identity, replay)
+    protocols = _protocols(config, candidate, identity, replay)
     rows, openings = _rows(config, by_name, entries, protocols, drawn)
     interactive = bool(rows.interactive.any())
     identity |= {
@@ -141,6 +141,7 @@ def make_plan(
         "rows": hashlib.sha256(np.sort(rows.ids).tobytes()).hexdigest(),
         **({"replay_reasoning": replay} if replay and interactive else {}),
     }
+    name = re.sub(r"[^a-z0-9._-]+", "-", f"{'-'.join(by_name)}-{model.name}".lower())
     return Plan(
         config=config,
         model=model,
@@ -151,9 +152,9 @@ def make_plan(
         openings=openings,
         rows=rows,
         identity=identity,
-        run_id=config.run_id or _run_id(list(by_name), model, digest(identity)),
-        choice=candidate.choice,
-        replay=candidate.replay,
+        run_id=config.run_id or f"{name[:80].strip('-.')}-{digest(identity)[:10]}",
+        choice=choice,
+        replay=policies,
         restricted={name: restricted[name] for name in by_name if name in restricted},
         drawn=drawn,
     )
@@ -182,23 +183,15 @@ def _chosen(
     return benchmarks, entries, restricted
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """How the candidate is prompted and read. ``replay``: which reasoning it sees again, by
-    benchmark (`formats.replayed`)."""
-
-    identity: dict[str, Any]
-    choice: FormatChoice
-    replay: dict[str, str]
-
-
 def _candidate(
     config: RunConfig,
     model: ModelRef,
     benchmarks: Mapping[str, Benchmark],
     entries: Sequence[Entry],
     files: ModelFiles,
-) -> _Candidate:
+) -> tuple[dict[str, Any], FormatChoice, dict[str, str]]:
+    """Return the candidate's part of the run's identity, its template and parsers, and which
+    reasoning it sees again, by benchmark (`formats.replayed`)."""
     native = first_native(benchmarks, entries)
     choice, facts = choose_format(config, files.facts, native=native)
     if config.backend == "vllm":
@@ -213,7 +206,7 @@ def _candidate(
     replay = {name: replayed(config, b, choice, facts) for name, b in benchmarks.items()}
     if config.model.endpoint is not None:
         identity["endpoint"] = endpoint_identity(config.model.endpoint)
-    return _Candidate(identity, choice, replay)
+    return identity, choice, replay
 
 
 def _protocols(
@@ -316,8 +309,3 @@ def is_repeated(entry: Entry, share: float) -> bool:
     of dialogues that are repeated. The choice of dialogues does not depend on the model."""
     key = digest(entry.benchmark, entry.category, entry.language, entry.group)
     return int(key[:8], 16) < share * (1 << 32)
-
-
-def _run_id(benchmarks: Sequence[str], model: ModelRef, identity: str) -> str:
-    name = re.sub(r"[^a-z0-9._-]+", "-", f"{'-'.join(benchmarks)}-{model.name}".lower())
-    return f"{name[:80].strip('-.')}-{identity[:10]}"

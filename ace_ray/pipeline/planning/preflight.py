@@ -35,8 +35,7 @@ def resolve_model(config: RunConfig) -> tuple[ModelRef, ModelFiles]:
         model = resolve(
             source,
             config.model.revision,
-            endpoint_url=config.store.endpoint_url,
-            region=config.store.region,
+            **config.store.model_dump(),
             weights=config.engine.get("load_format") != "dummy",
         )
     if config.model.adapter is not None:
@@ -44,8 +43,7 @@ def resolve_model(config: RunConfig) -> tuple[ModelRef, ModelFiles]:
             model,
             config.model.adapter,
             config.model.adapter_revision,
-            endpoint_url=config.store.endpoint_url,
-            region=config.store.region,
+            **config.store.model_dump(),
         )
     if model.kind == "fake":
         return model, ModelFiles()
