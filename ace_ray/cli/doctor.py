@@ -22,7 +22,7 @@ from ace_ray.integrations.trackers import check_publishers
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
 from ace_ray.models.engine_args import parser_names
 from ace_ray.pipeline.evaluate import plan_run
-from ace_ray.pipeline.planning.output import open_output, output_store
+from ace_ray.pipeline.open_run import open_output, output_store
 from ace_ray.pipeline.planning.plan import Plan
 from ace_ray.pipeline.planning.prompts import check_chat, is_native
 from ace_ray.pipeline.roles import demand

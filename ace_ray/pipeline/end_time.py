@@ -103,30 +103,9 @@ def about(seconds: float) -> str:
     return f"about {max(1.0, seconds):.0f} s"
 
 
-class Durations:
-    """Estimates how long the next row of a category takes, from the rows that have ended."""
-
-    def __init__(self) -> None:
-        self._recent: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=RECENT))
-
-    def add(self, category: str, seconds: float) -> None:
-        self._recent[category].append(seconds)
-
-    def expected(self, category: str) -> float:
-        """Return the expected seconds of a row of ``category``. If no row of it has ended, rows of
-        all categories count; 0 before any row has ended."""
-        known = self._recent.get(category) or [s for some in self._recent.values() for s in some]
-        ordered = sorted(known)
-        return ordered[math.ceil(QUANTILE * len(ordered)) - 1] if ordered else 0.0
-
-    @property
-    def longest(self) -> float:
-        """Expected seconds of a row of the slowest category; 0 before any row has ended."""
-        return max(map(self.expected, self._recent), default=0.0)
-
-
-class RowTimes(Durations):
-    """Decides which rows of a worker can still end in time.
+class RowTimes:
+    """Decides which rows of a worker can still end in time, by the times of the rows that have
+    ended.
 
     Args:
         end: time at which all rows must have ended; None for no limit.
@@ -138,10 +117,20 @@ class RowTimes(Durations):
     def __init__(
         self, end: float | None, runs: Sequence[int], cancel: Callable[[int], bool]
     ) -> None:
-        super().__init__()
         self._end, self._runs, self._cancel = end, runs, cancel
+        self._recent: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=RECENT))
         # Run -> time at which its rows must have ended.
         self._run_ends: dict[int, float] = {}
+
+    def add(self, category: str, seconds: float) -> None:
+        self._recent[category].append(seconds)
+
+    def expected(self, category: str) -> float:
+        """Return the expected seconds of a row of ``category``. If no row of it has ended, rows of
+        all categories count; 0 before any row has ended."""
+        known = self._recent.get(category) or [s for some in self._recent.values() for s in some]
+        ordered = sorted(known)
+        return ordered[math.ceil(QUANTILE * len(ordered)) - 1] if ordered else 0.0
 
     def can_end(self, run: int, category: str) -> bool:
         """Return whether a row of ``category`` that starts now can probably end before its run must
@@ -150,8 +139,8 @@ class RowTimes(Durations):
             return True
         if run not in self._run_ends:
             now, later = time.monotonic(), sum(index > run for index in self._runs)
-            end = share_end(now, self._end, later, self.longest)
-            self._run_ends[run] = end
+            longest_s = max(map(self.expected, self._recent), default=0.0)
+            end = self._run_ends[run] = share_end(now, self._end, later, longest_s)
             if later:
                 self._cancel_after(max(0.0, end - now), run)
         return time.monotonic() + self.expected(category) <= self._run_ends[run]

@@ -7,7 +7,7 @@ node share the table. Each process keeps recently parsed entries.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
@@ -32,14 +32,9 @@ PARSED = 256
 Opening = tuple[list[dict[str, Any]], list[dict[str, Any]] | None]
 
 
-def ordered_json(value: Any) -> str:
-    """Return ``value`` as JSON in its key order, since prompts print data in this order."""
-    return json.dumps(value, ensure_ascii=True)
-
-
 def opening_json(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str:
     """Return an `Opening` as JSON, tools first, as most chat templates print them."""
-    return ordered_json([tools, messages])
+    return json.dumps([tools, messages])
 
 
 def read_opening(text: str) -> Opening:
@@ -49,9 +44,10 @@ def read_opening(text: str) -> Opening:
 
 
 def entry_table(entries: Sequence[Entry], openings: Sequence[str]) -> pa.Table:
-    """Return the entry table. ``openings`` has the `opening_json` of each entry."""
+    """Return the entry table. ``openings`` has the `opening_json` of each entry. Data keep the
+    order of their keys, since prompts print them in this order."""
     columns = {name: [getattr(entry, name) for entry in entries] for name in (*_NAMES, *_JSON)}
-    texts = {name: [ordered_json(value) for value in columns[name]] for name in _JSON}
+    texts = {name: [json.dumps(value) for value in columns[name]] for name in _JSON}
     return pa.table({**columns, **texts, "opening": list(openings)}, schema=SCHEMA)
 
 
@@ -61,16 +57,13 @@ class Entries:
     def __init__(self, table: pa.Table) -> None:
         self._table = table
         self._entry = lru_cache(PARSED)(self._parsed)
-        self._opening = lru_cache(PARSED)(lambda index: read_opening(self._text("opening", index)))
+        self.opening = lru_cache(PARSED)(lambda index: read_opening(self._text("opening", index)))
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
     def __getitem__(self, index: int) -> Entry:
         return self._entry(index)
-
-    def opening(self, index: int) -> Opening:
-        return self._opening(index)
 
     def _parsed(self, index: int) -> Entry:
         names = {name: self._text(name, index) for name in _NAMES}
@@ -106,13 +99,13 @@ def select(
         if ids := own or config.ids:
             entries, lacking = _named(entries, ids)
             if own and lacking:
-                raise _no_entry(list(lacking), [benchmark], f"benchmarks.{benchmark.name}.ids")
+                missing = [name for name in ids if name in lacking]
+                raise _no_entry(missing, [benchmark], f"benchmarks.{benchmark.name}.ids")
             if not own:
                 sharing.append(benchmark)
-                unknown = [one for one in unknown if one in lacking]
-            found = [one for one in ids if one not in lacking]
+                unknown = [name for name in unknown if name in lacking]
             if len(entries) < len(benchmark.dataset()):  # ids of all entries restrict nothing
-                restricted[benchmark.name] = {"ids": sorted(found)}
+                restricted[benchmark.name] = {"ids": sorted({*ids} - lacking)}
         if section.limit is not None:
             entries = spread(entries, section.limit)
             restricted.setdefault(benchmark.name, {})["limit"] = section.limit
@@ -149,20 +142,15 @@ def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
     return [entries[index] for index in sorted(chosen)] or list(entries[:limit])
 
 
-def _names(entry: Entry) -> tuple[str, str, str]:
-    """Return the names by which `ids` can refer to ``entry``, the shortest first."""
-    return entry.id, f"{entry.category}/{entry.id}", f"{entry.language}/{entry.category}/{entry.id}"
-
-
-def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], Mapping[str, None]]:
+def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], set[str]]:
     """Return the ``entries`` that ``ids`` name, in order, and the ids that name no entry."""
-    asked, found, lacking = set(ids), [], dict.fromkeys(ids)
+    asked, chosen, lacking = {*ids}, [], {*ids}
     for entry in entries:
-        if names := asked.intersection(_names(entry)):
-            found.append(entry)
-            for name in names:
-                lacking.pop(name, None)
-    return found, lacking
+        path = f"{entry.category}/{entry.id}"
+        if names := asked & {entry.id, path, f"{entry.language}/{path}"}:
+            chosen.append(entry)
+            lacking -= names
+    return chosen, lacking
 
 
 def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], where: str) -> UserError:
@@ -170,10 +158,10 @@ def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], where: str) -
     if not benchmarks:
         what = "every benchmark has its own ids, so these select nothing"
         return UserError(what, where=where, fix="remove the run's ids or a benchmark's ids")
-    quoted = ", ".join(f"{one!r:.80}" for one in ids[:_SHOWN])
+    quoted = ", ".join(f"{name!r:.80}" for name in ids[:_SHOWN])
     more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
     names = ", ".join(benchmark.name for benchmark in benchmarks)
-    example = next((entry.id for one in benchmarks for entry in one.dataset()), "")
+    example = next((entry.id for b in benchmarks for entry in b.dataset()), "")
     return UserError(
         f"{names} {'have' if len(benchmarks) > 1 else 'has'} no entry {quoted}{more}",
         where=where,

@@ -15,8 +15,7 @@ from ace_ray.errors import RunFailed, UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.end_time import ends_at, rows_end_at
 from ace_ray.pipeline.health.signals import Interrupts
-from ace_ray.pipeline.open_run import opened
-from ace_ray.pipeline.planning.output import output_store
+from ace_ray.pipeline.open_run import opened, output_store
 from ace_ray.pipeline.planning.plan import Plan, make_plan
 from ace_ray.pipeline.planning.preflight import check_engine, make_benchmarks, resolve_model
 from ace_ray.pipeline.session import Session, prepare

@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from ace_ray.cluster.ray_internals import (
     wait_for_any,
     waiting_blocks,
 )
-from ace_ray.cluster.resources import CHECKER_CPUS, WRITER_CPUS, Resources
+from ace_ray.cluster.resources import CHECKER_CPUS, WRITER_CPUS, Nodes, Resources, holds
 from ace_ray.pipeline.actors.checker import Checker
 from ace_ray.pipeline.actors.engine_worker import EngineWorker
 from ace_ray.pipeline.actors.job import Job
@@ -119,12 +120,11 @@ def _at_work(job: Job, resources: Resources, rows: int) -> int:
     full, but at most an equal share of the run, so that the first worker does not take all rows."""
     if job.config.concurrency != "auto":
         return job.config.concurrency
+    limit = 2 * int(job.engine.get("max_num_seqs") or DEFAULT_MAX_NUM_SEQS)
     if job.config.model.endpoint is not None:
         # More rows would wait in the client's queue, and their timeout includes this wait.
-        most = job.config.model.endpoint.max_concurrency
-        return max(1, min(most, math.ceil(rows / _expected(resources))))
-    batched = int(job.engine.get("max_num_seqs") or DEFAULT_MAX_NUM_SEQS)
-    return max(1, min(2 * batched, math.ceil(rows / _expected(resources))))
+        limit = job.config.model.endpoint.max_concurrency
+    return max(1, min(limit, math.ceil(rows / _expected(resources))))
 
 
 def _block(resources: Resources, rows: int, held: int) -> int:
@@ -163,11 +163,11 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
     for window in np.unique(rows.window).tolist():
         inside = rows.window == window
         groups: list[Any] = _episodes(rows, np.flatnonzero(rows.interactive & inside))
-        others = np.flatnonzero(~rows.interactive & inside)
-        sizes, common = rows.size[others], rows.common[others]
+        single = np.flatnonzero(~rows.interactive & inside)
+        sizes, common = rows.size[single], rows.common[single]
         common[:1] = 0
         cut = prefixes.cuts(common, (size + 1) // 2, size)
-        groups += [others[a:b] for a, b in prefixes.largest_first(cut, sizes, common)]
+        groups += [single[a:b] for a, b in prefixes.largest_first(cut, sizes, common)]
         for places in groups:
             block = {name: pa.array(column[places]) for name, column in columns.items()}
             yield pa.table({"run": pa.array(np.full(len(places), work.run)), **block}).cast(PLAN)
@@ -181,8 +181,8 @@ class PlannedBlocks:
         self._work, self._size = work, size
 
     def __iter__(self) -> Iterator[pa.Table]:
-        for one in self._work:
-            yield from blocks(one, self._size)
+        for run_work in self._work:
+            yield from blocks(run_work, self._size)
 
 
 def _episodes(rows: PlannedRows, places: np.ndarray) -> list[list[int]]:
@@ -205,13 +205,13 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
     attributes belong to the class, since Ray Data makes the object. A process runs one graph at a
     time."""
 
-    pause: Callable[[], float] = staticmethod(lambda: 0.0)
+    pause: Callable[[], float]
     """Returns the seconds until the next step."""
-    stopping: Callable[[], bool] = staticmethod(lambda: False)
+    stopping: Callable[[], bool]
     """Returns whether the graph must end."""
-    backlog: Callable[[Backlog], None] = staticmethod(lambda backlog: None)
+    backlog: Callable[[Backlog], None]
     """Receives the waiting blocks after each step."""
-    workers: ElasticWorkers | None = None
+    workers: ElasticWorkers | None
 
     def before_execution_starts(self, executor: Any) -> None:
         if (workers := type(self).workers) is not None:
@@ -228,23 +228,16 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
             wait_for_any(executor, at_most_s=NOTHING_S, at_most_tasks=MANY_TASKS)
 
 
-def pause(left: int, *, stopping: bool) -> float:
-    """Return the seconds until the executor's next step while ``left`` rows are not stored: 1 ms
-    for each row, at most `PAUSE_S`, so that small runs hardly wait. A stopping run does not wait,
-    since each step moves only a few blocks."""
-    return 0.0 if stopping else max(0.0, min(PAUSE_S, 0.001 * left))
-
-
 def run_graph(
     job: Job,
     work: Sequence[Work],
     resources: Resources,
-    stored: Callable[[int, int], None] = lambda run, rows: None,
-    stopping: Callable[[], bool] = lambda: False,
+    stored: Callable[[int, int], None],
+    stopping: Callable[[], bool],
     *,
-    places: Callable[[], dict[str, Any]] | None = None,
-    workers: ElasticWorkers | None = None,
-    backlog: Callable[[Backlog], None] = lambda backlog: None,
+    backlog: Callable[[Backlog], None],
+    places: Callable[[], dict[str, Any]] | None,
+    refit: Callable[[Nodes], Resources],
 ) -> None:
     """Evaluate the rows of ``work``, run after run, and store them. Return when the last part is
     stored. Exceptions of Ray Data are not caught.
@@ -252,15 +245,26 @@ def run_graph(
     Args:
         stored: called with a run and the number of its rows that were stored.
         stopping: returns whether the graph must end.
-        places: returns the Ray options that place one engine worker (`placement.reserved`).
-        workers: elastic engine workers, if the number of workers is a range.
         backlog: called often with the numbers of blocks that wait.
+        places: returns the Ray options that place one engine worker (`placement.reserved`).
+        refit: returns the ``resources`` on other nodes, if the number of workers is a range.
     """
-    left = sum(len(one.rows) for one in work)
-    ThrottledExecutor.pause = staticmethod(lambda: pause(left, stopping=stopping()))
+    left = sum(len(run_work.rows) for run_work in work)
+    ThrottledExecutor.workers = None
+    if resources.elastic:
+        room = partial(holds, resources, refit)
+        ThrottledExecutor.workers = ElasticWorkers(
+            job.coordinator, resources, room, job.config.grace_s, stopping
+        )
+
+    def pause() -> float:
+        # 1 ms for each row that is not stored, so that small runs hardly wait. A stopping run does
+        # not wait, since each step moves only a few blocks.
+        return 0.0 if stopping() else max(0.0, min(PAUSE_S, 0.001 * left))
+
+    ThrottledExecutor.pause = staticmethod(pause)
     ThrottledExecutor.stopping = staticmethod(stopping)
     ThrottledExecutor.backlog = staticmethod(backlog)
-    ThrottledExecutor.workers = workers
     _quiet()
     graph = _graph(job, work, resources, places)
     try:
@@ -283,12 +287,12 @@ def _graph(
 ) -> Any:
     """Return the dataset of `run_graph`, which is not executed yet."""
     # Runs are evaluated one after another, so the largest run decides the layout.
-    largest = max(work, key=lambda one: len(one.rows)).rows
+    largest = max((run_work.rows for run_work in work), key=len)
     cut = shape(job, resources, len(largest), int(np.count_nonzero(largest.interactive)))
     # Not `from_arrow`: for each block it runs a task that needs a CPU, and actors may use them all.
     planned = ray.data.from_blocks(PlannedBlocks(work, cut.size))
     give_back_memory()
-    lengths = {one.run: len(one.rows) for one in work}
+    lengths = {run_work.run: len(run_work.rows) for run_work in work}
     waiting = min(planned.num_blocks(), WAITING_BLOCKS)
     answered = map_blocks(
         planned,

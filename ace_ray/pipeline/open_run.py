@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,19 +18,20 @@ from ace_ray.pipeline.health.isolation import IsolatedRow, set_aside, shared_id
 from ace_ray.pipeline.health.processes import Kind, give_back_memory
 from ace_ray.pipeline.planning.formats import choice_facts
 from ace_ray.pipeline.planning.manifest import make_manifest
-from ace_ray.pipeline.planning.output import open_output, output_store
 from ace_ray.pipeline.planning.plan import REPORTS, Plan, PlannedRows
 from ace_ray.pipeline.planning.prompts import check_chat
 from ace_ray.pipeline.summary import FILES, RESULTS, finish, reopen
 from ace_ray.storage.lease import LEASE, Lease
-from ace_ray.storage.object_store import Store
+from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
 from ace_ray.storage.rows import SHARED, rows_schema
 from ace_ray.storage.stored import (
     MANIFEST,
     SUCCESS,
     SUMMARY,
+    Manifest,
     as_json,
+    differences,
     earlier_timing,
     read_manifest,
     session_record,
@@ -37,6 +39,7 @@ from ace_ray.storage.stored import (
     with_session,
 )
 from ace_ray.util import log
+from ace_ray.util.safe_loading import json_tree
 
 
 @dataclass
@@ -143,15 +146,15 @@ class OpenRun:
         row or of its failed preparation. ``run`` is the index of this run in its job."""
         isolated: dict[Kind, dict[str, IsolatedRow]] = {}
         rows = self.set_aside()
-        places = self.ledger.find(rows.ids).tolist()
+        indices = self.ledger.find(rows.ids).tolist()
         table = pa.table(rows.columns()).to_pylist()
-        for row, place in zip(table, places, strict=True):
-            killed = self.ledger.set_aside[place].decode()
+        for row, index in zip(table, indices, strict=True):
+            killed = self.ledger.set_aside[index].decode()
             if killed == SHARED:
                 kind, name = "engine", shared_id({**row, "run": run})
             else:
                 kind, name = killed, row["row_id"].decode()
-            state = set_aside(int(self.ledger.attempts[place]))
+            state = set_aside(int(self.ledger.attempts[index]))
             isolated.setdefault(cast(Kind, kind), {})[name] = state
         return isolated
 
@@ -185,8 +188,8 @@ class OpenRun:
         self._in_manifest = True
         reopen(self.store)
 
-    def conclude(self, timing: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-        """Write the summary of the stored rows. Return (exit code, summary)."""
+    def conclude(self, timing: Mapping[str, Any]) -> None:
+        """Write the summary of the stored rows, and set `ended`."""
         self.lease.check()
         self._note_reading(timing)
         self.look(at_once=True)
@@ -207,14 +210,13 @@ class OpenRun:
             why=f"stopped early: its comparison is decided without {left} rows" if stopped else "",
             **more,
         )
-        return self.ended
 
     def _note_reading(self, timing: Mapping[str, Any]) -> None:
         """Note in the session's record which parsers have parsed the session's answers."""
-        readings = [one["reading"] for one in timing.get("engines", ()) if one.get("reading")]
+        readings = [facts["reading"] for facts in timing.get("engines", ()) if facts.get("reading")]
         manifest = read_manifest(self.store)
         if readings and manifest.sessions:
-            sessions = [one.model_dump(exclude_defaults=True) for one in manifest.sessions]
+            sessions = [s.model_dump(exclude_defaults=True) for s in manifest.sessions]
             sessions[-1]["reading"] = readings[-1]
             self.store.put(MANIFEST, as_json({**manifest.tree, "sessions": sessions}))
 
@@ -259,6 +261,51 @@ def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
         yield run
     finally:
         lease.release()
+
+
+def output_store(plan: Plan) -> Store:
+    """Return the store of the run's folder."""
+    return open_store(plan.config.output, **plan.config.store.model_dump()).child(plan.run_id)
+
+
+def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, Manifest | None]:
+    """Check that the run's store is writable. Return the store, and the manifest in it or None.
+
+    If ``fresh``, the store may have any run, since the caller replaces that run; the manifest is
+    None. Raises `UserError` if the store cannot be written, or has a different run."""
+
+    def refused(content: str, more: str = "") -> UserError:
+        fix = f"choose another run_id or --output{more}"
+        return UserError(f"the folder contains {content}", where=plan.uri, fix=fix)
+
+    parent = open_store(plan.config.output, **plan.config.store.model_dump())
+    store = parent.child(plan.run_id)
+    store.check_writable()
+    # Refuse links before engines start, since files outside the folder must not change.
+    for folder in (FOLDER, RESULTS, FILES, *(f"{FILES}{name}" for name in plan.benchmarks)):
+        store.check_unlinked(folder.rstrip("/"))
+    if parent.get(MANIFEST) is not None:
+        raise UserError(
+            "the output folder is itself a run",
+            where=plan.config.output,
+            fix="name the folder above it; each run gets a folder of its own",
+        )
+    if store.get(MANIFEST) is None:
+        for item in store.list():
+            if item.path != LEASE and not item.path.startswith(REPORTS):
+                raise refused(f"files that do not belong to a run ({item.path})")
+        return store, None
+    try:
+        manifest = read_manifest(store)
+    except UserError as error:  # --fresh does not remove such a folder either
+        raise refused(f"a {MANIFEST} that is not a run's") from error
+    if fresh:
+        return store, None
+    mine = json_tree(json.dumps(plan.identity))
+    if paths := differences(manifest.tree["identity"], mine):
+        more = ", or replace the run with --fresh"
+        raise refused(f"a different run (the runs differ in {', '.join(paths)})", more)
+    return store, manifest
 
 
 def _remove_run(store: Store) -> None:

@@ -215,16 +215,6 @@ def candidate_identity(config: RunConfig, model: ModelRef, choice: FormatChoice)
     return identity
 
 
-def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
-    """Return the properties of an endpoint that can change a score, as JSON without secrets."""
-    return {
-        "host": host_of(endpoint.url),
-        **path_of(endpoint.url),
-        "model": endpoint.model,
-        "extra_body": endpoint.extra_body,
-    }
-
-
 def shared_engines(bindings: RoleBindings) -> list[tuple[ServedRole, RoleGroup]]:
     """Return the served roles by (benchmark, role name), in groups that share engines: with the
     same model and settings except for the sampling, which each request has. The first role of each

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -34,7 +34,7 @@ from ace_ray.pipeline.monitoring.metrics import Metrics
 from ace_ray.pipeline.monitoring.timing import timing
 from ace_ray.pipeline.monitoring.utilization import Utilization
 from ace_ray.pipeline.open_run import OpenRun
-from ace_ray.pipeline.planning.cluster_fit import ClusterFit, engine_args, fit_cluster
+from ace_ray.pipeline.planning.cluster_fit import ClusterFit, fit_cluster
 from ace_ray.pipeline.planning.plan import PlannedRows
 from ace_ray.pipeline.planning.prompts import is_native
 from ace_ray.storage.parts import new_session, part_names
@@ -141,14 +141,12 @@ class Session:
     def _passes(self) -> None:
         """Make passes, each with new processes. A failed pass counts as an attempt only if it gave
         no row a final status. Rows that are set aside are evaluated in a separate, last pass."""
-
         pending, attempts = self._pending(again=False), 0
         aside = not pending
         pending = pending or self._set_aside()
         while pending and not self._interrupts.asked:
             if aside:
-                line = f"{_count(pending)} rows whose worker crashed are retried"
-                log.warning(line)
+                log.warning(f"{_count(pending)} rows whose worker crashed are retried")
             elif attempts:
                 log.warning(f"{_count(pending)} rows failed; retrying, attempt {attempts + 1}")
             failure: RunFailed | None = None
@@ -183,7 +181,6 @@ class Session:
 
     def _check_for_a_bug(self) -> None:
         """Raise `RunFailed` if all rows so far failed with the same bug in a benchmark's code."""
-
         bug = self._tallies[-1].bug(1) if self._tallies else None
         if bug is None or self._settled():
             return
@@ -222,61 +219,45 @@ class Session:
         self._reached.setdefault("ray", time.monotonic())
         import ray
 
-        from ace_ray.pipeline.actors.job import scenario
-        from ace_ray.pipeline.actors.role_engine import role_engines
+        from ace_ray.pipeline.actors.coordinator import start_coordinator
         from ace_ray.pipeline.actors.service import start_services
-        from ace_ray.pipeline.planning import placement
-        from ace_ray.sandbox.actor import start_actors
 
-        config = self._config
         self._interrupts.install()
         had_success = any(len(run.ledger.ids) for run in self._runs)
         had_success = had_success or any(tally.workers for tally in self._tallies)
+        plans = [run.plan for run in self._runs]
+        plan = plans[0]
         monitor: HealthMonitor | None = None
         try:
-            plan = self._runs[0].plan
-            fitted = fit_cluster(config, plan.bindings, list(pending.values()))
-            self._resources = need = fitted.need
-            engine = engine_args(config, [run.plan.model for run in self._runs], fitted)
-            log.debug(f"engine arguments: {engine}")
-            facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine, **asked}
+            fitted = fit_cluster(plans, list(pending.values()))
+            self._resources = fitted.need
+            facts = {**machine_facts(ray.cluster_resources()), "engine_args": fitted.engine}
+            rows = [(p.run_id, p.model.name, len(pending.get(i, ()))) for i, p in enumerate(plans)]
             salt = os.urandom(3).hex()
-            name = f"coordinator-{salt}"
             # Only the handles in this frame keep the actors alive: the job has handles by name.
-            coordinator = self._start_coordinator(name, pending, had_success=had_success)
-            services = start_services(name, plan.benchmarks)
+            coordinator = start_coordinator(
+                entry_table(plan.entries, plan.openings),
+                plan.benchmarks,
+                self._isolated(),
+                had_success=had_success,
+                metrics=partial(Metrics, rows),
+                name=f"coordinator-{salt}",
+            )
+            services = start_services(f"coordinator-{salt}", plan.benchmarks)
             for index in pending:
-                self._runs[index].declare(facts)
+                self._runs[index].declare({**facts, **asked})
             monitor = HealthMonitor(
                 coordinator,
-                config,
+                self._config,
                 self._interrupts,
-                self._lost,
+                lambda: next((run.lease.lost for run in self._runs if run.lease.lost), ""),
                 rows=_count(pending),
                 had_success=had_success,
                 rows_end_at=self._rows_end_at,
                 utilization=self._utilization,
             )
-            with (
-                monitor,
-                role_engines(fitted.bindings, name, config, on_gpu=fitted.on_gpu) as served,
-                placement.reserved(need, config, self._interrupts) as places,
-            ):
-                sandboxes = [f"{name}-sandbox-{i}" for i in range(need.sandboxes)]
-                _started = start_actors(
-                    partial(scenario, name), sandboxes, cpus=resources.SANDBOX_CPUS
-                )
-                actors = {
-                    "coordinator": ray.get_actor(name),
-                    "bindings": fitted.bindings,
-                    "served": served,
-                    "sandboxes": tuple(map(ray.get_actor, sandboxes)),
-                    "services": {key: ray.get_actor(f"{name}-{key}") for key in services},
-                }
-                job = self._job(pending, engine, salt, actors)
-                monitor.engines_start()
-                self._evaluate(job, pending, monitor, coordinator, fitted, places)
-                self._interrupts.settle()
+            with monitor:
+                self._evaluate(pending, fitted, salt, services, monitor)
         except (RunFailed, UserError):
             raise
         except Exception as error:
@@ -290,92 +271,78 @@ class Session:
                     self._runs[index].broken = counts.broken
             ray.shutdown()
 
-    def _start_coordinator(self, name: str, pending: Pending, *, had_success: bool) -> Any:
-        from ace_ray.pipeline.actors.coordinator import start_coordinator
+    def _evaluate(
+        self,
+        pending: Pending,
+        fitted: ClusterFit,
+        salt: str,
+        services: Iterable[str],
+        monitor: HealthMonitor,
+    ) -> None:
+        """Start the other actors of a pass and run its graph. ``salt`` distinguishes the actors and
+        the parts of this pass; ``services`` are the benchmarks with a service."""
+        import ray
 
-        plan = self._runs[0].plan
-        counts = [
-            (run.plan.run_id, run.plan.model.name, len(pending.get(index, ())))
-            for index, run in enumerate(self._runs)
-        ]
-        return start_coordinator(
-            entry_table(plan.entries, plan.openings),
-            plan.benchmarks,
-            self._isolated(),
-            had_success=had_success,
-            metrics=partial(Metrics, counts),
-            name=name,
-        )
+        from ace_ray.cluster.ray_internals import lean_data
+        from ace_ray.pipeline.actors.job import scenario
+        from ace_ray.pipeline.actors.role_engine import role_engines
+        from ace_ray.pipeline.graph import Work, run_graph
+        from ace_ray.pipeline.planning import placement
+        from ace_ray.sandbox.actor import start_actors
 
-    def _job(
-        self, pending: Pending, engine: dict[str, Any], salt: str, actors: Mapping[str, Any]
-    ) -> Job:
-        """Return what the actors of the graph need. ``actors``: the fields of `Job` about actors.
-        ``salt`` distinguishes the parts of this pass."""
+        config, need, name = self._config, fitted.need, f"coordinator-{salt}"
+        with (
+            role_engines(fitted.bindings, name, config, on_gpu=fitted.on_gpu) as served,
+            placement.reserved(need, config, self._interrupts) as places,
+        ):
+            sandboxes = [f"{name}-sandbox-{i}" for i in range(need.sandboxes)]
+            _started = start_actors(partial(scenario, name), sandboxes, cpus=resources.SANDBOX_CPUS)
+            job = self._job(
+                pending,
+                salt,
+                coordinator=ray.get_actor(name),
+                engine=fitted.engine,
+                bindings=fitted.bindings,
+                served=served,
+                sandboxes=tuple(map(ray.get_actor, sandboxes)),
+                services={key: ray.get_actor(f"{name}-{key}") for key in services},
+            )
+            monitor.engines_start()
+            self._utilization.begin(need.workers, pending)
+            self._reached.setdefault("actors", time.monotonic())
+            with lean_data() if connection.is_own() else nullcontext():
+                run_graph(
+                    job,
+                    [Work(i, rows, self._runs[i].attempts(rows)) for i, rows in pending.items()],
+                    need,
+                    self._when_whole(pending, monitor, job.coordinator),
+                    lambda: self._interrupts.asked,
+                    backlog=self._utilization.note,
+                    places=places,
+                    refit=fitted.refit,
+                )
+            self._interrupts.settle()
+
+    def _job(self, pending: Pending, salt: str, **fields: Any) -> Job:
+        """Return what the actors of the graph need. ``fields``: further fields of `Job`. ``salt``
+        distinguishes the parts of this pass."""
         from ace_ray.pipeline.actors.job import Job, JobRun
 
-        plan, config = self._runs[0].plan, self._config
-        runs = tuple(
-            JobRun(
-                run.plan.run_id,
-                run.plan.model,
-                run.store,
-                new_session(part_names(run.store), salt),
-            )
-            for run in self._runs
-        )
+        plan, runs = self._runs[0].plan, []
+        for run in self._runs:
+            session = new_session(part_names(run.store), salt)
+            runs.append(JobRun(run.plan.run_id, run.plan.model, run.store, session))
         return Job(
-            runs=runs,
-            config=config,
-            engine=engine,
+            runs=tuple(runs),
+            config=self._config,
             choice=plan.choice,
             replay=plan.replay,
             first=min(pending),
             rows_end_at=self._rows_end_at,
             pending=tuple(sorted(pending)),
-            examine=self._examine and config.backend != ENDPOINT,
-            **actors,
+            examine=self._examine and self._config.backend != ENDPOINT,
+            **fields,
         )
-
-    def _evaluate(
-        self,
-        job: Job,
-        pending: Pending,
-        monitor: HealthMonitor,
-        coordinator: Any,
-        fitted: ClusterFit,
-        places: Callable[[], dict[str, Any]] | None,
-    ) -> None:
-        """Run the graph of a pass."""
-        from ace_ray.cluster.ray_internals import lean_data
-        from ace_ray.pipeline.elastic import ElasticWorkers
-        from ace_ray.pipeline.graph import Work, run_graph
-
-        work = [
-            Work(index, rows, self._runs[index].attempts(rows)) for index, rows in pending.items()
-        ]
-        need, workers = fitted.need, None
-        if need.elastic:
-            workers = ElasticWorkers(
-                coordinator,
-                need,
-                partial(resources.holds, need, fitted.refit),
-                self._config.grace_s,
-                lambda: self._interrupts.asked,
-            )
-        self._utilization.begin(need.workers, pending)
-        self._reached.setdefault("actors", time.monotonic())
-        with lean_data() if connection.is_own() else nullcontext():
-            run_graph(
-                job,
-                work,
-                need,
-                self._when_whole(pending, monitor, coordinator),
-                lambda: self._interrupts.asked,
-                places=places,
-                workers=workers,
-                backlog=self._utilization.note,
-            )
 
     def _ask(self) -> dict[str, Any]:
         """Send one request to the candidate's endpoint before the first pass, so that a refusal is
@@ -388,9 +355,6 @@ class Session:
             return {"endpoint": ask_endpoint(plan.config, tools=is_native(plan), patient=True)}
         except EndpointDown as error:
             raise RunFailed(str(error), resumable=True) from error
-
-    def _lost(self) -> str:
-        return next((run.lease.lost for run in self._runs if run.lease.lost), "")
 
     def _when_whole(
         self, pending: Pending, monitor: HealthMonitor, coordinator: Any

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
-
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.diagnosis import Diagnosis
@@ -58,6 +56,13 @@ def finish(
 ) -> tuple[int, dict[str, Any]]:
     """Write the summary of the rows of ``ledger`` and the benchmarks' own files. ``more`` are
     further keys of the summary; ``why`` as in `summarize`. Return (exit code, summary)."""
+
+    def rows(name: str) -> Iterator[dict[str, Any]]:
+        for table in ledger.tables(ledger.schema.names):
+            for row in rows_of(table):
+                if row["benchmark"] == name and not row["repeat"]:
+                    yield row
+
     summary = {
         **summarize(manifest.tree, benchmarks, ledger.rows, timing, why=why),
         "ignored_files": ledger.ignored,
@@ -66,7 +71,9 @@ def finish(
         "judges": {name: judging.get("role") for name, judging in manifest.judging.items()},
         **more,
     }
-    _write_files(store, benchmarks, partial(ledger.tables, ledger.schema.names), summary)
+    for name, benchmark in benchmarks.items():
+        for path, content in benchmark.files(partial(rows, name), summary):
+            store.put(path if path.startswith(RESULTS) else f"{FILES}{name}/{path}", content)
     return conclude(store, summary), summary
 
 
@@ -150,42 +157,10 @@ def costs(total: float | None, entries: int, solved_share: float) -> dict[str, f
     return {name: float(f"{total / n:.6g}") if n else None for name, n in each.items()}
 
 
-class _EngineTotals:
-    """Token times and cached tokens over the rows for which the engine reported them."""
-
-    def __init__(self) -> None:
-        self._prompt = self._cached = 0
-        self._first, self._each = array("f"), array("f")
-
-    def add(self, row: ResultRow) -> None:
-        if row.cached_prompt_tokens is not None and row.prompt_tokens is not None:
-            self._prompt += row.prompt_tokens
-            self._cached += row.cached_prompt_tokens
-        if row.first_token_s is not None and row.decode_s is not None and row.model_calls:
-            self._first.append(row.first_token_s / row.model_calls)
-            # The first token of each call is not decoded.
-            if (decoded := (row.completion_tokens or 0) - row.model_calls) > 0:
-                self._each.append(row.decode_s / decoded)
-
-    def figures(self) -> dict[str, Any]:
-        """Return ``prompt_tokens`` that were ``computed`` and ``cached``; for rows, the median and
-        the 95th percentile of ``first_token_s`` and of ``token_s``, the seconds per further output
-        token. Figures that no row has are left out."""
-        tokens = {"computed": self._prompt - self._cached, "cached": self._cached}
-        times = {"first_token_s": self._first, "token_s": self._each}
-        return {
-            **({"prompt_tokens": tokens} if self._prompt else {}),
-            **{name: _quantiles(values) for name, values in times.items() if values},
-        }
-
-
 def _quantiles(values: Iterable[float]) -> dict[str, float]:
     ordered = sorted(values)
     last = len(ordered) - 1
-    return {
-        name: round(ordered[round(share * last)], 5)
-        for name, share in (("p50", 0.5), ("p95", 0.95))
-    }
+    return {f"p{share}": round(ordered[round(share / 100 * last)], 5) for share in (50, 95)}
 
 
 _VARIES = re.compile(r"0x[0-9a-fA-F]+|\d+|'[^']*'|\"[^\"]*\"|/\S+")
@@ -202,7 +177,9 @@ class _Totals:
         self.prompt_tokens: int | None = 0
         self.completion_tokens: int | None = 0
         self.endpoint: dict[str, Any] | None = None
-        self.engine = _EngineTotals()
+        # Token times and cached tokens of the rows for which the engine reported them.
+        self._prompt = self._cached = 0
+        self._first_token, self._each_token = array("f"), array("f")
         self.model_calls = 0
         # Rows that are valid under all rule sets.
         self.solved = 0
@@ -225,7 +202,7 @@ class _Totals:
             self.completion_tokens = _sum(self.completion_tokens, row.completion_tokens)
             if row.endpoint is not None:
                 self.endpoint = added(self.endpoint, row.endpoint)
-            self.engine.add(row)
+            self._add_engine(row)
             self.model_calls += row.model_calls
             valid = [verdict.valid for verdict in row.verdicts.values()]
             self.solved += row.status == "scored" and bool(valid) and all(valid)
@@ -234,10 +211,31 @@ class _Totals:
             self.cut_by_length += row.finish_reason == "length"
             yield row
 
+    def _add_engine(self, row: ResultRow) -> None:
+        if row.cached_prompt_tokens is not None and row.prompt_tokens is not None:
+            self._prompt += row.prompt_tokens
+            self._cached += row.cached_prompt_tokens
+        if row.first_token_s is not None and row.decode_s is not None and row.model_calls:
+            self._first_token.append(row.first_token_s / row.model_calls)
+            # The first token of each call is not decoded.
+            if (decoded := (row.completion_tokens or 0) - row.model_calls) > 0:
+                self._each_token.append(row.decode_s / decoded)
+
+    def _engine(self) -> dict[str, Any]:
+        """Return ``prompt_tokens`` that were ``computed`` and ``cached``; for rows, the median and
+        the 95th percentile of ``first_token_s`` and of ``token_s``, the seconds per further output
+        token. Figures that no row has are left out."""
+        tokens = {"computed": self._prompt - self._cached, "cached": self._cached}
+        times = {"first_token_s": self._first_token, "token_s": self._each_token}
+        return {
+            **({"prompt_tokens": tokens} if self._prompt else {}),
+            **{name: _quantiles(values) for name, values in times.items() if values},
+        }
+
     def as_json(self, cost: float | None) -> dict[str, Any]:
         """Return the keys of ``summary.json`` that cover all rows. ``cost``: cost of the run."""
         solved_share = self.solved / max(1, self.statuses["scored"])
-        engine = self.engine.figures()
+        engine = self._engine()
         return {
             "error_classes": dict(self.causes.most_common()),
             "failures": self.failures(),
@@ -268,22 +266,3 @@ class _Totals:
 
 def _sum(total: int | None, more: int | None) -> int | None:
     return None if total is None or more is None else total + more
-
-
-def _write_files(
-    store: Store,
-    benchmarks: Mapping[str, Benchmark],
-    tables: Callable[[], Iterable[pa.Table]],
-    summary: Mapping[str, Any],
-) -> None:
-    """Write the benchmarks' own files. ``tables`` returns the stored rows with all columns."""
-
-    def rows(name: str) -> Iterator[dict[str, Any]]:
-        for table in tables():
-            for row in rows_of(table):
-                if row["benchmark"] == name and not row["repeat"]:
-                    yield row
-
-    for name, benchmark in benchmarks.items():
-        for path, content in benchmark.files(partial(rows, name), summary):
-            store.put(path if path.startswith(RESULTS) else f"{FILES}{name}/{path}", content)

@@ -12,7 +12,7 @@ from rich.console import Console
 from ace_ray.cluster import connection
 from ace_ray.errors import COMPLETE, UserError
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.end_time import Durations, rows_end_at, share_end
+from ace_ray.pipeline.end_time import RowTimes, rows_end_at, share_end
 from ace_ray.pipeline.evaluate import evaluate
 from tests.pipeline.made_run import answered, planned_run, written_run
 
@@ -79,7 +79,7 @@ def test_a_run_stops_at_its_limit_before_ray_is_up(
 
 
 def test_a_row_is_expected_to_take_as_long_as_most_rows_of_its_category() -> None:
-    durations = Durations()
+    durations = RowTimes(None, [], lambda run: True)
     assert durations.expected("agent") == 0.0
     for second in range(1, 11):
         durations.add("single", float(second))

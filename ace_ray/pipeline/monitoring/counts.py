@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -235,16 +235,19 @@ class Progress:
         in any case while no row is done or the run waits."""
         if not self._has_started and tally.workers:
             self._has_started = True
-            tell_start(tally.workers[0])
+            took, each = tally.workers[0]["load_s"], tally.workers[0]["start_s"]
+            phases = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in each.items())
+            line = f"the first engine is ready after {took:.0f} s" + (phases and f": {phases}")
+            log.info(line, event="engine_ready", load_s=took, start_s=each)
         if time.monotonic() - self._shown_at < LOG_EVERY_S:
             return
         if tally.done != self._shown or not tally.done or tally.notice:
             self._shown, self._shown_at = tally.done, time.monotonic()
-            log.info(self.line(tally), event="progress", **self.numbers(tally))
+            log.info(self.line(tally), event="progress", **self._numbers(tally))
 
-    def numbers(self, tally: Tally) -> dict[str, Any]:
+    def _numbers(self, tally: Tally) -> dict[str, Any]:
         """Return the numbers of `line` by name, for the JSON log."""
-        rate = _tokens_per_s(tally)
+        seconds = _seconds(tally)
         return {
             "done": tally.done,
             "planned": self._planned,
@@ -252,7 +255,7 @@ class Progress:
             "model_calls": tally.load.calls,
             "prompt_tokens": tally.called[0],
             "completion_tokens": tally.called[1],
-            "tokens_per_s": None if rate is None else round(rate, 1),
+            "tokens_per_s": seconds and round(tally.tokens / seconds, 1),
             "not_scored": tally.done - tally.statuses["scored"],
             "engine_deaths": len(tally.deaths),
         }
@@ -262,37 +265,29 @@ class Progress:
             at = [f"{tally.phases[phase]} {phase}" for phase in PHASES if tally.phases[phase]]
             waited = f"starting engines ... {time.monotonic() - self._start:.0f} s"
             return waited + (f" ({', '.join(at)})" if at else "")
-        failed = tally.done - tally.statuses["scored"]
-        parts = [f"{tally.done}/{self._planned} rows", *_work(tally.load), _accuracy(tally)]
-        parts += self._speed(tally)
-        if failed:
+        parts, load = [f"{tally.done}/{self._planned} rows"], tally.load
+        if load.rows:
+            parts += [f"{load.rows} in flight", f"{load.calls} model calls"]
+        accuracies = (
+            f"{' '.join(key).strip()}: "
+            + " ".join(f"{rules} {share:.3f}" for rules, share in shares.items())
+            for key, shares in tally.accuracies().items()
+        )
+        parts.append(", ".join(accuracies))
+        tokens, seconds = "{:,} prompt + {:,} output tokens".format(*tally.called), _seconds(tally)
+        if seconds is not None:
+            parts.append(f"{tokens}, {tally.tokens / seconds:.0f} tokens/s")
+            # The longest rows come first, so an early estimate would be far too long.
+            if tally.done >= self._planned / 10:
+                left_s = (self._planned - tally.done) * seconds / max(1, tally.done)
+                parts.append(f"{about(left_s)} left")
+        elif load.calls:
+            parts.append(tokens)
+        if failed := tally.done - tally.statuses["scored"]:
             parts.append(f"{failed} not scored")
         if tally.deaths:
             parts.append(f"{len(tally.deaths)} engine crash(es)")
-        parts.append(tally.notice)
-        return " | ".join(part for part in parts if part)
-
-    def _speed(self, tally: Tally) -> list[str]:
-        tokens, seconds = _tokens_per_s(tally), _seconds(tally)
-        if tokens is None or seconds is None:
-            return [_tokens(tally)] if tally.load.calls else []
-        left = (self._planned - tally.done) * seconds / max(1, tally.done)
-        # The longest rows come first, so an early estimate would be far too long.
-        far_enough = tally.done >= self._planned / 10
-        speed = f"{_tokens(tally)}, {tokens:.0f} tokens/s"
-        return [speed, f"{about(left)} left" if far_enough else ""]
-
-
-def tell_start(worker: Mapping[str, Any]) -> None:
-    """Print a line about the first engine's start, from the facts of its worker."""
-    took, each = worker["load_s"], worker["start_s"]
-    phases = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in each.items())
-    log.info(
-        f"the first engine is ready after {took:.0f} s" + (phases and f": {phases}"),
-        event="engine_ready",
-        load_s=took,
-        start_s=each,
-    )
+        return " | ".join(filter(None, [*parts, tally.notice]))
 
 
 def _seconds(tally: Tally) -> float | None:
@@ -300,25 +295,3 @@ def _seconds(tally: Tally) -> float | None:
     ready = [counts.ready_at for counts in tally.runs.values() if counts.ready_at]
     rows = [counts.last_row_at for counts in tally.runs.values() if counts.last_row_at]
     return max(1e-6, max(rows) - min(ready)) if ready and rows else None
-
-
-def _tokens_per_s(tally: Tally) -> float | None:
-    seconds = _seconds(tally)
-    return None if seconds is None else tally.tokens / seconds
-
-
-def _work(load: EngineLoad) -> list[str]:
-    """Return the numbers of rows in flight and of model calls; [] if no row is in flight."""
-    return [f"{load.rows} in flight", f"{load.calls} model calls"] if load.rows else []
-
-
-def _tokens(tally: Tally) -> str:
-    return "{:,} prompt + {:,} output tokens".format(*tally.called)
-
-
-def _accuracy(tally: Tally) -> str:
-    return ", ".join(
-        f"{' '.join(key).strip()}: "
-        + " ".join(f"{rules} {share:.3f}" for rules, share in shares.items())
-        for key, shares in tally.accuracies().items()
-    )

@@ -6,6 +6,7 @@ import os
 import platform
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,8 +20,7 @@ def machine_facts(resources: Mapping[str, float]) -> dict[str, Any]:
     gpus = [name.split(":", 1)[1] for name in resources if name.startswith("accelerator_type:")]
     return {
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": _versions(),
-        "batch_invariant": _batch_invariant(),
+        **_versions(),
         "machine": {
             "driver_host": socket.gethostname(),
             "platform": platform.platform(),
@@ -36,26 +36,21 @@ def engine_facts(device: str) -> dict[str, Any]:
     """Return the facts of this process that may change an engine's answers. ``device`` is the name
     of the accelerator; "" for the CPU, whose name is then looked up."""
     return {
-        "versions": _versions(),
-        "batch_invariant": _batch_invariant(),
+        **_versions(),
         "platform": platform.platform(),
         "device": device or _processor(),
     }
 
 
-def _versions() -> dict[str, str]:
+def _versions() -> dict[str, Any]:
+    """Return the versions of packages, and whether vLLM is set to give answers that do not depend
+    on the batch."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return versions
-
-
-def _batch_invariant() -> bool:
-    """Return whether vLLM is set to give answers that do not depend on the batch."""
-    return os.environ.get("VLLM_BATCH_INVARIANT", "0") == "1"
+    invariant = os.environ.get("VLLM_BATCH_INVARIANT", "0") == "1"
+    return {"versions": versions, "batch_invariant": invariant}
 
 
 def _processor() -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Literal
 
 from ace_ray.cluster.resources import Resources
-from ace_ray.pipeline.monitoring.counts import RunCounts, Tally
+from ace_ray.pipeline.monitoring.counts import Tally
 
 State = Literal["load", "warm_up", "generation", "tool", "idle"]
 # States of an engine worker, in the order of a sweep's ledger.
@@ -78,7 +80,7 @@ def timing(
     reached: Mapping[str, float],
     resources: Resources | None,
     earlier: Mapping[str, Any],
-    use: Mapping[str, Any] | None = None,
+    use: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the timing of a run, in seconds; {} if no pass evaluated it.
 
@@ -87,47 +89,40 @@ def timing(
     result, ``device_s`` and ``engines`` cover all sessions; other keys cover only this session.
     ``device_s``, the cost of the run, has device seconds by state, including devices of served
     models. ``engines`` lists each different engine once (`facts.engine_facts`)."""
-    counts = [tally.runs[run] for tally in tallies if run in tally.runs]
-    if not counts or resources is None:
+    passes = [tally.runs[run] for tally in tallies if run in tally.runs]
+    if not passes or resources is None:
         return {}
-    seconds = sum(one.seconds_until(one.last_row_at) for one in counts)
-    stored = sum(one.seconds_until(one.last_stored_at) for one in counts)
-    ready_at = next((one.ready_at for one in counts if one.ready_at), None)
-    first = next((one.first_row_at for one in counts if one.first_row_at), None)
-    rows = sum(one.done for one in counts)
-    tokens = sum(one.prompt_tokens + one.completion_tokens for one in counts)
+    seconds = sum(counts.seconds_until(counts.last_row_at) for counts in passes)
+    stored = sum(counts.seconds_until(counts.last_stored_at) for counts in passes)
+    ready_at = next((counts.ready_at for counts in passes if counts.ready_at), None)
+    first = next((counts.first_row_at for counts in passes if counts.first_row_at), None)
+    tokens = sum(counts.prompt_tokens + counts.completion_tokens for counts in passes)
     workers = [worker for tally in tallies for worker in tally.workers]
-    made = {name: n for one in counts for name, n in one.output_tokens.items()}
-    spent = {s: sum(times[s] for one in counts for times in one.spent.values()) for s in STATES}
-    use = use or {}
+    made = {name: n for counts in passes for name, n in counts.output_tokens.items()}
+    latest = {name: times for counts in passes for name, times in counts.spent.items()}
+    spent = {s: sum(t[s] for counts in passes for t in counts.spent.values()) for s in STATES}
     # Workers report only when rows end, so the time after their last row is missing.
     spent["idle"] += max(0.0, use.get("engine_s", 0.0) - sum(spent.values()))
     engines = [*(earlier.get("engines") or []), *(worker["engine"] for worker in workers)]
+    ends = {**reached, "worker": tallies[0].begun_at, "engine": ready_at, "row": first}
     return {
         "wall_s": round(time.monotonic() - began, 2),
         "plan_s": round(planned - began, 2),
         "engine_start_s": round(ready_at - planned, 2) if ready_at else None,
         "first_row_s": round(first - began, 2) if first else None,
-        "until_first_row_s": _phases(
-            began,
-            plan=planned,
-            **reached,
-            worker=tallies[0].begun_at,
-            engine=ready_at,
-            row=first,
-        ),
+        "until_first_row_s": _phases(began, plan=planned, **ends),
         "generation_wall_s": round(seconds, 2),
         "until_stored_s": round(stored, 2) if stored else None,
-        "rows_evaluated": rows,
-        "tokens_per_s": round(tokens / seconds, 1) if seconds and tokens else None,
+        "rows_evaluated": sum(counts.done for counts in passes),
+        "tokens_per_s": _rate(tokens, seconds),
         "output_tokens_per_s": _rate(sum(made.values()), spent["generation"]),
         "waits": _waits(use, spent["tool"]),
         "rows_in_flight": use.get("rows_in_flight"),
         "passes": len(tallies),
-        "workers": [_worker(worker, made, counts) for worker in workers],
+        "workers": [_worker(worker, made, latest) for worker in workers],
         "engines": [facts for at, facts in enumerate(engines) if facts not in engines[:at]],
         "engine_deaths": [death for tally in tallies for death in tally.deaths],
-        "loads": [load for one in counts for load in one.loads],
+        "loads": [load for counts in passes for load in counts.loads],
         **_device_times(resources, spent, earlier),
     }
 
@@ -135,10 +130,18 @@ def timing(
 def _device_times(
     resources: Resources, spent: Mapping[State, float], earlier: Mapping[str, Any]
 ) -> dict[str, Any]:
-    each, before = _each(resources), earlier.get("device_s") or {}
+    """Return the keys of `timing` about devices: GPUs, or else CPUs, of the engine workers and of
+    the served models."""
+    workers, before = resources.workers, earlier.get("device_s") or {}
+    if resources.endpoint:  # the cost of an endpoint follows from the tokens
+        device, each = "endpoint", (resources.server_gpus or resources.server_cpus) / workers
+    elif resources.worker_gpus:
+        device, each = "gpu", resources.worker_gpus + resources.server_gpus / workers
+    else:
+        device, each = "cpu", resources.worker_cpus + resources.server_cpus / workers
     return {
-        "device": "endpoint" if resources.endpoint else "gpu" if resources.worker_gpus else "cpu",
-        "devices": round(each * resources.workers, 3),
+        "device": device,
+        "devices": round(each * workers, 3),
         "device_s": {
             state: round(float(before.get(state, 0.0)) + each * spent[state], 3) for state in STATES
         },
@@ -147,12 +150,11 @@ def _device_times(
 
 
 def _worker(
-    facts: Mapping[str, Any], tokens: Mapping[str, int], counts: Sequence[RunCounts]
+    facts: Mapping[str, Any], tokens: Mapping[str, int], spent: Mapping[str, Mapping[str, float]]
 ) -> dict[str, Any]:
     """Return the facts of an engine worker without its engine's, and the speed of its engine."""
     name = facts["worker"]
-    spent = next((one.spent[name] for one in reversed(counts) if name in one.spent), {})
-    rate = _rate(tokens.get(name, 0), spent.get("generation", 0.0))
+    rate = _rate(tokens.get(name, 0), spent.get(name, {}).get("generation", 0.0))
     shown = {key: fact for key, fact in facts.items() if key != "engine"}
     return {**shown, "output_tokens_per_s": rate}
 
@@ -166,28 +168,15 @@ def _waits(use: Mapping[str, Any], tool_s: float) -> dict[str, float] | None:
     (``all``); None if the time is unknown. ``tools``: waits for sandboxes and other models."""
     if not use.get("engine_s"):
         return None
-    found = {**use["waited_s"], "tools": tool_s}
-    found = {"all": sum(found.values()), **found}
-    return {cause: round(min(1.0, s / use["engine_s"]), 4) for cause, s in found.items()}
+    waited = {**use["waited_s"], "tools": tool_s}
+    waited = {"all": sum(waited.values()), **waited}
+    return {cause: round(min(1.0, s / use["engine_s"]), 4) for cause, s in waited.items()}
 
 
 def _phases(began: float, **ends: float | None) -> dict[str, float]:
     """Return the seconds of each phase. ``ends`` are the ends of the phases, in order.
     Return {} if an end is missing, or is before the previous end as in later runs of a lane."""
-    times = [began, *ends.values()]
-    known = [at for at in times if at is not None]
-    if len(known) < len(times) or known != sorted(known):
+    times = [at for at in (began, *ends.values()) if at is not None]
+    if len(times) <= len(ends) or times != sorted(times):
         return {}
-    return {
-        name: round(until - at, 2) for name, at, until in zip(ends, known, known[1:], strict=False)
-    }
-
-
-def _each(resources: Resources) -> float:
-    """Return the devices (GPUs, or else CPUs) of an engine worker, including its share of the
-    devices of served models. If the candidate is an endpoint, the worker has only this share."""
-    if resources.endpoint:  # the cost of an endpoint follows from the tokens
-        return (resources.server_gpus or resources.server_cpus) / resources.workers
-    if resources.worker_gpus:
-        return resources.worker_gpus + resources.server_gpus / resources.workers
-    return resources.worker_cpus + resources.server_cpus / resources.workers
+    return {name: round(b - a, 2) for name, (a, b) in zip(ends, pairwise(times), strict=True)}

@@ -129,7 +129,7 @@ class Utilization:
         ``waited_s`` by cause; ``rows_in_flight``."""
         with self._lock:
             use = self._uses.pop(run, None) or _Use()
-            self._runs = [other for other in self._runs if other != run]
+            self._runs = [index for index in self._runs if index != run]
         return {
             "engine_s": use.engine_s,
             "waited_s": use.waited,

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 from ace_ray.cluster import resources
 from ace_ray.cluster.resources import Nodes, Resources
-from ace_ray.config.schema import ENDPOINT, RunConfig
+from ace_ray.config.schema import ENDPOINT
 from ace_ray.models import adapters
 from ace_ray.models.engine_args import cluster_engine_args
-from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.planning.plan import PlannedRows
+from ace_ray.pipeline.planning.plan import Plan, PlannedRows
 from ace_ray.pipeline.roles import RoleBindings, demand
 from ace_ray.util import log
 
@@ -25,16 +24,18 @@ class ClusterFit(NamedTuple):
     on_gpu: bool
     """Whether engines run on GPUs."""
     need: Resources
+    engine: dict[str, Any]
+    """Engine arguments of the candidates, adapted to the cluster."""
     refit: Callable[[Nodes], Resources]
     """Returns the resources on other nodes."""
 
 
-def fit_cluster(
-    config: RunConfig, bindings: RoleBindings, rows: Sequence[PlannedRows]
-) -> ClusterFit:
-    """Fit a pass over the ``rows`` of each run. Raises `UserError` if it does not fit the nodes."""
+def fit_cluster(plans: Sequence[Plan], rows: Sequence[PlannedRows]) -> ClusterFit:
+    """Fit a pass over the ``rows`` of each run with pending rows. ``plans``: of all runs, which
+    differ only in their weights. Raises `UserError` if the pass does not fit the nodes."""
+    config = plans[0].config
     interactive = any(of_run.interactive.any() for of_run in rows)
-    bindings = bindings if interactive else {}
+    bindings = plans[0].bindings if interactive else {}
     nodes = resources.nodes()
     has_gpus = any(node.get("GPU", 0) for node in nodes)
     if slow := resources.slow_dtype(config, has_gpus):
@@ -51,23 +52,19 @@ def fit_cluster(
     need = refit(nodes)
     resources.note_if_busy(need)
     log.debug(f"resources: {need}")
-    return ClusterFit(bindings, on_gpu, need, refit)
-
-
-def engine_args(
-    config: RunConfig, models: Sequence[ModelRef], fitted: ClusterFit
-) -> dict[str, Any]:
-    """Return the engine arguments for the candidates ``models``, adapted to the cluster."""
-    if config.backend in ("fake", ENDPOINT):
-        return dict(config.engine)
-    samplings = [config.sampling.sampling()] + [
-        binding.sampling
-        for bound in fitted.bindings.values()
-        for binding in bound.values()
-        if binding.role == "same"
-    ]
-    seeded = any(sampling.temperature > 0 for sampling in samplings)
-    engine = adapters.engine_args(models, config.engine)
-    return cluster_engine_args(
-        engine, on_gpu=fitted.on_gpu, seeded=seeded, spread=fitted.need.spread
-    )
+    engine = dict(config.engine)
+    if config.backend not in ("fake", ENDPOINT):
+        temperatures = [config.sampling.sampling().temperature] + [
+            binding.sampling.temperature
+            for bound in bindings.values()
+            for binding in bound.values()
+            if binding.role == "same"
+        ]
+        engine = cluster_engine_args(
+            adapters.engine_args([plan.model for plan in plans], config.engine),
+            on_gpu=on_gpu,
+            seeded=max(temperatures) > 0,
+            spread=need.spread,
+        )
+    log.debug(f"engine arguments: {engine}")
+    return ClusterFit(bindings, on_gpu, need, engine, refit)

@@ -45,11 +45,6 @@ def first_native(
     return next(native, None)
 
 
-def _instead(native: Benchmark) -> str:
-    """Return the end of an error message: the setting that turns native tool calls off."""
-    return f", or write {native.without_native}" if native.without_native else ""
-
-
 def choose_format(
     config: RunConfig, facts: FamilyFacts, *, native: Benchmark | None
 ) -> tuple[FormatChoice, FamilyFacts]:
@@ -59,7 +54,10 @@ def choose_format(
 
     Raises `UserError` if a file cannot be read, or if a parser is needed but the family is unknown.
     """
-    asked = config.model
+    asked, is_vllm = config.model, config.backend == "vllm"
+    # End of an error message: the setting that turns native tool calls off.
+    without = "" if native is None else native.without_native
+    instead = without and f", or write {without}"
     if facts.writes_by_code and asked.chat_template is not None:
         raise UserError(
             "vLLM formats this family's chats in code and reads no template",
@@ -71,41 +69,31 @@ def choose_format(
         template = config_text(asked.chat_template)
         facts = replace(facts, templates=(template,))
     reasoning, tool = asked.reasoning_parser, asked.tool_parser
-    if reasoning == "auto" and config.backend == "vllm":
+    if reasoning == "auto" and is_vllm:
         reasoning = reasoning_parser(facts)
-    if tool == "auto" and config.backend == "vllm":
-        tool = None
-        if native is not None:
-            source = asked.chat_template or str(asked.source)
-            tool = choose_tool_parser(facts, source, instead=_instead(native))
-    if (
-        facts.model_type == "gpt_oss"
-        and tool is None
-        and reasoning == "openai_gptoss"
-        and native is not None
-    ):
-        tool = "openai"
-    if native is not None and tool is None and config.backend == "vllm":
-        raise UserError(
-            f"native tool calling of {native.name} needs a parser that reads the model's calls",
-            where="model.tool_parser",
-            fix="name the vLLM tool parser of this model, or write auto" + _instead(native),
-        )
-    told = _day(asked.start_date) if facts.reads_date else None
+    if tool == "auto" and is_vllm:
+        source = asked.chat_template or str(asked.source)
+        tool = choose_tool_parser(facts, source, instead=instead) if native is not None else None
+    if native is not None and tool is None:
+        if facts.model_type == "gpt_oss" and reasoning == "openai_gptoss":
+            tool = "openai"
+        elif is_vllm:
+            raise UserError(
+                f"native tool calling of {native.name} needs a parser that reads the model's calls",
+                where="model.tool_parser",
+                fix="name the vLLM tool parser of this model, or write auto" + instead,
+            )
     choice = FormatChoice(
         reasoning_parser=reasoning,
         tool_parser=tool,
         chat_template=template,
         template_kwargs=config.template_kwargs,
         plugins=read_plugins(asked.plugins),
-        start_date=told,
+        start_date=_day(asked.start_date) if facts.reads_date else None,
     )
-    if asked.start_date and config.backend == "vllm" and not facts.reads_date:
-        raise UserError(
-            "the model's chats contain no date",
-            where="model.start_date",
-            fix="leave it out",
-        )
+    if asked.start_date and is_vllm and not facts.reads_date:
+        message = "the model's chats contain no date"
+        raise UserError(message, where="model.start_date", fix="leave it out")
     return choice, facts
 
 
@@ -113,12 +101,12 @@ def _day(asked: str | None) -> str:
     """Return the date for the prompts: ``asked``, else the date in ``VLLM_SYSTEM_START_DATE``, else
     `START_DATE`. Raises `UserError` if this is not a date."""
     variable = "VLLM_SYSTEM_START_DATE"
-    told = asked or os.environ.get(variable) or START_DATE
+    text = asked or os.environ.get(variable) or START_DATE
     try:
-        return date.fromisoformat(told).isoformat()
+        return date.fromisoformat(text).isoformat()
     except ValueError as error:
         raise UserError(
-            f"{told!r:.40} is not a date",
+            f"{text!r:.40} is not a date",
             where="model.start_date" if asked else variable,
             fix="write it as 2025-08-05",
         ) from error

@@ -12,7 +12,7 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.models.sizes import size_here
-from ace_ray.models.sources import Adapter, ModelRef
+from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.planning.plan import Plan
 
 
@@ -22,9 +22,13 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     resolved = plan.config.model_dump(mode="json")
     if plan.model.kind == "hub":
         resolved["model"]["revision"] = plan.model.revision
-    adapter = plan.model.adapter
-    if adapter and adapter.ref.kind == "hub":
-        resolved["model"]["adapter_revision"] = adapter.ref.revision
+    adapter: dict[str, Any] = {}
+    if plan.model.adapter is not None:
+        ref, rank, base = plan.model.adapter.ref, plan.model.adapter.rank, plan.model.adapter.base
+        source = {"source": ref.source, "kind": ref.kind, "revision": ref.revision}
+        adapter = {"adapter": {**source, "rank": rank, "base": base}}
+        if ref.kind == "hub":
+            resolved["model"]["adapter_revision"] = ref.revision
     resolved["benchmarks"] = [
         {
             "name": benchmark.source or name,
@@ -55,7 +59,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
             "revision": plan.model.known_revision,
             **({"unknown": list(UNKNOWN)} if plan.model.kind == "endpoint" else {}),
             **_size(plan.model),
-            **({"adapter": _described(adapter)} if adapter else {}),
+            **adapter,
         },
         "identity": plan.identity,
         **({"early": plan.drawn.as_json()} if plan.drawn else {}),
@@ -75,17 +79,6 @@ def _size(model: ModelRef) -> dict[str, Any]:
 def groups_of(benchmark: Benchmark) -> dict[str, list[str]]:
     """Return `Benchmark.groups` for the manifest, so that reports need not run benchmark code."""
     return {group: list(members) for group, members in benchmark.groups.items()}
-
-
-def _described(adapter: Adapter) -> dict[str, Any]:
-    ref = adapter.ref
-    return {
-        "source": ref.source,
-        "kind": ref.kind,
-        "revision": ref.revision,
-        "rank": adapter.rank,
-        "base": adapter.base,
-    }
 
 
 def _absolute(paths: Any) -> Any:

@@ -41,8 +41,7 @@ def reserved(
     groups = [placement_group(bundles(need), strategy="PACK") for _ in range(need.workers)]
     try:
         _wait(groups, need, config.start_timeout_s, interrupts)
-        where = ", ".join(_described(group) for group in groups)
-        log.info(f"reserved for each engine: {where}")
+        log.info(f"reserved for each engine: {', '.join(map(_described, groups))}")
         places = cycle(groups)
         yield lambda: {
             "scheduling_strategy": PlacementGroupSchedulingStrategy(
@@ -59,8 +58,8 @@ def reserved(
 
 def bundles(need: Resources) -> list[dict[str, float]]:
     """Return the bundles of one engine. vLLM takes one GPU of each bundle."""
-    each: list[dict[str, float]] = [{"GPU": 1.0} for _ in range(need.worker_gpus)]
-    return [{"CPU": need.worker_cpus, "GPU": 1.0}, *each[1:]]
+    others = [{"GPU": 1.0} for _ in range(need.worker_gpus - 1)]
+    return [{"CPU": need.worker_cpus, "GPU": 1.0}, *others]
 
 
 def materialized(ref: ModelRef) -> Path:

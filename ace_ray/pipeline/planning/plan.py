@@ -131,18 +131,18 @@ def make_plan(
     config = config.model_copy(update={"sampling": sampling})
     of_run = sampling.sampling()
     bindings = bind_roles(config, model, benchmarks)
-    candidate = _candidate(config, model, by_name, entries, bindings, files)
+    candidate, choice, policies = _candidate(config, model, by_name, entries, bindings, files)
     identity = {
-        **candidate.identity,
+        **candidate,
         "benchmarks": {name: identity_of(b) for name, b in by_name.items()},
         "roles": {
             name: {role: dict(binding.identity) for role, binding in bound.items()}
             for name, bound in bindings.items()
         },
     }
-    replay = {name: policy for name, policy in candidate.replay.items() if policy != "none"}
+    replay = {name: policy for name, policy in policies.items() if policy != "none"}
     drawn = draw(config.early, by_name, entries, config.samples) if config.early else None
-    protocols = _protocols(config, candidate.identity, identity, replay)
+    protocols = _protocols(config, candidate, identity, replay)
     samplings = [of_run.for_sample(number).identity() for number in range(config.samples)]
     rows, openings = _rows(config, samplings, by_name, entries, protocols, drawn)
     interactive = bool(rows.interactive.any())
@@ -154,6 +154,7 @@ def make_plan(
         "rows": hashlib.sha256(np.sort(rows.ids).tobytes()).hexdigest(),
         **({"replay_reasoning": replay} if replay and interactive else {}),
     }
+    name = re.sub(r"[^a-z0-9._-]+", "-", f"{'-'.join(by_name)}-{model.name}".lower())
     return Plan(
         config=config,
         model=model,
@@ -164,9 +165,9 @@ def make_plan(
         openings=openings,
         rows=rows,
         identity=identity,
-        run_id=config.run_id or _run_id(list(by_name), model, digest(identity)),
-        choice=candidate.choice,
-        replay=candidate.replay,
+        run_id=config.run_id or f"{name[:80].strip('-.')}-{digest(identity)[:10]}",
+        choice=choice,
+        replay=policies,
         restricted={name: restricted[name] for name in by_name if name in restricted},
         drawn=drawn,
     )
@@ -195,16 +196,6 @@ def _chosen(
     return benchmarks, entries, restricted
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """How the candidate is prompted and read. ``replay``: which reasoning it sees again, by
-    benchmark (`formats.replayed`)."""
-
-    identity: dict[str, Any]
-    choice: FormatChoice
-    replay: dict[str, str]
-
-
 def _candidate(
     config: RunConfig,
     model: ModelRef,
@@ -212,7 +203,9 @@ def _candidate(
     entries: Sequence[Entry],
     bindings: RoleBindings,
     files: ModelFiles,
-) -> _Candidate:
+) -> tuple[dict[str, Any], FormatChoice, dict[str, str]]:
+    """Return the candidate's part of the run's identity, its template and parsers, and which
+    reasoning it sees again, by benchmark (`formats.replayed`)."""
     native = first_native(benchmarks, entries, bindings)
     choice, facts = choose_format(config, files.facts, native=native)
     identity = {
@@ -227,7 +220,7 @@ def _candidate(
         check_budget(config.sampling, config.engine, choice.reasoning_parser, where="sampling")
     if config.model.endpoint is not None:
         identity["endpoint"] = endpoint_identity(config.model.endpoint)
-    return _Candidate(identity, choice, replay)
+    return identity, choice, replay
 
 
 def _protocols(
@@ -324,8 +317,3 @@ def is_repeated(entry: Entry, share: float) -> bool:
     of dialogues that are repeated. The choice of dialogues does not depend on the model."""
     key = digest(entry.benchmark, entry.category, entry.language, entry.group)
     return int(key[:8], 16) < share * (1 << 32)
-
-
-def _run_id(benchmarks: Sequence[str], model: ModelRef, identity: str) -> str:
-    name = re.sub(r"[^a-z0-9._-]+", "-", f"{'-'.join(benchmarks)}-{model.name}".lower())
-    return f"{name[:80].strip('-.')}-{identity[:10]}"

@@ -78,16 +78,14 @@ def resolve_model(config: RunConfig) -> tuple[ModelRef, ModelFiles]:
         model = resolve(
             source,
             config.model.revision,
-            endpoint_url=config.store.endpoint_url,
-            region=config.store.region,
+            **config.store.model_dump(),
             weights=config.engine.get("load_format") != "dummy",
         )
     if config.model.adapter is not None:
         adapter = resolve(
             config.model.adapter,
             config.model.adapter_revision,
-            endpoint_url=config.store.endpoint_url,
-            region=config.store.region,
+            **config.store.model_dump(),
             adapter=True,
         )
         settings = json_of(tokenizer_folder(adapter) / ADAPTER_CONFIG)

@@ -37,10 +37,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     Return facts for the manifest, a line about how many prompts fit, and the number of prompts that
     do not fit. If tokens cannot be counted, the last two values are "" and 0. Raises `UserError` if
     the template refuses the prompts or no prompt fits the context."""
-    engine = plan.config.engine
-    context: int | None
-    count: Count
-    native = is_native(plan)
+    engine, files = plan.config.engine, plan.files
     facts: dict[str, Any] = {"chat_template_sha256": ""}
     if plan.config.backend == ENDPOINT:
         _check_roles(plan, None)
@@ -48,37 +45,35 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     if plan.config.backend == "fake":
         from ace_ray.models.fake import FakeScript, count_words
 
-        context, count = FakeScript.model_validate(engine).max_model_len, count_words
-    else:
-        from ace_ray.models.chat import Chat
+        return facts, *_fit(plan, count_words, FakeScript.model_validate(engine).max_model_len)
+    from ace_ray.models.chat import Chat
 
-        files = plan.files
-        assert files.folder is not None  # `resolve_model` has read them
-        context = files.context(engine.get("max_model_len"))
-        if plan.model.adapter is not None:
-            adapters.check_template(plan.model, plan.choice.chat_template)
-            adapters.check_where_local(plan.model)
-        if files.facts.writes_by_code:  # only the engine can check the prompts
-            return facts, "", 0
-        chat = Chat.load(
-            files.folder,
-            plan.config.template_kwargs,
-            trust_remote_code=engine.get("trust_remote_code") is True,
-            template=plan.choice.chat_template,
-            date=plan.choice.start_date,
-        )
-        facts["chat_template_sha256"] = chat.template_sha256
-        if native:
-            chat.require_tools(plan.model.source, episodes=_interactive(plan))
-            facts["chat_template_sha256"] = chat.tools_template_sha256
-            if _interactive(plan) and chat.is_single_call:
-                facts["divided_calls"] = DIVIDED_CALLS
-        _check_variables(plan, chat)
-        _check_template_probes(plan, chat)
-        _check_roles(plan, chat)
+    assert files.folder is not None  # `resolve_model` has read them
+    context = files.context(engine.get("max_model_len"))
+    if plan.model.adapter is not None:
+        adapters.check_template(plan.model, plan.choice.chat_template)
+        adapters.check_where_local(plan.model)
+    if files.facts.writes_by_code:  # only the engine can check the prompts
+        return facts, "", 0
+    chat = Chat.load(
+        files.folder,
+        plan.config.template_kwargs,
+        trust_remote_code=engine.get("trust_remote_code") is True,
+        template=plan.choice.chat_template,
+        date=plan.choice.start_date,
+    )
+    facts["chat_template_sha256"] = chat.template_sha256
+    if is_native(plan):
+        chat.require_tools(plan.model.source, episodes=_interactive(plan))
+        facts["chat_template_sha256"] = chat.tools_template_sha256
+        if _interactive(plan) and chat.is_single_call:
+            facts["divided_calls"] = DIVIDED_CALLS
+    _check_variables(plan, chat)
+    _check_template_probes(plan, chat)
+    _check_roles(plan, chat)
 
-        def count(messages: Messages, tools: Messages | None) -> int:
-            return len(chat.encode(chat.render(messages, tools)))
+    def count(messages: Messages, tools: Messages | None) -> int:
+        return len(chat.encode(chat.render(messages, tools)))
 
     return facts, *_fit(plan, count, context)
 
@@ -144,8 +139,8 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
                     chat.require_tools(where, episodes=True, fix=fix)
             elif binding.role != "same" or chat is None:
                 continue
-            messages = plan.benchmarks[name].role_chat(role)
-            _check_taken(chat, messages, tools, who="this role", where=where, fix=fix)
+            sent = plan.benchmarks[name].role_chat(role), tools
+            _check_taken(chat, *sent, who="this role", where=where, fix=fix)
 
 
 def _check_taken(
@@ -157,8 +152,8 @@ def _check_taken(
         chat.render(messages, tools)
     except PromptRefused as error:
         senders = ", ".join(message["role"] for message in messages)
-        what = f"messages of {senders} in {who}: {error}"
-        raise UserError(what, where=where, fix=fix) from error
+        problem = f"messages of {senders} in {who}: {error}"
+        raise UserError(problem, where=where, fix=fix) from error
 
 
 def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
@@ -203,10 +198,10 @@ def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
     if context is None:
         return "the chat template accepts them; only vLLM knows the context length", skipped
     total, uncounted = len(entries), len(entries) - skipped - fitting
-    told = f"{total - skipped} of {total} prompts fit"
+    line = f"{total - skipped} of {total} prompts fit"
     if uncounted and fitting < ENOUGH:
-        told = f"{uncounted} of {total} prompts were not counted, at least {skipped} do not fit"
-    told += f" a context of {context} tokens, the longest has {longest}"
+        line = f"{uncounted} of {total} prompts were not counted, at least {skipped} do not fit"
+    line += f" a context of {context} tokens, the longest has {longest}"
     if skipped:
-        told += "; rows whose prompt does not fit are skipped (PromptTooLong)"
-    return told, skipped
+        line += "; rows whose prompt does not fit are skipped (PromptTooLong)"
+    return line, skipped
