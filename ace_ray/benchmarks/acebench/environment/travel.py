@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ace_ray.benchmarks.acebench.environment.app import App, InitialState, Texts, declare
+from ace_ray.benchmarks.acebench.environment.app import App, Texts, declare
 
 NOW = datetime(2024, 7, 14, 6)
 FEE = 0.1
 # Free bags by membership: (economy, business). The agent prompt has the same numbers.
 ALLOWANCE = {"regular": (1, 2), "silver": (2, 3), "gold": (3, 3)}
 BAG_FEE = 50
-_CABINS = ("economy", "business")
 _FLIGHT_FIELDS = (
     "flight_no",
     "origin",
@@ -41,9 +40,15 @@ class Travel:
     users: dict[str, Record]
     flights: list[Record]
     reservations: list[Record]
-    economy: str
-    business: str
     texts: Texts
+
+    @property
+    def economy(self) -> str:
+        return self.texts.of("calculate_price_difference", "economy")
+
+    @property
+    def business(self) -> str:
+        return self.texts.of("calculate_price_difference", "business")
 
     def flight(self, flight_no: Any) -> Record | None:
         return next((f for f in self.flights if f["flight_no"] == flight_no), None)
@@ -283,19 +288,6 @@ def _route(flight: Record) -> tuple[Any, Any]:
     return flight["origin"], flight["destination"]
 
 
-def _open(initial: InitialState) -> Travel:
-    state = initial.state
-    economy, business = (initial.texts.of("calculate_price_difference", name) for name in _CABINS)
-    return Travel(
-        users=state["users"],
-        flights=state["flights"],
-        reservations=state["reservations"],
-        economy=economy,
-        business=business,
-        texts=initial.texts,
-    )
-
-
 TRAVEL = App(
     name="Travel",
     texts={
@@ -339,10 +331,10 @@ TRAVEL = App(
             "airline_reason",
             "economy",
         ),
-        "calculate_price_difference": _CABINS,
+        "calculate_price_difference": ("economy", "business"),
     },
     saved=("users", "reservations"),
-    open=_open,
+    kind=Travel,
     tools=declare(
         "Travel",
         get_flight_details,
