@@ -88,37 +88,48 @@ class App:
     """A class of upstream's sandbox, such as BaseApi or Travel.
 
     Attributes:
+        kind: class of the state, which `InitialState.open` makes; `Phone` is shared by all apps.
+        saved: attributes of the recorded state.
         texts: names of the texts that each method answers with, in the specifications' order.
         optional: methods that the specifications may lack; then they are not tools.
-        saved: attributes of the recorded state.
-        kind: class of the state, which `InitialState.open` makes; `Phone` is shared by all apps.
     """
 
     name: str
-    texts: Mapping[str, Sequence[str]]
-    saved: Sequence[str]
     kind: type[Any]
+    saved: Sequence[str]
+    texts: Mapping[str, Sequence[str]]
     tools: Mapping[str, Tool]
-    optional: frozenset[str] = frozenset()
+    optional: frozenset[str]
 
 
-def declare(owner: str, *functions: Callable[..., Any]) -> dict[str, Tool]:
-    """Return tools for ``functions`` by name. The first parameter of a function is the state.
+def declare(
+    name: str,
+    kind: type[Any],
+    *,
+    saved: str,
+    texts: Mapping[Callable[..., Any], str | None],
+    optional: frozenset[str] = frozenset(),
+) -> App:
+    """Return an app. The keys of ``texts`` are its tools, functions whose first parameter is the
+    state. The values are the names of the tool's texts, separated by blanks, or None if no text
+    is used.
 
     As in the official classes, arguments of any type are accepted, and errors become answers."""
-    return {
+    tools = {
         function.__name__: Tool(
-            f"{owner}.{function.__name__}",
+            f"{name}.{function.__name__}",
             _answering(function),
             tuple(
-                Parameter(name, parameter.default is SignatureParameter.empty)
-                for name, parameter in list(signature(function).parameters.items())[1:]
+                Parameter(key, parameter.default is SignatureParameter.empty)
+                for key, parameter in list(signature(function).parameters.items())[1:]
             ),
             raises=AS_PYTHON,
             receiver="self",
         )
-        for function in functions
+        for function in texts
     }
+    names = {method.__name__: words.split() for method, words in texts.items() if words}
+    return App(name, kind, saved.split(), names, tools, optional)
 
 
 class Reply(Exception):

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.acebench.environment.app import App, Reply, Texts, declare, done, need
+from ace_ray.benchmarks.acebench.environment.app import Reply, Texts, declare, done, need
 
 Record = dict[str, Any]
 
@@ -128,39 +128,21 @@ def _is_amount(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value) and value > 0
 
 
-FINANCE = App(
-    name="Finance",
-    texts={
-        "login_account": ("logged_in", "mismatch"),
-        "get_account_balance": ("logged_out",),
-        "deposit_money": ("done", "logged_out", "bad_amount"),
-        "withdraw_money": ("done", "logged_out", "bad_amount", "short"),
-        "transfer_money": ("done", "logged_out", "bad_receiver", "bad_amount", "short"),
-        "apply_loan": ("done", "logged_out", "bad_amount", "over_limit"),
-        "repay_loan": ("done", "logged_out", "bad_amount", "over_loan", "short"),
-        "view_transactions": ("logged_out",),
-        "get_statement": ("logged_out",),
-    },
+FINANCE = declare(
+    "Finance",
+    Finance,
     saved=(
-        "user_accounts",
-        "is_logged_in",
-        "deposit_history",
-        "withdrawal_history",
-        "loan_history",
-        "orders",
-        "holdings",
+        "user_accounts is_logged_in deposit_history withdrawal_history loan_history orders holdings"
     ),
-    kind=Finance,
-    tools=declare(
-        "Finance",
-        login_account,
-        get_account_balance,
-        deposit_money,
-        withdraw_money,
-        transfer_money,
-        apply_loan,
-        repay_loan,
-        view_transactions,
-        get_statement,
-    ),
+    texts={
+        login_account: "logged_in mismatch",
+        get_account_balance: "logged_out",
+        deposit_money: "done logged_out bad_amount",
+        withdraw_money: "done logged_out bad_amount short",
+        transfer_money: "done logged_out bad_receiver bad_amount short",
+        apply_loan: "done logged_out bad_amount over_limit",
+        repay_loan: "done logged_out bad_amount over_loan short",
+        view_transactions: "logged_out",
+        get_statement: "logged_out",
+    },
 )

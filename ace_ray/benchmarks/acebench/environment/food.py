@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ace_ray.benchmarks.acebench.environment.app import (
-    App,
     Phone,
     Reply,
     Texts,
@@ -110,34 +109,19 @@ def search_orders(app: Food, keyword: Any) -> dict[str, Any]:
     return {"status": True, "orders": orders}
 
 
-FOOD = App(
-    name="FoodPlatform",
+FOOD = declare(
+    "FoodPlatform",
+    Food,
+    saved="users logged_in_users orders",
     texts={
-        "login_food_platform": ("logged_in", "again", "offline", "unknown", "wrong_password"),
-        "view_logged_in_users": ("none",),
-        "check_balance": ("unknown",),
-        "add_food_delivery_order": (
-            "ordered",
-            "logged_out",
-            "bad_quantity",
-            "unknown_product",
-            "unknown_merchant",
-            "too_expensive",
+        login_food_platform: "logged_in again offline unknown wrong_password",
+        view_logged_in_users: "none",
+        check_balance: "unknown",
+        add_food_delivery_order: (
+            "ordered logged_out bad_quantity unknown_product unknown_merchant too_expensive"
         ),
-        "get_products": ("unknown",),
-        "view_orders": ("none",),
-        "search_orders": ("none",),
+        get_products: "unknown",
+        view_orders: "none",
+        search_orders: "none",
     },
-    saved=("users", "logged_in_users", "orders"),
-    kind=Food,
-    tools=declare(
-        "FoodPlatform",
-        login_food_platform,
-        view_logged_in_users,
-        check_balance,
-        add_food_delivery_order,
-        get_products,
-        view_orders,
-        search_orders,
-    ),
 )

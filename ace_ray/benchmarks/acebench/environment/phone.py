@@ -20,7 +20,6 @@ from datetime import datetime
 from typing import Any
 
 from ace_ray.benchmarks.acebench.environment.app import (
-    App,
     Phone,
     Reply,
     Texts,
@@ -41,12 +40,11 @@ def login_device(phone: Phone) -> Reply:
     return done("logged_in")
 
 
-BASE = App(
-    name="BaseApi",
-    texts={"turn_on_wifi": ("on",), "login_device": ("logged_in",)},
-    saved=("wifi", "logged_in"),
-    kind=Phone,
-    tools=declare("BaseApi", turn_on_wifi, login_device),
+BASE = declare(
+    "BaseApi",
+    Phone,
+    saved="wifi logged_in",
+    texts={turn_on_wifi: "on", login_device: "logged_in"},
 )
 
 
@@ -149,29 +147,19 @@ def _extreme(app: Messages, field_name: str, choose: Callable[..., int]) -> dict
     return {"status": True, "message": message, "message_id": message_id}
 
 
-MESSAGE = App(
-    name="MessageApi",
+MESSAGE = declare(
+    "MessageApi",
+    Messages,
+    saved="inbox",
     texts={
-        "send_message": ("sent", "logged_out", "offline", "full", "unknown"),
-        "delete_message": ("deleted", "logged_out", "unknown"),
-        "view_messages_between_users": ("logged_out", "unknown_sender", "unknown_receiver", "none"),
-        "search_messages": ("unknown", "none"),
-        "get_all_message_times_with_ids": ("logged_out",),
-        "get_latest_message_id": ("found", "logged_out", "empty"),
-        "get_earliest_message_id": ("found", "logged_out", "empty"),
+        send_message: "sent logged_out offline full unknown",
+        delete_message: "deleted logged_out unknown",
+        view_messages_between_users: "logged_out unknown_sender unknown_receiver none",
+        search_messages: "unknown none",
+        get_all_message_times_with_ids: "logged_out",
+        get_latest_message_id: "found logged_out empty",
+        get_earliest_message_id: "found logged_out empty",
     },
-    saved=("inbox",),
-    kind=Messages,
-    tools=declare(
-        "MessageApi",
-        send_message,
-        delete_message,
-        view_messages_between_users,
-        search_messages,
-        get_all_message_times_with_ids,
-        get_latest_message_id,
-        get_earliest_message_id,
-    ),
 )
 
 
@@ -233,26 +221,17 @@ def search_reminders(app: Reminders, keyword: Any) -> Reply:
     return refused("none")
 
 
-REMINDER = App(
-    name="ReminderApi",
+REMINDER = declare(
+    "ReminderApi",
+    Reminders,
+    saved="reminder_list",
     texts={
-        "view_reminder_by_title": ("none", "logged_out"),
-        "add_reminder": ("added", "logged_out", "full"),
-        "delete_reminder": ("deleted", "logged_out", "unknown"),
-        "view_all_reminders": ("none",),
-        "mark_as_notified": ("marked", "unknown"),
-        "search_reminders": ("none", "time_format"),
+        view_reminder_by_title: "none logged_out",
+        add_reminder: "added logged_out full",
+        delete_reminder: "deleted logged_out unknown",
+        view_all_reminders: "none",
+        mark_as_notified: "marked unknown",
+        search_reminders: "none time_format",
     },
-    saved=("reminder_list",),
-    kind=Reminders,
-    tools=declare(
-        "ReminderApi",
-        view_reminder_by_title,
-        add_reminder,
-        delete_reminder,
-        view_all_reminders,
-        mark_as_notified,
-        search_reminders,
-    ),
     optional=frozenset({"mark_as_notified", "search_reminders"}),
 )

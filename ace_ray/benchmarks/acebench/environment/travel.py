@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ace_ray.benchmarks.acebench.environment.app import App, Texts, declare
+from ace_ray.benchmarks.acebench.environment.app import Texts, declare
 
 NOW = datetime(2024, 7, 14, 6)
 FEE = 0.1
@@ -288,67 +288,29 @@ def _route(flight: Record) -> tuple[Any, Any]:
     return flight["origin"], flight["destination"]
 
 
-TRAVEL = App(
-    name="Travel",
+TRAVEL = declare(
+    "Travel",
+    Travel,
+    saved="users reservations",
     texts={
-        "get_flight_details": ("none",),
-        "get_user_details": ("wrong",),
-        "get_reservation_details": ("unasked",),
-        "authenticate_user": ("wrong",),
-        "find_transfer_flights": ("none", "time_format", "time_format"),
-        "reserve_flight": (
-            "id",
-            "booked",
-            "cash_short",
-            "bank_short",
-            "wrong_password",
-            "bad_method",
-            "economy",
+        get_flight_details: "none",
+        get_user_details: "wrong",
+        get_reservation_details: "unasked",
+        find_transfer_flights: "none time_format time_format",
+        authenticate_user: "wrong",
+        get_baggage_allowance: None,
+        calculate_baggage_fee: None,
+        update_balance: None,
+        process_refund: None,
+        calculate_price_difference: "economy business",
+        reserve_flight: "id booked cash_short bank_short wrong_password bad_method economy",
+        modify_flight: (
+            "bad_flight cabin_paid cabin_refunded bags_paid unknown_reservation unknown_flight "
+            "unknown_user free separator flight_changed cabin_short bags_short"
         ),
-        "modify_flight": (
-            "bad_flight",
-            "cabin_paid",
-            "cabin_refunded",
-            "bags_paid",
-            "unknown_reservation",
-            "unknown_flight",
-            "unknown_user",
-            "free",
-            "separator",
-            "flight_changed",
-            "cabin_short",
-            "bags_short",
+        cancel_reservation: (
+            "airline early late unknown_user unknown_reservation unknown_flight time_format "
+            "departed airline_reason economy"
         ),
-        "cancel_reservation": (
-            "airline",
-            "early",
-            "late",
-            "unknown_user",
-            "unknown_reservation",
-            "unknown_flight",
-            "time_format",
-            "departed",
-            "airline_reason",
-            "economy",
-        ),
-        "calculate_price_difference": ("economy", "business"),
     },
-    saved=("users", "reservations"),
-    kind=Travel,
-    tools=declare(
-        "Travel",
-        get_flight_details,
-        get_user_details,
-        get_reservation_details,
-        find_transfer_flights,
-        authenticate_user,
-        get_baggage_allowance,
-        calculate_baggage_fee,
-        update_balance,
-        process_refund,
-        calculate_price_difference,
-        reserve_flight,
-        modify_flight,
-        cancel_reservation,
-    ),
 )
