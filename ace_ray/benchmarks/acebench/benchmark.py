@@ -165,16 +165,11 @@ class ACEBench(Benchmark):
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         if entry.category not in groups.AGENT:
             return self._prompts.messages(entry)
-        functions, question = entry.data["function"], entry.data["question"]
+        question = entry.data["question"]
         if self._native:
-            classes = entry.data["involved_classes"]
-            system = self._agent_texts.native(entry.language, entry.category, classes)
+            system = self._agent_texts.system(entry, "native_")
             return [system, {"role": "user", "content": str(question)}]
-        if entry.category == "agent_multi_turn":
-            return self._agent_texts.turn(
-                entry.language, entry.data["involved_classes"], functions, f"user:{question}\n"
-            )
-        return self._agent_texts.step(entry.language, functions, f"user:{question}\n")
+        return self._agent_texts.prompt(entry, f"user:{question}\n")
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
         return native.openai_tools(entry.data["function"]) if self._native else None

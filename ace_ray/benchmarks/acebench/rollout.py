@@ -54,21 +54,16 @@ class Rollout:
     def official(self) -> bool:
         return self.protocol == "official"
 
-    @property
-    def classes(self) -> list[str]:
-        return list(self.entry.data["involved_classes"])
-
     async def ask_agent(self, history: str) -> tuple[str, list[AgentCall] | None]:
         """Return the candidate's message, and its calls or None.
 
         ``history`` is the transcript as text for the prompt. With native tool calling the candidate
         sees the stored messages instead. Raises `Truncated`."""
         if self.tools is None:
-            sent = self._prompt(history)
+            sent = self.texts.prompt(self.entry, history)
             self._open(sent[0])
         else:
-            entry = self.entry
-            self._open(self.texts.native(entry.language, entry.category, self.classes))
+            self._open(self.texts.system(self.entry, "native_"))
             replay = self.context.replay_reasoning
             sent = as_sent(self.episode.messages, arguments_of, reasoning=replay)
         completion = await self.context.ask(sent, tools=self.tools)
@@ -103,12 +98,6 @@ class Rollout:
             self.context.say("user", question)
         # The user's first message may be stored already: insert the system message before it.
         self.episode.messages.insert(0, dict(system))
-
-    def _prompt(self, history: str) -> list[dict[str, str]]:
-        language, functions = self.entry.language, self.entry.data["function"]
-        if self._turns:
-            return self.texts.turn(language, self.classes, functions, history)
-        return self.texts.step(language, functions, history)
 
     async def ask_user(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """Return the user simulator's message. Its tokens do not count as the candidate's."""
@@ -335,7 +324,7 @@ class _User:
         entry, texts = rollout.entry, rollout.texts
         self._rollout = rollout
         self._messages: list[dict[str, Any]] = [
-            texts.person(entry.language, rollout.classes, str(entry.data["question"])),
+            texts.person(entry),
             {"role": "user", "content": texts.texts[entry.language]["opener"]},
         ]
         self._own_role = own_role(official=rollout.official)

@@ -26,11 +26,11 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import DEFAULT, Form, Language
-from ace_ray.benchmarks.bfcl.decode.calls import Answer, Read, json_value, read_json, read_xml
+from ace_ray.benchmarks.bfcl.decode.calls import Answer, Read, read_json, read_xml
 from ace_ray.benchmarks.bfcl.decode.source_trees import read_java, read_javascript
 from ace_ray.parsing.fold import Refused
 from ace_ray.parsing.literals import LenientReader
-from ace_ray.parsing.syntax import MAX_CHARS, NotCalls, expression
+from ace_ray.parsing.syntax import MAX_CHARS, NotCalls, bounded_json, expression
 from ace_ray.types import ToolCall
 
 MAX_NATIVE_CALLS = 10_000
@@ -151,8 +151,12 @@ def _tagged(text: str) -> str:
 def _read_native(calls: Sequence[ToolCall]) -> list[Read]:
     if len(calls) > MAX_NATIVE_CALLS:
         raise NotCalls(f"more than {MAX_NATIVE_CALLS} calls")
+    return [Read(call.name, _arguments(call)) for call in calls]
+
+
+def _arguments(call: ToolCall) -> Any:
     try:
-        return [Read(call.name, json_value(call.arguments)) for call in calls]
+        return bounded_json(call.arguments)
     except json.JSONDecodeError:
         raise NotCalls("arguments that are not JSON") from None
 
@@ -174,13 +178,10 @@ def _native_texts(calls: Sequence[ToolCall]) -> list[str]:
     Raises `NotCalls` for arguments that are not a JSON object."""
     texts = []
     for call in calls:
-        try:
-            args = json_value(call.arguments)
-            if not isinstance(args, dict):
-                raise NotCalls("arguments that are not an object")
-            pairs = ",".join([f"{key}={value!r}" for key, value in args.items()])
-        except json.JSONDecodeError:
-            raise NotCalls("arguments that are not JSON") from None
+        args = _arguments(call)
+        if not isinstance(args, dict):
+            raise NotCalls("arguments that are not an object")
+        pairs = ",".join([f"{key}={value!r}" for key, value in args.items()])
         texts.append(f"{call.name}({pairs})")
     return texts
 

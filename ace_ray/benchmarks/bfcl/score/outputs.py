@@ -23,7 +23,7 @@ from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.check.single import attempts_call
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
-from ace_ray.benchmarks.bfcl.decode.calls import Answer, json_value
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.episode.conversation import MAX_STEPS
 from ace_ray.benchmarks.bfcl.functions import tool_name
 from ace_ray.benchmarks.dataset import Row
@@ -39,7 +39,7 @@ from ace_ray.benchmarks.outputs import (
     value_of,
 )
 from ace_ray.errors import UserError
-from ace_ray.parsing.syntax import NotCalls
+from ace_ray.parsing.syntax import bounded_json
 from ace_ray.types import Completion, Entry, Episode, ToolAnswer, ToolCall
 
 # Maximum turns plus answers of a conversation; upstream's have at most 8 turns of 21 answers.
@@ -409,8 +409,8 @@ def _tagged(text: str) -> tuple[ToolCall, ...]:
             break
         place = end + len(_TAG_END)
         try:
-            value = json_value(text[begin + len(_TAG) : end])
-        except (NotCalls, json.JSONDecodeError):
+            value = bounded_json(text[begin + len(_TAG) : end])
+        except ValueError:  # `NotCalls` too
             continue
         name = value.get("name") if isinstance(value, dict) else None
         arguments = value.get("arguments") if isinstance(value, dict) else None
