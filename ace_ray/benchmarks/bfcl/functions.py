@@ -167,32 +167,15 @@ def _described(schema: Mapping[str, Any]) -> str:
 
 # JSON Schema type of each of upstream's types. Types that are not listed become "string".
 _TYPES = {
-    "integer": "integer",
-    "number": "number",
-    "float": "number",
-    "string": "string",
-    "boolean": "boolean",
-    "bool": "boolean",
-    "array": "array",
-    "list": "array",
-    "dict": "object",
-    "object": "object",
-    "tuple": "array",
-    "any": "string",
-    "byte": "integer",
-    "short": "integer",
-    "long": "integer",
-    "double": "number",
-    "char": "string",
-    "ArrayList": "array",
-    "Array": "array",
-    "HashMap": "object",
-    "Hashtable": "object",
-    "Queue": "array",
-    "Stack": "array",
-    "Any": "string",
-    "String": "string",
-    "Bigint": "integer",
+    name: kind
+    for kind, names in (
+        ("integer", "integer byte short long Bigint"),
+        ("number", "number float double"),
+        ("boolean", "boolean bool"),
+        ("array", "array list tuple ArrayList Array Queue Stack"),
+        ("object", "dict object HashMap Hashtable"),
+    )
+    for name in names.split()
 }
 
 
@@ -224,29 +207,23 @@ def openai_tools(
 
 
 def _properties(properties: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
-    return {name: _schema(schema, hints) for name, schema in properties.items()}
+    schemas = {}
+    for name, published in properties.items():
+        kind = published.get("type")
+        schemas[name] = schema = _schema({**published, "type": kind}, hints)
+        if kind == "float":
+            schema["format"] = "float"
+            schema["description"] = str(published.get("description", "")) + hints.float_type
+    return schemas
 
 
 def _schema(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
-    kind = published.get("type")
-    schema = {**published, "type": _TYPES.get(str(kind), "string")}
-    if kind == "float":
-        schema["format"] = "float"
-        schema["description"] = str(published.get("description", "")) + hints.float_type
-    if "properties" in published:
-        schema["properties"] = _properties(published["properties"], hints)
-    elif "items" in published:
-        schema["items"] = _items(published["items"], hints)
-    return schema
-
-
-def _items(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
-    """Convert the schema of array elements. Unlike `_schema`, add no note about floats."""
+    """Convert a schema of a parameter or of array elements, which have no note about floats."""
     schema = dict(published)
     if "type" in published:
-        schema["type"] = _TYPES.get(published["type"], "string")
+        schema["type"] = _TYPES.get(str(published["type"]), "string")
     if "properties" in published:
         schema["properties"] = _properties(published["properties"], hints)
     elif "items" in published:
-        schema["items"] = _items(published["items"], hints)
+        schema["items"] = _schema(published["items"], hints)
     return schema

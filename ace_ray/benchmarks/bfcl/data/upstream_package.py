@@ -55,17 +55,7 @@ MINI_DOC_FILES = {
 
 # The module of each class (upstream ``constants/executable_backend_config.py``).
 TOOL_MODULES: Mapping[str, str] = {
-    "GorillaFileSystem": "gorilla_file_system",
-    "MathAPI": "math_api",
-    "MessageAPI": "message_api",
-    "TwitterAPI": "posting_api",
-    "TicketAPI": "ticket_api",
-    "TradingBot": "trading_bot",
-    "TravelAPI": "travel_booking",
-    "VehicleControlAPI": "vehicle_control",
-    "MemoryAPI_kv": "memory_kv",
-    "MemoryAPI_rec_sum": "memory_rec_sum",
-    "MemoryAPI_vector": "memory_vector",
+    name: file.removesuffix(".json") for name, file in DOC_FILES.items() if name != "WebSearchAPI"
 }
 SHARED_TOOL_MODULES = ("long_context", "memory_api_metaclass")
 TOOL_FOLDER = "eval_checker/multi_turn_eval/func_source_code"
