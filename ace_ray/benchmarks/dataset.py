@@ -347,8 +347,4 @@ def _land(files: Files, manifest: Mapping[str, Any], target: Path) -> bool:
 
 
 def _sha256s(files: Files) -> dict[str, str]:
-    return {name: _sha256(raw) for name, raw in sorted(files.items())}
-
-
-def _sha256(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
+    return {name: hashlib.sha256(raw).hexdigest() for name, raw in sorted(files.items())}

@@ -68,24 +68,17 @@ _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _NO_LETTERS = re.compile(r"[^A-Za-z0-9_]+")
 # The evaluator checks "any" as a string. "number" includes integers.
 _TYPES = {
-    "string": "string",
-    "str": "string",
-    "any": "string",
-    "integer": "integer",
-    "int": "integer",
-    "number": "number",
-    "float": "number",
-    "boolean": "boolean",
-    "bool": "boolean",
-    "array": "array",
-    "list": "array",
-    "tuple": "array",
-    "list(string)": "array",
-    "list(enum)": "array",
-    "objectArray": "array",
-    "object": "object",
-    "dict": "object",
-    "null": "null",
+    name: kind
+    for kind, names in (
+        ("string", "string str any"),
+        ("integer", "integer int"),
+        ("number", "number float"),
+        ("boolean", "boolean bool"),
+        ("array", "array list tuple list(string) list(enum) objectArray"),
+        ("object", "object dict"),
+        ("null", "null"),
+    )
+    for name in names.split()
 }
 _ITEMS = {"list(string)": {"type": "string"}, "objectArray": {"type": "object"}}
 _NUMBER = (int, float)

@@ -174,18 +174,11 @@ class BFCL(Benchmark):
         return self._episodes.opening(messages, self._episodes.functions(entry)[0])
 
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
-        messages: list[dict[str, Any]] = [
-            {"role": "system", "content": "x"},
-            {"role": "user", "content": "x"},
-            {"role": "assistant", "content": "x"},
-        ]
-        if self._native:  # `Chat.require_tools` checks tool results
-            return self._sent(messages)
-        results = {"role": "user", "content": "x"}
-        if self._options.results == "tool":
-            results = {"role": "tool", "name": "x()", "content": "x"}
-        done = [{"role": "assistant", "content": "x"}, {"role": "user", "content": "x"}]
-        return self._sent([*messages, results, *done])
+        roles = ["system", "user", "assistant"]
+        if not self._native:  # `Chat.require_tools` checks native tool results
+            roles += [self._options.results, "assistant", "user"]
+        named = {"tool": {"name": "x()"}}
+        return self._sent([{"role": r, **named.get(r, {}), "content": "x"} for r in roles])
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
         if not self._native:

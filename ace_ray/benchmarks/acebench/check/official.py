@@ -144,22 +144,17 @@ def object_differs(value: Any, gold: Any, prints: bool) -> bool:
 _SUFFIX = re.compile(r"_\d+$")
 # `number` means int. A float is accepted only if gold has its type or equals it.
 _TYPES: dict[str, type] = {
-    "string": str,
-    "any": str,
-    "integer": int,
-    "int": int,
-    "number": int,
-    "float": float,
-    "boolean": bool,
-    "array": list,
-    "list": list,
-    "tuple": list,
-    "list(string)": list,
-    "list(enum)": list,
-    "objectArray": list,
-    "object": dict,
-    "dict": dict,
-    "enum": enumerate,
+    name: kind
+    for kind, names in (
+        (str, "string any"),
+        (int, "integer int number"),
+        (float, "float"),
+        (bool, "boolean"),
+        (list, "array list tuple list(string) list(enum) objectArray"),
+        (dict, "object dict"),
+        (enumerate, "enum"),
+    )
+    for name in names.split()
 }
 _NESTED = frozenset(["array", "tuple", "list(string)", "list(enum)", "object", "objectArray"])
 _ELSE_INNER = {"list(string)": str, "list(enum)": enumerate}

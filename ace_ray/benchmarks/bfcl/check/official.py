@@ -146,16 +146,12 @@ class Rules:
         if fault is not None:
             return fault
         if variable:
-            return other_fault(param, value, options)
+            return value_fault(param, value, options, object)
         if wanted is dict:
             return dict_fault(param, value, options)
         if wanted is list and nested is dict:
             return dicts_fault(param, value, options)
-        if wanted is str:
-            return string_fault(param, value, options)
-        if wanted is list:
-            return list_fault(param, value, options)
-        return other_fault(param, value, options)
+        return value_fault(param, value, options, wanted)
 
 
 _TYPES: Mapping[str, Mapping[str, type]] = {
@@ -222,21 +218,23 @@ def _items_fit(param: Any, value: Any, option: Any, nested: type) -> bool:
     return all(type_fault(param, item, option, nested, None)[0] is None for item in value)
 
 
-def string_fault(param: Any, value: str, options: Sequence[Any]) -> Fault | None:
-    """Check that a string equals one of the acceptable strings, after normalising both."""
-    wanted = normal(value)
-    if any(type(option) is str and normal(option) == wanted for option in options):
+def value_fault(param: Any, value: Any, options: Sequence[Any], wanted: type) -> Fault | None:
+    """Check that a value of type ``wanted`` equals one of the options.
+
+    Strings, also those in lists, are normalised. Option "" is an empty list. Other values are
+    compared under Python's ``==``, where 1 equals 1.0 and True."""
+    if wanted is str:
+        kind, noun, text = "string", "strings", normal(value)
+        fits = any(type(option) is str and normal(option) == text for option in options)
+    elif wanted is list:
+        kind, noun = "list/tuple", "lists"
+        fits = _normal_texts(value) in [_normal_texts(option) for option in options]
+    else:
+        kind, noun, fits = "others", "values", value in options
+    if fits:
         return None
     _printed(value)
-    return "value_error:string", f"{short(param)} is not one of the acceptable strings"
-
-
-def list_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fault | None:
-    """Check that a list equals an option after normalising strings; option "" is an empty list."""
-    if _normal_texts(value) in [_normal_texts(option) for option in options]:
-        return None
-    _printed(value)
-    return "value_error:list/tuple", f"{short(param)} is not one of the acceptable lists"
+    return f"value_error:{kind}", f"{short(param)} is not one of the acceptable {noun}"
 
 
 def dict_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
@@ -286,14 +284,6 @@ def dicts_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fau
         else:
             return None
     return fault
-
-
-def other_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
-    """Check that a value equals an option under Python's ``==``, where 1 equals 1.0 and True."""
-    if value in options:
-        return None
-    _printed(value)
-    return "value_error:others", f"{short(param)} is not one of the acceptable values"
 
 
 def _normal_texts(items: Any) -> list[Any]:

@@ -94,15 +94,13 @@ def read_json(text: str) -> list[Read]:
         return []
     if not isinstance(value, (list, dict, str)):
         raise NotCalls("JSON that is not a list")
-    return [_json_call(item) for item in value if isinstance(item, dict)]
-
-
-def _json_call(item: dict[str, Any]) -> Read:
-    if "function" not in item or "parameters" not in item:
-        raise NotCalls("an object without function and parameters")
-    if isinstance(item["function"], (list, dict)):
-        raise NotCalls("a function name that is not a string")
-    return Read(item["function"], item["parameters"])
+    calls = [item for item in value if isinstance(item, dict)]
+    for call in calls:
+        if "function" not in call or "parameters" not in call:
+            raise NotCalls("an object without function and parameters")
+        if isinstance(call["function"], (list, dict)):
+            raise NotCalls("a function name that is not a string")
+    return [Read(call["function"], call["parameters"]) for call in calls]
 
 
 _BEGIN, _END = "<functions>", "</functions>"

@@ -274,7 +274,11 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
                     called = [call for call in answer if isinstance(call, dict)]
                     lists = True
                     listed += bool(called)
-                    spelled += any(_is_spelled(call) for call in called)
+                    # ``{name: arguments}`` with arguments as a JSON string.
+                    spelled += any(
+                        _named(call) is None and isinstance(next(iter(call.values()), None), str)
+                        for call in called
+                    )
                 elif isinstance(answer, str):
                     prompted += _PROMPTED.match(answer) is not None
                     tagged += _TAG in answer
@@ -292,11 +296,6 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     if in_text and not (lists and listed >= prompted):
         return "gemini" if _GEMINI.search(model) else "phi" if _PHI.search(model) else "text"
     return "tagged" if tagged > listed else in_lists
-
-
-def _is_spelled(call: dict[str, Any]) -> bool:
-    """Return whether a stored call is ``{name: arguments}`` with arguments as a JSON string."""
-    return _named(call) is None and isinstance(next(iter(call.values()), None), str)
 
 
 def _named(call: dict[str, Any]) -> tuple[str, Any] | None:
