@@ -228,10 +228,8 @@ def _scenario_keys(load: Function, path: Path) -> dict[str, Any]:
         if isinstance(target, ast.Attribute) and isinstance(value, ast.Call):
             arguments = [literal(argument, path) for argument in value.args]
             if len(arguments) != 2:
-                raise UserError(
-                    f"{target.attr} is not read with a key and a default",
-                    where=f"{path}:{value.lineno}",
-                )
+                problem = f"{target.attr} is not read with a key and a default"
+                raise UserError(problem, where=f"{path}:{value.lineno}")
             keys[target.attr] = {"key": arguments[0], "default": arguments[1]}
     return keys
 

@@ -42,11 +42,8 @@ def load_classes(sources: ToolSources, names: Sequence[str]) -> None:
                 f"a class does not load: {error}", where=sources.where, fix="name an intact copy"
             ) from error
         except ProcessLost as error:
-            raise UserError(
-                f"the tool process does not start ({error})",
-                where="data",
-                fix="see its output above",
-            ) from error
+            problem = f"the tool process does not start ({error})"
+            raise UserError(problem, where="data", fix="see its output above") from error
 
 
 class Attempt(attempts.Attempt):
