@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,8 @@ class ACEBench(Benchmark):
             self._prompts = prompts.own(options.variant)
         if options.prompt_file is not None:
             texts = prompts.users_texts(options.prompt_file)
-            self._prompts = prompts.replaced(self._prompts, texts)
+            templates = {**self._prompts.templates, **texts}
+            self._prompts = replace(self._prompts, source="file", templates=templates)
             # run.json keeps the texts: the file may change, and other machines lack it.
             self._options = self._options.model_copy(update={"prompt_file": texts})
         self._user = parse_role(options.user, "benchmarks.acebench.user")
@@ -122,8 +124,7 @@ class ACEBench(Benchmark):
             return None
         if self._wording == "own":
             return prompts.AgentTexts("own", AGENT_OWN)
-        path = self._folder / prompts.OFFICIAL_FILE
-        return prompts.official_agents(prompts.read_texts(path), where=str(path))
+        return prompts.official_agents(self._folder)
 
     @cached_property
     def _app_specs(self) -> dict[str, Any]:

@@ -114,8 +114,7 @@ def openai_tools(functions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
         description = str(function.get("description", ""))
         if _letters(name) != _letters(function["name"]):
             description = f"{function['name']}: {description}"
-        published: Any = next((function[key] for key in _PARAMETERS if key in function), {})
-        schema = _schema(published if isinstance(published, Mapping) else {})
+        schema = _schema(next((function[key] for key in _PARAMETERS if key in function), {}))
         parameters = {**schema, "type": "object", "properties": schema.get("properties", {})}
         tools.append(
             {
@@ -165,8 +164,11 @@ def _letters(name: str) -> list[str]:
     return [character for character in name if character.isalnum()]
 
 
-def _schema(published: Mapping[str, Any]) -> dict[str, Any]:
+def _schema(published: Any) -> dict[str, Any]:
+    """Convert a published schema; a value that is no object becomes {}."""
     schema: dict[str, Any] = {}
+    if not isinstance(published, Mapping):
+        return schema
     kind = published.get("type")
     if isinstance(kind, str) and kind in _TYPES:
         schema["type"] = _TYPES[kind]
@@ -203,8 +205,7 @@ def _is_regex(pattern: str) -> bool:
 
 
 def _add_items(schema: dict[str, Any], published: Mapping[str, Any]) -> None:
-    items = published.get("items", _ITEMS.get(str(published.get("type"))))
-    schema["items"] = _schema(items) if isinstance(items, Mapping) else {}
+    schema["items"] = _schema(published.get("items", _ITEMS.get(str(published.get("type")))))
     # Enum values that are not lists are the allowed values of the elements.
     enum = schema.get("enum")
     if enum is not None and not any(isinstance(choice, list) for choice in enum):
@@ -218,21 +219,14 @@ def _add_properties(schema: dict[str, Any], published: Mapping[str, Any]) -> Non
     properties = published.get("properties")
     inner = properties if isinstance(properties, Mapping) else {}
     if "properties" in published:
-        schema["properties"] = {
-            name: _schema(value if isinstance(value, Mapping) else {})
-            for name, value in inner.items()
-        }
+        schema["properties"] = {name: _schema(value) for name, value in inner.items()}
     required = published.get("required")
     if isinstance(required, list):
         # A required name without a schema cannot be offered, so it is not required.
         schema["required"] = [name for name in inner if name in required]
     patterns = published.get("patternProperties")
     if isinstance(patterns, Mapping):
-        schema["patternProperties"] = {
-            pattern: _schema(value if isinstance(value, Mapping) else {})
-            for pattern, value in patterns.items()
-            if _is_regex(pattern)
-        }
+        schema["patternProperties"] = {p: _schema(v) for p, v in patterns.items() if _is_regex(p)}
     others = published.get("additionalProperties")
     if isinstance(others, Mapping):
         schema["additionalProperties"] = _schema(others)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +101,6 @@ def users_texts(source: str | Mapping[str, str]) -> dict[str, str]:
         if problem := problem_of(text, _fields(name)):
             raise UserError(f"{name} {problem}", where=location, fix="edit this text")
     return texts
-
-
-def replaced(prompts: Prompts, texts: Mapping[str, str]) -> Prompts:
-    """Return ``prompts`` with the user's ``texts`` (`users_texts`) in place of its own."""
-    return replace(prompts, source="file", templates={**prompts.templates, **texts})
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
@@ -210,12 +205,13 @@ class AgentTexts:
         return {"role": "system", "content": fill(texts[f"person_{kind}"], values)}
 
 
-def official_agents(upstream: Mapping[str, Any], *, where: str) -> AgentTexts:
-    """Select the agent texts from ``upstream``, the content of the file ``where``. Raises
-    `UserError` naming a text that is missing or malformed."""
-    return AgentTexts(
-        "official", {language: _of(upstream, language, where) for language in ("en", "zh")}
-    )
+def official_agents(data_folder: Path) -> AgentTexts:
+    """Read the official texts from ``<data_folder>/upstream/prompts.json``. Raises `UserError`
+    naming a text that is missing or malformed."""
+    path = data_folder / OFFICIAL_FILE
+    upstream = read_texts(path)
+    texts = {language: _of(upstream, language, str(path)) for language in ("en", "zh")}
+    return AgentTexts("official", texts)
 
 
 def _of(upstream: Mapping[str, Any], language: str, where: str) -> dict[str, str]:
