@@ -87,26 +87,20 @@ def _as_string(schema: Mapping[str, Any], language: Language, hints: Hints) -> d
 
 def _xml(function: Function) -> str:
     parameters = function["parameters"]
-    required = parameters.get("required")
-    lines = [
+    inside = [
+        _xml_parameter(name, schema, parameters.get("required"), " " * 4)
+        for name, schema in parameters["properties"].items()
+    ]
+    return (
         f'<function name="{function["name"]}">\n'
         f"  <desc>{function['description']}</desc>\n"
-        "  <params>\n"
-    ]
-    for name, schema in parameters["properties"].items():
-        _xml_parameter(name, schema, required, 4, lines)
-    lines.append("  </params>\n</function>\n")
-    return "".join(lines)
+        f"  <params>\n{''.join(inside)}  </params>\n</function>\n"
+    )
 
 
 def _xml_parameter(
-    name: str,
-    schema: Mapping[str, Any],
-    required: Sequence[str] | None,
-    indent: int,
-    lines: list[str],
-) -> None:
-    space = " " * indent
+    name: str, schema: Mapping[str, Any], required: Sequence[str] | None, space: str
+) -> str:
     kind = schema.get("type", "string")
     items, others = schema.get("items", {}), schema.get("additionalProperties")
     if "type" in items:
@@ -118,36 +112,34 @@ def _xml_parameter(
     attributes = f'name="{name}" type="{kind}" required="{needed}"'
     if "default" in schema:
         attributes += f' default="{schema["default"]!r}"'
-    # upstream removes all commas from the tag, even those in a default
-    lines.append(f"{space}<param {attributes.replace(',', '')}>\n")
-    lines.append(f"{space}  <desc>{_described(schema)}</desc>\n")
+    inside = ""
     if "properties" in schema:
-        lines.append(f"{space}  <params>\n")
-        for inner, inner_schema in schema["properties"].items():
-            _xml_parameter(inner, inner_schema, schema.get("required"), indent + 4, lines)
-        lines.append(f"{space}  </params>\n")
-    lines.append(f"{space}</param>\n")
+        parts = [
+            _xml_parameter(inner, inner_schema, schema.get("required"), f"{space}    ")
+            for inner, inner_schema in schema["properties"].items()
+        ]
+        inside = f"{space}  <params>\n{''.join(parts)}{space}  </params>\n"
+    # upstream removes all commas from the tag, even those in a default
+    return (
+        f"{space}<param {attributes.replace(',', '')}>\n"
+        f"{space}  <desc>{_described(schema)}</desc>\n{inside}{space}</param>\n"
+    )
 
 
 def _python(function: Function) -> str:
-    lines = [
-        f'# Function: {function["name"]}\n    """\n    {function["description"]}\n\n',
-    ]
-    properties = function["parameters"]["properties"]
-    if properties:
-        lines.append("    Args:\n")
-        for name, schema in properties.items():
-            _python_parameter(name, schema, _ARGUMENT_INDENT, lines)
-    lines.append('    """\n')
+    head = f'# Function: {function["name"]}\n    """\n    {function["description"]}\n\n'
+    arguments = _python_parameters(function["parameters"]["properties"], _ARGUMENT_INDENT)
+    return head + (f"    Args:\n{arguments}" if arguments else "") + '    """\n'
+
+
+def _python_parameters(properties: Mapping[str, Any], indent: int) -> str:
+    lines = []
+    for name, schema in properties.items():
+        default = f", default={schema['default']!r}" if "default" in schema else ""
+        kind = _python_type(schema)
+        lines.append(f"{' ' * indent}{name} ({kind}{default}): {_described(schema)}\n")
+        lines.append(_python_parameters(schema.get("properties", {}), indent + 4))
     return "".join(lines)
-
-
-def _python_parameter(name: str, schema: Mapping[str, Any], indent: int, lines: list[str]) -> None:
-    default = f", default={schema['default']!r}" if "default" in schema else ""
-    kind = _python_type(schema)
-    lines.append(f"{' ' * indent}{name} ({kind}{default}): {_described(schema)}\n")
-    for inner, inner_schema in schema.get("properties", {}).items():
-        _python_parameter(inner, inner_schema, indent + 4, lines)
 
 
 def _python_type(schema: Mapping[str, Any]) -> str:

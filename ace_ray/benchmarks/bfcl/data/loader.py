@@ -104,7 +104,7 @@ def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
         path = prerequisite_file(scenario)
         if package.is_mini and not package.has(path):
             continue
-        rows = _read(package, path)
+        rows = rows_by_id(package.read(path), package.where(path))
         for where, row in rows.values():
             shaped(Turns, row, where)
         conversations[scenario] = [
@@ -263,10 +263,6 @@ def _format_ids(package: UpstreamPackage) -> dict[str, list[str]]:
     if not all(is_texts(listed) for listed in ids.values()):
         raise UserError("has a category whose value is not a list of ids", where=where)
     return ids
-
-
-def _read(package: UpstreamPackage, path: str) -> Rows:
-    return rows_by_id(package.read(path), package.where(path))
 
 
 class Message(Part):

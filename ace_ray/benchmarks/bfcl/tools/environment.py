@@ -303,7 +303,7 @@ class _Writer:
         if isinstance(value, Mapping):
             return self._object(value, depth + 1)
         if isinstance(value, (set, frozenset)):
-            return self._list(sorted(value, key=repr), depth + 1)
+            value = sorted(value, key=repr)
         if isinstance(value, (list, tuple)):
             return self._list(value, depth + 1)
         if hasattr(value, "contents"):
