@@ -28,19 +28,19 @@ _ARGUMENT_INDENT = 8
 def offered(
     docs: Mapping[str, Sequence[Function]],
     classes: Iterable[str],
-    held_out: Mapping[str, Sequence[str]] | None = None,
-) -> tuple[list[Function], dict[str, list[Function]]]:
+    held_out: Mapping[str, Sequence[str]],
+) -> tuple[list[Function], dict[int, list[Function]]]:
     """Return the functions of ``classes`` that are offered from the start, and the held-out
     functions by the number of the turn that adds them."""
     functions = [function for name in classes for function in docs[name]]
-    later: dict[str, list[Function]] = {}
-    for turn, names in (held_out or {}).items():
-        later[turn] = []
+    later: dict[int, list[Function]] = {}
+    for turn, names in held_out.items():
+        later[int(turn)] = []
         for name in names:
-            function = next((one for one in functions if one["name"] == name), None)
+            function = next((doc for doc in functions if doc["name"] == name), None)
             if function is not None:
                 functions.remove(function)
-                later[turn].append(function)
+                later[int(turn)].append(function)
     return functions, later
 
 

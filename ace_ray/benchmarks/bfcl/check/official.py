@@ -7,6 +7,7 @@ parameter. The checks raise an exception where upstream does, for example on an 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import Language
@@ -35,6 +36,7 @@ _WITH_ITEMS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class Rules:
     """The rules for the calls of one entry.
 
@@ -43,35 +45,31 @@ class Rules:
     ``native``: the answer has native calls, whose function names have underscores in place of
     dots."""
 
-    def __init__(
-        self,
-        category: str,
-        functions: Sequence[Mapping[str, Any]],
-        gold: Sequence[Mapping[str, Any]],
-        language: Language,
-        *,
-        native: bool,
-    ) -> None:
-        self.parallel = "parallel" in category
-        self.multiple = "multiple" in category and not self.parallel
-        self.functions = functions
-        self.gold = gold
-        self.language = language
-        self.native = native
+    category: str
+    functions: Sequence[Mapping[str, Any]]
+    gold: Sequence[Mapping[str, Any]]
+    language: Language
+    native: bool
+
+    @property
+    def parallel(self) -> bool:
+        return "parallel" in self.category
 
     def fault(self, calls: Sequence[Read]) -> Fault | None:
         """Return the first fault in the calls of an answer, or None if the calls are correct."""
+        if fault := self.count_fault(calls):
+            return fault
         if self.parallel:
-            return self.count_fault(calls) or self._greedy_fault(calls)
-        if self.multiple:
-            return self.count_fault(calls) or self.call_fault(calls[0], 0)
-        return self.count_fault(calls) or self._call_fault(self.functions[0], calls[0], 0)
+            return self._greedy_fault(calls)
+        if "multiple" in self.category:
+            return self.call_fault(calls[0], 0)
+        return self._call_fault(self.functions[0], calls[0], 0)
 
     def count_fault(self, calls: Sequence[Read]) -> Fault | None:
         checker, wanted = "simple_function_checker", 1
         if self.parallel:
             checker, wanted = "parallel_function_checker_no_order", len(self.gold)
-        elif self.multiple:
+        elif "multiple" in self.category:
             checker, wanted = "multiple_function_checker", len(self.gold)
         if len(calls) == wanted:
             return None
