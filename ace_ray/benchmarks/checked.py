@@ -59,11 +59,8 @@ def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
         entry = _complete(entry, name)
         _check_names(entry, where)
         if entry.key in entries:
-            raise UserError(
-                "two entries share the language, category and id",
-                where=where,
-                fix="give each entry a unique id",
-            )
+            problem = "two entries share the language, category and id"
+            raise UserError(problem, where=where, fix="give each entry a unique id")
         _check_json(entry, where)
         entries[entry.key] = entry
     return list(entries.values())

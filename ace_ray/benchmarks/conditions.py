@@ -8,21 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.types import canonical_json
 
 _HASH = re.compile(r'"?[0-9a-f]{32,}"?')
 _ABSENT = "not recorded"
-
-
-class Labelled(Protocol):
-    @property
-    def label(self) -> str: ...
-
-
-_Run = TypeVar("_Run", bound=Labelled)
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "", *, depth: int = 9) -> dict[str, str]:
@@ -63,9 +55,10 @@ def self_played(runs: Sequence[ReportedRun]) -> Iterator[str]:
 
 
 def difference_lines(
-    word: str, runs: Sequence[_Run], facts: Callable[[_Run], Mapping[str, str]]
+    word: str, runs: Sequence[Any], facts: Callable[[Any], Mapping[str, str]]
 ) -> Iterator[str]:
-    """Yield ``word: key is VALUE in RUNS; ...`` for each key of ``facts`` in which runs differ."""
+    """Yield ``word: key is VALUE in RUNS; ...`` for each key of ``facts`` in which runs differ.
+    Each run has a ``label``."""
     for key in dict.fromkeys(key for run in runs for key in facts(run)):
         holders: dict[str, list[str]] = {}
         for run in runs:

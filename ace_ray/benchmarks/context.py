@@ -184,11 +184,10 @@ class EpisodeContext:
             RowError, EngineDead: as `Model`."""
         recorded = self.episode.messages
         self.episode.offer(tools)
-        sent = messages
-        if sent is None:
-            sent = as_sent(recorded, reasoning=self.replay_reasoning)
+        if messages is None:
+            messages = as_sent(recorded, reasoning=self.replay_reasoning)
         try:
-            work = self.candidate.ask(sent, sampling, tools)
+            work = self.candidate.ask(messages, sampling, tools)
             completion = await asyncio.wait_for(work, self.left_s)
         except TimeoutError:
             return await self._late()

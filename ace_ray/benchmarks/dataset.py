@@ -61,11 +61,8 @@ def folder_of(name: str, words: Sequence[str], get_data: str) -> Path:
     The error suggests ``words``, the valid names that are not paths. The last is "imported"."""
     folder = path_of(name, "data")
     if not name or not folder.is_dir():
-        raise UserError(
-            f"{name!r} is neither {', '.join(words)}, imported:<version> nor a folder",
-            where="data",
-            fix=did_you_mean(name, words, get_data),
-        )
+        problem = f"{name!r} is neither {', '.join(words)}, imported:<version> nor a folder"
+        raise UserError(problem, where="data", fix=did_you_mean(name, words, get_data))
     return folder
 
 
@@ -225,10 +222,8 @@ def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
         if not stat.S_ISREG(info.st_mode):
             raise UserError("is not a plain file", where=str(path))
         if info.st_size > limit_bytes:
-            raise UserError(
-                f"has {info.st_size:,} bytes, more than the limit of {limit_bytes:,}",
-                where=str(path),
-            )
+            problem = f"has {info.st_size:,} bytes, more than the limit of {limit_bytes:,}"
+            raise UserError(problem, where=str(path))
         with path.open("rb") as file:
             return without_bom(file.read(limit_bytes), path)
     except OSError as error:
@@ -300,11 +295,8 @@ def python_source(root: Path, relative: str, fix: str = "") -> ast.Module:
     try:
         return python_tree(raw)
     except ValueError as error:
-        raise UserError(
-            f"is not Python source that can be read ({error})",
-            where=str(root / relative),
-            fix=fix,
-        ) from error
+        problem = f"is not Python source that can be read ({error})"
+        raise UserError(problem, where=str(root / relative), fix=fix) from error
 
 
 def assigned_text(tree: ast.Module, name: str) -> str | None:
@@ -347,8 +339,4 @@ def _land(files: Files, manifest: Mapping[str, Any], target: Path) -> bool:
 
 
 def _sha256s(files: Files) -> dict[str, str]:
-    return {name: _sha256(raw) for name, raw in sorted(files.items())}
-
-
-def _sha256(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
+    return {name: hashlib.sha256(raw).hexdigest() for name, raw in sorted(files.items())}

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ace_ray.benchmarks.statistics import percent
 from ace_ray.parsing.known import READERS, known_calls
@@ -135,11 +135,7 @@ class Diagnosis:
         self._tool_parser = tool_parser
         self._all = _Tally()
         self._readers: Counter[str] = Counter()
-        self._kinds: dict[Kind, _Tally] = {
-            "unread_calls": _Tally(),
-            "cut_by_length": _Tally(),
-            "reasoning_never_ended": _Tally(),
-        }
+        self._kinds: dict[Kind, _Tally] = {kind: _Tally() for kind in get_args(Kind)}
 
     def through(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
         """Count and yield each of ``rows``."""

@@ -7,6 +7,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import entry_points
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -37,6 +38,7 @@ _LOCAL = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _RULES = re.compile(r"[a-z][a-z0-9_]{0,39}")
 MOST_RULE_SETS = 20
+_error = partial(UserError, where="benchmarks")
 _TAKEN = {
     *("benchmark", "language", "category", "id", "sample"),  # verdicts.jsonl
     *("declared", "scored", "unscored", "status", "rules", "categories"),  # summary.json
@@ -62,9 +64,8 @@ def benchmark_class(name: str) -> type[Benchmark]:
     if local := _LOCAL.fullmatch(name):
         cls = _checked(_from_file(local["path"], local["name"], name), name)
         if cls.name in offered:
-            raise UserError(
+            raise _error(
                 f"the name of {name} is {cls.name!r}, the name of an installed benchmark",
-                where="benchmarks",
                 fix="give the class another name",
             )
         cls.source = f"{path_of(local['path'], 'benchmarks').absolute()}:{local['name']}"
@@ -72,9 +73,8 @@ def benchmark_class(name: str) -> type[Benchmark]:
     if name not in offered:
         near = closest_of(name, offered)
         meant = f"did you mean {near!r}? " if near else ""
-        raise UserError(
+        raise _error(
             f"no benchmark is called {name!r}",
-            where="benchmarks",
             fix=f"{meant}installed: {', '.join(sorted(offered))}; or name a class, ./FILE.py:CLASS",
         )
     try:
@@ -82,9 +82,8 @@ def benchmark_class(name: str) -> type[Benchmark]:
     except Exception as error:
         raise _fails(name, error) from error
     if _checked(cls, name).name != name:
-        raise UserError(
+        raise _error(
             f"the entry point {name} loads a class with the name {cls.name!r}",
-            where="benchmarks",
             fix="give the entry point and the class the same name",
         )
     return _checked(cls, name)
@@ -142,9 +141,8 @@ def _from_file(path: str, attribute: str, name: str) -> Any:
     try:
         content = file.read_bytes()
     except OSError as error:
-        raise UserError(
+        raise _error(
             f"{path} cannot be read ({error.strerror})",
-            where="benchmarks",
             fix="name an existing file, ./FILE.py:CLASS",
         ) from error
     # The name contains the hash, so an edited file is a new module. A known file is not run again.
@@ -164,9 +162,7 @@ def _from_file(path: str, attribute: str, name: str) -> Any:
                 raise _fails(name, error) from error
             raise
     if not hasattr(module, attribute):
-        raise UserError(
-            f"{path} has no {attribute}", where="benchmarks", fix="name a class of the file"
-        )
+        raise _error(f"{path} has no {attribute}", fix="name a class of the file")
     return getattr(module, attribute)
 
 
@@ -174,17 +170,16 @@ def _checked(cls: Any, name: str) -> type[Benchmark]:
     """Return ``cls`` if it is a complete benchmark class. Raises `UserError`."""
     fix = "see docs/adding-a-benchmark.md"
     if not isinstance(cls, type) or not issubclass(cls, Benchmark):
-        raise UserError(f"{name} is not a subclass of Benchmark", where="benchmarks", fix=fix)
+        raise _error(f"{name} is not a subclass of Benchmark", fix=fix)
     if lacking := sorted(cls.__abstractmethods__):
-        raise UserError(f"{name} lacks {' and '.join(lacking)}", where="benchmarks", fix=fix)
+        raise _error(f"{name} lacks {' and '.join(lacking)}", fix=fix)
     if not isinstance(cls.name, str) or not _NAME.fullmatch(cls.name):
-        raise UserError(
+        raise _error(
             f"the name of {name} is {cls.name!r}, it should be letters, digits, '.', '_' and '-'",
-            where="benchmarks",
             fix="give the class a name",
         )
     if wrong := _wrong_shape(cls):
-        raise UserError(f"{name}: {wrong}", where="benchmarks", fix="correct the class")
+        raise _error(f"{name}: {wrong}", fix="correct the class")
     return cls
 
 
@@ -225,8 +220,7 @@ def _wrong_shape(cls: type[Benchmark]) -> str:
 
 
 def _fails(name: str, error: BaseException) -> UserError:
-    return UserError(
+    return _error(
         f"{name} cannot be imported ({type(error).__name__}: {error})",
-        where="benchmarks",
         fix="correct the code, or install its imports; a local file cannot import files beside it",
     )

@@ -100,14 +100,14 @@ def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
         before, *parameters = body.split("<parameter=")
         if before.strip():  # perhaps JSON arguments, which would be lost
             raise NotCalls("a function with something other than parameters")
-        args: dict[str, str] = {}
+        values: dict[str, Any] = {}
         for parameter in parameters:
             key = _PARAMETER.match(parameter)
             if not key:
                 raise NotCalls("a parameter without a name")
             value = parameter[key.end() :].partition("</parameter>")[0]
-            args[key[1]] = value.removeprefix("\n").removesuffix("\n")
-        values = {key: _typed(text, tools, begin[1], key) for key, text in args.items()}
+            value = value.removeprefix("\n").removesuffix("\n")
+            values[key[1]] = _typed(value, tools, begin[1], key[1])
         calls.append(_call(begin[1], values))
     return calls
 
@@ -195,21 +195,15 @@ READERS: dict[str, Callable[[str, Tools], list[Call]]] = {
     "pythonic": _pythonic,
 }
 
-_LANGUAGE = re.compile(r"[A-Za-z0-9_+-]*+")
+# The first word of a block, if it fills its line, or if ``[`` or ``{`` follows.
+_LANGUAGE = re.compile(r"\A[A-Za-z0-9_+-]*+(?=[^\S\n]*+\n|\s*+(?:[\[{]|\Z))")
 
 
 def _of_blocks(text: str, read: Callable[[str], list[Call]]) -> list[Call]:
     calls = []
     for block in text.split("```")[1::2]:  # the last block may lack its end
-        # The first word is a language only if it fills its line, or if ``[`` or ``{`` follows.
-        named = _LANGUAGE.match(block)
-        first, _, rest = block.partition("\n")
-        if named and (first.strip() == named[0] or block[named.end() :].lstrip()[:1] in "[{"):
-            rest = block[named.end() :]
-        else:
-            rest = block
         try:
-            calls += read(rest)
+            calls += read(_LANGUAGE.sub("", block))
         except NotCalls:
             continue
     return calls

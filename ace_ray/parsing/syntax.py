@@ -7,9 +7,11 @@ CPython's own parser rejects most hostile texts (200 nested brackets, 6,000 leve
 from __future__ import annotations
 
 import ast
+import json
 import re
 import threading
 import warnings
+from typing import Any
 
 # Maximum characters outside of string literals. Parsing the worst text takes under half a second.
 MAX_CODE = 131_072
@@ -75,6 +77,22 @@ def check_json_depth(text: str, at: int = 0) -> None:
             raise NotCalls(f"nested more than {MAX_DEPTH} deep")
         if depth <= 0:
             return
+
+
+def bounded_json(text: str, max_chars: int = MAX_CHARS) -> Any:
+    """Parse JSON as Python does, which also accepts NaN and Infinity.
+
+    Raises `json.JSONDecodeError` if the text is not JSON, and `NotCalls` beyond ``max_chars``,
+    `MAX_DEPTH` or Python's limit on digits."""
+    if len(text) > max_chars:
+        raise NotCalls(f"longer than {max_chars} characters")
+    check_json_depth(text, len(text) - len(text.lstrip()))
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise NotCalls(f"{type(error).__name__} in JSON") from None
 
 
 def _check_bounds(text: str) -> None:

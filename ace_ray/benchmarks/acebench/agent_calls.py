@@ -33,6 +33,7 @@ _KNOWN = {
     "re", "self", "value",
 }  # fmt: skip
 _KNOWN_ENDINGS = ("_EN", "_ZH", "_instance")
+# The tool that upstream finds in a dotted name; none if it begins with another character.
 _TOOL = re.compile(r"\b[a-zA-Z_]\w*$")
 
 
@@ -117,14 +118,9 @@ def _agent_call(name: str, given: dict[str | None, Any]) -> AgentCall:
     if "." in name:
         # Upstream evaluates the name before the arguments, so this problem comes first.
         problems.insert(0, f"name {name.partition('.')[0]!r} is not defined")
-    return AgentCall(name, arguments, problems[0] if problems else "", _tool(name))
-
-
-def _tool(name: str) -> str:
-    """Return the tool that upstream's regular expression finds in a dotted name. Return "" if the
-    dot is missing, or if the last part does not begin with an ASCII letter or ``_``."""
     match = _TOOL.search(name) if "." in name else None
-    return match.group() if match else ""
+    tool = match.group() if match else ""
+    return AgentCall(name, arguments, problems[0] if problems else "", tool)
 
 
 def _problem(value: Any) -> str:
@@ -206,7 +202,9 @@ def _first_list(text: str) -> list[AgentCall] | None:
         if left < 0:
             break
         try:
-            return _calls(expression(fragment))
+            tree = expression(fragment)
+            if isinstance(tree, ast.List):
+                return [_call(item) for item in tree.elts]
         except NotCalls:
             continue
     return None
@@ -227,12 +225,6 @@ def _lists(text: str) -> Iterator[str]:
             if depth == 0:
                 yield text[opening.start() : token.end()]
                 break
-
-
-def _calls(tree: ast.expr) -> list[AgentCall]:
-    if not isinstance(tree, ast.List):
-        raise NotCalls("not a list")
-    return [_call(item) for item in tree.elts]
 
 
 def _call(node: ast.expr) -> AgentCall:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,8 @@ class ACEBench(Benchmark):
             self._prompts = prompts.own(options.variant)
         if options.prompt_file is not None:
             texts = prompts.users_texts(options.prompt_file)
-            self._prompts = prompts.replaced(self._prompts, texts)
+            templates = {**self._prompts.templates, **texts}
+            self._prompts = replace(self._prompts, source="file", templates=templates)
             # run.json keeps the texts: the file may change, and other machines lack it.
             self._options = self._options.model_copy(update={"prompt_file": texts})
         self._user = parse_role(options.user, "benchmarks.acebench.user")
@@ -122,8 +124,7 @@ class ACEBench(Benchmark):
             return None
         if self._wording == "own":
             return prompts.AgentTexts("own", AGENT_OWN)
-        path = self._folder / prompts.OFFICIAL_FILE
-        return prompts.official_agents(prompts.read_texts(path), where=str(path))
+        return prompts.official_agents(self._folder)
 
     @cached_property
     def _app_specs(self) -> dict[str, Any]:
@@ -165,16 +166,11 @@ class ACEBench(Benchmark):
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         if entry.category not in groups.AGENT:
             return self._prompts.messages(entry)
-        functions, question = entry.data["function"], entry.data["question"]
+        question = entry.data["question"]
         if self._native:
-            classes = entry.data["involved_classes"]
-            system = self._agent_texts.native(entry.language, entry.category, classes)
+            system = self._agent_texts.system(entry, "native_")
             return [system, {"role": "user", "content": str(question)}]
-        if entry.category == "agent_multi_turn":
-            return self._agent_texts.turn(
-                entry.language, entry.data["involved_classes"], functions, f"user:{question}\n"
-            )
-        return self._agent_texts.step(entry.language, functions, f"user:{question}\n")
+        return self._agent_texts.prompt(entry, f"user:{question}\n")
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
         return native.openai_tools(entry.data["function"]) if self._native else None

@@ -17,6 +17,7 @@ from ace_ray.benchmarks.acebench.environment.environment import Environment, ope
 from ace_ray.benchmarks.acebench.options import AGENT
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import single_answer
+from ace_ray.parsing.literals import render
 from ace_ray.types import RULE_SETS, Entry, Episode, Verdict, digest
 
 # One gold answer: arguments by function name. Repeated functions are numbered: ``name_1``, ...
@@ -79,11 +80,7 @@ def function_name(entry: Entry, key: str) -> str:
 
 
 def _calls_text(entry: Entry, calls: Calls) -> str:
-    rendered = (
-        f"{function_name(entry, key)}({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
-        for key, arguments in calls.items()
-    )
-    return f"[{', '.join(rendered)}]"
+    return render((function_name(entry, key), arguments) for key, arguments in calls.items())
 
 
 def _message(entry: Entry, gold: Any) -> str:

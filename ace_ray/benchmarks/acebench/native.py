@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import json
 import keyword
-import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from ace_ray.benchmarks.acebench.prompts import Prompts
 from ace_ray.benchmarks.acebench.texts import NATIVE
 from ace_ray.parsing.literals import render
-from ace_ray.parsing.syntax import MAX_CODE, MAX_DIGITS, check_json_depth
+from ace_ray.parsing.syntax import MAX_CODE, NotCalls, bounded_json
 from ace_ray.types import ToolCall
 
 # Answer text if calls cannot be written in the official syntax. No checker finds a call in it.
@@ -49,7 +48,7 @@ def answer_text(
             (callable_name(names.get(call.name, call.name)), arguments_of(call.arguments))
             for call in calls
         )
-    except NotJson:
+    except ValueError:
         return UNREADABLE
 
 
@@ -69,24 +68,17 @@ _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _NO_LETTERS = re.compile(r"[^A-Za-z0-9_]+")
 # The evaluator checks "any" as a string. "number" includes integers.
 _TYPES = {
-    "string": "string",
-    "str": "string",
-    "any": "string",
-    "integer": "integer",
-    "int": "integer",
-    "number": "number",
-    "float": "number",
-    "boolean": "boolean",
-    "bool": "boolean",
-    "array": "array",
-    "list": "array",
-    "tuple": "array",
-    "list(string)": "array",
-    "list(enum)": "array",
-    "objectArray": "array",
-    "object": "object",
-    "dict": "object",
-    "null": "null",
+    name: kind
+    for kind, names in (
+        ("string", "string str any"),
+        ("integer", "integer int"),
+        ("number", "number float"),
+        ("boolean", "boolean bool"),
+        ("array", "array list tuple list(string) list(enum) objectArray"),
+        ("object", "object dict"),
+        ("null", "null"),
+    )
+    for name in names.split()
 }
 _ITEMS = {"list(string)": {"type": "string"}, "objectArray": {"type": "object"}}
 _NUMBER = (int, float)
@@ -122,8 +114,7 @@ def openai_tools(functions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
         description = str(function.get("description", ""))
         if _letters(name) != _letters(function["name"]):
             description = f"{function['name']}: {description}"
-        published: Any = next((function[key] for key in _PARAMETERS if key in function), {})
-        schema = _schema(published if isinstance(published, Mapping) else {})
+        schema = _schema(next((function[key] for key in _PARAMETERS if key in function), {}))
         parameters = {**schema, "type": "object", "properties": schema.get("properties", {})}
         tools.append(
             {
@@ -173,8 +164,11 @@ def _letters(name: str) -> list[str]:
     return [character for character in name if character.isalnum()]
 
 
-def _schema(published: Mapping[str, Any]) -> dict[str, Any]:
+def _schema(published: Any) -> dict[str, Any]:
+    """Convert a published schema; a value that is no object becomes {}."""
     schema: dict[str, Any] = {}
+    if not isinstance(published, Mapping):
+        return schema
     kind = published.get("type")
     if isinstance(kind, str) and kind in _TYPES:
         schema["type"] = _TYPES[kind]
@@ -211,8 +205,7 @@ def _is_regex(pattern: str) -> bool:
 
 
 def _add_items(schema: dict[str, Any], published: Mapping[str, Any]) -> None:
-    items = published.get("items", _ITEMS.get(str(published.get("type"))))
-    schema["items"] = _schema(items) if isinstance(items, Mapping) else {}
+    schema["items"] = _schema(published.get("items", _ITEMS.get(str(published.get("type")))))
     # Enum values that are not lists are the allowed values of the elements.
     enum = schema.get("enum")
     if enum is not None and not any(isinstance(choice, list) for choice in enum):
@@ -226,21 +219,14 @@ def _add_properties(schema: dict[str, Any], published: Mapping[str, Any]) -> Non
     properties = published.get("properties")
     inner = properties if isinstance(properties, Mapping) else {}
     if "properties" in published:
-        schema["properties"] = {
-            name: _schema(value if isinstance(value, Mapping) else {})
-            for name, value in inner.items()
-        }
+        schema["properties"] = {name: _schema(value) for name, value in inner.items()}
     required = published.get("required")
     if isinstance(required, list):
         # A required name without a schema cannot be offered, so it is not required.
         schema["required"] = [name for name in inner if name in required]
     patterns = published.get("patternProperties")
     if isinstance(patterns, Mapping):
-        schema["patternProperties"] = {
-            pattern: _schema(value if isinstance(value, Mapping) else {})
-            for pattern, value in patterns.items()
-            if _is_regex(pattern)
-        }
+        schema["patternProperties"] = {p: _schema(v) for p, v in patterns.items() if _is_regex(p)}
     others = published.get("additionalProperties")
     if isinstance(others, Mapping):
         schema["additionalProperties"] = _schema(others)
@@ -257,60 +243,27 @@ def _type_of(choices: Sequence[Any]) -> str:
     return names.get(kinds.pop(), "") if len(kinds) == 1 else ""
 
 
-class NotJson(ValueError):
-    """Raised for invalid JSON, text beyond a limit (`load_json`), and JSON that is not a call."""
+def arguments_of(text: str) -> dict[str, Any]:
+    """Return the keyword arguments of a call, given as JSON text.
 
-
-def load_json(text: str) -> Any:
-    """Parse a JSON text.
-
-    Raises `NotJson` for invalid JSON, NaN, infinities, numbers that overflow a float, and text that
-    exceeds a limit of `ace_ray.parsing`: length, depth, or digits of an integer."""
-    if len(text) > MAX_CODE:
-        raise NotJson(f"longer than {MAX_CODE} characters")
-    try:
-        check_json_depth(text, len(text) - len(text.lstrip()))
-        return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_no_constant)
-    except ValueError as error:
-        raise NotJson(str(error)) from None
-
-
-def arguments_of(value: Any) -> dict[str, Any]:
-    """Return the keyword arguments of a call, given as a dict or as JSON text.
-
-    Raises `NotJson` if they are not an object, or if a name is not a valid keyword argument."""
-    if isinstance(value, str):
-        value = load_json(value)
+    Raises `ValueError` for invalid JSON, NaN, infinities, numbers that overflow a float, and text
+    that exceeds a limit of `ace_ray.parsing`: length, depth, or digits of an integer. So it does if
+    the value is not an object, or if a name is not a valid keyword argument."""
+    value = bounded_json(text, MAX_CODE)
+    json.dumps(value, allow_nan=False)
     if not isinstance(value, dict):
-        raise NotJson("arguments that are not an object")
+        raise NotCalls("arguments that are not an object")
     if not all(map(_is_name, value)):
-        raise NotJson("an argument name that is not a valid keyword")
+        raise NotCalls("an argument name that is not a valid keyword")
     return value
 
 
 def callable_name(name: str) -> str:
-    """Return ``name`` if it is a valid Python name, dots allowed. Raises `NotJson` otherwise."""
+    """Return ``name`` if it is a valid Python name, dots allowed. Raises `NotCalls` otherwise."""
     if not all(map(_is_name, name.split("."))):
-        raise NotJson("a function name that cannot be called")
+        raise NotCalls("a function name that cannot be called")
     return name
 
 
 def _is_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)
-
-
-def _whole(digits: str) -> int:
-    if len(digits.removeprefix("-")) > MAX_DIGITS:
-        raise NotJson(f"an integer of more than {MAX_DIGITS} digits")
-    return int(digits)
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise NotJson("a number outside the range of a float")
-    return number
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise NotJson(f"{name} is not JSON")

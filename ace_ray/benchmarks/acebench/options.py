@@ -140,13 +140,12 @@ def wording(options: Options, folder: Path) -> Literal["official", "own"]:
 
 def check_native(options: Options) -> None:
     """Raise `UserError` for options that native tool calling does not support."""
-    asked = {
-        "prompts": options.prompts == "official",
-        "variant": options.variant != "standard",
-        "prompt_file": options.prompt_file is not None,
-    }
-    for key, is_asked in asked.items():
-        if is_asked:
+    for key, is_set in (
+        ("prompts", options.prompts == "official"),
+        ("variant", options.variant != "standard"),
+        ("prompt_file", options.prompt_file is not None),
+    ):
+        if is_set:
             raise UserError(
                 f"{key!r} has no effect with mode: native, which has its own texts and reads "
                 "calls with model.tool_parser",
@@ -157,9 +156,6 @@ def check_native(options: Options) -> None:
 
 def chosen(names: Sequence[str]) -> list[str]:
     """Return the categories that these names and groups select, each once. Raises `UserError`."""
-    categories: list[str] = []
     where = "benchmarks.acebench.categories"
     check_names(names, CHOICES["categories"], what="category or group", where=where)
-    for name in names:
-        categories += GROUPS.get(name, (name,))
-    return list(dict.fromkeys(categories))
+    return list(dict.fromkeys(c for name in names for c in GROUPS.get(name, (name,))))

@@ -8,8 +8,8 @@ native tool calling) are always ace_ray's own.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +103,6 @@ def users_texts(source: str | Mapping[str, str]) -> dict[str, str]:
     return texts
 
 
-def replaced(prompts: Prompts, texts: Mapping[str, str]) -> Prompts:
-    """Return ``prompts`` with the user's ``texts`` (`users_texts`) in place of its own."""
-    return replace(prompts, source="file", templates={**prompts.templates, **texts})
-
-
 def fill(template: str, values: Mapping[str, str]) -> str:
     """Replace the known placeholders of ``template`` as `str.format` does, in one pass.
 
@@ -163,6 +158,8 @@ _PERSON = "multi_turn/APIModel_user:"
 _FAILED = "multi_turn/multi_turn_utils:execute_agent_func_call#0"
 # Error text of CPython 3.11 to 3.13 for the variable that upstream reads before it is set.
 _UNSET = "cannot access local variable 'func_call_result' where it is not associated with a value"
+# Class that has a service's tools, and the name of its rules in a prompt, in their order there.
+_SERVICES = {"Travel": "travel", "BaseApi": "phone", "Finance": "finance"}
 _AGENT_FIELDS = {
     "turn_user": {"functions", "history"},
     "step_user": {"functions", "history"},
@@ -184,51 +181,37 @@ class AgentTexts:
     def sha256(self) -> str:
         return digest({language: dict(texts) for language, texts in self.texts.items()})
 
-    def turn(
-        self, language: str, classes: Sequence[str], functions: Any, history: str
-    ) -> list[dict[str, str]]:
-        """Return the agent's prompt in agent_multi_turn: the rules of every involved service, the
-        functions and the transcript."""
-        texts = self.texts[language]
-        values = {"functions": str(functions), "history": history}
-        system = texts["turn_system"] + self._rules(language, classes)
-        return _chat(system, fill(texts["turn_user"], values))
+    def prompt(self, entry: Entry, history: str) -> list[dict[str, str]]:
+        """Return the agent's prompt: the rules, the functions and the transcript."""
+        kind = "step" if entry.category == "agent_multi_step" else "turn"
+        values = {"functions": str(entry.data["function"]), "history": history}
+        user = fill(self.texts[entry.language][f"{kind}_user"], values)
+        return [self.system(entry), {"role": "user", "content": user}]
 
-    def step(self, language: str, functions: Any, history: str) -> list[dict[str, str]]:
-        """Return the agent's prompt in agent_multi_step."""
-        texts = self.texts[language]
-        values = {"functions": str(functions), "history": history}
-        return _chat(texts["step_system"], fill(texts["step_user"], values))
+    def system(self, entry: Entry, prefix: str = "") -> dict[str, str]:
+        """Return the agent's system message, with the rules of every involved service in
+        agent_multi_turn. ``prefix`` is "native_" for native tool calling."""
+        texts, classes = self.texts[entry.language], entry.data["involved_classes"]
+        if entry.category == "agent_multi_step":
+            return {"role": "system", "content": texts[f"{prefix}step_system"]}
+        rules = [texts[f"rules_{kind}"] for name, kind in _SERVICES.items() if name in classes]
+        return {"role": "system", "content": texts[f"{prefix}turn_system"] + "".join(rules)}
 
-    def native(self, language: str, category: str, classes: Sequence[str]) -> dict[str, str]:
-        """Return the agent's system message for native tool calling."""
-        texts = self.texts[language]
-        if category == "agent_multi_step":
-            return {"role": "system", "content": texts["native_step_system"]}
-        system = texts["native_turn_system"] + self._rules(language, classes)
-        return {"role": "system", "content": system}
-
-    def _rules(self, language: str, classes: Sequence[str]) -> str:
-        texts = self.texts[language]
-        rules = [texts["rules_travel"]] if "Travel" in classes else []
-        rules += [texts["rules_phone"]] if "BaseApi" in classes else []
-        rules += [texts["rules_finance"]] if "Finance" in classes else []
-        return "".join(rules)
-
-    def person(self, language: str, classes: Sequence[str], instruction: str) -> dict[str, str]:
+    def person(self, entry: Entry) -> dict[str, str]:
         """Return the system message of the user simulator."""
-        texts = self.texts[language]
+        texts, classes = self.texts[entry.language], entry.data["involved_classes"]
         kind = "phone" if "BaseApi" in classes else "travel" if "Travel" in classes else "finance"
-        content = fill(texts[f"person_{kind}"], {"instruction": instruction})
-        return {"role": "system", "content": content}
+        values = {"instruction": str(entry.data["question"])}
+        return {"role": "system", "content": fill(texts[f"person_{kind}"], values)}
 
 
-def official_agents(upstream: Mapping[str, Any], *, where: str) -> AgentTexts:
-    """Select the agent texts from ``upstream``, the content of the file ``where``. Raises
-    `UserError` naming a text that is missing or malformed."""
-    return AgentTexts(
-        "official", {language: _of(upstream, language, where) for language in ("en", "zh")}
-    )
+def official_agents(data_folder: Path) -> AgentTexts:
+    """Read the official texts from ``<data_folder>/upstream/prompts.json``. Raises `UserError`
+    naming a text that is missing or malformed."""
+    path = data_folder / OFFICIAL_FILE
+    upstream = read_texts(path)
+    texts = {language: _of(upstream, language, str(path)) for language in ("en", "zh")}
+    return AgentTexts("official", texts)
 
 
 def _of(upstream: Mapping[str, Any], language: str, where: str) -> dict[str, str]:
@@ -260,7 +243,3 @@ def _of(upstream: Mapping[str, Any], language: str, where: str) -> dict[str, str
     texts["step_failed"] = texts["turn_failed"].partition("{")[0] + "{error}"
     texts["unset"] = _UNSET
     return texts
-
-
-def _chat(system: str, user: str) -> list[dict[str, str]]:
-    return [{"role": "system", "content": system}, {"role": "user", "content": user}]

@@ -54,21 +54,16 @@ class Rollout:
     def official(self) -> bool:
         return self.protocol == "official"
 
-    @property
-    def classes(self) -> list[str]:
-        return list(self.entry.data["involved_classes"])
-
     async def ask_agent(self, history: str) -> tuple[str, list[AgentCall] | None]:
         """Return the candidate's message, and its calls or None.
 
         ``history`` is the transcript as text for the prompt. With native tool calling the candidate
         sees the stored messages instead. Raises `Truncated`."""
         if self.tools is None:
-            sent = self._prompt(history)
+            sent = self.texts.prompt(self.entry, history)
             self._open(sent[0])
         else:
-            entry = self.entry
-            self._open(self.texts.native(entry.language, entry.category, self.classes))
+            self._open(self.texts.system(self.entry, "native_"))
             replay = self.context.replay_reasoning
             sent = as_sent(self.episode.messages, arguments_of, reasoning=replay)
         completion = await self.context.ask(sent, tools=self.tools)
@@ -104,15 +99,11 @@ class Rollout:
         # The user's first message may be stored already: insert the system message before it.
         self.episode.messages.insert(0, dict(system))
 
-    def _prompt(self, history: str) -> list[dict[str, str]]:
-        language, functions = self.entry.language, self.entry.data["function"]
-        if self._turns:
-            return self.texts.turn(language, self.classes, functions, history)
-        return self.texts.step(language, functions, history)
-
-    async def ask_user(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """Return the user simulator's message. Its tokens do not count as the candidate's."""
-        completion = await self.context.ask_role("user", messages)
+    async def ask_user(self, chat: list[dict[str, Any]]) -> str:
+        """Return the user simulator's message, and add it to its chat, in which it receives only
+        messages of the agent without a call. Its tokens do not count as the candidate's."""
+        completion = await self.context.ask_role("user", chat)
+        chat.append({"role": own_role(official=self.official), "content": completion.text})
         self.context.say("user", completion.text)
         self._note("user", completion, completion.text)
         return completion.text
@@ -308,8 +299,12 @@ async def _multi_turn(rollout: Rollout) -> str:
 
     The agent's messages with calls go to execution, its other messages to the user simulator
     (upstream's ``Scene``). Raises `Truncated`."""
-    user = _User(rollout)
-    speaker, message = "user", await user.begin()
+    entry, texts = rollout.entry, rollout.texts
+    chat: list[dict[str, Any]] = [
+        texts.person(entry),
+        {"role": "user", "content": texts.texts[entry.language]["opener"]},
+    ]
+    speaker, message = "user", await rollout.ask_user(chat)
     calls = None
     history = ""
     for index in range(rollout.max_messages):
@@ -317,7 +312,9 @@ async def _multi_turn(rollout: Rollout) -> str:
         if speaker == "agent" and calls is not None:
             speaker, message = "execution", await rollout.execute(message, calls)
         elif speaker == "agent":
-            speaker, message = "user", await user.reply(message)
+            prefix = next((p for p in ("user:", "agent:") if message.startswith(p)), "")
+            chat.append({"role": "user", "content": message.removeprefix(prefix)})
+            speaker, message = "user", await rollout.ask_user(chat)
         else:
             speaker = "agent"
             message, calls = await rollout.ask_agent(history)
@@ -326,32 +323,6 @@ async def _multi_turn(rollout: Rollout) -> str:
         if rollout.finished(index, message):
             return "finished"
     return "max_messages"
-
-
-class _User:
-    """The user simulator. It receives only messages of the agent that contain no call."""
-
-    def __init__(self, rollout: Rollout) -> None:
-        entry, texts = rollout.entry, rollout.texts
-        self._rollout = rollout
-        self._messages: list[dict[str, Any]] = [
-            texts.person(entry.language, rollout.classes, str(entry.data["question"])),
-            {"role": "user", "content": texts.texts[entry.language]["opener"]},
-        ]
-        self._own_role = own_role(official=rollout.official)
-
-    async def begin(self) -> str:
-        text = await self._rollout.ask_user(self._messages)
-        self._messages.append({"role": self._own_role, "content": text})
-        return text
-
-    async def reply(self, message: str) -> str:
-        for prefix in ("user:", "agent:"):
-            if message.startswith(prefix):
-                message = message[len(prefix) :]
-                break
-        self._messages.append({"role": "user", "content": message})
-        return await self.begin()
 
 
 def texts_without_calls(steps: Any) -> list[str]:

@@ -26,12 +26,12 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
 )
 from ace_ray.benchmarks.bfcl.decode import executable, holds_calls
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
-from ace_ray.benchmarks.bfcl.decode.source_trees import require_grammar
+from ace_ray.benchmarks.bfcl.decode.source_trees import load_grammar
 from ace_ray.benchmarks.bfcl.episode import agentic, conversation
 from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
 from ace_ray.benchmarks.bfcl.episode.services import Embeddings, Service, check_service
 from ace_ray.benchmarks.bfcl.gold import asked_for_gold, gold_of, gold_text
-from ace_ray.benchmarks.bfcl.options import CHOICES, WebSearchConfig, absent, chosen, named
+from ace_ray.benchmarks.bfcl.options import CHOICES, absent, chosen, named
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.bfcl.prompts import (
     WithoutSystem,
@@ -106,7 +106,7 @@ class BFCL(Benchmark):
 
     def entries(self) -> Sequence[Entry]:
         for language in {groups.language_of(name) for name in self._categories} - {"python"}:
-            require_grammar(language)
+            load_grammar(language)
         return load(self._package, self._categories)
 
     def ready(self, *, named: bool) -> None:
@@ -116,7 +116,7 @@ class BFCL(Benchmark):
             load_classes(self._sources, sorted(classes - {_WEB_TOOLS}))
 
     def identity(self) -> Mapping[str, Any]:
-        options = self._options
+        options, web = self._options, self._options.web_search
         protocol: dict[str, Any] = {"mode": options.mode, "system": options.system}
         if options.contamination:
             protocol["contamination"] = True
@@ -135,7 +135,8 @@ class BFCL(Benchmark):
                 "conversations_sha256": digest(self._conversations),
                 "prompts_sha256": self._prompts.sha256,
                 "embedding": options.embedding and options.embedding.model,
-                "web_search": options.web_search and _addresses(options.web_search),
+                # Only the URLs of the services can change a score.
+                "web_search": web and {"search": web.search.url, "fetch": web.fetch.url},
             }
         return identity
 
@@ -173,18 +174,11 @@ class BFCL(Benchmark):
         return self._episodes.opening(messages, self._episodes.functions(entry)[0])
 
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
-        messages: list[dict[str, Any]] = [
-            {"role": "system", "content": "x"},
-            {"role": "user", "content": "x"},
-            {"role": "assistant", "content": "x"},
-        ]
-        if self._native:  # `Chat.require_tools` checks tool results
-            return self._sent(messages)
-        results = {"role": "user", "content": "x"}
-        if self._options.results == "tool":
-            results = {"role": "tool", "name": "x()", "content": "x"}
-        done = [{"role": "assistant", "content": "x"}, {"role": "user", "content": "x"}]
-        return self._sent([*messages, results, *done])
+        roles = ["system", "user", "assistant"]
+        if not self._native:  # `Chat.require_tools` checks native tool results
+            roles += [self._options.results, "assistant", "user"]
+        named = {"tool": {"name": "x()"}}
+        return self._sent([{"role": r, **named.get(r, {}), "content": "x"} for r in roles])
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
         if not self._native:
@@ -251,21 +245,21 @@ class BFCL(Benchmark):
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         state = episode.state or {}
-        turns = [[Answer.stored(one) for one in turn] for turn in state.get("turns", ())]
         ended = str(state.get("ended", ""))
+        verdicts: Mapping[str, Verdict]
         if entry.category in groups.CONVERSATIONS:
+            turns = _turns(episode)
             verdicts = check_multi_turn(entry, turns, ended, self._sources, self._docs)
             return with_metrics(verdicts, ended=ended or "finished")
         if entry.category in groups.AGENTIC:
-            answers = [answer for turn in turns for answer in turn]
-            verdicts = dict(check_agentic(answers, entry.gold["ground_truth"], ended))
+            verdicts = check_agentic(_answers(episode), entry.gold["ground_truth"], ended)
             return with_metrics(verdicts, ended=ended or "finished")
         answer = _single_answer(episode)
         asked = entry.category
         if asked == groups.FORMAT_SENSITIVITY:
             asked = asked_id(entry.id).rpartition("_")[0]
         functions = entry.data["function"]
-        verdicts = dict(check_single(asked, functions, entry.gold, answer, form_of(entry.id)))
+        verdicts = check_single(asked, functions, entry.gold, answer, form_of(entry.id))
         return with_metrics(verdicts, ended=None, gold_logprobs=state.get("gold_logprobs"))
 
     def unread(self, entry: Entry, episode: Episode) -> Answers:
@@ -389,18 +383,17 @@ def _count(package: UpstreamPackage) -> Mapping[str, int]:
 
 
 def _answers(episode: Episode) -> list[Answer]:
+    return [answer for turn in _turns(episode) for answer in turn]
+
+
+def _turns(episode: Episode) -> list[list[Answer]]:
     turns = (episode.state or {}).get("turns", ())
-    return [Answer.stored(one) for turn in turns for one in turn]
+    return [[Answer.stored(answer) for answer in turn] for turn in turns]
 
 
 def _single_answer(episode: Episode) -> Answer:
     answers = _answers(episode)
     return answers[0] if answers else Answer(episode.output)
-
-
-def _addresses(config: WebSearchConfig) -> Mapping[str, str]:
-    """Return the services' URLs, the only part of the web search config that can change a score."""
-    return {"search": config.search.url, "fetch": config.fetch.url}
 
 
 def _check(options: BFCLOptions) -> None:

@@ -28,19 +28,19 @@ _ARGUMENT_INDENT = 8
 def offered(
     docs: Mapping[str, Sequence[Function]],
     classes: Iterable[str],
-    held_out: Mapping[str, Sequence[str]] | None = None,
-) -> tuple[list[Function], dict[str, list[Function]]]:
+    held_out: Mapping[str, Sequence[str]],
+) -> tuple[list[Function], dict[int, list[Function]]]:
     """Return the functions of ``classes`` that are offered from the start, and the held-out
     functions by the number of the turn that adds them."""
     functions = [function for name in classes for function in docs[name]]
-    later: dict[str, list[Function]] = {}
-    for turn, names in (held_out or {}).items():
-        later[turn] = []
+    later: dict[int, list[Function]] = {}
+    for turn, names in held_out.items():
+        later[int(turn)] = []
         for name in names:
-            function = next((one for one in functions if one["name"] == name), None)
+            function = next((doc for doc in functions if doc["name"] == name), None)
             if function is not None:
                 functions.remove(function)
-                later[turn].append(function)
+                later[int(turn)].append(function)
     return functions, later
 
 
@@ -87,26 +87,20 @@ def _as_string(schema: Mapping[str, Any], language: Language, hints: Hints) -> d
 
 def _xml(function: Function) -> str:
     parameters = function["parameters"]
-    required = parameters.get("required")
-    lines = [
+    inside = [
+        _xml_parameter(name, schema, parameters.get("required"), " " * 4)
+        for name, schema in parameters["properties"].items()
+    ]
+    return (
         f'<function name="{function["name"]}">\n'
         f"  <desc>{function['description']}</desc>\n"
-        "  <params>\n"
-    ]
-    for name, schema in parameters["properties"].items():
-        _xml_parameter(name, schema, required, 4, lines)
-    lines.append("  </params>\n</function>\n")
-    return "".join(lines)
+        f"  <params>\n{''.join(inside)}  </params>\n</function>\n"
+    )
 
 
 def _xml_parameter(
-    name: str,
-    schema: Mapping[str, Any],
-    required: Sequence[str] | None,
-    indent: int,
-    lines: list[str],
-) -> None:
-    space = " " * indent
+    name: str, schema: Mapping[str, Any], required: Sequence[str] | None, space: str
+) -> str:
     kind = schema.get("type", "string")
     items, others = schema.get("items", {}), schema.get("additionalProperties")
     if "type" in items:
@@ -118,36 +112,34 @@ def _xml_parameter(
     attributes = f'name="{name}" type="{kind}" required="{needed}"'
     if "default" in schema:
         attributes += f' default="{schema["default"]!r}"'
-    # upstream removes all commas from the tag, even those in a default
-    lines.append(f"{space}<param {attributes.replace(',', '')}>\n")
-    lines.append(f"{space}  <desc>{_described(schema)}</desc>\n")
+    inside = ""
     if "properties" in schema:
-        lines.append(f"{space}  <params>\n")
-        for inner, inner_schema in schema["properties"].items():
-            _xml_parameter(inner, inner_schema, schema.get("required"), indent + 4, lines)
-        lines.append(f"{space}  </params>\n")
-    lines.append(f"{space}</param>\n")
+        parts = [
+            _xml_parameter(inner, inner_schema, schema.get("required"), f"{space}    ")
+            for inner, inner_schema in schema["properties"].items()
+        ]
+        inside = f"{space}  <params>\n{''.join(parts)}{space}  </params>\n"
+    # upstream removes all commas from the tag, even those in a default
+    return (
+        f"{space}<param {attributes.replace(',', '')}>\n"
+        f"{space}  <desc>{_described(schema)}</desc>\n{inside}{space}</param>\n"
+    )
 
 
 def _python(function: Function) -> str:
-    lines = [
-        f'# Function: {function["name"]}\n    """\n    {function["description"]}\n\n',
-    ]
-    properties = function["parameters"]["properties"]
-    if properties:
-        lines.append("    Args:\n")
-        for name, schema in properties.items():
-            _python_parameter(name, schema, _ARGUMENT_INDENT, lines)
-    lines.append('    """\n')
+    head = f'# Function: {function["name"]}\n    """\n    {function["description"]}\n\n'
+    arguments = _python_parameters(function["parameters"]["properties"], _ARGUMENT_INDENT)
+    return head + (f"    Args:\n{arguments}" if arguments else "") + '    """\n'
+
+
+def _python_parameters(properties: Mapping[str, Any], indent: int) -> str:
+    lines = []
+    for name, schema in properties.items():
+        default = f", default={schema['default']!r}" if "default" in schema else ""
+        kind = _python_type(schema)
+        lines.append(f"{' ' * indent}{name} ({kind}{default}): {_described(schema)}\n")
+        lines.append(_python_parameters(schema.get("properties", {}), indent + 4))
     return "".join(lines)
-
-
-def _python_parameter(name: str, schema: Mapping[str, Any], indent: int, lines: list[str]) -> None:
-    default = f", default={schema['default']!r}" if "default" in schema else ""
-    kind = _python_type(schema)
-    lines.append(f"{' ' * indent}{name} ({kind}{default}): {_described(schema)}\n")
-    for inner, inner_schema in schema.get("properties", {}).items():
-        _python_parameter(inner, inner_schema, indent + 4, lines)
 
 
 def _python_type(schema: Mapping[str, Any]) -> str:
@@ -167,32 +159,15 @@ def _described(schema: Mapping[str, Any]) -> str:
 
 # JSON Schema type of each of upstream's types. Types that are not listed become "string".
 _TYPES = {
-    "integer": "integer",
-    "number": "number",
-    "float": "number",
-    "string": "string",
-    "boolean": "boolean",
-    "bool": "boolean",
-    "array": "array",
-    "list": "array",
-    "dict": "object",
-    "object": "object",
-    "tuple": "array",
-    "any": "string",
-    "byte": "integer",
-    "short": "integer",
-    "long": "integer",
-    "double": "number",
-    "char": "string",
-    "ArrayList": "array",
-    "Array": "array",
-    "HashMap": "object",
-    "Hashtable": "object",
-    "Queue": "array",
-    "Stack": "array",
-    "Any": "string",
-    "String": "string",
-    "Bigint": "integer",
+    name: kind
+    for kind, names in (
+        ("integer", "integer byte short long Bigint"),
+        ("number", "number float double"),
+        ("boolean", "boolean bool"),
+        ("array", "array list tuple ArrayList Array Queue Stack"),
+        ("object", "dict object HashMap Hashtable"),
+    )
+    for name in names.split()
 }
 
 
@@ -224,29 +199,23 @@ def openai_tools(
 
 
 def _properties(properties: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
-    return {name: _schema(schema, hints) for name, schema in properties.items()}
+    schemas = {}
+    for name, published in properties.items():
+        kind = published.get("type")
+        schemas[name] = schema = _schema({**published, "type": kind}, hints)
+        if kind == "float":
+            schema["format"] = "float"
+            schema["description"] = str(published.get("description", "")) + hints.float_type
+    return schemas
 
 
 def _schema(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
-    kind = published.get("type")
-    schema = {**published, "type": _TYPES.get(str(kind), "string")}
-    if kind == "float":
-        schema["format"] = "float"
-        schema["description"] = str(published.get("description", "")) + hints.float_type
-    if "properties" in published:
-        schema["properties"] = _properties(published["properties"], hints)
-    elif "items" in published:
-        schema["items"] = _items(published["items"], hints)
-    return schema
-
-
-def _items(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
-    """Convert the schema of array elements. Unlike `_schema`, add no note about floats."""
+    """Convert a schema of a parameter or of array elements, which have no note about floats."""
     schema = dict(published)
     if "type" in published:
-        schema["type"] = _TYPES.get(published["type"], "string")
+        schema["type"] = _TYPES.get(str(published["type"]), "string")
     if "properties" in published:
         schema["properties"] = _properties(published["properties"], hints)
     elif "items" in published:
-        schema["items"] = _items(published["items"], hints)
+        schema["items"] = _schema(published["items"], hints)
     return schema

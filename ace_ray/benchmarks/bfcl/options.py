@@ -95,8 +95,7 @@ def absent(options: Options) -> dict[str, str]:
         why = "no services to search and fetch are configured (web_search)"
         reasons |= dict.fromkeys(groups.WEB_SEARCH, why)
     if options.mode == "native":
-        why = "prompt formats need prompt mode"
-        reasons[groups.FORMAT_SENSITIVITY] = why
+        reasons[groups.FORMAT_SENSITIVITY] = "prompt formats need prompt mode"
     return reasons
 
 

@@ -65,27 +65,20 @@ class Texts:
 
 def fill(template: str, /, **values: object) -> str:
     """Fill in the fields of a template. Raises `ValueError` unless all fields are plain names."""
-    parts = []
-    for literal, field in _parts(template):
-        parts.append(literal)
-        if field is not None:
-            parts.append(str(values[field]))
-    return "".join(parts)
-
-
-def fields(template: str) -> frozenset[str]:
-    """Return a template's field names. Raises `ValueError` unless all fields are plain names."""
-    return frozenset(field for _, field in _parts(template) if field is not None)
+    fields(template)
+    return template.format(**values)
 
 
 @lru_cache(maxsize=256)
-def _parts(template: str) -> tuple[tuple[str, str | None], ...]:
-    parts = []
-    for literal, field, spec, conversion in string.Formatter().parse(template):
+def fields(template: str) -> frozenset[str]:
+    """Return a template's field names. Raises `ValueError` unless all fields are plain names."""
+    names = set()
+    for _, field, spec, conversion in string.Formatter().parse(template):
         if spec or conversion or (field is not None and not field.isidentifier()):
             raise ValueError(f"the field {field!r} is not a plain name")
-        parts.append((literal, field))
-    return tuple(parts)
+        if field is not None:
+            names.add(field)
+    return frozenset(names)
 
 
 OWN_HINTS = Hints(

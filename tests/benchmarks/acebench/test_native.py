@@ -112,9 +112,12 @@ def test_one_call_that_cannot_be_written_spoils_the_answer() -> None:
 
 
 def test_arguments_of_a_call_are_bounded() -> None:
-    assert native.load_json("[" * 200 + "]" * 200)
-    assert native.load_json('"[[[[\\"' + "[" * 500 + '"').count("[") == 504
-    assert native.load_json("-" + "9" * 4_300) == 1 - 10**4_300
-    for text in ("[" * 201 + "]" * 201, "9" * 4_301, " " * 131_073, "", "1 2", "NaN", "1e999"):
-        with pytest.raises(native.NotJson):
-            native.arguments_of(text)
+    def parsed(value: str) -> Any:
+        return native.arguments_of(f'{{"a": {value}}}')["a"]
+
+    assert parsed("[" * 199 + "]" * 199)
+    assert parsed('"[[[[\\"' + "[" * 500 + '"').count("[") == 504
+    assert parsed("-" + "9" * 4_300) == 1 - 10**4_300
+    for value in ("[" * 200 + "]" * 200, "9" * 4_301, " " * 131_073, "", "1 2", "NaN", "1e999"):
+        with pytest.raises(ValueError):
+            parsed(value)

@@ -23,7 +23,7 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ace_ray.benchmarks.acebench.check.decode import Decoded
 from ace_ray.parsing.literals import Call
@@ -79,26 +79,13 @@ def type_outcome(
 
 
 def _loose(text: str) -> str:
+    """Normalize a text for a comparison that ignores case, quote style, blanks and ,./-_*^."""
     # Drop characters first: the lower case of a Greek sigma depends on its neighbours.
     return text.translate(_DROPPED).lower().replace("'", '"')
 
 
 def _loose_if_text(value: Any) -> Any:
     return _loose(value) if type(value) is str else value
-
-
-def contains(value: str, gold: str) -> bool:
-    """Return whether ``value`` contains ``gold``. Case, quote style, blanks and ,./-_*^ are
-    ignored."""
-    return _loose(gold) in _loose(value)
-
-
-def compare_list(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str | None:
-    """Return None if the lists are equal with top-level strings normalized, else an error type."""
-    differs = [_loose_if_text(item) for item in value] != [_loose_if_text(item) for item in gold]
-    if differs and prints:
-        repr(value)
-    return "value_error:list/tuple" if differs else None
 
 
 def compare_objects(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str | None:
@@ -118,7 +105,7 @@ def object_differs(value: Any, gold: Any, prints: bool) -> bool:
 
     They must have the same keys. Inner objects are compared in the same way. Other values are
     converted to strings, and the model's string must contain the gold string. Strings are
-    normalized as in `contains`. The model's strings ``true`` and ``false`` count as booleans."""
+    normalized as in `_loose`. The model's strings ``true`` and ``false`` count as booleans."""
     differs = not isinstance(value, dict) or len(value) != len(gold.keys())
     if not differs:
         for key, item in value.items():
@@ -144,32 +131,24 @@ def object_differs(value: Any, gold: Any, prints: bool) -> bool:
 _SUFFIX = re.compile(r"_\d+$")
 # `number` means int. A float is accepted only if gold has its type or equals it.
 _TYPES: dict[str, type] = {
-    "string": str,
-    "any": str,
-    "integer": int,
-    "int": int,
-    "number": int,
-    "float": float,
-    "boolean": bool,
-    "array": list,
-    "list": list,
-    "tuple": list,
-    "list(string)": list,
-    "list(enum)": list,
-    "objectArray": list,
-    "object": dict,
-    "dict": dict,
-    "enum": enumerate,
+    name: kind
+    for kind, names in (
+        (str, "string any"),
+        (int, "integer int number"),
+        (float, "float"),
+        (bool, "boolean"),
+        (list, "array list tuple list(string) list(enum) objectArray"),
+        (dict, "object dict"),
+        (enumerate, "enum"),
+    )
+    for name in names.split()
 }
 _NESTED = frozenset(["array", "tuple", "list(string)", "list(enum)", "object", "objectArray"])
 _ELSE_INNER = {"list(string)": str, "list(enum)": enumerate}
 
 
-class Fault(NamedTuple):
-    """Reason why a call or an answer is not accepted."""
-
-    error_type: str
-    error: str
+# Error type, and the reason why a call or an answer is not accepted.
+Fault = tuple[str, str]
 
 
 def _normal_fault(
@@ -180,14 +159,14 @@ def _normal_fault(
     A gold call accepts any call of its name that fits, even if another gold call has accepted it.
     If no call fits, the fault of the last call is returned."""
     if len(calls) != len(gold):
-        return Fault("wrong functions number", f"{len(calls)} calls instead of {len(gold)}")
+        return "wrong functions number", f"{len(calls)} calls instead of {len(gold)}"
     names = [_unnumbered(key) for key in gold]
     if len(calls) == 1:
         mismatch = calls[0].name != names[0]
     else:
         mismatch = Counter(call.name for call in calls) != Counter(names)
     if mismatch:
-        return Fault("function_mismatch", f"the functions called are not {', '.join(names)}")
+        return "function_mismatch", f"the functions called are not {', '.join(names)}"
     for name, (key, args) in zip(names, gold.items(), strict=True):
         function = _described(functions, key)
         fault: Fault | None = None
@@ -197,7 +176,7 @@ def _normal_fault(
                 if fault is None:
                     break
             else:
-                fault = Fault("simple_function_checker:unclear", f"no call fits {key}")
+                fault = "simple_function_checker:unclear", f"no call fits {key}"
         if fault is not None:
             if len(gold) > 1 and prints:
                 str(calls)
@@ -226,24 +205,24 @@ def _call_fault(function: Any, call: Call, gold: dict[str, Any], prints: bool) -
     if not args and schema == {}:
         return None
     if not args or schema == {}:
-        return Fault("wrong_param", f"{call.name} is called with the wrong parameters")
+        return "wrong_param", f"{call.name} is called with the wrong parameters"
     properties = schema["properties"]
     if gold == properties:
         return None
     if gold == {}:
-        return Fault("wrong_param", f"{call.name} takes no parameters in the gold answer")
+        return "wrong_param", f"{call.name} takes no parameters in the gold answer"
     if function["name"] != call.name:
-        return Fault("wrong_function_name", f"{call.name} is described by {function['name']}")
+        return "wrong_function_name", f"{call.name} is described by {function['name']}"
     for param in schema["required"]:
         if param not in args:
-            return Fault("lack_args", f"required parameter {param} is missing")
+            return "lack_args", f"required parameter {param} is missing"
     for param, value in args.items():
         if param not in properties or param not in gold:
-            return Fault("addition_args", f"parameter {str(param)[:80]} is not expected")
+            return "addition_args", f"parameter {str(param)[:80]} is not expected"
         error_type = _param_fault(properties[param], value, gold[param], prints)
         if error_type is not None:
             what = "type" if error_type == "type_error" else "value"
-            return Fault(error_type, f"parameter {param} has the wrong {what}")
+            return error_type, f"parameter {param} has the wrong {what}"
     return None
 
 
@@ -261,13 +240,17 @@ def _param_fault(schema: Any, value: Any, gold: Any, prints: bool) -> str | None
     if outcome is Outcome.UNCHECKED:
         return None
     if expected is str:
-        return None if contains(value, gold) else "value_error:string"
+        return None if _loose(gold) in _loose(value) else "value_error:string"
     if expected is dict:
         return "value_error" if object_differs(value, gold, prints) else None
     if expected is not list:
         return None  # upstream does not compare numbers and booleans
-    if inner is not dict:
-        return compare_list(value, gold, prints)
+    if inner is not dict:  # compare the lists with top-level strings normalized
+        if [*map(_loose_if_text, value)] == [*map(_loose_if_text, gold)]:
+            return None
+        if prints:
+            repr(value)
+        return "value_error:list/tuple"
     if name == "objectArray":
         if len(value) != len(gold):
             return "value_error:dict_items"

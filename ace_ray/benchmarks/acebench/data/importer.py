@@ -185,11 +185,8 @@ def pull(
             archive = _download(url)
             got = hashlib.sha256(archive).hexdigest()
             if sha256 is not None and got != sha256.lower():
-                raise UserError(
-                    f"the archive has sha256 {got}, not {sha256}",
-                    where=url,
-                    fix="check the address and --sha256",
-                )
+                problem = f"the archive has sha256 {got}, not {sha256}"
+                raise UserError(problem, where=url, fix="check the address and --sha256")
             _unpack(archive, Path(scratch), url)
             # An archive usually has one folder around the checkout.
             inside = list(Path(scratch).iterdir())
@@ -225,11 +222,8 @@ def _download(url: str) -> bytes:
         what = f"the download failed ({type(error).__name__}: {error})"
         raise UserError(what, where=url, fix=_OFFLINE) from None
     if max(expected, len(body)) > ARCHIVE_LIMIT_BYTES:
-        raise UserError(
-            f"the archive is larger than {ARCHIVE_LIMIT_BYTES:,} bytes",
-            where=url,
-            fix="this is not ACEBench, check the address",
-        )
+        problem = f"the archive is larger than {ARCHIVE_LIMIT_BYTES:,} bytes"
+        raise UserError(problem, where=url, fix="this is not ACEBench, check the address")
     if len(body) < expected:  # read1 does not raise if bytes are missing
         what = f"the download broke off after {len(body):,} of {expected:,} bytes"
         raise UserError(what, where=url, fix="try again")

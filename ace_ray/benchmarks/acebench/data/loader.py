@@ -145,11 +145,8 @@ def _need(where: str, row: dict[str, Any], **shapes: Shape) -> None:
         if key not in row:
             raise UserError(f'"{key}" is missing', where=where, fix=f"it must be {name}")
         if not fits(row[key]):
-            raise UserError(
-                f'"{key}" has the wrong shape ({type(row[key]).__name__})',
-                where=where,
-                fix=f"it must be {name}",
-            )
+            problem = f'"{key}" has the wrong shape ({type(row[key]).__name__})'
+            raise UserError(problem, where=where, fix=f"it must be {name}")
 
 
 def check_question(where: str, category: str, row_id: str, row: dict[str, Any]) -> None:
@@ -162,11 +159,8 @@ def check_question(where: str, category: str, row_id: str, row: dict[str, Any]) 
     else:
         _need(where, row, time=TEXT)
     if category in MULTI_TURN and not re.fullmatch(r".*_[0-9]+_[0-9]+", row_id):
-        raise UserError(
-            f"id {row_id!r} does not contain the numbers of dialogue and turn",
-            where=where,
-            fix="end the id in _<dialogue>_<turn>",
-        )
+        problem = f"id {row_id!r} does not contain the numbers of dialogue and turn"
+        raise UserError(problem, where=where, fix="end the id in _<dialogue>_<turn>")
 
 
 def gold_of(where: str, category: str, row: dict[str, Any]) -> Any:

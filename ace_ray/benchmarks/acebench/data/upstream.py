@@ -54,19 +54,20 @@ def is_prose(text: str) -> bool:
     return " " in text or not text.isascii()
 
 
-def strings(function: Function) -> Iterator[str]:
-    """Yield the string constants of a function, outermost first, without docstrings.
+def phrases(function: Function, ignored: frozenset[int] = frozenset()) -> list[str]:
+    """Return the prose in the string constants of a function, outermost first.
 
-    The constant parts of an f-string are included.
-    """
-    unused = _bare(function)
-    for node in ast.walk(function):
-        if (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and id(node) not in unused
-        ):
-            yield node.value
+    Constant parts of an f-string are included. Docstrings, other expressions that are a statement
+    by themselves, and nodes with an `id` in ``ignored`` are not."""
+    ignored |= {id(node.value) for node in ast.walk(function) if isinstance(node, ast.Expr)}
+    return [
+        node.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in ignored
+        and is_prose(node.value)
+    ]
 
 
 def templates(function: Function) -> list[str]:
@@ -75,22 +76,9 @@ def templates(function: Function) -> list[str]:
     An f-string becomes a template with the source of each expression in braces.
     """
     formatted = [node for node in ast.walk(function) if isinstance(node, ast.JoinedStr)]
-    inside = {id(part) for node in formatted for part in ast.walk(node) if part is not node}
-    unused = _bare(function)
-    plain = [
-        node.value
-        for node in ast.walk(function)
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and id(node) not in inside | unused
-        and is_prose(node.value)
-    ]
-    return [_template(node) for node in formatted if id(node) not in inside] + plain
-
-
-def _bare(function: Function) -> set[int]:
-    """Return the `id` of each expression that is a statement by itself, such as a docstring."""
-    return {id(node.value) for node in ast.walk(function) if isinstance(node, ast.Expr)}
+    inside = frozenset(id(p) for node in formatted for p in ast.walk(node) if p is not node)
+    outermost = [node for node in formatted if id(node) not in inside]
+    return [*map(_template, outermost), *phrases(function, inside)]
 
 
 def _template(formatted: ast.JoinedStr) -> str:
@@ -144,8 +132,8 @@ def read_prompts(root: Path) -> dict[str, str]:
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
                 # Shorter texts are separators, such as ", ".
-                phrases = [t for t in strings(function) if is_prose(t) and len(t.strip()) > 2]
-                prompts |= {f"{module}:{function.name}#{n}": text for n, text in enumerate(phrases)}
+                prose = [text for text in phrases(function) if len(text.strip()) > 2]
+                prompts |= {f"{module}:{function.name}#{n}": t for n, t in enumerate(prose)}
     return prompts
 
 
@@ -240,10 +228,8 @@ def _scenario_keys(load: Function, path: Path) -> dict[str, Any]:
         if isinstance(target, ast.Attribute) and isinstance(value, ast.Call):
             arguments = [literal(argument, path) for argument in value.args]
             if len(arguments) != 2:
-                raise UserError(
-                    f"{target.attr} is not read with a key and a default",
-                    where=f"{path}:{value.lineno}",
-                )
+                problem = f"{target.attr} is not read with a key and a default"
+                raise UserError(problem, where=f"{path}:{value.lineno}")
             keys[target.attr] = {"key": arguments[0], "default": arguments[1]}
     return keys
 

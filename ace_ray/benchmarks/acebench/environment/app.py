@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import wraps
 from inspect import Parameter as SignatureParameter
 from inspect import signature
 from typing import Any
@@ -74,47 +75,98 @@ class InitialState:
     language: str
     config: Mapping[str, Any]
 
+    def open(self, kind: type[Any]) -> Any:
+        """Make an object of a dataclass, whose fields are attributes of this object (except
+        ``state``) or keys of ``state``."""
+        given = {name: value for name, value in vars(self).items() if name != "state"}
+        names = [field.name for field in fields(kind) if field.init]
+        return kind(**{n: given[n] if n in given else self.state[n] for n in names})
+
 
 @dataclass(frozen=True)
 class App:
     """A class of upstream's sandbox, such as BaseApi or Travel.
 
     Attributes:
+        kind: class of the state, which `InitialState.open` makes; `Phone` is shared by all apps.
+        saved: attributes of the recorded state.
         texts: names of the texts that each method answers with, in the specifications' order.
         optional: methods that the specifications may lack; then they are not tools.
-        saved: attributes of the recorded state.
     """
 
     name: str
-    texts: Mapping[str, Sequence[str]]
+    kind: type[Any]
     saved: Sequence[str]
-    open: Callable[[InitialState], Any]
+    texts: Mapping[str, Sequence[str]]
     tools: Mapping[str, Tool]
-    optional: frozenset[str] = frozenset()
+    optional: frozenset[str]
 
 
-def declare(owner: str, *functions: Callable[..., Any]) -> dict[str, Tool]:
-    """Return tools for ``functions`` by name. The first parameter of a function is the state.
+def declare(
+    name: str,
+    kind: type[Any],
+    *,
+    saved: str,
+    texts: Mapping[Callable[..., Any], str | None],
+    optional: frozenset[str] = frozenset(),
+) -> App:
+    """Return an app. The keys of ``texts`` are its tools, functions whose first parameter is the
+    state. The values are the names of the tool's texts, separated by blanks, or None if no text
+    is used.
 
     As in the official classes, arguments of any type are accepted, and errors become answers."""
-    return {
+    tools = {
         function.__name__: Tool(
-            f"{owner}.{function.__name__}",
-            function,
+            f"{name}.{function.__name__}",
+            _answering(function),
             tuple(
-                Parameter(name, parameter.default is SignatureParameter.empty)
-                for name, parameter in list(signature(function).parameters.items())[1:]
+                Parameter(key, parameter.default is SignatureParameter.empty)
+                for key, parameter in list(signature(function).parameters.items())[1:]
             ),
             raises=AS_PYTHON,
             receiver="self",
         )
-        for function in functions
+        for function in texts
     }
+    names = {method.__name__: words.split() for method, words in texts.items() if words}
+    return App(name, kind, saved.split(), names, tools, optional)
 
 
-def refused(message: str) -> dict[str, Any]:
-    return {"status": False, "message": message}
+class Reply(Exception):
+    """An answer that consists of a status and the tool's text ``name``, with ``values`` filled in.
+    A tool returns it, or raises it to refuse the call."""
+
+    def __init__(self, status: bool, name: str, values: Mapping[str, Any]) -> None:
+        super().__init__(name)
+        self.status, self.name, self.values = status, name, values
 
 
-def done(message: str) -> dict[str, Any]:
-    return {"status": True, "message": message}
+def done(name: str, **values: Any) -> Reply:
+    return Reply(True, name, values)
+
+
+def refused(name: str, **values: Any) -> Reply:
+    return Reply(False, name, values)
+
+
+def need(condition: object, name: str, **values: Any) -> None:
+    """Refuse the call with the tool's text ``name`` unless ``condition`` is true."""
+    if not condition:
+        raise refused(name, **values)
+
+
+def _answering(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Convert the `Reply` of a tool to the official form of an answer."""
+
+    @wraps(function)
+    def answer(app: Any, **arguments: Any) -> Any:
+        try:
+            result = function(app, **arguments)
+        except Reply as refusal:
+            result = refusal
+        if not isinstance(result, Reply):
+            return result
+        text = app.texts.of(function.__name__, result.name, result.values)
+        return {"status": result.status, "message": text}
+
+    return answer

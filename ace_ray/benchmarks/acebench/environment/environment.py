@@ -184,4 +184,6 @@ def _opened(
     for attribute in described["int_key_attrs"]:
         state[attribute] = {int(key): record for key, record in state[attribute].items()}
     texts = Texts(described["methods"], app.texts, app.optional)
-    return app.open(InitialState(state, texts, phone, language, config))
+    if app is BASE:
+        return phone
+    return InitialState(state, texts, phone, language, config).open(app.kind)

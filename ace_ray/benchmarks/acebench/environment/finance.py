@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.acebench.environment.app import (
-    App,
-    InitialState,
-    Texts,
-    declare,
-    done,
-    refused,
-)
+from ace_ray.benchmarks.acebench.environment.app import Reply, Texts, declare, done, need
 
 Record = dict[str, Any]
 
@@ -30,113 +23,80 @@ class Finance:
     holdings: dict[str, Any]
     texts: Texts
 
-    def refuse(self, method: str, name: str, **values: Any) -> Record:
-        return refused(self.texts.of(method, name, values))
-
     @property
-    def account(self) -> Record | None:
-        """The account of the logged-in user; None if no user is logged in."""
-        if not self.is_logged_in or self.current_user is None:
-            return None
-        return self.user_accounts[self.current_user]
+    def account(self) -> Record:
+        """The account of the logged-in user. Refuses the call if no user is logged in."""
+        need(self.is_logged_in and self.current_user is not None, "logged_out")
+        return self.user_accounts[str(self.current_user)]
 
 
-def login_account(app: Finance, user_name: Any, password: Any) -> Record:
+def login_account(app: Finance, user_name: Any, password: Any) -> Reply:
     account = app.user_accounts.get(user_name) if isinstance(user_name, str) else None
-    if account is None or account["password"] != password:
-        return app.refuse("login_account", "mismatch")
+    need(account is not None and account["password"] == password, "mismatch")
     app.is_logged_in, app.current_user = True, user_name
-    return done(app.texts.of("login_account", "logged_in", {"user_name": user_name}))
+    return done("logged_in", user_name=user_name)
 
 
 def get_account_balance(app: Finance) -> Record:
-    if (account := app.account) is None:
-        return app.refuse("get_account_balance", "logged_out")
+    account = app.account
     return {"status": True, "balance": account["balance"], "loan": account["loan"]}
 
 
-def deposit_money(app: Finance, amount: Any) -> Record:
-    method = "deposit_money"
-    if (account := app.account) is None:
-        return app.refuse(method, "logged_out")
-    if not _is_amount(amount):
-        return app.refuse(method, "bad_amount", amount=amount)
+def deposit_money(app: Finance, amount: Any) -> Reply:
+    account = app.account
+    need(_is_amount(amount), "bad_amount", amount=amount)
     account["balance"] += float(amount)
     app.deposit_history.append({"user_name": app.current_user, "amount": float(amount)})
-    values = {"amount": amount, "balance": account["balance"]}
-    return done(app.texts.of(method, "done", values))
+    return done("done", amount=amount, balance=account["balance"])
 
 
-def withdraw_money(app: Finance, amount: Any) -> Record:
-    method = "withdraw_money"
-    if (account := app.account) is None:
-        return app.refuse(method, "logged_out")
-    if not _is_amount(amount):
-        return app.refuse(method, "bad_amount", amount=amount)
-    if amount > account["balance"]:
-        return app.refuse(method, "short", amount=amount)
+def withdraw_money(app: Finance, amount: Any) -> Reply:
+    account = app.account
+    need(_is_amount(amount), "bad_amount", amount=amount)
+    need(amount <= account["balance"], "short", amount=amount)
     account["balance"] -= float(amount)
     app.withdrawal_history.append({"user_name": app.current_user, "amount": float(amount)})
-    values = {"amount": amount, "balance": account["balance"]}
-    return done(app.texts.of(method, "done", values))
+    return done("done", amount=amount, balance=account["balance"])
 
 
-def transfer_money(app: Finance, receiver_name: Any, amount: Any) -> Record:
-    method, sender = "transfer_money", app.current_user
-    if (account := app.account) is None:
-        return app.refuse(method, "logged_out")
+def transfer_money(app: Finance, receiver_name: Any, amount: Any) -> Reply:
+    account, sender = app.account, app.current_user
     is_known = isinstance(receiver_name, str) and receiver_name in app.user_accounts
-    if not is_known or receiver_name == sender:
-        return app.refuse(method, "bad_receiver", receiver_name=receiver_name)
-    if not _is_amount(amount):
-        return app.refuse(method, "bad_amount", amount=amount)
-    if amount > account["balance"]:
-        return app.refuse(method, "short", amount=amount)
+    need(is_known and receiver_name != sender, "bad_receiver", receiver_name=receiver_name)
+    need(_is_amount(amount), "bad_amount", amount=amount)
+    need(amount <= account["balance"], "short", amount=amount)
     moved = float(amount)
     account["balance"] -= moved
     app.user_accounts[receiver_name]["balance"] += moved
     app.withdrawal_history.append({"user_name": sender, "amount": moved, "to": receiver_name})
     app.deposit_history.append({"user_name": receiver_name, "amount": moved, "from": sender})
-    values = {"amount": amount, "receiver_name": receiver_name, "balance": account["balance"]}
-    return done(app.texts.of(method, "done", values))
+    return done("done", amount=amount, receiver_name=receiver_name, balance=account["balance"])
 
 
-def apply_loan(app: Finance, amount: Any) -> Record:
-    method = "apply_loan"
-    if (account := app.account) is None:
-        return app.refuse(method, "logged_out")
-    if not _is_amount(amount):
-        return app.refuse(method, "bad_amount", amount=amount)
-    if account["loan"] + amount > account["credit_limit"]:
-        return app.refuse(method, "over_limit")
-    return _lend(app, account, method, "borrow", amount, float(amount))
+def apply_loan(app: Finance, amount: Any) -> Reply:
+    account = app.account
+    need(_is_amount(amount), "bad_amount", amount=amount)
+    need(account["loan"] + amount <= account["credit_limit"], "over_limit")
+    return _lend(app, account, "borrow", amount, float(amount))
 
 
-def repay_loan(app: Finance, amount: Any) -> Record:
-    method = "repay_loan"
-    if (account := app.account) is None:
-        return app.refuse(method, "logged_out")
-    if not _is_amount(amount):
-        return app.refuse(method, "bad_amount", amount=amount)
-    if amount > account["loan"]:
-        return app.refuse(method, "over_loan", loan=account["loan"])
-    if amount > account["balance"]:
-        return app.refuse(method, "short", amount=amount)
-    return _lend(app, account, method, "repay", amount, -float(amount))
+def repay_loan(app: Finance, amount: Any) -> Reply:
+    account = app.account
+    need(_is_amount(amount), "bad_amount", amount=amount)
+    need(amount <= account["loan"], "over_loan", loan=account["loan"])
+    need(amount <= account["balance"], "short", amount=amount)
+    return _lend(app, account, "repay", amount, -float(amount))
 
 
-def _lend(
-    app: Finance, account: Record, method: str, kind: str, amount: Any, change: float
-) -> Record:
+def _lend(app: Finance, account: Record, kind: str, amount: Any, change: float) -> Reply:
     account["loan"] += change
     account["balance"] += change
     app.loan_history.append({"user_name": app.current_user, "kind": kind, "amount": abs(change)})
-    return done(app.texts.of(method, "done", {"amount": amount, "loan": account["loan"]}))
+    return done("done", amount=amount, loan=account["loan"])
 
 
 def view_transactions(app: Finance) -> Record:
-    if app.account is None:
-        return app.refuse("view_transactions", "logged_out")
+    need(app.account, "logged_out")
     return {
         "status": True,
         "deposits": _own(app, app.deposit_history),
@@ -146,8 +106,7 @@ def view_transactions(app: Finance) -> Record:
 
 
 def get_statement(app: Finance) -> Record:
-    if (account := app.account) is None:
-        return app.refuse("get_statement", "logged_out")
+    account = app.account
     return {
         "status": True,
         "balance": account["balance"],
@@ -169,44 +128,21 @@ def _is_amount(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value) and value > 0
 
 
-def _open(initial: InitialState) -> Finance:
-    names = [field.name for field in fields(Finance) if field.name != "texts"]
-    return Finance(**{name: initial.state[name] for name in names}, texts=initial.texts)
-
-
-FINANCE = App(
-    name="Finance",
-    texts={
-        "login_account": ("logged_in", "mismatch"),
-        "get_account_balance": ("logged_out",),
-        "deposit_money": ("done", "logged_out", "bad_amount"),
-        "withdraw_money": ("done", "logged_out", "bad_amount", "short"),
-        "transfer_money": ("done", "logged_out", "bad_receiver", "bad_amount", "short"),
-        "apply_loan": ("done", "logged_out", "bad_amount", "over_limit"),
-        "repay_loan": ("done", "logged_out", "bad_amount", "over_loan", "short"),
-        "view_transactions": ("logged_out",),
-        "get_statement": ("logged_out",),
-    },
+FINANCE = declare(
+    "Finance",
+    Finance,
     saved=(
-        "user_accounts",
-        "is_logged_in",
-        "deposit_history",
-        "withdrawal_history",
-        "loan_history",
-        "orders",
-        "holdings",
+        "user_accounts is_logged_in deposit_history withdrawal_history loan_history orders holdings"
     ),
-    open=_open,
-    tools=declare(
-        "Finance",
-        login_account,
-        get_account_balance,
-        deposit_money,
-        withdraw_money,
-        transfer_money,
-        apply_loan,
-        repay_loan,
-        view_transactions,
-        get_statement,
-    ),
+    texts={
+        login_account: "logged_in mismatch",
+        get_account_balance: "logged_out",
+        deposit_money: "done logged_out bad_amount",
+        withdraw_money: "done logged_out bad_amount short",
+        transfer_money: "done logged_out bad_receiver bad_amount short",
+        apply_loan: "done logged_out bad_amount over_limit",
+        repay_loan: "done logged_out bad_amount over_loan short",
+        view_transactions: "logged_out",
+        get_statement: "logged_out",
+    },
 )

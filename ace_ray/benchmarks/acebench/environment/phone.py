@@ -14,95 +14,84 @@ Marking and searching exist only in Chinese.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from ace_ray.benchmarks.acebench.environment.app import (
-    App,
-    InitialState,
     Phone,
+    Reply,
     Texts,
     declare,
     done,
+    need,
     refused,
 )
 
 
-def turn_on_wifi(phone: Phone) -> dict[str, Any]:
+def turn_on_wifi(phone: Phone) -> Reply:
     phone.wifi = True
-    return done(phone.texts.of("turn_on_wifi", "on"))
+    return done("on")
 
 
-def login_device(phone: Phone) -> dict[str, Any]:
+def login_device(phone: Phone) -> Reply:
     phone.logged_in = True
-    return done(phone.texts.of("login_device", "logged_in"))
+    return done("logged_in")
 
 
-BASE = App(
-    name="BaseApi",
-    texts={"turn_on_wifi": ("on",), "login_device": ("logged_in",)},
-    saved=("wifi", "logged_in"),
-    open=lambda initial: initial.phone,
-    tools=declare("BaseApi", turn_on_wifi, login_device),
+BASE = declare(
+    "BaseApi",
+    Phone,
+    saved="wifi logged_in",
+    texts={turn_on_wifi: "on", login_device: "logged_in"},
 )
 
 
 @dataclass
 class Messages:
     inbox: dict[int, dict[str, Any]]
-    people: dict[str, dict[str, Any]]
-    capacity: int
-    last_id: int
+    user_list: dict[str, dict[str, Any]]
+    max_capacity: int
+    message_id_counter: int
     phone: Phone
     texts: Texts
 
     def user_id(self, name: str) -> str:
-        return str(self.people[name]["user_id"])
+        return str(self.user_list[name]["user_id"])
 
     def date(self, message_id: int) -> str:
         """Return the date of a message (YYYY-MM-DD). Raises `KeyError` for a sent message."""
         return str(self.inbox[message_id]["time"])
 
 
-def send_message(
-    app: Messages, sender_name: Any, receiver_name: Any, message: Any
-) -> dict[str, Any]:
-    if not app.phone.logged_in:
-        return refused(app.texts.of("send_message", "logged_out"))
-    if not app.phone.wifi:
-        return refused(app.texts.of("send_message", "offline"))
-    if len(app.inbox) >= app.capacity:
-        return refused(app.texts.of("send_message", "full"))
-    if sender_name not in app.people or receiver_name not in app.people:
-        return refused(app.texts.of("send_message", "unknown"))
-    app.last_id += 1
-    app.inbox[app.last_id] = {
+def send_message(app: Messages, sender_name: Any, receiver_name: Any, message: Any) -> Reply:
+    need(app.phone.logged_in, "logged_out")
+    need(app.phone.wifi, "offline")
+    need(len(app.inbox) < app.max_capacity, "full")
+    need(sender_name in app.user_list and receiver_name in app.user_list, "unknown")
+    app.message_id_counter += 1
+    app.inbox[app.message_id_counter] = {
         "sender_id": app.user_id(sender_name),
         "receiver_id": app.user_id(receiver_name),
         "message": message,
     }
-    return done(app.texts.of("send_message", "sent", {"receiver_name": receiver_name}))
+    return done("sent", receiver_name=receiver_name)
 
 
-def delete_message(app: Messages, message_id: Any) -> dict[str, Any]:
-    if not app.phone.logged_in:
-        return refused(app.texts.of("delete_message", "logged_out"))
-    if message_id not in app.inbox:
-        return refused(app.texts.of("delete_message", "unknown"))
+def delete_message(app: Messages, message_id: Any) -> Reply:
+    need(app.phone.logged_in, "logged_out")
+    need(message_id in app.inbox, "unknown")
     del app.inbox[message_id]
-    return done(app.texts.of("delete_message", "deleted", {"message_id": message_id}))
+    return done("deleted", message_id=message_id)
 
 
 def view_messages_between_users(
     app: Messages, sender_name: Any, receiver_name: Any
 ) -> dict[str, Any]:
-    if not app.phone.logged_in:
-        return refused(app.texts.of("view_messages_between_users", "logged_out"))
-    if sender_name not in app.people:
-        return refused(app.texts.of("view_messages_between_users", "unknown_sender"))
-    if receiver_name not in app.people:
-        return refused(app.texts.of("view_messages_between_users", "unknown_receiver"))
+    need(app.phone.logged_in, "logged_out")
+    need(sender_name in app.user_list, "unknown_sender")
+    need(receiver_name in app.user_list, "unknown_receiver")
     ends = (app.user_id(sender_name), app.user_id(receiver_name))
     messages = [
         {
@@ -114,14 +103,12 @@ def view_messages_between_users(
         for key, record in app.inbox.items()
         if (record["sender_id"], record["receiver_id"]) == ends
     ]
-    if not messages:
-        return refused(app.texts.of("view_messages_between_users", "none"))
+    need(messages, "none")
     return {"status": True, "messages": messages}
 
 
 def search_messages(app: Messages, user_name: Any, keyword: Any) -> dict[str, Any]:
-    if user_name not in app.people:
-        return refused(app.texts.of("search_messages", "unknown"))
+    need(user_name in app.user_list, "unknown")
     user_id = app.user_id(user_name)
     messages = [
         {
@@ -134,170 +121,117 @@ def search_messages(app: Messages, user_name: Any, keyword: Any) -> dict[str, An
         if user_id in (record["sender_id"], record["receiver_id"])
         and keyword.lower() in record["message"].lower()
     ]
-    if not messages:
-        return refused(app.texts.of("search_messages", "none"))
+    need(messages, "none")
     return {"status": True, "messages": messages}
 
 
 def get_all_message_times_with_ids(app: Messages) -> dict[Any, Any]:
-    if not app.phone.logged_in:
-        return refused(app.texts.of("get_all_message_times_with_ids", "logged_out"))
+    need(app.phone.logged_in, "logged_out")
     return {key: app.date(key) for key in app.inbox}
 
 
 def get_latest_message_id(app: Messages) -> dict[str, Any]:
-    return _extreme(app, "get_latest_message_id", "latest_message_id", latest=True)
+    return _extreme(app, "latest_message_id", max)
 
 
 def get_earliest_message_id(app: Messages) -> dict[str, Any]:
-    return _extreme(app, "get_earliest_message_id", "earliest_message_id", latest=False)
+    return _extreme(app, "earliest_message_id", min)
 
 
-def _extreme(app: Messages, method: str, field_name: str, *, latest: bool) -> dict[str, Any]:
-    if not app.phone.logged_in:
-        return refused(app.texts.of(method, "logged_out"))
-    if not app.inbox:
-        return refused(app.texts.of(method, "empty"))
+def _extreme(app: Messages, field_name: str, choose: Callable[..., int]) -> dict[str, Any]:
+    need(app.phone.logged_in, "logged_out")
+    need(app.inbox, "empty")
     dates = {key: datetime.strptime(app.date(key), "%Y-%m-%d") for key in app.inbox}
-    message_id = (max if latest else min)(dates, key=dates.__getitem__)
-    answer = done(app.texts.of(method, "found", {field_name: message_id}))
-    return {**answer, "message_id": message_id}
+    message_id = choose(dates, key=dates.__getitem__)
+    message = app.texts.of(f"get_{field_name}", "found", {field_name: message_id})
+    return {"status": True, "message": message, "message_id": message_id}
 
 
-def _open_messages(initial: InitialState) -> Messages:
-    state = initial.state
-    return Messages(
-        inbox=state["inbox"],
-        people=state["user_list"],
-        capacity=state["max_capacity"],
-        last_id=state["message_id_counter"],
-        phone=initial.phone,
-        texts=initial.texts,
-    )
-
-
-MESSAGE = App(
-    name="MessageApi",
+MESSAGE = declare(
+    "MessageApi",
+    Messages,
+    saved="inbox",
     texts={
-        "send_message": ("sent", "logged_out", "offline", "full", "unknown"),
-        "delete_message": ("deleted", "logged_out", "unknown"),
-        "view_messages_between_users": ("logged_out", "unknown_sender", "unknown_receiver", "none"),
-        "search_messages": ("unknown", "none"),
-        "get_all_message_times_with_ids": ("logged_out",),
-        "get_latest_message_id": ("found", "logged_out", "empty"),
-        "get_earliest_message_id": ("found", "logged_out", "empty"),
+        send_message: "sent logged_out offline full unknown",
+        delete_message: "deleted logged_out unknown",
+        view_messages_between_users: "logged_out unknown_sender unknown_receiver none",
+        search_messages: "unknown none",
+        get_all_message_times_with_ids: "logged_out",
+        get_latest_message_id: "found logged_out empty",
+        get_earliest_message_id: "found logged_out empty",
     },
-    saved=("inbox",),
-    open=_open_messages,
-    tools=declare(
-        "MessageApi",
-        send_message,
-        delete_message,
-        view_messages_between_users,
-        search_messages,
-        get_all_message_times_with_ids,
-        get_latest_message_id,
-        get_earliest_message_id,
-    ),
 )
 
 
 @dataclass
 class Reminders:
     reminder_list: dict[int, dict[str, Any]]
-    capacity: int
-    last_id: int
+    max_capacity: int
+    reminder_id_counter: int
     phone: Phone
     texts: Texts
 
 
 def view_reminder_by_title(app: Reminders, title: Any) -> dict[str, Any]:
-    if not app.phone.logged_in:
-        return refused(app.texts.of("view_reminder_by_title", "logged_out"))
+    need(app.phone.logged_in, "logged_out")
     for record in app.reminder_list.values():
         if record["title"] == title:
             return {"status": True, "reminder": record}
-    return refused(app.texts.of("view_reminder_by_title", "none", {"title": title}))
+    raise refused("none", title=title)
 
 
-def add_reminder(app: Reminders, title: Any, description: Any, time: Any) -> dict[str, Any]:
-    if not app.phone.logged_in:
-        return refused(app.texts.of("add_reminder", "logged_out"))
-    if len(app.reminder_list) >= app.capacity:
-        return refused(app.texts.of("add_reminder", "full"))
-    app.last_id += 1
-    app.reminder_list[app.last_id] = {
-        "reminder_id": app.last_id,
+def add_reminder(app: Reminders, title: Any, description: Any, time: Any) -> Reply:
+    need(app.phone.logged_in, "logged_out")
+    need(len(app.reminder_list) < app.max_capacity, "full")
+    app.reminder_id_counter += 1
+    app.reminder_list[app.reminder_id_counter] = {
+        "reminder_id": app.reminder_id_counter,
         "title": title,
         "description": description,
         "time": time,
         "notified": False,
     }
-    return done(app.texts.of("add_reminder", "added", {"title": title}))
+    return done("added", title=title)
 
 
-def delete_reminder(app: Reminders, reminder_id: Any) -> dict[str, Any]:
-    if not app.phone.logged_in:
-        return refused(app.texts.of("delete_reminder", "logged_out"))
-    if reminder_id not in app.reminder_list:
-        return refused(app.texts.of("delete_reminder", "unknown"))
+def delete_reminder(app: Reminders, reminder_id: Any) -> Reply:
+    need(app.phone.logged_in, "logged_out")
+    need(reminder_id in app.reminder_list, "unknown")
     del app.reminder_list[reminder_id]
-    return done(app.texts.of("delete_reminder", "deleted", {"reminder_id": reminder_id}))
+    return done("deleted", reminder_id=reminder_id)
 
 
 def view_all_reminders(app: Reminders) -> dict[str, Any]:
-    if not app.reminder_list:
-        return refused(app.texts.of("view_all_reminders", "none"))
+    need(app.reminder_list, "none")
     shown = ("title", "description", "time", "notified")
     reminders = [{name: record[name] for name in shown} for record in app.reminder_list.values()]
     return {"status": True, "reminders": reminders}
 
 
-def mark_as_notified(app: Reminders, reminder_id: Any) -> dict[str, Any]:
-    if reminder_id not in app.reminder_list:
-        return refused(app.texts.of("mark_as_notified", "unknown"))
+def mark_as_notified(app: Reminders, reminder_id: Any) -> Reply:
+    need(reminder_id in app.reminder_list, "unknown")
     app.reminder_list[reminder_id]["notified"] = True
-    return done(app.texts.of("mark_as_notified", "marked", {"reminder_id": reminder_id}))
+    return done("marked", reminder_id=reminder_id)
 
 
-def search_reminders(app: Reminders, keyword: Any) -> dict[str, Any]:
+def search_reminders(app: Reminders, keyword: Any) -> Reply:
     for record in app.reminder_list.values():
         if any(keyword.lower() in record[name].lower() for name in ("title", "description")):
             record["time"].strftime("%Y-%m-%d %H:%M")  # raises: the time is a string
-    return refused(app.texts.of("search_reminders", "none"))
+    return refused("none")
 
 
-def _open_reminders(initial: InitialState) -> Reminders:
-    state = initial.state
-    return Reminders(
-        reminder_list=state["reminder_list"],
-        capacity=state["max_capacity"],
-        last_id=state["reminder_id_counter"],
-        phone=initial.phone,
-        texts=initial.texts,
-    )
-
-
-REMINDER = App(
-    name="ReminderApi",
+REMINDER = declare(
+    "ReminderApi",
+    Reminders,
+    saved="reminder_list",
     texts={
-        "view_reminder_by_title": ("none", "logged_out"),
-        "add_reminder": ("added", "logged_out", "full"),
-        "delete_reminder": ("deleted", "logged_out", "unknown"),
-        "view_all_reminders": ("none",),
-        "mark_as_notified": ("marked", "unknown"),
-        "search_reminders": ("none", "time_format"),
+        view_reminder_by_title: "none logged_out",
+        add_reminder: "added logged_out full",
+        delete_reminder: "deleted logged_out unknown",
+        view_all_reminders: "none",
+        mark_as_notified: "marked unknown",
+        search_reminders: "none time_format",
     },
-    saved=("reminder_list",),
-    open=_open_reminders,
-    tools=declare(
-        "ReminderApi",
-        view_reminder_by_title,
-        add_reminder,
-        delete_reminder,
-        view_all_reminders,
-        mark_as_notified,
-        search_reminders,
-    ),
     optional=frozenset({"mark_as_notified", "search_reminders"}),
 )

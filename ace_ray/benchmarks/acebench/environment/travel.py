@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ace_ray.benchmarks.acebench.environment.app import App, InitialState, Texts, declare
+from ace_ray.benchmarks.acebench.environment.app import Texts, declare
 
 NOW = datetime(2024, 7, 14, 6)
 FEE = 0.1
 # Free bags by membership: (economy, business). The agent prompt has the same numbers.
 ALLOWANCE = {"regular": (1, 2), "silver": (2, 3), "gold": (3, 3)}
 BAG_FEE = 50
-_CABINS = ("economy", "business")
 _FLIGHT_FIELDS = (
     "flight_no",
     "origin",
@@ -41,9 +40,15 @@ class Travel:
     users: dict[str, Record]
     flights: list[Record]
     reservations: list[Record]
-    economy: str
-    business: str
     texts: Texts
+
+    @property
+    def economy(self) -> str:
+        return self.texts.of("calculate_price_difference", "economy")
+
+    @property
+    def business(self) -> str:
+        return self.texts.of("calculate_price_difference", "business")
 
     def flight(self, flight_no: Any) -> Record | None:
         return next((f for f in self.flights if f["flight_no"] == flight_no), None)
@@ -283,80 +288,29 @@ def _route(flight: Record) -> tuple[Any, Any]:
     return flight["origin"], flight["destination"]
 
 
-def _open(initial: InitialState) -> Travel:
-    state = initial.state
-    economy, business = (initial.texts.of("calculate_price_difference", name) for name in _CABINS)
-    return Travel(
-        users=state["users"],
-        flights=state["flights"],
-        reservations=state["reservations"],
-        economy=economy,
-        business=business,
-        texts=initial.texts,
-    )
-
-
-TRAVEL = App(
-    name="Travel",
+TRAVEL = declare(
+    "Travel",
+    Travel,
+    saved="users reservations",
     texts={
-        "get_flight_details": ("none",),
-        "get_user_details": ("wrong",),
-        "get_reservation_details": ("unasked",),
-        "authenticate_user": ("wrong",),
-        "find_transfer_flights": ("none", "time_format", "time_format"),
-        "reserve_flight": (
-            "id",
-            "booked",
-            "cash_short",
-            "bank_short",
-            "wrong_password",
-            "bad_method",
-            "economy",
+        get_flight_details: "none",
+        get_user_details: "wrong",
+        get_reservation_details: "unasked",
+        find_transfer_flights: "none time_format time_format",
+        authenticate_user: "wrong",
+        get_baggage_allowance: None,
+        calculate_baggage_fee: None,
+        update_balance: None,
+        process_refund: None,
+        calculate_price_difference: "economy business",
+        reserve_flight: "id booked cash_short bank_short wrong_password bad_method economy",
+        modify_flight: (
+            "bad_flight cabin_paid cabin_refunded bags_paid unknown_reservation unknown_flight "
+            "unknown_user free separator flight_changed cabin_short bags_short"
         ),
-        "modify_flight": (
-            "bad_flight",
-            "cabin_paid",
-            "cabin_refunded",
-            "bags_paid",
-            "unknown_reservation",
-            "unknown_flight",
-            "unknown_user",
-            "free",
-            "separator",
-            "flight_changed",
-            "cabin_short",
-            "bags_short",
+        cancel_reservation: (
+            "airline early late unknown_user unknown_reservation unknown_flight time_format "
+            "departed airline_reason economy"
         ),
-        "cancel_reservation": (
-            "airline",
-            "early",
-            "late",
-            "unknown_user",
-            "unknown_reservation",
-            "unknown_flight",
-            "time_format",
-            "departed",
-            "airline_reason",
-            "economy",
-        ),
-        "calculate_price_difference": _CABINS,
     },
-    saved=("users", "reservations"),
-    open=_open,
-    tools=declare(
-        "Travel",
-        get_flight_details,
-        get_user_details,
-        get_reservation_details,
-        find_transfer_flights,
-        authenticate_user,
-        get_baggage_allowance,
-        calculate_baggage_fee,
-        update_balance,
-        process_refund,
-        calculate_price_difference,
-        reserve_flight,
-        modify_flight,
-        cancel_reservation,
-    ),
 )

@@ -183,14 +183,16 @@ def check_agentic(
     ``ended`` is the reason why the episode was truncated, or "". As in upstream, an episode is
     wrong, whatever its answers, if inference failed, or if the context or the deadline truncated
     it."""
+    texts = [_message(answer) for answer in answers if executable_calls(answer) is None]
     if ended in ("context", "deadline", "inference"):
-        cut = Verdict(False, "agentic:inference_error", f"the episode was cut: {ended}")
-        return {"official": cut, "strict": cut}
-    last = ""
-    for answer in answers:
-        if executable_calls(answer) is None:
-            last = _message(answer)
-    verdict = _judge(last, acceptable)
+        verdict = Verdict(False, "agentic:inference_error", f"the episode was cut: {ended}")
+    elif not texts or not texts[-1]:
+        verdict = Verdict(False, "agentic:no_last_message", "no answer is a text without calls")
+    elif _contains(_normal(texts[-1]), acceptable):
+        verdict = Verdict(True)
+    else:
+        problem = "no acceptable answer is in the last message"
+        verdict = Verdict(False, "agentic:answer_not_found", problem)
     return {"official": verdict, "strict": verdict}
 
 
@@ -202,14 +204,8 @@ def _message(answer: Answer) -> str:
     return answer.text or ""
 
 
-def _judge(message: str, acceptable: Sequence[str]) -> Verdict:
-    if not message:
-        return Verdict(False, "agentic:no_last_message", "no answer is a text without calls")
-    text = _normal(message)
-    for answer in acceptable:
-        if re.search(rf"\b{re.escape(_normal(answer))}\b", text):
-            return Verdict(True)
-    return Verdict(False, "agentic:answer_not_found", "no acceptable answer is in the last message")
+def _contains(text: str, acceptable: Sequence[str]) -> bool:
+    return any(re.search(rf"\b{re.escape(_normal(answer))}\b", text) for answer in acceptable)
 
 
 def _normal(text: str) -> str:

@@ -7,6 +7,7 @@ parameter. The checks raise an exception where upstream does, for example on an 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import Language
@@ -35,6 +36,7 @@ _WITH_ITEMS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class Rules:
     """The rules for the calls of one entry.
 
@@ -43,35 +45,31 @@ class Rules:
     ``native``: the answer has native calls, whose function names have underscores in place of
     dots."""
 
-    def __init__(
-        self,
-        category: str,
-        functions: Sequence[Mapping[str, Any]],
-        gold: Sequence[Mapping[str, Any]],
-        language: Language,
-        *,
-        native: bool,
-    ) -> None:
-        self.parallel = "parallel" in category
-        self.multiple = "multiple" in category and not self.parallel
-        self.functions = functions
-        self.gold = gold
-        self.language = language
-        self.native = native
+    category: str
+    functions: Sequence[Mapping[str, Any]]
+    gold: Sequence[Mapping[str, Any]]
+    language: Language
+    native: bool
+
+    @property
+    def parallel(self) -> bool:
+        return "parallel" in self.category
 
     def fault(self, calls: Sequence[Read]) -> Fault | None:
         """Return the first fault in the calls of an answer, or None if the calls are correct."""
+        if fault := self.count_fault(calls):
+            return fault
         if self.parallel:
-            return self.count_fault(calls) or self._greedy_fault(calls)
-        if self.multiple:
-            return self.count_fault(calls) or self.call_fault(calls[0], 0)
-        return self.count_fault(calls) or self._call_fault(self.functions[0], calls[0], 0)
+            return self._greedy_fault(calls)
+        if "multiple" in self.category:
+            return self.call_fault(calls[0], 0)
+        return self._call_fault(self.functions[0], calls[0], 0)
 
     def count_fault(self, calls: Sequence[Read]) -> Fault | None:
         checker, wanted = "simple_function_checker", 1
         if self.parallel:
             checker, wanted = "parallel_function_checker_no_order", len(self.gold)
-        elif self.multiple:
+        elif "multiple" in self.category:
             checker, wanted = "multiple_function_checker", len(self.gold)
         if len(calls) == wanted:
             return None
@@ -146,16 +144,12 @@ class Rules:
         if fault is not None:
             return fault
         if variable:
-            return other_fault(param, value, options)
+            return value_fault(param, value, options, object)
         if wanted is dict:
             return dict_fault(param, value, options)
         if wanted is list and nested is dict:
             return dicts_fault(param, value, options)
-        if wanted is str:
-            return string_fault(param, value, options)
-        if wanted is list:
-            return list_fault(param, value, options)
-        return other_fault(param, value, options)
+        return value_fault(param, value, options, wanted)
 
 
 _TYPES: Mapping[str, Mapping[str, type]] = {
@@ -222,21 +216,23 @@ def _items_fit(param: Any, value: Any, option: Any, nested: type) -> bool:
     return all(type_fault(param, item, option, nested, None)[0] is None for item in value)
 
 
-def string_fault(param: Any, value: str, options: Sequence[Any]) -> Fault | None:
-    """Check that a string equals one of the acceptable strings, after normalising both."""
-    wanted = normal(value)
-    if any(type(option) is str and normal(option) == wanted for option in options):
+def value_fault(param: Any, value: Any, options: Sequence[Any], wanted: type) -> Fault | None:
+    """Check that a value of type ``wanted`` equals one of the options.
+
+    Strings, also those in lists, are normalised. Option "" is an empty list. Other values are
+    compared under Python's ``==``, where 1 equals 1.0 and True."""
+    if wanted is str:
+        kind, noun, text = "string", "strings", normal(value)
+        fits = any(type(option) is str and normal(option) == text for option in options)
+    elif wanted is list:
+        kind, noun = "list/tuple", "lists"
+        fits = _normal_texts(value) in [_normal_texts(option) for option in options]
+    else:
+        kind, noun, fits = "others", "values", value in options
+    if fits:
         return None
     _printed(value)
-    return "value_error:string", f"{short(param)} is not one of the acceptable strings"
-
-
-def list_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fault | None:
-    """Check that a list equals an option after normalising strings; option "" is an empty list."""
-    if _normal_texts(value) in [_normal_texts(option) for option in options]:
-        return None
-    _printed(value)
-    return "value_error:list/tuple", f"{short(param)} is not one of the acceptable lists"
+    return f"value_error:{kind}", f"{short(param)} is not one of the acceptable {noun}"
 
 
 def dict_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
@@ -286,14 +282,6 @@ def dicts_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fau
         else:
             return None
     return fault
-
-
-def other_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
-    """Check that a value equals an option under Python's ``==``, where 1 equals 1.0 and True."""
-    if value in options:
-        return None
-    _printed(value)
-    return "value_error:others", f"{short(param)} is not one of the acceptable values"
 
 
 def _normal_texts(items: Any) -> list[Any]:

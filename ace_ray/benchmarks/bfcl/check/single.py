@@ -26,7 +26,7 @@ In ``irrelevance`` and ``live_irrelevance`` an answer is correct if it contains 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import (
@@ -69,58 +69,46 @@ def check_single(
     try:
         calls = read_any(answer, form, language)
     except NotCalls as error:
-        failed = Verdict(False, _FAILED, f"no calls: {str(error)[:200]}")
-        return {"official": failed, "strict": _with_keywords(rules, answer, form) or failed}
+        failed = _of_error(error)
+        try:
+            calls = read_with_keywords(answer, form, language)
+        except NotCalls:
+            return _both(failed)
+        except Refused as refused:
+            return {"official": failed, "strict": _of_error(refused)}
+        return {"official": failed, "strict": _verdict(_strict_fault, rules, calls)}
     except Refused as error:
-        return _both(_unsafe(error))
+        return _both(_of_error(error))
     if calls is None or not all(isinstance(call.args, dict) for call in calls):
         return _both(Verdict(False, _MALFORMED, "the decoded value is not a list of calls"))
-    official = _official(rules, calls)
+    official = _verdict(Rules.fault, rules, calls)
+    if any(call.bare > 1 for call in calls):
+        official = Verdict(False, _FAILED, "no calls: several positional arguments")
     bound_otherwise = any(call.positional or call.repeated is not None for call in calls)
     if bound_otherwise or (rules.parallel and not official.valid):
-        return {"official": official, "strict": _strict(rules, calls)}
+        return {"official": official, "strict": _verdict(_strict_fault, rules, calls)}
     return _both(official)
 
 
-def _official(rules: Rules, calls: Sequence[Read]) -> Verdict:
-    if any(call.bare > 1 for call in calls):
-        return Verdict(False, _FAILED, "no calls: several positional arguments")
+def _strict_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
+    if fault := rules.count_fault(calls):
+        return fault
+    named = []
+    for call in calls:
+        bound = _bound(rules, call)
+        if not isinstance(bound, Read):
+            return bound
+        named.append(bound)
+    return _parallel_fault(rules, named) if rules.parallel else rules.fault(named)
+
+
+def _verdict(
+    check: Callable[[Rules, Sequence[Read]], Fault | None], rules: Rules, calls: Sequence[Read]
+) -> Verdict:
     try:
-        return _verdict(rules.fault(calls))
-    except RAISES as error:
-        return _crash(error)
-
-
-def _with_keywords(rules: Rules, answer: Answer, form: Form) -> Verdict | None:
-    try:
-        calls = read_with_keywords(answer, form, rules.language)
-    except NotCalls:
-        return None
-    except Refused as error:
-        return _unsafe(error)
-    return _strict(rules, calls)
-
-
-def _strict(rules: Rules, calls: Sequence[Read]) -> Verdict:
-    try:
-        if fault := rules.count_fault(calls):
-            return _verdict(fault)
-        named = []
-        for call in calls:
-            bound = _bound(rules, call)
-            if not isinstance(bound, Read):
-                return _verdict(bound)
-            named.append(bound)
-        return _verdict(_parallel_fault(rules, named) if rules.parallel else rules.fault(named))
-    except NotCalls as error:
-        return Verdict(False, _FAILED, f"no calls: {str(error)[:200]}")
-    except Refused as error:
-        return _unsafe(error)
-    except RAISES as error:
-        return _crash(error)
-
-
-def _verdict(fault: Fault | None) -> Verdict:
+        fault = check(rules, calls)
+    except (*RAISES, Refused) as error:
+        return _of_error(error)
     return Verdict(True) if fault is None else Verdict(False, *fault)
 
 
@@ -128,12 +116,13 @@ def _both(verdict: Verdict) -> Mapping[str, Verdict]:
     return {"official": verdict, "strict": verdict}
 
 
-def _unsafe(error: Refused) -> Verdict:
-    return Verdict(False, "official_unsafe", f"{str(error)[:200]}, which is not evaluated")
-
-
-def _crash(error: Exception) -> Verdict:
-    what = f"{type(error).__name__} {str(error)[:200]}"
+def _of_error(error: Exception) -> Verdict:
+    text = str(error)[:200]
+    if isinstance(error, NotCalls):
+        return Verdict(False, _FAILED, f"no calls: {text}")
+    if isinstance(error, Refused):
+        return Verdict(False, "official_unsafe", f"{text}, which is not evaluated")
+    what = f"{type(error).__name__} {text}"
     return Verdict(False, "official_crash", f"{what} in upstream's checker")
 
 
@@ -222,7 +211,7 @@ def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
     except NotCalls:
         called, undecoded = False, True
     except Refused as refused:
-        return {"official": _unsafe(refused), "strict": _unsafe(refused)}
+        return _both(_of_error(refused))
     official = _relevance_verdict(category, called)
     if undecoded:
         try:
@@ -230,7 +219,7 @@ def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
         except NotCalls:
             pass
         except Refused as refused:
-            return {"official": official, "strict": _unsafe(refused)}
+            return {"official": official, "strict": _of_error(refused)}
     strict = _relevance_verdict(category, called)
     if strict.valid and not called:
         strict = _refusal(answer)

@@ -13,23 +13,17 @@ from typing import Any
 # Maximum characters of a map and of a list that are converted; gold answers have fewer than 400.
 MAX_CHARS, MAX_LIST_CHARS = 1_024, 8_192
 JAVA_TYPES: Mapping[str, type] = {
-    "byte": int,
-    "short": int,
-    "integer": int,
-    "float": float,
-    "double": float,
-    "long": int,
-    "boolean": bool,
-    "char": str,
-    "Array": list,
-    "ArrayList": list,
-    "Set": set,
-    "HashMap": dict,
-    "Hashtable": dict,
-    "Queue": list,
-    "Stack": list,
-    "String": str,
-    "any": str,
+    name: kind
+    for kind, names in (
+        (int, "byte short integer long"),
+        (float, "float double"),
+        (bool, "boolean"),
+        (str, "char String any"),
+        (list, "Array ArrayList Queue Stack"),
+        (set, "Set"),
+        (dict, "HashMap Hashtable"),
+    )
+    for name in names.split()
 }
 
 # A line break is allowed at the end, because upstream's patterns end with `$`.

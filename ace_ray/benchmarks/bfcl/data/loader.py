@@ -47,6 +47,7 @@ from ace_ray.benchmarks.bfcl.decode import read_any
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.dataset import (
     Part,
+    Row,
     Rows,
     check_joined,
     is_texts,
@@ -63,6 +64,8 @@ from ace_ray.types import Entry
 Docs = dict[str, list[dict[str, Any]]]
 # Id, data and gold of an entry.
 Made = tuple[str, dict[str, Any], Any]
+# Location and content of an answer's row.
+Answered = tuple[str, Row]
 
 
 def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> list[Entry]:
@@ -101,7 +104,7 @@ def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
         path = prerequisite_file(scenario)
         if package.is_mini and not package.has(path):
             continue
-        rows = _read(package, path)
+        rows = rows_by_id(package.read(path), package.where(path))
         for where, row in rows.values():
             shaped(Turns, row, where)
         conversations[scenario] = [
@@ -125,70 +128,12 @@ class _Reader:
 
     def _category(self, category: str) -> list[Made]:
         if category not in self._made:
-            kinds: Mapping[Sequence[str], Callable[[str], list[Made]]] = {
-                (*SINGLE_TURN, CHATABLE, SQL): self._single,
-                (REST, *EXEC): self._called,
-                CONVERSATIONS: self._multi_turn,
-                AGENTIC: self._agentic,
-                (FORMAT_SENSITIVITY,): self._format_sensitivity,
-            }
-            make = next(make for names, make in kinds.items() if category in names)
-            self._made[category] = make(category)
-        return self._made[category]
-
-    def _single(self, category: str) -> list[Made]:
-        made = []
-        for row_id, where, row, answer in self._joined(category):
-            shaped(Single, row, where)
-            gold = None if answer is None else _gold(SingleGold, answer)
-            made.append((row_id, {key: row[key] for key in ("question", "function")}, gold))
-        return made
-
-    def _called(self, category: str) -> list[Made]:
-        """Return the entries of a category whose gold answers are texts of calls."""
-        made = []
-        for row_id, where, row, answer in self._joined(category):
-            shaped(Single, row, where)
-            texts = _gold(CalledGold, answer)
-            try:
-                gold = _called_gold([texts] if isinstance(texts, str) else texts, row["function"])
-            except (NotCalls, Refused, LookupError, TypeError) as error:
-                raise UserError(
-                    f"{row_id!r} has gold calls that cannot be read: {error}", where=where
-                ) from error
-            made.append((row_id, {key: row[key] for key in ("question", "function")}, gold))
-        return made
-
-    def _multi_turn(self, category: str) -> list[Made]:
-        made = []
-        for row_id, where, row, answer in self._joined(category):
-            shaped(MultiTurn, row, where)
-            gold = _gold(MultiTurnGold, answer)
-            if len(gold) != len(row["question"]):
-                raise UserError(
-                    f"{row_id!r} has {len(row['question'])} turns, "
-                    f"but its gold calls cover {len(gold)}",
-                    where=where,
-                )
-            kept = ("question", "initial_config", "involved_classes", "missed_function")
-            made.append((row_id, {key: row[key] for key in kept if key in row}, gold))
-        return made
-
-    def _agentic(self, category: str) -> list[Made]:
-        made = []
-        for row_id, where, row, answer in self._joined(category):
-            data: dict[str, Any] = {"question": row["question"]}
-            if category in MEMORY:
-                shaped(Memory, row, where)
-                data["scenario"] = row["scenario"]
-                data["involved_classes"] = [f"MemoryAPI_{category.removeprefix('memory_')}"]
+            if category == FORMAT_SENSITIVITY:
+                self._made[category] = self._format_sensitivity(category)
             else:
-                shaped(WebSearch, row, where)
-                data["involved_classes"] = ["WebSearchAPI"]
-                data["show_snippet"] = "no_snippet" not in category
-            gold = {"ground_truth": _gold(AgenticGold, answer)}
-            made.append((row_id.replace(published(category), category), data, gold))
-        return made
+                make = next(make for names, make in _MAKERS.items() if category in names)
+                self._made[category] = [make(category, *row) for row in self._joined(category)]
+        return self._made[category]
 
     def _format_sensitivity(self, category: str) -> list[Made]:
         made: list[Made] = []
@@ -203,9 +148,7 @@ class _Reader:
                         made.append((f"{category}_{len(made)}:{form}:{row_id}", data, gold))
         return made
 
-    def _joined(
-        self, category: str
-    ) -> list[tuple[str, str, dict[str, Any], tuple[str, dict[str, Any]] | None]]:
+    def _joined(self, category: str) -> list[tuple[str, str, Row, Answered | None]]:
         """Return (id, location, row, answer) of each question; answer: (location, row) or None."""
         question_path, answer_path = question_file(category), answer_file(category)
         questions = self._rows(category, question_path)
@@ -240,6 +183,53 @@ class _Reader:
         return rows
 
 
+def _single(category: str, row_id: str, where: str, row: Row, answer: Answered | None) -> Made:
+    """Make an entry. In the categories REST and EXEC, its gold answer is texts of calls."""
+    shaped(Single, row, where)
+    gold = None
+    if category in (REST, *EXEC):
+        texts = _gold(CalledGold, answer)
+        try:
+            gold = _called_gold([texts] if isinstance(texts, str) else texts, row["function"])
+        except (NotCalls, Refused, LookupError, TypeError) as error:
+            problem = f"{row_id!r} has gold calls that cannot be read: {error}"
+            raise UserError(problem, where=where) from error
+    elif answer is not None:
+        gold = _gold(SingleGold, answer)
+    return row_id, {key: row[key] for key in ("question", "function")}, gold
+
+
+def _multi_turn(category: str, row_id: str, where: str, row: Row, answer: Answered | None) -> Made:
+    shaped(MultiTurn, row, where)
+    gold, turns = _gold(MultiTurnGold, answer), len(row["question"])
+    if len(gold) != turns:
+        problem = f"{row_id!r} has {turns} turns, but its gold calls cover {len(gold)}"
+        raise UserError(problem, where=where)
+    kept = ("question", "initial_config", "involved_classes", "missed_function")
+    return row_id, {key: row[key] for key in kept if key in row}, gold
+
+
+def _agentic(category: str, row_id: str, where: str, row: Row, answer: Answered | None) -> Made:
+    data: dict[str, Any] = {"question": row["question"]}
+    if category in MEMORY:
+        shaped(Memory, row, where)
+        data["scenario"] = row["scenario"]
+        data["involved_classes"] = [f"MemoryAPI_{category.removeprefix('memory_')}"]
+    else:
+        shaped(WebSearch, row, where)
+        data["involved_classes"] = ["WebSearchAPI"]
+        data["show_snippet"] = "no_snippet" not in category
+    gold = {"ground_truth": _gold(AgenticGold, answer)}
+    return row_id.replace(published(category), category), data, gold
+
+
+_MAKERS: Mapping[Sequence[str], Callable[..., Made]] = {
+    (*SINGLE_TURN, CHATABLE, SQL, REST, *EXEC): _single,
+    CONVERSATIONS: _multi_turn,
+    AGENTIC: _agentic,
+}
+
+
 def _called_gold(texts: Sequence[str], functions: Sequence[Any]) -> list[dict[str, Any]]:
     """Return gold calls in the form of `SingleGold`, with one acceptable value per parameter."""
     names = {doc["name"]: list(doc["parameters"]["properties"]) for doc in functions}
@@ -257,7 +247,7 @@ def _options(value: Any) -> Any:
     return {key: [inner] for key, inner in value.items()} if isinstance(value, dict) else value
 
 
-def _gold(model: type[Part], answer: tuple[str, dict[str, Any]] | None) -> Any:
+def _gold(model: type[Part], answer: Answered | None) -> Any:
     """Return the ``ground_truth`` of an answer. Raises `UserError` if it does not fit ``model``."""
     assert answer is not None
     where, row = answer
@@ -273,10 +263,6 @@ def _format_ids(package: UpstreamPackage) -> dict[str, list[str]]:
     if not all(is_texts(listed) for listed in ids.values()):
         raise UserError("has a category whose value is not a list of ids", where=where)
     return ids
-
-
-def _read(package: UpstreamPackage, path: str) -> Rows:
-    return rows_by_id(package.read(path), package.where(path))
 
 
 class Message(Part):

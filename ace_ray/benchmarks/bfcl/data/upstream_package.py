@@ -29,6 +29,12 @@ HINT_SOURCE = "utils.py"
 NATIVE_SOURCE = "model_handler/utils.py"
 _UNUSED_FOLDER = "data/unused_datasets"
 
+_AGENTIC_DOC_FILES = {
+    "WebSearchAPI": "web_search.json",
+    "MemoryAPI_kv": "memory_kv.json",
+    "MemoryAPI_vector": "memory_vector.json",
+    "MemoryAPI_rec_sum": "memory_rec_sum.json",
+}
 # The file with the documentation of each class's functions.
 DOC_FILES = {
     "GorillaFileSystem": "gorilla_file_system.json",
@@ -39,33 +45,13 @@ DOC_FILES = {
     "TradingBot": "trading_bot.json",
     "TravelAPI": "travel_booking.json",
     "VehicleControlAPI": "vehicle_control.json",
-    "WebSearchAPI": "web_search.json",
-    "MemoryAPI_kv": "memory_kv.json",
-    "MemoryAPI_vector": "memory_vector.json",
-    "MemoryAPI_rec_sum": "memory_rec_sum.json",
+    **_AGENTIC_DOC_FILES,
 }
-MINI_DOC_FILES = {
-    "Bakery": "bakery.json",
-    **{
-        name: file
-        for name, file in DOC_FILES.items()
-        if name == "WebSearchAPI" or name.startswith("MemoryAPI_")
-    },
-}
+MINI_DOC_FILES = {"Bakery": "bakery.json", **_AGENTIC_DOC_FILES}
 
 # The module of each class (upstream ``constants/executable_backend_config.py``).
 TOOL_MODULES: Mapping[str, str] = {
-    "GorillaFileSystem": "gorilla_file_system",
-    "MathAPI": "math_api",
-    "MessageAPI": "message_api",
-    "TwitterAPI": "posting_api",
-    "TicketAPI": "ticket_api",
-    "TradingBot": "trading_bot",
-    "TravelAPI": "travel_booking",
-    "VehicleControlAPI": "vehicle_control",
-    "MemoryAPI_kv": "memory_kv",
-    "MemoryAPI_rec_sum": "memory_rec_sum",
-    "MemoryAPI_vector": "memory_vector",
+    name: file.removesuffix(".json") for name, file in DOC_FILES.items() if name != "WebSearchAPI"
 }
 SHARED_TOOL_MODULES = ("long_context", "memory_api_metaclass")
 TOOL_FOLDER = "eval_checker/multi_turn_eval/func_source_code"

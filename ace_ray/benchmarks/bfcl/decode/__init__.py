@@ -21,20 +21,19 @@ import builtins
 import json
 import keyword
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import DEFAULT, Form, Language
-from ace_ray.benchmarks.bfcl.decode.calls import Answer, Read, json_value, read_json, read_xml
+from ace_ray.benchmarks.bfcl.decode.calls import Answer, Read, read_json, read_xml
 from ace_ray.benchmarks.bfcl.decode.source_trees import read_java, read_javascript
 from ace_ray.parsing.fold import Refused
 from ace_ray.parsing.literals import LenientReader
-from ace_ray.parsing.syntax import MAX_CHARS, NotCalls, expression
+from ace_ray.parsing.syntax import MAX_CHARS, NotCalls, bounded_json, expression
 from ace_ray.types import ToolCall
 
 MAX_NATIVE_CALLS = 10_000
-_TAG, _TAG_END = "<TOOLCALL>", "</TOOLCALL>"
 
 
 def decode(
@@ -66,8 +65,9 @@ def executable(answer: Answer) -> list[str] | None:
             return _native_texts(answer.calls) if len(answer.calls) <= MAX_NATIVE_CALLS else None
         if answer.calls is not None:
             return None
-        return _execution_texts(decode(answer.text or "")) or None
-    except (NotCalls, Refused, RecursionError):
+        decoded = decode(answer.text or "")
+        return [_call(name, args) for call in decoded for name, args in call.items()] or None
+    except (ValueError, Refused, RecursionError):  # `NotCalls` too
         return None
 
 
@@ -118,7 +118,7 @@ def read(text: str, form: Form = DEFAULT, language: Language = "python") -> list
         return read_java(text[1:-1])
     if language == "javascript":
         return read_javascript(text[1:-1])
-    return read_python(text.strip().strip("'"))
+    return _python_calls(expression(text.strip().strip("'")))
 
 
 def read_with_keywords(answer: Answer, form: Form, language: Language) -> list[Read]:
@@ -128,7 +128,18 @@ def read_with_keywords(answer: Answer, form: Form, language: Language) -> list[R
     answers, and `Refused` as `read` does."""
     if answer.calls is not None or form.returned != "python" or language != "python":
         raise NotCalls("not an answer with calls in Python")
-    return read_python_with_keywords(_source(answer.text or "", form).strip().strip("'"))
+    text = _source(answer.text or "", form).strip().strip("'")
+    # The mark turns keywords into names, so that the text parses.
+    marked = _TOKENS.sub(lambda token: token[0] + _MARK if token[1] else token[0], text)
+    if _MARK in text or marked == text:
+        raise NotCalls("no argument is named by a keyword")
+    tree = expression(marked)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg is not None:
+            node.arg = node.arg.removesuffix(_MARK)
+        elif isinstance(node, ast.arg):
+            raise NotCalls("a parameter named by a keyword")
+    return _python_calls(tree)
 
 
 def _source(text: str, form: Form) -> str:
@@ -137,36 +148,25 @@ def _source(text: str, form: Form) -> str:
         raise NotCalls(f"longer than {MAX_CHARS} characters")
     text = text.strip("`\n ")
     text = f"{'' if text.startswith('[') else '['}{text}{'' if text.endswith(']') else ']'}"
-    return _tagged(text) if form.tagged else text
-
-
-def _tagged(text: str) -> str:
-    begin = text.find(_TAG)
-    end = text.find(_TAG_END, begin + len(_TAG))
-    if begin < 0 or end < 0:
+    if not form.tagged:
+        return text
+    text, ended, _ = text.partition("<TOOLCALL>")[2].partition("</TOOLCALL>")
+    if not ended:
         raise NotCalls("no <TOOLCALL> tags")
-    return text[begin + len(_TAG) : end].strip()
+    return text.strip()
 
 
 def _read_native(calls: Sequence[ToolCall]) -> list[Read]:
     if len(calls) > MAX_NATIVE_CALLS:
         raise NotCalls(f"more than {MAX_NATIVE_CALLS} calls")
+    return [Read(call.name, _arguments(call)) for call in calls]
+
+
+def _arguments(call: ToolCall) -> Any:
     try:
-        return [Read(call.name, json_value(call.arguments)) for call in calls]
+        return bounded_json(call.arguments)
     except json.JSONDecodeError:
         raise NotCalls("arguments that are not JSON") from None
-
-
-def _execution_texts(decoded: Iterable[Mapping[Any, Mapping[Any, Any]]]) -> list[str]:
-    """Return calls as the strings that upstream executes.
-
-    As in upstream, an argument ``{f: {...}, ...}`` whose values are all objects becomes a call of
-    ``f``, and its other keys are dropped. Raises `NotCalls` for an empty object and for an integer
-    that Python is not able to print."""
-    try:
-        return [_call(name, args) for call in decoded for name, args in call.items()]
-    except ValueError as error:
-        raise NotCalls(str(error)[:200]) from None
 
 
 def _native_texts(calls: Sequence[ToolCall]) -> list[str]:
@@ -174,18 +174,20 @@ def _native_texts(calls: Sequence[ToolCall]) -> list[str]:
     Raises `NotCalls` for arguments that are not a JSON object."""
     texts = []
     for call in calls:
-        try:
-            args = json_value(call.arguments)
-            if not isinstance(args, dict):
-                raise NotCalls("arguments that are not an object")
-            pairs = ",".join([f"{key}={value!r}" for key, value in args.items()])
-        except json.JSONDecodeError:
-            raise NotCalls("arguments that are not JSON") from None
+        args = _arguments(call)
+        if not isinstance(args, dict):
+            raise NotCalls("arguments that are not an object")
+        pairs = ",".join([f"{key}={value!r}" for key, value in args.items()])
         texts.append(f"{call.name}({pairs})")
     return texts
 
 
 def _call(name: Any, args: Mapping[Any, Any]) -> str:
+    """Return a call as the string that upstream executes.
+
+    As in upstream, an argument ``{f: {...}, ...}`` whose values are all objects becomes a call of
+    ``f``, and its other keys are dropped. Raises `ValueError` for an empty object and for an
+    integer that Python is not able to print."""
     return f"{name}({', '.join([f'{key}={_value(value)}' for key, value in args.items()])})"
 
 
@@ -200,24 +202,11 @@ def _value(value: Any) -> str:
     return _call(name, value[name])
 
 
-def read_python(text: str) -> list[Read]:
+def _python_calls(tree: ast.expr) -> list[Read]:
     """Read the calls of a Python expression: one call, or a list, tuple or set of calls.
 
     Raises `NotCalls` where upstream's decoder raises, and `Refused` for an operation that is not
     computed here. If both apply, the first in upstream's order of evaluation is raised."""
-    return _python_calls(expression(text))
-
-
-def read_python_with_keywords(text: str) -> list[Read]:
-    """Read the calls of a text in which a Python keyword is used as an argument's name. Raises
-    `NotCalls` for all other texts, and `Refused` as `read_python` does."""
-    marked = marked_names(text)
-    if marked is None:
-        raise NotCalls("no argument is named by a keyword")
-    return _python_calls(marked_expression(marked))
-
-
-def _python_calls(tree: ast.expr) -> list[Read]:
     reader = LenientReader(KNOWN.__contains__, bare_as_source=True)
     try:
         if isinstance(tree, ast.Call):
@@ -261,28 +250,6 @@ _TOKENS = re.compile(
     rf"|\b({'|'.join(keyword.kwlist)})\b(?=\s*+=(?!=))",
     re.DOTALL,
 )
-
-
-def marked_names(text: str) -> str | None:
-    """Append `_MARK` to Python keywords that name arguments, so that the text parses.
-
-    Return None if the text has no such keyword, or contains `_MARK`."""
-    if _MARK in text:
-        return None
-    marked = _TOKENS.sub(lambda token: token[0] + _MARK if token[1] else token[0], text)
-    return None if marked == text else marked
-
-
-def marked_expression(text: str) -> ast.expr:
-    """Parse a text from `marked_names`, and remove the marks from the tree. Raises `NotCalls` as
-    `expression` does."""
-    tree = expression(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg is not None:
-            node.arg = node.arg.removesuffix(_MARK)
-        elif isinstance(node, ast.arg):
-            raise NotCalls("a parameter named by a keyword")
-    return tree
 
 
 # Names with which upstream's ``eval`` could run code. Other names, except those of its own module,

@@ -17,14 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ace_ray.parsing.syntax import (
-    MAX_CHARS,
-    MAX_CODE,
-    MAX_DEPTH,
-    NotCalls,
-    check_json_depth,
-    expression,
-)
+from ace_ray.parsing.syntax import MAX_CODE, MAX_DEPTH, NotCalls, bounded_json, expression
 from ace_ray.types import Completion, ToolCall
 
 
@@ -87,7 +80,7 @@ def read_json(text: str) -> list[Read]:
     """Read the calls of a JSON list in a text; return an empty list if the text is not JSON.
 
     Raises `NotCalls` if a call lacks ``function`` or ``parameters``, if the JSON is a number,
-    boolean or null, and beyond the bounds of `json_value`."""
+    boolean or null, and beyond the bounds of `bounded_json`."""
     first, last = text.find("["), text.rfind("]")
     if 0 <= first < last:
         text = text[first : last + 1]
@@ -96,36 +89,18 @@ def read_json(text: str) -> list[Read]:
     if begin and end:
         text = text[begin.start() : end.end()]
     try:
-        value = json_value(text)
+        value = bounded_json(text)
     except json.JSONDecodeError:
         return []
     if not isinstance(value, (list, dict, str)):
         raise NotCalls("JSON that is not a list")
-    return [_json_call(item) for item in value if isinstance(item, dict)]
-
-
-def _json_call(item: dict[str, Any]) -> Read:
-    if "function" not in item or "parameters" not in item:
-        raise NotCalls("an object without function and parameters")
-    if isinstance(item["function"], (list, dict)):
-        raise NotCalls("a function name that is not a string")
-    return Read(item["function"], item["parameters"])
-
-
-def json_value(text: str) -> Any:
-    """Parse JSON as Python does, which also accepts NaN and Infinity.
-
-    Raises `json.JSONDecodeError` if the text is not JSON, and `NotCalls` beyond `MAX_CHARS`,
-    `MAX_DEPTH` or Python's limit on digits."""
-    if len(text) > MAX_CHARS:
-        raise NotCalls(f"longer than {MAX_CHARS} characters")
-    check_json_depth(text, len(text) - len(text.lstrip()))
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise NotCalls(f"{type(error).__name__} in JSON") from None
+    calls = [item for item in value if isinstance(item, dict)]
+    for call in calls:
+        if "function" not in call or "parameters" not in call:
+            raise NotCalls("an object without function and parameters")
+        if isinstance(call["function"], (list, dict)):
+            raise NotCalls("a function name that is not a string")
+    return [Read(call["function"], call["parameters"]) for call in calls]
 
 
 _BEGIN, _END = "<functions>", "</functions>"

@@ -12,7 +12,7 @@ import functools
 import importlib
 import importlib.metadata
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -31,20 +31,19 @@ def read_java(text: str) -> list[Read] | None:
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "java")
     try:
-        call = _first_call(root)
+        call = next((node for node in _nodes(root) if node.type == "method_invocation"), None)
         return None if call is None else [_java_call(call, text)]
     except RecursionError:
         raise NotCalls("nested too deep") from None
 
 
-def _first_call(root: Any) -> Any:
+def _nodes(root: Any) -> Iterator[Any]:
+    """Yield all nodes of a tree, in the order of the source."""
     pending = [root]
     while pending:
         node = pending.pop()
-        if node.type == "method_invocation":
-            return node
+        yield node
         pending += reversed(node.children)
-    return None
 
 
 def _java_text(node: Any, source: str) -> str:
@@ -117,10 +116,9 @@ def read_javascript(text: str) -> list[Read] | None:
 
 def _javascript_call(call: Any) -> Read:
     called, arguments = call.children[:2]
-    nodes = arguments.children
     return _read_of(
         _javascript_text(called),
-        nodes,
+        arguments.children,
         _javascript_text,
         _javascript_value,
         bare=_JAVASCRIPT_BARE,
@@ -166,20 +164,17 @@ def source_tree(text: str, language: Literal["java", "javascript"]) -> Any:
         source = text.encode()
     except UnicodeEncodeError:
         raise NotCalls("a lone surrogate in the text") from None
-    new_parser, grammar = _grammar(language)
+    new_parser, grammar = load_grammar(language)
     root = new_parser(grammar).parse(source).root_node
-    if root.has_error and _has_error_node(root):
+    if root.has_error and any(node.type == "ERROR" for node in _nodes(root)):
         raise NotCalls(f"not valid {language}")
     return root
 
 
-def require_grammar(language: str) -> None:
-    """Raise `UserError` if upstream's version of a language's grammar is not installed."""
-    _grammar(language)
-
-
 @functools.cache
-def _grammar(language: str) -> tuple[Any, Any]:
+def load_grammar(language: str) -> tuple[Any, Any]:
+    """Return the parser class and a language's grammar. Raises `UserError` if upstream's version of
+    the grammar is not installed."""
     package, version = f"tree-sitter-{language}", GRAMMARS[language]
     parser = f"{PARSERS[-1]}0"
     fix = (
@@ -202,17 +197,6 @@ def _grammar(language: str) -> tuple[Any, Any]:
             raise UserError(what, where="bfcl", fix=fix)
     # In these versions ``language()`` returns an address, which tree-sitter accepts with a warning.
     return tree_sitter.Parser, tree_sitter.Language(grammar.language())
-
-
-def _has_error_node(root: Any) -> bool:
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        if node.type == "ERROR":
-            return True
-        # Nodes without an error inside need no visit.
-        pending += [child for child in node.children if child.has_error]
-    return False
 
 
 def _read_of(

@@ -45,9 +45,8 @@ class EpisodeSettings:
     def functions(self, entry: Entry) -> tuple[Docs, Mapping[int, Docs]]:
         """Return the functions offered from the first turn on, and the held-out functions by the
         number of the turn that adds them."""
-        classes, missed = entry.data["involved_classes"], entry.data.get("missed_function")
-        functions, held_out = offered(self.docs, classes, missed)
-        return functions, {int(turn): later for turn, later in held_out.items()}
+        held_out = entry.data.get("missed_function", {})
+        return offered(self.docs, entry.data["involved_classes"], held_out)
 
     def tools(self, functions: Docs) -> list[dict[str, Any]] | None:
         """Return the tools of native mode; None in prompt mode."""

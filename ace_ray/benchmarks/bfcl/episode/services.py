@@ -78,15 +78,22 @@ class Service:
         return await self._ask("POST", {}, body)
 
     async def _ask(self, method: str, params: Mapping[str, str], body: bytes | None) -> Reply:
-        url, headers = self._config.url, self._headers(body)
-        request = HttpRequest(method, url, headers, body, TIMEOUT_S, MAX_BYTES, params)
+        name = self._config.api_key_env
+        key = os.environ.get(name, "").strip() if name else ""
+        headers = {"Accept-Encoding": "identity"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        request = HttpRequest(method, self._config.url, headers, body, TIMEOUT_S, MAX_BYTES, params)
         attempts = 1 + MAX_RETRIES
         for attempt in range(1, attempts + 1):
             wait_s = 0.0
             try:
                 reply = await self._transport.fetch(request)
             except OSError as error:
-                cause = self._clean(f"{type(error).__name__}: {error}")
+                text = f"{type(error).__name__}: {error}"
+                cause = " ".join(without_key(text, key)[:300].split())
             else:
                 if reply.status not in RETRIED and reply.status < 500:
                     return reply
@@ -96,21 +103,6 @@ class Service:
                 break
             await self._pause(max(wait_s, backoff_s(attempt)))
         raise ServiceFailed(f"{self._host} gave no answer in {attempt} attempts: {cause}")
-
-    def _key(self) -> str:
-        name = self._config.api_key_env
-        return os.environ.get(name, "").strip() if name else ""
-
-    def _headers(self, body: bytes | None) -> dict[str, str]:
-        headers = {"Accept-Encoding": "identity"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        if key := self._key():
-            headers["Authorization"] = f"Bearer {key}"
-        return headers
-
-    def _clean(self, text: str) -> str:
-        return " ".join(without_key(text, self._key())[:300].split())
 
 
 class Embeddings:

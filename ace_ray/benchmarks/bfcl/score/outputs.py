@@ -23,7 +23,7 @@ from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.check.single import attempts_call
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
-from ace_ray.benchmarks.bfcl.decode.calls import Answer, json_value
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.episode.conversation import MAX_STEPS
 from ace_ray.benchmarks.bfcl.functions import tool_name
 from ace_ray.benchmarks.dataset import Row
@@ -39,7 +39,7 @@ from ace_ray.benchmarks.outputs import (
     value_of,
 )
 from ace_ray.errors import UserError
-from ace_ray.parsing.syntax import NotCalls
+from ace_ray.parsing.syntax import bounded_json
 from ace_ray.types import Completion, Entry, Episode, ToolAnswer, ToolCall
 
 # Maximum turns plus answers of a conversation; upstream's have at most 8 turns of 21 answers.
@@ -274,7 +274,11 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
                     called = [call for call in answer if isinstance(call, dict)]
                     lists = True
                     listed += bool(called)
-                    spelled += any(_is_spelled(call) for call in called)
+                    # ``{name: arguments}`` with arguments as a JSON string.
+                    spelled += any(
+                        _named(call) is None and isinstance(next(iter(call.values()), None), str)
+                        for call in called
+                    )
                 elif isinstance(answer, str):
                     prompted += _PROMPTED.match(answer) is not None
                     tagged += _TAG in answer
@@ -292,11 +296,6 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     if in_text and not (lists and listed >= prompted):
         return "gemini" if _GEMINI.search(model) else "phi" if _PHI.search(model) else "text"
     return "tagged" if tagged > listed else in_lists
-
-
-def _is_spelled(call: dict[str, Any]) -> bool:
-    """Return whether a stored call is ``{name: arguments}`` with arguments as a JSON string."""
-    return _named(call) is None and isinstance(next(iter(call.values()), None), str)
 
 
 def _named(call: dict[str, Any]) -> tuple[str, Any] | None:
@@ -409,8 +408,8 @@ def _tagged(text: str) -> tuple[ToolCall, ...]:
             break
         place = end + len(_TAG_END)
         try:
-            value = json_value(text[begin + len(_TAG) : end])
-        except (NotCalls, json.JSONDecodeError):
+            value = bounded_json(text[begin + len(_TAG) : end])
+        except ValueError:  # `NotCalls` too
             continue
         name = value.get("name") if isinstance(value, dict) else None
         arguments = value.get("arguments") if isinstance(value, dict) else None

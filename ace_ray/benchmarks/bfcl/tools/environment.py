@@ -99,8 +99,9 @@ class Environment:
             self._restore(arguments.get("snapshot") or {})
             return Observation(None)
         if name == "texts":
-            texts = [str(text) for text in arguments.get("texts", ())]
-            return Observation(self._unknown_texts(texts))
+            texts = (str(text) for text in arguments.get("texts", ()))
+            literals = dict.fromkeys(literal for text in texts for literal in strings_in(text))
+            return Observation([text for text in literals if text not in self._vectors])
         if name == "vectors":
             self._vectors.update(arguments.get("vectors", {}))
             return Observation(None)
@@ -167,10 +168,6 @@ class Environment:
                         value.load_from_snapshot(snapshot[key])
                     else:
                         setattr(memory, key, copy.deepcopy(snapshot[key]))
-
-    def _unknown_texts(self, texts: Sequence[str]) -> list[str]:
-        literals = dict.fromkeys(one for text in texts for one in strings_in(text))
-        return [text for text in literals if text not in self._vectors]
 
 
 def open_environment(
@@ -306,7 +303,7 @@ class _Writer:
         if isinstance(value, Mapping):
             return self._object(value, depth + 1)
         if isinstance(value, (set, frozenset)):
-            return self._list(sorted(value, key=repr), depth + 1)
+            value = sorted(value, key=repr)
         if isinstance(value, (list, tuple)):
             return self._list(value, depth + 1)
         if hasattr(value, "contents"):

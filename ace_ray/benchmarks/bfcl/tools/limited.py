@@ -42,11 +42,8 @@ def load_classes(sources: ToolSources, names: Sequence[str]) -> None:
                 f"a class does not load: {error}", where=sources.where, fix="name an intact copy"
             ) from error
         except ProcessLost as error:
-            raise UserError(
-                f"the tool process does not start ({error})",
-                where="data",
-                fix="see its output above",
-            ) from error
+            problem = f"the tool process does not start ({error})"
+            raise UserError(problem, where="data", fix="see its output above") from error
 
 
 class Attempt(attempts.Attempt):
@@ -56,7 +53,8 @@ class Attempt(attempts.Attempt):
         super().__init__(_host(sources, classes))
 
     def is_call(self, op: Op) -> bool:
-        return _is_call(op)
+        """Return whether an operation is a step with one call."""
+        return bool(op[0] == "call" and op[2] == "step" and len(op[3]["texts"]) == 1)
 
     def changes(self, op: Op) -> bool:
         return op[0] not in _UNLOGGED and not (op[0] == "call" and op[2] in _UNLOGGED_CALLS)
@@ -76,16 +74,10 @@ class Attempt(attempts.Attempt):
             return None  # the row still counts if its state is too large to record
         if op[0] == "call" and op[2] == "texts":
             return [[], ""]  # the calls will fail for lack of embeddings
-        if not _is_call(op):
+        if not self.is_call(op):
             raise SandboxLost(f"{' '.join(map(str, op[:3:2]))} failed: {error}")
         self.pay(("broke", op[1]))
-        shown = f"Error during execution: {error}"
-        return [[shown], ""]
-
-
-def _is_call(op: Op) -> bool:
-    """Return whether an operation is a step with one call."""
-    return bool(op[0] == "call" and op[2] == "step" and len(op[3]["texts"]) == 1)
+        return [[f"Error during execution: {error}"], ""]
 
 
 class LimitedEnvironment:
@@ -106,12 +98,7 @@ class LimitedEnvironment:
 
 def opened(name: str, initial_state: InitialState, *, shared: bool = False) -> Op:
     """Return the operation that creates an environment."""
-    given = {
-        "names": initial_state.names,
-        "initial_config": initial_state.initial_config,
-        "long_context": initial_state.long_context,
-    }
-    return ("open", name, given, shared)
+    return ("open", name, asdict(initial_state), shared)
 
 
 def step(name: str, texts: Sequence[str]) -> Op:
