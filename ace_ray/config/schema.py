@@ -23,7 +23,6 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 
 from ace_ray.config.suggestions import mistake
 from ace_ray.errors import UserError
@@ -189,7 +188,7 @@ class SamplingConfig(Section):
     def completed(self, own: Mapping[str, Any], *, where: str) -> SamplingConfig:
         """Return a copy with a value for every key: the config's, else the model's in ``own``, else
         our default. Raises `UserError`: a value in ``own`` (file ``where``) is invalid."""
-        ours = {name: field.get_default(call_default_factory=True) for name, field in _drawn()}
+        ours = SamplingConfig().model_dump(exclude={"defaults"})
         named = {name: getattr(self, name) for name in self.model_fields_set}
         return validated(SamplingConfig, {**ours, **own, **named}, where=where)
 
@@ -197,12 +196,7 @@ class SamplingConfig(Section):
         """Return the values as `Sampling`. Raises `ValueError` if `is_complete` is false."""
         if not self.is_complete:
             raise ValueError("'sampling: model' lacks the values of generation_config.json")
-        values: dict[str, Any] = {name: getattr(self, name) for name, _ in _drawn()}
-        return Sampling(**{**values, "stop": tuple(self.stop)})
-
-
-def _drawn() -> list[tuple[str, FieldInfo]]:
-    return [(n, f) for n, f in SamplingConfig.model_fields.items() if n != "defaults"]
+        return Sampling(**self.model_dump(exclude={"defaults", "stop"}), stop=tuple(self.stop))
 
 
 class StoreConfig(Section):
@@ -504,13 +498,11 @@ def config_text(path: str, fix: str = "name an existing file") -> str:
     """Return the text of a config file or of a file that a config names. Raises `UserError`."""
     try:
         with Path(path).open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        text = without_bom(content, path).decode("utf-8")
+            return without_bom(file.read(MOST_BYTES + 1), path).decode("utf-8")
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=path, fix=fix) from error
     except UnicodeDecodeError as error:
         raise UserError("is not UTF-8 text", where=path, fix="name a text file") from error
-    return text
 
 
 def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
