@@ -157,7 +157,7 @@ def check_whole(where: Path | S3Store) -> None:
             raise UserError("is missing", where=files.place(name), fix=_AGAIN)
         if files.sizes[name] <= _POINTER_BYTES:
             with _reading(files, name, "cannot be read"), files.open(name) as file:
-                _refuse_pointer(file, files.place(name))
+                refuse_pointer(file, files.place(name))
     empty = bool(weights)
     for name in weights:
         if name.endswith(".safetensors"):
@@ -179,14 +179,8 @@ def check_whole(where: Path | S3Store) -> None:
         raise UserError("the weights contain no tensors", where=files.place(weights[0]), fix=_AGAIN)
 
 
-def check_no_pointer(path: Path) -> None:
-    """Raise `UserError` if ``path`` is a git-lfs pointer, and `OSError` if it is not a regular
-    file."""
-    with open_regular(path) as file:
-        _refuse_pointer(file, str(path))
-
-
-def _refuse_pointer(file: BinaryIO, place: str) -> None:
+def refuse_pointer(file: BinaryIO, place: str) -> None:
+    """Raise `UserError` if ``file`` at ``place`` is a git-lfs pointer."""
     if file.read(len(_POINTER)) == _POINTER:
         raise UserError(
             "is a git-lfs pointer, not the file itself",
@@ -346,7 +340,7 @@ def _index(files: _Files, name: str) -> dict[str, str]:
     if name not in files.sizes:
         return {}
     with _reading(files, name, "is not an index of weights"), files.open(name) as file:
-        _refuse_pointer(file, files.place(name))
+        refuse_pointer(file, files.place(name))
         file.seek(0)
         return index_of(file.read(_INDEX_BYTES + 1))
 

@@ -15,13 +15,14 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 from ace_ray.config.schema import cache_root
 from ace_ray.errors import UserError, first_line
 from ace_ray.models import cached
-from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_no_pointer, check_whole, way_out
+from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_whole, refuse_pointer, way_out
 from ace_ray.models.engine_args import INSTALL
 from ace_ray.storage.object_store import Object, S3Store
 from ace_ray.storage.object_store.local import open_regular
@@ -152,8 +153,9 @@ def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> Mod
             where=str(path),
             fix=f"name {_KINDS[marker]} folder{gguf}",
         )
-    check_no_pointer(path)
     with open_regular(path) as file:
+        refuse_pointer(file, str(path))
+        file.seek(0)
         if file.read(4) != b"GGUF":
             raise UserError(
                 "is not a GGUF file (bad magic)", where=str(path), fix="download it again"
@@ -355,9 +357,7 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
         from huggingface_hub.errors import CacheNotFound
     except ImportError as error:
         raise UserError(
-            "Hugging Face ids need huggingface_hub",
-            where="model.source",
-            fix=INSTALL,
+            "Hugging Face ids need huggingface_hub", where="model.source", fix=INSTALL
         ) from error
     wanted = revision or "main"
     if constants.HF_HUB_OFFLINE:
@@ -365,12 +365,10 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
             repos = scan_cache_dir().repos
         except (CacheNotFound, OSError):
             repos = frozenset()
-        for repo in repos:
-            for cached in repo.revisions:
-                if repo.repo_id == source and (
-                    wanted in cached.refs or cached.commit_hash.startswith(wanted)
-                ):
-                    return ModelRef(source, "hub", source, cached.commit_hash)
+        stored = chain.from_iterable(repo.revisions for repo in repos if repo.repo_id == source)
+        for commit in stored:
+            if wanted in commit.refs or commit.commit_hash.startswith(wanted):
+                return ModelRef(source, "hub", source, commit.commit_hash)
         raise UserError(
             f"model {source!r} at {wanted!r} is not in the local Hugging Face cache",
             where="model.source",
