@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
@@ -337,10 +338,9 @@ def added(before: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]
     for key, value in more.items():
         old = total.get(key)
         if isinstance(value, dict):
-            names = dict(old or {})
-            for name, count in value.items():
-                names[name] = names.get(name, 0) + count
-            total[key] = names
+            counts = Counter(old or {})
+            counts.update(value)
+            total[key] = dict(counts)
         elif value is not None:
             total[key] = value + (old or 0)
     return total

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -168,13 +171,31 @@ def page() -> str:
                 parts.append(f"As in `{TITLES[other]}`: {', '.join(map('`{}`'.format, there))}.\n")
                 fields = {name: fields[name] for name in fields if name not in there}
         parts.append("| key | type | default | meaning |\n|---|---|---|---|")
-        parts += [_line(name, field) for name, field in fields.items()]
+        documented = meanings(model)
+        parts += [_line(name, field, documented[name]) for name, field in fields.items()]
         parts.append("")
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _line(name: str, field: FieldInfo) -> str:
-    cells = [f"`{name}`", _type(field.annotation), _default(field), field.description or ""]
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """Return the meaning of each key: the description of its field, or the docstring below it."""
+    below: dict[str, str] = {}
+    for section in model.__mro__[:-1]:
+        if section is not BaseModel:
+            (definition,) = ast.parse(inspect.getsource(section)).body
+            assert isinstance(definition, ast.ClassDef)
+            for field, text in pairwise(definition.body):
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    words = ast.literal_eval(text.value).split()
+                    below.setdefault(ast.unparse(field.target), " ".join(words))
+    return {
+        field.alias or name: field.description or below.get(name, "")
+        for name, field in model.model_fields.items()
+    }
+
+
+def _line(name: str, field: FieldInfo, meaning: str) -> str:
+    cells = [f"`{name}`", _type(field.annotation), _default(field), meaning]
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 

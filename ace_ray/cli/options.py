@@ -95,19 +95,15 @@ def asking(command: Any) -> Any:
     return click.argument("config", required=False)(command)
 
 
-ENDPOINT_URL = click.option(
-    "--endpoint-url",
-    metavar="URL",
-    help="URL of an S3-compatible store. Default: from the environment.",
-)
-REGION = click.option("--region", help="S3 region. Default: from the environment.")
-
-
 def placed(command: Any) -> Any:
     """Add S3 options to ``command``, which receives both combined as ``opens`` (see `opener`)."""
 
-    @ENDPOINT_URL
-    @REGION
+    @click.option(
+        "--endpoint-url",
+        metavar="URL",
+        help="URL of an S3-compatible store. Default: from the environment.",
+    )
+    @click.option("--region", help="S3 region. Default: from the environment.")
     @wraps(command)
     def placed(endpoint_url: str | None, region: str | None, **options: Any) -> Any:
         return command(opens=opener(endpoint_url, region), **options)

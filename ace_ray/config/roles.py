@@ -18,21 +18,21 @@ from ace_ray.util.suggestions import did_you_mean
 
 
 class EndpointRole(Section):
-    endpoint: EndpointConfig = Field(description="URL, model and limits of the endpoint")
-    sampling: SamplingConfig | None = Field(
-        None, description="sampling parameters; default: the benchmark's own"
-    )
+    endpoint: EndpointConfig
+    """URL, model and limits of the endpoint"""
+    sampling: SamplingConfig | None = None
+    """sampling parameters; default: the benchmark's own"""
 
 
 class ServedRole(Section):
-    model: ModelConfig = Field(description="model to serve, with the keys of a run's `model`")
-    engine: dict[str, Any] = Field(
-        default_factory=dict, description="engine arguments, under vLLM's own names"
-    )
-    replicas: int = Field(1, ge=1, description="number of engines")
-    sampling: SamplingConfig | None = Field(
-        None, description="sampling parameters; default: the benchmark's own"
-    )
+    model: ModelConfig
+    """model to serve, with the keys of a run's `model`"""
+    engine: dict[str, Any] = Field(default_factory=dict)
+    """engine arguments, under vLLM's own names"""
+    replicas: int = Field(1, ge=1)
+    """number of engines"""
+    sampling: SamplingConfig | None = None
+    """sampling parameters; default: the benchmark's own"""
 
 
 RoleConfig = ServedRole | EndpointRole

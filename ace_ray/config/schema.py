@@ -23,7 +23,6 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 
 from ace_ray.config.suggestions import mistake
 from ace_ray.errors import UserError
@@ -61,12 +60,10 @@ CountOrAuto = Annotated[int, Field(ge=1)] | Literal["auto"]
 class WorkerRange(Section):
     """Minimum and maximum number of engine workers, on a cluster where nodes join and leave."""
 
-    min: int = Field(
-        1, ge=1, description="minimum number of workers; with fewer the run does not start"
-    )
-    max: int = Field(
-        ge=1, description="maximum number of workers; the run grows up to it when nodes join"
-    )
+    min: int = Field(1, ge=1)
+    """minimum number of workers; with fewer the run does not start"""
+    max: int = Field(ge=1)
+    """maximum number of workers; the run grows up to it when nodes join"""
 
     @model_validator(mode="after")
     def _ordered(self) -> WorkerRange:
@@ -76,92 +73,61 @@ class WorkerRange(Section):
 
 
 class EndpointConfig(Section):
-    url: str = Field(min_length=1, description="base URL, e.g. https://api.openai.com/v1")
-    model: str = Field(min_length=1, description="the model's name at the endpoint")
-    api_key_env: str | None = Field(
-        "OPENAI_API_KEY",
-        min_length=1,
-        description="environment variable with the API key; null for an endpoint without keys",
-    )
-    timeout_s: float = Field(
-        120.0, gt=0, description="timeout of one attempt, from the request to the end of the answer"
-    )
-    max_retries: int = Field(5, ge=0, le=100, description="maximum retries after the first attempt")
-    requests_per_minute: int | None = Field(
-        None, ge=1, description="rate limit per engine worker, evenly spaced; retries count"
-    )
-    max_concurrency: int = Field(64, ge=1, description="requests in flight per engine worker")
+    url: str = Field(min_length=1)
+    """base URL, e.g. https://api.openai.com/v1"""
+    model: str = Field(min_length=1)
+    """the model's name at the endpoint"""
+    api_key_env: str | None = Field("OPENAI_API_KEY", min_length=1)
+    """environment variable with the API key; null for an endpoint without keys"""
+    timeout_s: float = Field(120.0, gt=0)
+    """timeout of one attempt, from the request to the end of the answer"""
+    max_retries: int = Field(5, ge=0, le=100)
+    """maximum retries after the first attempt"""
+    requests_per_minute: int | None = Field(None, ge=1)
+    """rate limit per engine worker, evenly spaced; retries count"""
+    max_concurrency: int = Field(64, ge=1)
+    """requests in flight per engine worker"""
 
 
 class CandidateEndpoint(EndpointConfig):
-    extra_body: dict[str, Any] = Field(
-        default_factory=dict,
-        description="extra keys for every request, such as a provider's reasoning settings; "
-        "tool_choice and parallel_tool_calls are sent only with tools; null removes "
-        "a key, such as temperature, from requests",
-    )
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    """extra keys for every request, such as a provider's reasoning settings; tool_choice and
+    parallel_tool_calls are sent only with tools; null removes a key, such as temperature, from
+    requests"""
 
 
 class ModelConfig(Section):
-    source: str | None = Field(
-        None,
-        min_length=1,
-        description="Hugging Face id, local folder, s3:// prefix, .gguf file, or package:NAME/PATH "
-        "for a file inside an installed Python package",
-    )
-    endpoint: CandidateEndpoint | None = Field(
-        None,
-        description="OpenAI-compatible server that runs the candidate, in place of source "
-        "([Endpoints](endpoints.md))",
-    )
-    revision: str | None = Field(
-        None, description="branch, tag or commit of a Hugging Face model; resolved to a commit"
-    )
-    adapter: str | None = Field(
-        None,
-        min_length=1,
-        description="LoRA adapter for the model: a folder, an s3:// prefix, or a Hugging Face id",
-    )
-    adapter_revision: str | None = Field(
-        None, description="branch, tag or commit of a Hugging Face adapter; resolved to a commit"
-    )
-    chat_template_kwargs: dict[str, Any] = Field(
-        default_factory=dict, description="variables for the chat template, e.g. enable_thinking"
-    )
-    reasoning_parser: str = Field(
-        "auto",
-        description="name of a vLLM reasoning parser; auto: the parser of the model's family if "
-        "the model thinks, else <think> blocks; none: do not separate reasoning from "
-        "the answer",
-    )
-    tool_parser: str | None = Field(
-        None,
-        min_length=1,
-        description="vLLM tool parser that reads tool calls from answers (native tool calling); "
-        "auto: the parser of the model's family",
-    )
-    chat_template: str | None = Field(
-        None,
-        min_length=1,
-        description="file with a chat template to use instead of the model's own "
-        "(--chat-template of vLLM's server)",
-    )
-    plugins: list[str] = Field(
-        default_factory=list,
-        description="Python files that register reasoning or tool parsers with vLLM",
-    )
-    replay_reasoning: Literal["none", "tool_steps", "all"] | None = Field(
-        None,
-        description="reasoning of earlier answers to include in the prompt: none, tool_steps "
-        "(the steps since the last user message), or all; default: the benchmark's "
-        "choice",
-    )
-    start_date: str | None = Field(
-        None,
-        pattern=r"^\d{4}-\d{2}-\d{2}$",
-        description="date for chat templates that contain the current date; default: "
-        "VLLM_SYSTEM_START_DATE, else 2025-08-05",
-    )
+    source: str | None = Field(None, min_length=1)
+    """Hugging Face id, local folder, s3:// prefix, .gguf file, or package:NAME/PATH for a file
+    inside an installed Python package"""
+    endpoint: CandidateEndpoint | None = None
+    """OpenAI-compatible server that runs the candidate, in place of source
+    ([Endpoints](endpoints.md))"""
+    revision: str | None = None
+    """branch, tag or commit of a Hugging Face model; resolved to a commit"""
+    adapter: str | None = Field(None, min_length=1)
+    """LoRA adapter for the model: a folder, an s3:// prefix, or a Hugging Face id"""
+    adapter_revision: str | None = None
+    """branch, tag or commit of a Hugging Face adapter; resolved to a commit"""
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """variables for the chat template, e.g. enable_thinking"""
+    reasoning_parser: str = "auto"
+    """name of a vLLM reasoning parser; auto: the parser of the model's family if the model thinks,
+    else <think> blocks; none: do not separate reasoning from the answer"""
+    tool_parser: str | None = Field(None, min_length=1)
+    """vLLM tool parser that reads tool calls from answers (native tool calling); auto: the parser
+    of the model's family"""
+    chat_template: str | None = Field(None, min_length=1)
+    """file with a chat template to use instead of the model's own (--chat-template of vLLM's
+    server)"""
+    plugins: list[str] = Field(default_factory=list)
+    """Python files that register reasoning or tool parsers with vLLM"""
+    replay_reasoning: Literal["none", "tool_steps", "all"] | None = None
+    """reasoning of earlier answers to include in the prompt: none, tool_steps (the steps since the
+    last user message), or all; default: the benchmark's choice"""
+    start_date: str | None = Field(None, pattern=r"^\d{4}-\d{2}-\d{2}$")
+    """date for chat templates that contain the current date; default: VLLM_SYSTEM_START_DATE, else
+    2025-08-05"""
 
 
 _Text = Annotated[str, Field(min_length=1)]
@@ -171,62 +137,34 @@ class SamplingConfig(Section):
     """Sampling parameters. Their ranges are vLLM's. The config value ``sampling: model`` is short
     for ``sampling: {defaults: model}``."""
 
-    defaults: Literal["model"] | None = Field(
-        None,
-        description="model: take values that are not set here from the model's "
-        "generation_config.json; `sampling: model` is short for `sampling: "
-        "{defaults: model}`",
-    )
-    temperature: float = Field(0.0, ge=0, le=2, description="sampling temperature; 0 is greedy")
-    top_p: float = Field(
-        1.0, gt=0, le=1, description="probability mass to sample from; 1 keeps all tokens"
-    )
-    top_k: int = Field(
-        0, ge=0, description="number of most likely tokens to sample from; 0 keeps all tokens"
-    )
-    max_tokens: int = Field(
-        1200, ge=1, description="maximum tokens per answer; the default is upstream's"
-    )
-    seed: int = Field(
-        0,
-        ge=0,
-        le=2**31 - 1,
-        description="base seed; each row derives its own seed from seed + i (for sample i) "
-        "and its key",
-    )
-    stop: list[_Text] = Field(default_factory=list, description="texts that end an answer")
-    min_p: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="minimum probability of a token, relative to the most likely token",
-    )
-    presence_penalty: float = Field(
-        0.0, ge=-2, le=2, description="penalty on tokens that already occur in the answer"
-    )
-    frequency_penalty: float = Field(
-        0.0,
-        ge=-2,
-        le=2,
-        description="penalty on tokens of the answer, multiplied by their number of occurrences",
-    )
-    repetition_penalty: float = Field(
-        1.0,
-        gt=0,
-        description="penalty on tokens of the prompt and the answer, also at temperature 0; 1 "
-        "means none",
-    )
-    thinking_token_budget: int | None = Field(
-        None,
-        ge=0,
-        description="maximum tokens of reasoning per answer; needs one of vLLM's built-in "
-        "reasoning parsers, or engine.reasoning_config",
-    )
-    reasoning_effort: str | None = Field(
-        None,
-        pattern=r"^[a-z_]{1,20}$",
-        description="value of the chat template's variable reasoning_effort, e.g. low",
-    )
+    defaults: Literal["model"] | None = None
+    """model: take values that are not set here from the model's generation_config.json; `sampling:
+    model` is short for `sampling: {defaults: model}`"""
+    temperature: float = Field(0.0, ge=0, le=2)
+    """sampling temperature; 0 is greedy"""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """probability mass to sample from; 1 keeps all tokens"""
+    top_k: int = Field(0, ge=0)
+    """number of most likely tokens to sample from; 0 keeps all tokens"""
+    max_tokens: int = Field(1200, ge=1)
+    """maximum tokens per answer; the default is upstream's"""
+    seed: int = Field(0, ge=0, le=2**31 - 1)
+    """base seed; each row derives its own seed from seed + i (for sample i) and its key"""
+    stop: list[_Text] = Field(default_factory=list)
+    """texts that end an answer"""
+    min_p: float = Field(0.0, ge=0, le=1)
+    """minimum probability of a token, relative to the most likely token"""
+    presence_penalty: float = Field(0.0, ge=-2, le=2)
+    """penalty on tokens that already occur in the answer"""
+    frequency_penalty: float = Field(0.0, ge=-2, le=2)
+    """penalty on tokens of the answer, multiplied by their number of occurrences"""
+    repetition_penalty: float = Field(1.0, gt=0)
+    """penalty on tokens of the prompt and the answer, also at temperature 0; 1 means none"""
+    thinking_token_budget: int | None = Field(None, ge=0)
+    """maximum tokens of reasoning per answer; needs one of vLLM's built-in reasoning parsers, or
+    engine.reasoning_config"""
+    reasoning_effort: str | None = Field(None, pattern=r"^[a-z_]{1,20}$")
+    """value of the chat template's variable reasoning_effort, e.g. low"""
 
     @model_validator(mode="before")
     @classmethod
@@ -250,7 +188,7 @@ class SamplingConfig(Section):
     def completed(self, own: Mapping[str, Any], *, where: str) -> SamplingConfig:
         """Return a copy with a value for every key: the config's, else the model's in ``own``, else
         our default. Raises `UserError`: a value in ``own`` (file ``where``) is invalid."""
-        ours = {name: field.get_default(call_default_factory=True) for name, field in _drawn()}
+        ours = SamplingConfig().model_dump(exclude={"defaults"})
         named = {name: getattr(self, name) for name in self.model_fields_set}
         return validated(SamplingConfig, {**ours, **own, **named}, where=where)
 
@@ -258,19 +196,14 @@ class SamplingConfig(Section):
         """Return the values as `Sampling`. Raises `ValueError` if `is_complete` is false."""
         if not self.is_complete:
             raise ValueError("'sampling: model' lacks the values of generation_config.json")
-        values: dict[str, Any] = {name: getattr(self, name) for name, _ in _drawn()}
-        return Sampling(**{**values, "stop": tuple(self.stop)})
-
-
-def _drawn() -> list[tuple[str, FieldInfo]]:
-    return [(n, f) for n, f in SamplingConfig.model_fields.items() if n != "defaults"]
+        return Sampling(**self.model_dump(exclude={"defaults", "stop"}), stop=tuple(self.stop))
 
 
 class StoreConfig(Section):
-    endpoint_url: str | None = Field(
-        None, pattern=r"^https?://[^/]", description="URL of an S3-compatible store"
-    )
-    region: str | None = Field(None, description="S3 region; default: from the environment")
+    endpoint_url: str | None = Field(None, pattern=r"^https?://[^/]")
+    """URL of an S3-compatible store"""
+    region: str | None = None
+    """S3 region; default: from the environment"""
 
 
 Ids = Annotated[
@@ -292,20 +225,14 @@ class _WithOptions(BaseModel):
 class BenchmarkConfig(_WithOptions):
     """A benchmark's section of the config. The benchmark checks its ``options``."""
 
-    name: str = Field(
-        description="name of an installed benchmark, or of a class in a local file (FILE.py:CLASS)"
-    )
-    limit: int | None = Field(
-        None,
-        ge=1,
-        description="maximum number of entries, taken from every category and language in turn; "
-        "overrides the run's `limit`",
-    )
-    ids: Ids = Field(
-        None,
-        description="entries to evaluate: ID (in every language and category that has it), "
-        "CATEGORY/ID, or LANGUAGE/CATEGORY/ID; overrides the run's `ids`",
-    )
+    name: str
+    """name of an installed benchmark, or of a class in a local file (FILE.py:CLASS)"""
+    limit: int | None = Field(None, ge=1)
+    """maximum number of entries, taken from every category and language in turn; overrides the
+    run's `limit`"""
+    ids: Ids = None
+    """entries to evaluate: ID (in every language and category that has it), CATEGORY/ID, or
+    LANGUAGE/CATEGORY/ID; overrides the run's `ids`"""
 
 
 # Keys that every section of ``benchmarks`` accepts, in addition to the benchmark's options.
@@ -315,36 +242,25 @@ SECTION_KEYS = tuple(BenchmarkConfig.model_fields)
 class PublishConfig(_WithOptions):
     """A tracker's section of the config. The tracker checks its ``options``."""
 
-    to: str = Field(
-        min_length=1, description="name of the tracker: tensorboard, trackio, wandb or mlflow"
-    )
+    to: str = Field(min_length=1)
+    """name of the tracker: tensorboard, trackio, wandb or mlflow"""
 
 
 class EarlyConfig(Section):
     """Settings of early stopping: decide a comparison before all rows are evaluated."""
 
-    against: str | None = Field(
-        None,
-        min_length=1,
-        description="folder of the finished run to compare with; in a sweep also `previous` or "
-        "`baseline` (its first model); null: decide nothing early, but keep the same "
-        "row order",
-    )
-    alpha: float = Field(
-        0.05, gt=0, lt=1, description="probability of any wrong decision in the whole sweep or run"
-    )
-    margin: float = Field(
-        1.0,
-        ge=0,
-        le=100,
-        description="difference in points that does not matter; 0: every difference matters",
-    )
-    min_rows: int = Field(200, ge=1, description="minimum number of rows before a decision")
-    stop: bool = Field(
-        True,
-        description="stop a run when its comparison is decided; false: evaluate all rows and "
-        "only record the decision",
-    )
+    against: str | None = Field(None, min_length=1)
+    """folder of the finished run to compare with; in a sweep also `previous` or `baseline` (its
+    first model); null: decide nothing early, but keep the same row order"""
+    alpha: float = Field(0.05, gt=0, lt=1)
+    """probability of any wrong decision in the whole sweep or run"""
+    margin: float = Field(1.0, ge=0, le=100)
+    """difference in points that does not matter; 0: every difference matters"""
+    min_rows: int = Field(200, ge=1)
+    """minimum number of rows before a decision"""
+    stop: bool = True
+    """stop a run when its comparison is decided; false: evaluate all rows and only record the
+    decision"""
 
 
 _TIME_LIMIT = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,6})h)?(?:(\d{1,8})m)?(?:(\d{1,9})s)?")
@@ -369,132 +285,78 @@ def _total_seconds(limit: str) -> int:
 
 
 class RunConfig(Section):
-    model: ModelConfig = Field(description="model to evaluate (the candidate)")
-    benchmarks: list[BenchmarkConfig] = Field(
-        min_length=1,
-        description="benchmarks: names, or mappings with a name and the benchmark's own keys",
-    )
-    backend: Literal["vllm", "endpoint", "fake", "external"] = Field(
-        "vllm",
-        description="engine that generates the answers; endpoint is set by `model.endpoint`; "
-        "fake answers without a model, to test the pipeline; external marks stored "
-        "runs made from external outputs (`ace-ray score`)",
-    )
-    engine: dict[str, Any] = Field(
-        default_factory=dict, description="engine arguments, under vLLM's own names"
-    )
-    sampling: SamplingConfig = Field(
-        default_factory=SamplingConfig, description="sampling parameters of the candidate"
-    )
-    samples: int = Field(1, ge=1, le=10_000, description="number of answers per entry")
-    repeat_subset: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="share of the dialogues to generate twice, to measure how much two identical "
-        "runs differ; repeats do not count towards accuracy",
-    )
-    workers: CountOrAuto | WorkerRange = Field(
-        "auto",
-        description="number of engine workers; auto: as many as fit on the cluster's GPUs, 1 on "
-        "CPU; {min: 1, max: 8}: as many as fit while nodes join and leave "
-        "([Clusters](clusters.md#nodes-that-come-and-go))",
-    )
-    worker_cpus: float = Field(1.0, gt=0, description="logical CPUs per engine worker")
-    concurrency: CountOrAuto = Field(
-        "auto", description="rows in flight per worker; auto: twice the engine's max_num_seqs"
-    )
-    rows_per_block: CountOrAuto = Field(
-        "auto",
-        description="maximum rows per Ray Data block; auto: 2, up to 64 or more in larger runs",
-    )
-    rows_per_part: CountOrAuto = Field(
-        "auto", description="rows per Parquet part; auto: depends on the size of the run"
-    )
-    episode_timeout_s: float = Field(
-        3600.0,
-        gt=0,
-        description="timeout of a row; an interactive episode is cut off and judged as it is, "
-        "any other row fails",
-    )
-    max_attempts: int = Field(
-        3,
-        ge=1,
-        description="maximum attempts per command at a row that fails because of the "
-        "infrastructure",
-    )
-    stall_s: float = Field(
-        300.0,
-        gt=0,
-        description="timeout after which an engine with requests in flight and no progress is "
-        "killed",
-    )
-    start_timeout_s: float = Field(
-        3600.0,
-        gt=0,
-        description="timeout for the first engine to start; where nodes join and leave, also the "
-        "longest time without any engine",
-    )
-    store_patience_s: float = Field(
-        600.0, ge=0, description="time that the store may refuse writes before the run fails"
-    )
-    grace_s: float = Field(
-        20.0, ge=0, description="time that rows in flight get to finish after Ctrl-C or SIGTERM"
-    )
-    time_limit: str | None = Field(
-        "auto",
-        description="time after which the run must have ended, such as 3h40m; auto: only the end "
-        "of the job in `SLURM_JOB_END_TIME` or `ACE_RAY_END_TIME` (Unix time); null: no limit",
-    )
-    price_per_hour: float | None = Field(
-        None,
-        ge=0,
-        description="price of one GPU (without GPUs: of one CPU) per hour",
-    )
-    token_ids: bool = Field(
-        True,
-        description="store the token ids of every answer (column `output_token_ids`), which "
-        "`ace-ray reread` and `compare --explain` use",
-    )
-    max_unscored: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="maximum share of unscored rows with which a headline number is still given",
-    )
-    limit: int | None = Field(
-        None,
-        ge=1,
-        description="maximum number of entries, taken from every category and language in turn; "
-        "applies to benchmarks without a `limit` of their own",
-    )
-    ids: Ids = Field(
-        None,
-        description="entries to evaluate, each from at least one benchmark; applies to "
-        "benchmarks without `ids` of their own",
-    )
-    output: str = Field(
-        "runs", min_length=1, description="folder or s3://bucket/prefix for the run folders"
-    )
-    run_id: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-        description="name of the run folder; default: derived from the config's content",
-    )
-    store: StoreConfig = Field(
-        default_factory=StoreConfig, description="S3 settings for output and models"
-    )
-    publish: list[PublishConfig] = Field(
-        default_factory=list,
-        description="trackers that receive the numbers of a complete run or of a sweep "
-        "([Trackers](trackers.md)): `to` and the tracker's own keys",
-    )
+    model: ModelConfig
+    """model to evaluate (the candidate)"""
+    benchmarks: list[BenchmarkConfig] = Field(min_length=1)
+    """benchmarks: names, or mappings with a name and the benchmark's own keys"""
+    backend: Literal["vllm", "endpoint", "fake", "external"] = "vllm"
+    """engine that generates the answers; endpoint is set by `model.endpoint`; fake answers without
+    a model, to test the pipeline; external marks stored runs made from external outputs (`ace-ray
+    score`)"""
+    engine: dict[str, Any] = Field(default_factory=dict)
+    """engine arguments, under vLLM's own names"""
+    sampling: SamplingConfig = Field(default_factory=SamplingConfig)
+    """sampling parameters of the candidate"""
+    samples: int = Field(1, ge=1, le=10_000)
+    """number of answers per entry"""
+    repeat_subset: float = Field(0.0, ge=0, le=1)
+    """share of the dialogues to generate twice, to measure how much two identical runs differ;
+    repeats do not count towards accuracy"""
+    workers: CountOrAuto | WorkerRange = "auto"
+    """number of engine workers; auto: as many as fit on the cluster's GPUs, 1 on CPU; {min: 1,
+    max: 8}: as many as fit while nodes join and leave
+    ([Clusters](clusters.md#nodes-that-come-and-go))"""
+    worker_cpus: float = Field(1.0, gt=0)
+    """logical CPUs per engine worker"""
+    concurrency: CountOrAuto = "auto"
+    """rows in flight per worker; auto: twice the engine's max_num_seqs"""
+    rows_per_block: CountOrAuto = "auto"
+    """maximum rows per Ray Data block; auto: 2, up to 64 or more in larger runs"""
+    rows_per_part: CountOrAuto = "auto"
+    """rows per Parquet part; auto: depends on the size of the run"""
+    episode_timeout_s: float = Field(3600.0, gt=0)
+    """timeout of a row; an interactive episode is cut off and judged as it is, any other row
+    fails"""
+    max_attempts: int = Field(3, ge=1)
+    """maximum attempts per command at a row that fails because of the infrastructure"""
+    stall_s: float = Field(300.0, gt=0)
+    """timeout after which an engine with requests in flight and no progress is killed"""
+    start_timeout_s: float = Field(3600.0, gt=0)
+    """timeout for the first engine to start; where nodes join and leave, also the longest time
+    without any engine"""
+    store_patience_s: float = Field(600.0, ge=0)
+    """time that the store may refuse writes before the run fails"""
+    grace_s: float = Field(20.0, ge=0)
+    """time that rows in flight get to finish after Ctrl-C or SIGTERM"""
+    time_limit: str | None = "auto"
+    """time after which the run must have ended, such as 3h40m; auto: only the end of the job in
+    `SLURM_JOB_END_TIME` or `ACE_RAY_END_TIME` (Unix time); null: no limit"""
+    price_per_hour: float | None = Field(None, ge=0)
+    """price of one GPU (without GPUs: of one CPU) per hour"""
+    token_ids: bool = True
+    """store the token ids of every answer (column `output_token_ids`), which `ace-ray reread` and
+    `compare --explain` use"""
+    max_unscored: float = Field(0.0, ge=0, le=1)
+    """maximum share of unscored rows with which a headline number is still given"""
+    limit: int | None = Field(None, ge=1)
+    """maximum number of entries, taken from every category and language in turn; applies to
+    benchmarks without a `limit` of their own"""
+    ids: Ids = None
+    """entries to evaluate, each from at least one benchmark; applies to benchmarks without `ids` of
+    their own"""
+    output: str = Field("runs", min_length=1)
+    """folder or s3://bucket/prefix for the run folders"""
+    run_id: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """name of the run folder; default: derived from the config's content"""
+    store: StoreConfig = Field(default_factory=StoreConfig)
+    """S3 settings for output and models"""
+    publish: list[PublishConfig] = Field(default_factory=list)
+    """trackers that receive the numbers of a complete run or of a sweep ([Trackers](trackers.md)):
+    `to` and the tracker's own keys"""
 
-    early: EarlyConfig | None = Field(
-        None,
-        description="early stopping: decide a comparison as soon as possible, and stop the run "
-        "([Early decisions](early.md))",
-    )
+    early: EarlyConfig | None = None
+    """early stopping: decide a comparison as soon as possible, and stop the run ([Early
+    decisions](early.md))"""
 
     @property
     def worker_range(self) -> WorkerRange | None:
@@ -548,18 +410,12 @@ SHIPPED = Path(__file__).parents[1] / "configs"
 def load_config(
     path: str | None, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
 ) -> RunConfig:
-    """Read a YAML config (or the ``run.json`` of a run), apply overrides, and validate the result.
-
-    Args:
-        path: the file, the name of a shipped config, or None.
-        overrides: items ``a.b=c``, whose values are YAML.
-        values: top-level key -> value; they override the file and ``overrides``. ``limit`` and
-            ``ids`` also override the keys of the file's benchmarks. A name in ``benchmarks``
-            selects the file's section with this name, if there is one.
-
-    Raises:
-        UserError: the file is not readable YAML, or a key or value is not valid.
-    """
+    """Read a YAML config (or the ``run.json`` of a run), apply overrides, and validate the
+    result. Args: path: the file, the name of a shipped config, or None. overrides: items
+    ``a.b=c``, whose values are YAML. values: top-level key -> value; they override the file and
+    ``overrides``. ``limit`` and ``ids`` also override the keys of the file's benchmarks. A name
+    in ``benchmarks`` selects the file's section with this name, if there is one. Raises:
+    UserError: the file is not readable YAML, or a key or value is not valid."""
     return run_config(read_tree(path, overrides, values), where=path or COMMAND_LINE)
 
 
@@ -568,11 +424,9 @@ def read_tree(
     overrides: Sequence[str] = (),
     values: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the mapping that `load_config` validates: the content of ``source`` (a file, the name
-    of a shipped config, or a mapping) with ``overrides`` and ``values``.
-
-    Raises `UserError`: the file is not readable YAML, or an override has no place in the mapping.
-    """
+    """Return the mapping that `load_config` validates: the content of ``source`` (a file, the
+    name of a shipped config, or a mapping) with ``overrides`` and ``values``. Raises
+    `UserError`: the file is not readable YAML, or an override has no place in the mapping."""
     if isinstance(source, Mapping):
         tree: dict[str, Any] = copy.deepcopy(dict(source))
     else:
@@ -644,13 +498,11 @@ def config_text(path: str, fix: str = "name an existing file") -> str:
     """Return the text of a config file or of a file that a config names. Raises `UserError`."""
     try:
         with Path(path).open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        text = without_bom(content, path).decode("utf-8")
+            return without_bom(file.read(MOST_BYTES + 1), path).decode("utf-8")
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=path, fix=fix) from error
     except UnicodeDecodeError as error:
         raise UserError("is not UTF-8 text", where=path, fix="name a text file") from error
-    return text
 
 
 def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:

@@ -44,15 +44,17 @@ def mistake(
     if unknown:
         return _unknown(model, unknown, where, run, beside)
     first = problems[0]
-    path = _path(model, first["loc"])
+    path, _ = _path(model, first["loc"])
     if first["type"] == "missing":
         # Do not use ``path``, which ends at a union.
         lacking = ".".join(str(part) for part in first["loc"])
         return UserError(f"{lacking!r} is missing", where=where, fix="add it")
     # pydantic reports one problem for each member of a union.
-    same = [p["msg"] for p in problems if _path(model, p["loc"]) == path]
+    same = [p["msg"] for p in problems if _path(model, p["loc"])[0] == path]
     rule = " or ".join(dict.fromkeys(map(_plain, same)))
-    key, value = ".".join(path), _short(first["input"])
+    key, value = ".".join(path), repr(first["input"])
+    if len(value) > 60:
+        value = value[:57] + "..."
     return UserError(f"{key!r} is {value}, it should {rule}", where=where, fix="correct the value")
 
 
@@ -66,11 +68,11 @@ def _unknown(
     elsewhere = sections_of(model) | ({} if model is run else sections_of(run))
     fixes = {}
     for loc in places:
-        path, last = _path(model, loc), str(loc[-1])
+        (path, section), last = _path(model, loc), str(loc[-1])
         if path[-1] != last:  # the section is a member of a union
             fixes[".".join([*path, last])] = "correct it or leave it out"
             continue
-        own = [*_keys(model, path[:-1]), *(beside if len(path) == 1 else ())]
+        own = [*_keys(section or model), *(beside if len(path) == 1 else ())]
         but = ".".join(path[:-1]) if model is run else None
         fixes[".".join(path)] = instead(last, own, elsewhere, but=but)
     return unknown_keys(fixes, where=where)
@@ -78,7 +80,7 @@ def _unknown(
 
 def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]]:
     """Return section -> keys for ``model`` and its sections. Keys of ``engine`` come from vLLM."""
-    found = {prefix.rstrip("."): [field.alias or n for n, field in model.model_fields.items()]}
+    found = {prefix.rstrip("."): _keys(model)}
     for name, field in model.model_fields.items():
         inner = _section(field.annotation)
         if inner is not None:
@@ -107,24 +109,21 @@ def _plain(rule: str) -> str:
     return re.sub(r"a valid dictionary or instance of \w+", "a mapping", rule)
 
 
-def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """Return the parts of ``loc``, the path of a problem, up to the first union. Further parts are
-    pydantic's tags for the members of the union."""
+def _path(
+    model: type[BaseModel], loc: Sequence[str | int]
+) -> tuple[list[str], type[BaseModel] | None]:
+    """Return the parts of ``loc``, the path of a problem, up to the first union, and the model of
+    the last section. Further parts are pydantic's tags for the members of the union."""
     path: list[str] = []
     node: type[BaseModel] | None = model
     for part in loc:
         field = node.model_fields.get(str(part)) if node is not None else None
         path.append(str(part))
-        if field is None:
-            continue
-        inner = _section(field.annotation) or _item(field.annotation)
-        if inner is not None:
-            node = inner
-        elif get_origin(field.annotation) in (Union, UnionType):
-            return path
-        else:
-            node = None
-    return path
+        if field is not None:
+            node = _section(field.annotation) or _item(field.annotation)
+            if node is None and get_origin(field.annotation) in (Union, UnionType):
+                break
+    return path, node
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
@@ -140,15 +139,5 @@ def _item(annotation: Any) -> type[BaseModel] | None:
     return _section(*get_args(annotation)) if get_origin(annotation) is list else None
 
 
-def _keys(node: type[BaseModel], path: Sequence[str]) -> list[str]:
-    for part in path:
-        field = node.model_fields.get(part)
-        inner = field and (_section(field.annotation) or _item(field.annotation))
-        if inner is not None:
-            node = inner
-    return [field.alias or name for name, field in node.model_fields.items()]
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _keys(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]

@@ -143,11 +143,7 @@ def _source_of(name: str | None, made: Any) -> dict[str, str] | None:
     file = Path(inspect.getsourcefile(made) or "")
     # A plugin's file no longer exists, but the run's identity contains its hash.
     content = file.read_bytes() if file.is_file() else b""
-    return {
-        "name": name,
-        "module": made.__module__,
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
+    return {"name": name, "module": made.__module__, "sha256": hashlib.sha256(content).hexdigest()}
 
 
 class AnswerReader:
@@ -263,9 +259,8 @@ class AnswerReader:
         rest: str | None = text
         if len(text) > REASONING_CHARS:
             split = split_think(text)
-            reasoning, rest = split.reasoning or reasoning, split.answer
-            if split.truncated:
-                rest = None
+            reasoning = split.reasoning or reasoning
+            rest = None if split.truncated else split.answer
         else:
             try:
                 parser = self.parser(request, template_kwargs)
@@ -273,9 +268,7 @@ class AnswerReader:
                 reasoning = theirs or reasoning
             except Exception:  # noqa: BLE001 - hostile text, third-party parsers
                 rest = text
-        if not request.tools:
-            return Reading(rest or "", reasoning, rest is None)
-        tools = ToolAnswer(rest or "", error=type(error).__name__)
+        tools = ToolAnswer(rest or "", error=type(error).__name__) if request.tools else None
         return Reading(rest or "", reasoning, rest is None, tools)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import PromptRefused, UserError, first_line
+from ace_ray.models.completions import arguments_of
 from ace_ray.models.engine_args import INSTALL
 from ace_ray.models.families import date_variables
 from ace_ray.types import Messages, Tools
@@ -78,9 +79,7 @@ class Chat:
             tokenizer_class = _tokenizer_class(folder)
         except ImportError as error:
             raise UserError(
-                "transformers is not installed",
-                where="this machine",
-                fix=INSTALL,
+                "transformers is not installed", where="this machine", fix=INSTALL
             ) from error
         try:
             # Always pass trust_remote_code: otherwise transformers waits for input at the terminal.
@@ -106,9 +105,7 @@ class Chat:
     @property
     def template(self) -> str:
         template = self.tokenizer.chat_template
-        if isinstance(template, dict):
-            template = template.get("default", "")
-        return template or ""
+        return (template.get("default") if isinstance(template, dict) else template) or ""
 
     @property
     def template_sha256(self) -> str:
@@ -187,11 +184,7 @@ class Chat:
         return True
 
     def require_tools(
-        self,
-        where: str,
-        *,
-        episodes: bool = False,
-        fix: str = _TEMPLATE_FIX,
+        self, where: str, *, episodes: bool = False, fix: str = _TEMPLATE_FIX
     ) -> None:
         """Raise `UserError` if the template does not render tools or, for ``episodes``, tool calls
         and their results. ``where`` and ``fix`` are parts of the error."""
@@ -246,24 +239,16 @@ def _as_served(messages: Messages) -> list[dict[str, Any]]:
         shown = {key: message[key] for key in ("role", "name", "tool_call_id") if key in message}
         shown["content"] = "" if message.get("content") is None else message["content"]
         if message.get("tool_calls"):
-            shown["tool_calls"] = [
-                {**call, "function": _with_arguments(call["function"])}
-                for call in message["tool_calls"]
-            ]
+            shown["tool_calls"] = list(map(_with_read_arguments, message["tool_calls"]))
         if message.get("reasoning") is not None:
             shown |= dict.fromkeys(("reasoning", "reasoning_content"), message["reasoning"])
         served.append(shown)
     return served
 
 
-def _with_arguments(function: Mapping[str, Any]) -> dict[str, Any]:
-    values = function.get("arguments")
-    if isinstance(values, str):
-        try:
-            values = json.loads(values)
-        except (ValueError, RecursionError):
-            values = None
-    return {**function, "arguments": values if isinstance(values, dict) else {}}
+def _with_read_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    return {**call, "function": {**function, "arguments": arguments_of(function.get("arguments"))}}
 
 
 def _tool_as_served(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from ace_ray.types import (
     ToolAnswer,
     ToolCall,
     Tools,
+    assistant_message,
     digest,
 )
 
@@ -35,23 +36,10 @@ MAX_TOKENS_COUNTED = 1 << 31
 LIMITS = ("max_tokens", "max_completion_tokens")
 CALLED = ("tool_calls", "function_call")
 # Finish reasons for an answer that reached its token limit.
-CUT = (
-    "length",
-    "max_length",
-    "max_output_tokens",
-    "max_tokens",
-    "model_context_window_exceeded",
-    "model_length",
-)
+_CUT = re.compile(r"(max_|model_)?length|max_(output_)?tokens|model_context_window_exceeded")
 # Finish reasons for an answer that a filter withheld.
-FILTERED = (
-    "blocklist",
-    "content_filter",
-    "error_toxic",
-    "prohibited_content",
-    "recitation",
-    "safety",
-    "spii",
+_FILTERED = re.compile(
+    r"blocklist|content_filter|error_toxic|prohibited_content|recitation|safety|spii"
 )
 # Keys that servers reject in a request without tools.
 _WITH_TOOLS = ("tool_choice", "parallel_tool_calls")
@@ -78,7 +66,7 @@ class Interrupted(ValueError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the answer was interrupted, its finish_reason is {reason!r:.40}")
-        self.filtered = reason.lower() in FILTERED
+        self.filtered = _FILTERED.fullmatch(reason.lower()) is not None
 
 
 class Replay:
@@ -97,38 +85,31 @@ class Replay:
         if isinstance(reasoning.value, str):
             self._name = reasoning.name
             return
-        calls = completion.tools.calls if completion.tools else ()
-        key = _answer_key(
-            reasoning.text, completion.text, [(call.name, call.arguments) for call in calls]
-        )
+        key = _answer_key(reasoning.text, assistant_message(completion))
         self._forms[key] = (reasoning.name, reasoning.value)
         if len(self._forms) > MAX_REPLAYED:
             del self._forms[next(iter(self._forms))]
 
     def form(self, text: str, message: Mapping[str, Any]) -> tuple[str, Any]:
         """Return the key and value for sending back the reasoning ``text`` of ``message``."""
-        functions = [call["function"] for call in message.get("tool_calls") or ()]
-        key = _answer_key(
-            text, message.get("content"), [(one["name"], one["arguments"]) for one in functions]
-        )
-        return self._forms.get(key, (self._name, text))
+        return self._forms.get(_answer_key(text, message), (self._name, text))
 
 
-def _answer_key(reasoning: str, content: Any, calls: Sequence[tuple[str, Any]]) -> str:
+def _answer_key(reasoning: str, message: Mapping[str, Any]) -> str:
     """Return a hash of the whole answer: the reasoning alone does not identify an answer."""
-    return digest(reasoning, content or "", [(name, _arguments(value)) for name, value in calls])
+    functions = [call["function"] for call in message.get("tool_calls") or ()]
+    calls = [(each["name"], arguments_of(each["arguments"])) for each in functions]
+    return digest(reasoning, message.get("content") or "", calls)
 
 
-def _arguments(value: Any) -> Any:
-    """Parse the arguments of a call if they are JSON text. Invalid text gives {}, as in
-    `ace_ray.models.chat`."""
-    if not isinstance(value, str):
-        return value
-    try:
-        read = json.loads(value)
-    except (ValueError, RecursionError):
-        return {}
-    return read if isinstance(read, dict) else {}
+def arguments_of(value: Any) -> dict[str, Any]:
+    """Return the arguments of a call, given as an object or as JSON text. Other values give {}."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, dict) else {}
 
 
 def request_body(
@@ -247,9 +228,9 @@ def _ending(reason: Any) -> str:
     if not isinstance(reason, str):
         raise Interrupted("")
     word = reason.lower()
-    if word in FILTERED or _INTERRUPTED.search(word):
+    if _FILTERED.fullmatch(word) or _INTERRUPTED.search(word):
         raise Interrupted(reason)
-    return "length" if word in CUT else word if word in CALLED else "stop"
+    return "length" if _CUT.fullmatch(word) else word if word in CALLED else "stop"
 
 
 def _content(content: Any) -> tuple[str | None, Reasoning | None]:
@@ -280,20 +261,16 @@ def _separated(message: Mapping[str, Any]) -> Reasoning | None:
     """Return the reasoning that a message has apart from its content, or None.
 
     Structured details take precedence over text: the server needs their signatures back."""
+    named = [(name, message.get(name)) for name in ("reasoning_content", "reasoning")]
+    name, plain = next(((n, t) for n, t in named if isinstance(t, str) and t), ("", ""))
     details = message.get(_DETAILS)
     if isinstance(details, list) and details:
         parts = [part for part in details if isinstance(part, dict)]
         texts = [part.get("text") or part.get("summary") for part in parts]
-        joined = "".join(text for text in texts if isinstance(text, str))
-        named = [message.get(name) for name in ("reasoning_content", "reasoning")]
-        plain = next((text for text in named if isinstance(text, str) and text), "")
-        if plain or joined:
-            return Reasoning(plain or joined, _DETAILS, details)
-    for name in ("reasoning_content", "reasoning"):
-        value = message.get(name)
-        if isinstance(value, str) and value:
-            return Reasoning(value, name, value)
-    return None
+        text = plain or "".join(text for text in texts if isinstance(text, str))
+        if text:
+            return Reasoning(text, _DETAILS, details)
+    return Reasoning(plain, name, plain) if plain else None
 
 
 def _calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
@@ -310,8 +287,7 @@ def _tool_call(call: Any) -> ToolCall:
     name, arguments = _text(function["name"]), function.get("arguments")
     if isinstance(arguments, dict):  # some servers do not send JSON text
         arguments = json.dumps(arguments, ensure_ascii=False)
-    given = call.get("id")
-    return ToolCall(name, _text(arguments or ""), _name(given))
+    return ToolCall(name, _text(arguments or ""), _name(call.get("id")))
 
 
 def _text(value: Any) -> str:

@@ -106,8 +106,7 @@ class EndpointModel(Client):
         error was about the schema (`SchemaRefused`), later requests have no schema either."""
         if not sampling.schema:
             return await self._answer(messages, sampling, tools)
-        free = sampling.following(None)
-        why = self._takes_no_schema
+        why, of_schemas = self._takes_no_schema, False
         if not why:
             try:
                 return await self._answer(messages, sampling, tools)
@@ -115,11 +114,9 @@ class EndpointModel(Client):
                 raise
             except EndpointRefused as error:
                 why, of_schemas = str(error), isinstance(error, SchemaRefused)
-                completion = await self._answer(messages, free, tools)
-                if of_schemas:
-                    self._takes_no_schema = why
-        else:
-            completion = await self._answer(messages, free, tools)
+        completion = await self._answer(messages, sampling.following(None), tools)
+        if of_schemas:
+            self._takes_no_schema = why
         completion.schema_refused = why
         return completion
 
@@ -234,13 +231,7 @@ class EndpointModel(Client):
             return _Failed(answer, down=status >= 500, retry_after_s=pause_s)
         if status in (401, 403):
             name = self._config.api_key_env
-            key = (
-                f"the key in {name}"
-                if name
-                else "its key"
-                if self._key
-                else "requests without a key"
-            )
+            key = f"the key in {name}" if name else "requests without a key"
             return EndpointRefused(f"{self._host} does not accept {key}: {answer}")
         if any(phrase in _start(raw).lower() for phrase in _TOO_LONG):
             return PromptTooLong(f"{self._host}: {answer}")

@@ -6,18 +6,16 @@ and manifests and comparisons contain the list."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from ace_ray.config.schema import CandidateEndpoint, ModelConfig, RunConfig
 from ace_ray.errors import PromptTooLong, RequestFailed, UserError
+from ace_ray.models.chat import PROBE_TOOLS
 from ace_ray.models.endpoint import EndpointModel, EndpointRefused
-from ace_ray.models.probe import Logprobs, ProbeFailed
 from ace_ray.models.sources import ModelRef
 from ace_ray.models.urls import check_url, host_of, read_key
-from ace_ray.types import Completion, Messages, Sampling, Tools
+from ace_ray.types import Completion, Messages, Sampling
 
 WHERE = "model.endpoint"
 # Unknown properties of a model behind an endpoint.
@@ -27,18 +25,6 @@ _OURS = ("model", "messages", "tools", "stream", "n")
 # Keys for the schema of an answer, which only the benchmark sets.
 _OF_SCHEMAS = ("response_format", "schema")
 _QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
-_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "look_up",
-        "description": "Looks a fact up.",
-        "parameters": {
-            "type": "object",
-            "properties": {"key": {"type": "string", "description": "What to look up."}},
-            "required": ["key"],
-        },
-    },
-}
 
 
 class EndpointEngine(EndpointModel):
@@ -67,15 +53,6 @@ class EndpointEngine(EndpointModel):
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
         raise RequestFailed("an endpoint does not return the logprobs of a given text")
-
-    async def swap(self, folder: Path) -> None:
-        raise ProbeFailed("an endpoint has no weights to swap")
-
-    async def logprobs(self) -> Logprobs:
-        raise ProbeFailed("an endpoint has no weights to examine")
-
-    def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
-        raise ProbeFailed("an endpoint has no weights to examine")
 
 
 def endpoint_of(model: ModelConfig) -> CandidateEndpoint:
@@ -187,9 +164,8 @@ def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dic
 
 async def _asked(model: ModelConfig, sampling: Sampling, *, tools: bool) -> Completion:
     engine = EndpointEngine(model)
-    offered: Tools = [_TOOL] if tools else None
     try:
-        return await engine.chat(_QUESTION, sampling, offered)
+        return await engine.chat(_QUESTION, sampling, PROBE_TOOLS if tools else None)
     finally:
         await engine.close()
 

@@ -68,43 +68,43 @@ class FakeScript(Section):
 
     default: str = "[]"
     replies: dict[str, str] = Field(default_factory=dict)
-    calls: dict[str, list[FakeCall]] = Field(
-        default_factory=dict, description="calls to return beside the reply when tools are offered"
-    )
-    ready_file: str = Field("", description="file without which the engine is not ready")
-    hold: Marked = Field(
-        default_factory=dict, description="texts that are answered only when the file exists"
-    )
+    calls: dict[str, list[FakeCall]] = Field(default_factory=dict)
+    """calls to return beside the reply when tools are offered"""
+    ready_file: str = ""
+    """file without which the engine is not ready"""
+    hold: Marked = Field(default_factory=dict)
+    """texts that are answered only when the file exists"""
     delay_s: float = 0.0
-    exponential: bool = Field(
-        False, description="vary delays like the lengths of real answers, with the mean `delay_s`"
-    )
-    slow: Slow | None = Field(
-        None, description="texts whose answers take this many times `delay_s`"
-    )
-    cache_tokens: int = Field(
-        0, ge=0, description="size of the prefix cache; 0: none, and no figures of the engine"
-    )
-    swap: Literal["right", "stale", "dead", "nan"] = Field(
-        "right", description="effect of a weight swap"
-    )
+    exponential: bool = False
+    """vary delays like the lengths of real answers, with the mean `delay_s`"""
+    slow: Slow | None = None
+    """texts whose answers take this many times `delay_s`"""
+    cache_tokens: int = Field(0, ge=0)
+    """size of the prefix cache; 0: none, and no figures of the engine"""
+    swap: Literal["right", "stale", "dead", "nan"] = "right"
+    """effect of a weight swap"""
     max_model_len: int = 1 << 20
-    tensor_parallel_size: int = Field(1, ge=1, description="GPUs to reserve without using them")
+    tensor_parallel_size: int = Field(1, ge=1)
+    """GPUs to reserve without using them"""
     pipeline_parallel_size: int = Field(1, ge=1)
-    fail: dict[str, str] = Field(
-        default_factory=dict, description="text of the RuntimeError to raise"
-    )
+    fail: dict[str, str] = Field(default_factory=dict)
+    """text of the RuntimeError to raise"""
     repeat: dict[str, Repeat] = Field(default_factory=dict)
-    endless: list[str] = Field(
-        default_factory=list, description="never answers this text; other texts are answered"
-    )
+    endless: list[str] = Field(default_factory=list)
+    """never answers this text; other texts are answered"""
     # Faults, which occur once if the value names a marker file, and every time if it is "":
-    fail_once: Marked = Field(default_factory=dict, description="raise RuntimeError")
-    hang: Marked = Field(default_factory=dict, description="stop answering all requests")
-    die: Marked = Field(default_factory=dict, description="the engine dies")
-    crash: Marked = Field(default_factory=dict, description="its process is killed")
-    abort: Marked = Field(default_factory=dict, description="its process crashes")
-    freeze: Marked = Field(default_factory=dict, description="its process is stopped")
+    fail_once: Marked = Field(default_factory=dict)
+    """raise RuntimeError"""
+    hang: Marked = Field(default_factory=dict)
+    """stop answering all requests"""
+    die: Marked = Field(default_factory=dict)
+    """the engine dies"""
+    crash: Marked = Field(default_factory=dict)
+    """its process is killed"""
+    abort: Marked = Field(default_factory=dict)
+    """its process crashes"""
+    freeze: Marked = Field(default_factory=dict)
+    """its process is stopped"""
 
 
 def count_words(messages: Messages, tools: Tools = None) -> int:

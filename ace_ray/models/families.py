@@ -43,7 +43,6 @@ _TOOL_MARKS: tuple[tuple[str, str], ...] = (
     ("<|channel|>", "openai"),
 )
 
-_HERMES = re.compile(r"<tool_call>")
 # Marks of Llama 3.2's templates, which lack ``<|python_tag|>`` though its tokenizer has it.
 _LLAMA = ("<|start_header_id|>", '"parameters": ')
 # Tool parsers of model types without a template, or whose template lacks a mark.
@@ -241,9 +240,9 @@ def tool_parsers(facts: FamilyFacts) -> list[str]:
     # DeepSeek V3 writes arguments as a fenced JSON block, V3.1 does not.
     if "deepseek_v3" in hits and "```json" not in text:
         hits[hits.index("deepseek_v3")] = "deepseek_v31"
-    if hits == ["granite"] and _HERMES.search(text):
+    if hits == ["granite"] and "<tool_call>" in text:
         hits = ["granite4"]
-    if not hits and _HERMES.search(text):
+    if not hits and "<tool_call>" in text:
         hits = ["hermes"]
     if not hits and all(mark in text for mark in _LLAMA):
         hits = ["llama3_json"]
@@ -268,7 +267,7 @@ def reasoning_parser(facts: FamilyFacts) -> str:
         "glm47" if facts.model_type in _GLM47 else "glm45": "[gMASK]" in text and think,
         "kimi_k2": "<|im_middle|>" in text and think,
         "deepseek_v3": "<｜Assistant｜>" in text and think and switch,
-        "deepseek_r1": bool(re.search(r"<｜Assistant｜><think>", text)) and not switch,
+        "deepseek_r1": "<｜Assistant｜><think>" in text and not switch,
         "minimax_m2": "]~b]" in text and think,
         "granite": "<|start_of_role|>" in text and switch,
         "gemma4": ("<|tool_call>" in text or "<|think|>" in text) and switch,

@@ -20,7 +20,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 
@@ -57,19 +57,10 @@ class CannotTell(ProbeFailed):
     engine's logprobs are not finite."""
 
 
-class Probed(Protocol):
-    async def logprobs(self) -> Logprobs:
-        """Return the logprobs of `TEXTS`."""
-
-    def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
-        """Compute the logprobs of `TEXTS` for each checkpoint with another implementation. The call
-        blocks, so run it in a thread. Raises `ProbeFailed`."""
-
-
 class Probe:
     """Checks the swaps of one engine."""
 
-    def __init__(self, engine: Probed, *, proven: bool = False) -> None:
+    def __init__(self, engine: Any, *, proven: bool = False) -> None:
         """Prepare to check ``engine``. ``proven``: do not compare it with references at all."""
         self._engine = engine
         self._held: Path | None = None

@@ -24,6 +24,7 @@ from typing import Any
 import ace_ray
 from ace_ray.errors import UserError
 from ace_ray.models.answers import Reading, reading_facts
+from ace_ray.models.chat import PROBE_TOOLS
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import resolve, tokenizer_folder
 from ace_ray.models.start_failure import root_cause
@@ -182,7 +183,7 @@ class ChildParser:
         self._shows_marks: dict[bool, tuple[bool, bool | None]] = {}
         self._bases: dict[bool, Any] = {}
         for offered in (False, True) if self.choice.tool_parser else (False,):
-            tools = [_TOOL] if offered else None
+            tools = PROBE_TOOLS if offered else None
             base = asyncio.run(self._format.render(_CHAT, tools))
             self._bases[offered] = base
             self._shows_marks[offered] = _shows_marks(base), None
@@ -227,12 +228,6 @@ def assume_device() -> None:
         from vllm.platforms.cpu import CpuPlatform
 
         platforms.current_platform = CpuPlatform()
-
-
-_TOOL = {
-    "type": "function",
-    "function": {"name": "probe", "parameters": {"type": "object", "properties": {}}},
-}
 
 
 def _shows_marks(prompt: Any) -> bool:

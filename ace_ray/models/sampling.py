@@ -83,9 +83,8 @@ def check_budget(
 ) -> None:
     """Raise `UserError` when an engine with the arguments ``engine`` would reject
     ``thinking_token_budget``. ``parser``: the reasoning parser after resolving ``auto``."""
-    if config is None or config.thinking_token_budget is None:
-        return
-    if engine.get("reasoning_parser") or engine.get("reasoning_config"):
+    budget = config and config.thinking_token_budget
+    if budget is None or engine.get("reasoning_parser") or engine.get("reasoning_config"):
         return
     if parser not in parser_names("reasoning"):  # the engine core does not load plugins
         raise UserError(
@@ -97,9 +96,8 @@ def check_budget(
 
 def check_sampling(config: SamplingConfig | None, model: ModelConfig, *, where: str) -> None:
     """Raise `UserError` if sampling and template variables both set ``reasoning_effort``."""
-    if config is None:
-        return
-    if config.reasoning_effort is not None and "reasoning_effort" in model.chat_template_kwargs:
+    effort = config and config.reasoning_effort
+    if effort is not None and "reasoning_effort" in model.chat_template_kwargs:
         raise UserError(
             "is also set in model.chat_template_kwargs",
             where=f"{where}.reasoning_effort",

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -354,9 +355,7 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
         from huggingface_hub.errors import CacheNotFound
     except ImportError as error:
         raise UserError(
-            "Hugging Face ids need huggingface_hub",
-            where="model.source",
-            fix=INSTALL,
+            "Hugging Face ids need huggingface_hub", where="model.source", fix=INSTALL
         ) from error
     wanted = revision or "main"
     if constants.HF_HUB_OFFLINE:
@@ -364,12 +363,10 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
             repos = scan_cache_dir().repos
         except (CacheNotFound, OSError):
             repos = frozenset()
-        for repo in repos:
-            for cached in repo.revisions:
-                if repo.repo_id == source and (
-                    wanted in cached.refs or cached.commit_hash.startswith(wanted)
-                ):
-                    return ModelRef(source, "hub", source, cached.commit_hash)
+        stored = chain.from_iterable(repo.revisions for repo in repos if repo.repo_id == source)
+        for commit in stored:
+            if wanted in commit.refs or commit.commit_hash.startswith(wanted):
+                return ModelRef(source, "hub", source, commit.commit_hash)
         raise UserError(
             f"model {source!r} at {wanted!r} is not in the local Hugging Face cache",
             where="model.source",

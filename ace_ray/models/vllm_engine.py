@@ -196,7 +196,8 @@ class VLLMEngine:
         return final
 
     def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
-        """Compute references as `Probed.reference` does."""
+        """Compute the logprobs of `TEXTS` for each checkpoint with another implementation. The call
+        blocks, so run it in a thread. Raises `ProbeFailed`."""
         return computed_references(folders, self._probe_ids())
 
     def _probe_ids(self) -> list[list[int]]:

@@ -12,10 +12,12 @@ import logging
 import math
 import os
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -35,28 +37,20 @@ _known: dict[str, Any] = {}
 _console: Console | None = None
 
 
-def debug(text: str, **fields: Any) -> None:
+def _write(level: int, text: str, /, *, on_stderr: bool = False, **fields: Any) -> None:
     """Log a line. JSON lines show ``fields``; text lines show only the field ``traceback``."""
-    _write(logging.DEBUG, text, fields)
-
-
-def info(text: str, **fields: Any) -> None:
-    _write(logging.INFO, text, fields)
-
-
-def warning(text: str, **fields: Any) -> None:
-    _write(logging.WARNING, text, fields)
-
-
-def error(text: str, **fields: Any) -> None:
-    _write(logging.ERROR, text, fields)
-
-
-def _write(
-    level: int, text: str, fields: Mapping[str, Any], console: Console | None = None
-) -> None:
     _open()
-    _log.log(level, "%s", text, extra={"fields": fields, "console": console or _console})
+    console = Console(stderr=True) if on_stderr else _console
+    _log.log(level, "%s", text, extra={"fields": fields, "console": console})
+
+
+debug = partial(_write, logging.DEBUG)
+info = partial(_write, logging.INFO)
+warning = partial(_write, logging.WARNING)
+error = partial(_write, logging.ERROR)
+# On stderr, since stdout may contain results.
+caution = partial(_write, logging.WARNING, on_stderr=True)
+complain = partial(_write, logging.ERROR, on_stderr=True)
 
 
 @contextmanager
@@ -95,42 +89,26 @@ def is_shown(level: int) -> bool:
 def fail(*texts: str) -> None:
     """Log on stderr why the command fails. At level debug, also log the traceback."""
     prefix = "" if is_json() else "ace-ray: "
-    shown = sys.exc_info()[1] is not None and is_shown(logging.DEBUG)
-    trace = traceback.format_exc() if shown else ""
+    trace = traceback.format_exc() if sys.exc_info()[0] and is_shown(logging.DEBUG) else ""
     for number, text in enumerate(texts):
         complain(prefix + text, traceback="" if number else trace)
-
-
-def complain(text: str, **fields: Any) -> None:
-    """Log an error on stderr."""
-    _write(logging.ERROR, text, fields, Console(stderr=True))
-
-
-def caution(text: str) -> None:
-    """Log a warning on stderr, since stdout may contain results."""
-    _write(logging.WARNING, text, {}, Console(stderr=True))
 
 
 @contextmanager
 def known(**fields: Any) -> Iterator[None]:
     """Add ``fields`` to all lines of this process until the context ends."""
-    before = dict(_known)
-    _known.update(fields)
+    global _known
+    before, _known = _known, {**_known, **fields}
     try:
         yield
     finally:
-        _known.clear()
-        _known.update(before)
+        _known = before
 
 
 def result(text: str, *, level: str = "info", **fields: Any) -> None:
     """Print a result on stdout at any log level: ``text``, or a JSON line with ``fields``."""
-    if is_json():
-        now = datetime.now(UTC).timestamp()
-        text = _json(now, level, _log.name, text, fields)
-        print(text, flush=True)
-    else:
-        print(printed(text), flush=True)
+    line = _json(time.time(), level, _log.name, text, fields) if is_json() else printed(text)
+    print(line, flush=True)
 
 
 class _Door(logging.Handler):
@@ -158,27 +136,26 @@ class _Door(logging.Handler):
 
 
 def _json(at: float, level: str, logger: str, message: str, fields: Mapping[str, Any]) -> str:
-    time = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
     line = {
-        "time": time.replace("+00:00", "Z"),
+        "time": moment.replace("+00:00", "Z"),
         "level": level,
         "logger": logger,
         "message": message,
         **_known,
-        **{name: value for name, value in fields.items() if name != "traceback"},
+        **fields,
     }
+    trace = line.pop("traceback", "")
     line = {name: _clean(value) for name, value in line.items()}
-    if trace := fields.get("traceback"):
-        line["traceback"] = _clean_trace(trace)
-    return json.dumps(line)
+    return json.dumps(line | ({"traceback": _clean_trace(trace)} if trace else {}))
 
 
 def _clean(value: Any) -> Any:
     """Return a field as a JSON value, without secrets and control characters."""
     if isinstance(value, Mapping):
-        return {printed(str(key)): _clean(one) for key, one in value.items()}
+        return {printed(str(key)): _clean(child) for key, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_clean(one) for one in value]
+        return [_clean(child) for child in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, int | float | None) else printed(str(value), LONGEST)

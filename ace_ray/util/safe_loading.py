@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain, takewhile
 from typing import Any
 
 import yaml
@@ -102,12 +103,8 @@ def yaml_tree(text: str) -> Any:
         raise
     except RecursionError as error:
         raise Unbounded(_DEEP) from error
-    # ValueError, OverflowError: a date or number is out of range. TypeError, AttributeError: a key
-    # cannot be hashed, or a tag does not fit the type of its value. LookupError: a tag does not fit
-    # its text.
-    except (
-        *(yaml.YAMLError, ValueError, OverflowError, TypeError, AttributeError, LookupError),
-    ) as error:
+    # PyYAML raises many kinds: a date may be out of range, a key unhashable, a tag may not fit.
+    except Exception as error:
         raise Unbounded(f"is not YAML{_place(error)}") from error
 
 
@@ -186,18 +183,13 @@ def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
 
 def check_depth(value: Any, most: int) -> None:
     """Raise `Unbounded` if ``value`` is nested deeper than ``most`` levels."""
-    level, depth = [value], 0
-    while level:
-        if depth > most:
-            raise Unbounded(f"is nested deeper than {most} levels")
-        depth += 1
-        level = [
-            item
-            for container in level
-            if isinstance(container, dict | list)
-            for item in (container.values() if isinstance(container, dict) else container)
-            if isinstance(item, dict | list)
-        ]
+    level: list[Any] = [[value]]
+    for _ in range(most + 2):
+        children = (node.values() if isinstance(node, dict) else node for node in level)
+        nodes = chain.from_iterable(children)
+        level = [node for node in nodes if isinstance(node, dict | list)]
+    if level:
+        raise Unbounded(f"is nested deeper than {most} levels")
 
 
 def shortened(value: Any, chars: int = SHOWN_CHARS, values: int = SHOWN_VALUES) -> Any:
@@ -218,20 +210,16 @@ class _Room:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
-            items: list[Any] = []
-            for item in value:
-                if self.is_used:
-                    return [*items, f"[{len(value) - len(items):,} more values]"]
-                items.append(self.part_of(item))
-            return items
+            items = [self.part_of(item) for item in takewhile(self.is_left, value)]
+            left_out = len(value) - len(items)
+            return [*items, f"[{left_out:,} more values]"] if left_out else items
         if isinstance(value, dict):
-            pairs: dict[Any, Any] = {}
-            for number, (key, item) in enumerate(value.items()):
-                if self.is_used:
-                    return {**pairs, "...": f"[{len(value) - number:,} more values]"}
-                name = self.text(key) if isinstance(key, str) else key
-                pairs[name] = self.part_of(item)
-            return pairs
+            pairs = {
+                self.text(key) if isinstance(key, str) else key: self.part_of(item)
+                for key, item in takewhile(self.is_left, value.items())
+            }
+            left_out = len(value) - len(pairs)
+            return {**pairs, "...": f"[{left_out:,} more values]"} if left_out else pairs
         if isinstance(value, int) and value.bit_length() > 64:
             self.chars -= value.bit_length() // 3
         return value
@@ -242,9 +230,8 @@ class _Room:
         left_out = len(text) - len(kept)
         return f"{kept} [{left_out:,} more characters]" if left_out else text
 
-    @property
-    def is_used(self) -> bool:
-        return self.values <= 0 or self.chars <= 0
+    def is_left(self, _: Any) -> bool:
+        return self.values > 0 and self.chars > 0
 
 
 def _no_constant(name: str) -> Any:

@@ -103,7 +103,7 @@ def secrets_in(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
 def masked(text: str) -> str:
     """Return ``text`` with `MASK` in place of each part that looks like a secret."""
     text = _USER.sub(f"{MASK}@", text)
-    text = _QUERY.sub(_masked_query, text)
+    text = _QUERY.sub(lambda m: f"{m[1]}={MASK}" if _names_secret(m[1]) else m[0], text)
     text = _HEADER.sub(rf"\1\2{MASK}", text)
     text = _ASSIGNED.sub(_masked_value, text)
     return _SHAPES.sub(MASK, text)
@@ -123,10 +123,6 @@ def without_key(text: str, key: str | None) -> str:
 def _names_secret(name: str) -> bool:
     plain = unquote_plus(name)
     return is_secret_name(plain) or re.sub(r"[^a-z]", "", plain.lower()) in _OF_QUERIES
-
-
-def _masked_query(match: re.Match[str]) -> str:
-    return f"{match[1]}={MASK}" if _names_secret(match[1]) else match[0]
 
 
 def _masked_value(match: re.Match[str]) -> str:

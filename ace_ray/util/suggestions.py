@@ -9,12 +9,11 @@ from ace_ray.errors import UserError
 
 # Maximum number of characters of a name that are compared.
 _LONGEST = 200
-# Minimum similarity of a suggested name (difflib).
-_LIKE = 0.5
 
 
-def closest_of(key: str, known: Iterable[str], cutoff: float = _LIKE) -> str | None:
-    """Return the most similar name in ``known``, ignoring case, or None if all differ too much."""
+def closest_of(key: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """Return the most similar name in ``known``, ignoring case, or None if all are less similar
+    than ``cutoff`` (difflib)."""
     plain = {_folded(name): name for name in sorted(known)}
     near = difflib.get_close_matches(_folded(key), plain, n=1, cutoff=cutoff)
     return plain[near[0]] if near else None
