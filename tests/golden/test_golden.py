@@ -263,7 +263,7 @@ def test_a_judges_vote_is_read_as_upstream_reads_it() -> None:
     for row in rows("stabletoolbench")["vote"]:
         judge = RoleModel(ScriptedModel(*row["replies"]), Sampling())
         if not isinstance(row["verdict"], dict):
-            (vote,) = asyncio.run(judge_sopr(judge, "?", answer, final, 1, own()))
+            (vote,) = asyncio.run(judge_sopr(judge, "?", answer, 1, own()))
             assert vote["status"] == row["verdict"], row
             read += 1
     assert read

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -34,8 +35,14 @@ from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenc
 from ace_ray.benchmarks.stabletoolbench.outputs import read_outputs
 from ace_ray.benchmarks.stabletoolbench.pool import RETRIEVER, ToolPool, all_docs
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
-from ace_ray.benchmarks.stabletoolbench.queries import absent_line, load, locate, present
-from ace_ray.benchmarks.stabletoolbench.result_json import Metadata, result_json
+from ace_ray.benchmarks.stabletoolbench.queries import (
+    absent_line,
+    import_queries,
+    load,
+    locate,
+    present,
+)
+from ace_ray.benchmarks.stabletoolbench.result_json import result_json, result_path
 from ace_ray.benchmarks.stabletoolbench.shapes import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import categories, notes, paper, scores, tables
@@ -144,7 +151,7 @@ class StableToolBench(Benchmark):
                 "tool_scope": self._scope(),
                 **({"pool_sha256": self._pool.sha256} if self._pool else {}),
                 **({"retriever": RETRIEVER} if isinstance(options.tool_scope, Retrieved) else {}),
-                **self._sources.identity(self._api_keys),
+                **self._sources.identity(self._api_keys()),
             },
         }
         if "judge" in self._roles:
@@ -221,23 +228,19 @@ class StableToolBench(Benchmark):
 
     def _api_keys(self) -> Iterator[str]:
         """Yield the keys of the APIs that agents may call."""
-        entries = self.dataset()
-        if self._pool:
-            yield from map(api_key, self._pool.offered())
-            return
-        for entry in entries:
-            yield from map(api_key, self._apis(entry))
+        entries = self.dataset()  # chooses the pool
+        offered = [self._pool.offered()] if self._pool else map(self._apis, entries)
+        yield from map(api_key, chain.from_iterable(offered))
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         apis = self._apis(entry)
         run = await run_agent(entry, context, self._settings, apis, self._sources.caller(context))
         stored = run.as_json()
-        query = entry.data["query"]
-        answer = converted(query, (), stored)["answer"]
+        answer = converted(entry.data["query"], stored)
         messages = stored.pop("messages")
         state: dict[str, Any] = {
             "run": stored,
-            "answer": {"query": query, "answer": answer},
+            "answer": answer,
             "calls": run.calls,
             "votes": None,
             "fac": None,
@@ -250,7 +253,8 @@ class StableToolBench(Benchmark):
         if simulator := self._sources.simulator_of(context):
             state["simulator"] = simulator.identity()
         if "judge" in self._roles:
-            judged = self._judged(entry, context.roles["judge"], context.attempt, answer)
+            judge = context.roles["judge"]
+            judged = self._judged(entry, judge, context.attempt, answer["answer"])
             state |= await _in_time(context, judged)
         episode = context.episode
         episode.messages = messages
@@ -326,8 +330,6 @@ class StableToolBench(Benchmark):
 
     @classmethod
     def import_data(cls, path: Path | None) -> None:
-        from ace_ray.benchmarks.stabletoolbench.queries import import_queries
-
         if path is None:
             return super().import_data(path)
         import_queries(path)
@@ -380,18 +382,18 @@ class StableToolBench(Benchmark):
                     tools = schemas(apis, self._settings.texts)
                     yield entry.id, {**state["answer"], "available_tools": tools}
 
-        timing, groups = summary["timing"], self._groups
-        metadata = Metadata(
-            framework=str(summary["model"]["source"]),
-            test_set="all" if set(groups) == set(GROUPS) else "+".join(groups),
-            evaluator_model=self._judge_name(summary),
-            evaluation_method="official" if self._judging.source == "upstream" else "ace_ray",
-            overall_time_s=float(timing.get("wall_s") or 0.0),
-            timestamp=time.strftime("%Y-%m-%d %H:%M:%S"),
-            config={"method": self._options.method, "apis": list(self._sources.backends)},
-        )
-        yield metadata.path(), result_json(metadata, read())
-        for group in groups:
+        framework = str(summary["model"]["source"])
+        test_set = "all" if set(self._groups) == set(GROUPS) else "+".join(self._groups)
+        config = {
+            "evaluator_model": self._judge_name(summary),
+            "evaluation_method": "official" if self._judging.source == "upstream" else "ace_ray",
+            "method": self._options.method,
+            "apis": list(self._sources.backends),
+        }
+        wall_s = float(summary["timing"].get("wall_s") or 0.0)
+        content = result_json(framework, test_set, config, wall_s, read())
+        yield result_path(framework, test_set), content
+        for group in self._groups:
             yield f"converted/{group}.json", b"".join(converted_json(answers(group)))
 
     def _judge_name(self, summary: Mapping[str, Any]) -> str:

@@ -22,13 +22,12 @@ from ace_ray.benchmarks.stabletoolbench.judge.measures import (
     mean_points,
     unanswered,
 )
+from ace_ray.benchmarks.stabletoolbench.tools import UNKNOWN
 from ace_ray.types import Entry, Verdict
 
 # Origins of cached answers (`Answered.origin`).
 ORIGINS = ("recorded", "simulator", "real")
 SOURCES = ("cache", "simulator", "real", "none")
-# Upstream's status code for a call of an unknown function.
-HALLUCINATED = 1
 # Prefixes of metrics: number of calls, and shares of calls by source, origin and failure.
 CALLS = "calls_"
 FROM = "from_"
@@ -53,30 +52,27 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
     call, even of an unknown function, have these shares of their calls: ``hallucinated`` (unknown
     function), ``errors`` (an API answered with an error), ``cache_hit``, ``from_<source>``,
     ``cached_<origin>`` and ``failed_<kind>`` (see `Answered.failure`)."""
-    wanted = {(tool, api) for tool, api in relevant}
-    reached, made = _reached(calls), calls
+    wanted, reached = {(tool, api) for tool, api in relevant}, _reached(calls)
     shares = {
         "api_recall": api_recall(relevant, calls),
         "exact_set": float(reached == wanted),
-        f"{CALLS}{len(made)}": 1.0,
+        f"{CALLS}{len(calls)}": 1.0,
     }
     if reached:
         shares["api_precision"] = len(wanted & reached) / len(reached)
-    if not made:
-        return shares
-    sources = Counter(_source(call) for call in made)
-    hallucinated = sum(_hallucinated(call) for call in made)
-    failed = sum(_failed(call) for call in made if not _hallucinated(call))
-    shares |= {
-        "hallucinated": hallucinated / len(made),
-        "errors": failed / len(made),
-        "cache_hit": sources["cache"] / len(made),
-    }
-    kinds = Counter(call["failure"] for call in made if call.get("failure"))
-    shares |= {f"{FAILED}{kind}": count / len(made) for kind, count in kinds.items()}
-    origins = Counter(call.get("origin") for call in made if _source(call) == "cache")
-    shares |= {f"{CACHED}{name}": origins[name] / len(made) for name in ORIGINS if origins[name]}
-    return shares | {f"{FROM}{name}": count / len(made) for name, count in sources.items()}
+    counts: Counter[str] = Counter()
+    for call in calls:
+        is_unknown = call["code"] == UNKNOWN
+        source = call["source"] if call["source"] in SOURCES else "none"
+        counts["hallucinated"] += is_unknown
+        counts["errors"] += not is_unknown and bool(call["code"] or call["error"])
+        counts["cache_hit"] += source == "cache"
+        counts[f"{FROM}{source}"] += 1
+        if call.get("failure"):
+            counts[f"{FAILED}{call['failure']}"] += 1
+        if source == "cache" and call.get("origin") in ORIGINS:
+            counts[f"{CACHED}{call['origin']}"] += 1
+    return shares | {name: count / len(calls) for name, count in counts.items()}
 
 
 def _reached(calls: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
@@ -84,20 +80,8 @@ def _reached(calls: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
     return {
         (call["tool"], call["name"] if call["api"] is None else call["api"])
         for call in calls
-        if not _hallucinated(call)
+        if call["code"] != UNKNOWN
     }
-
-
-def _hallucinated(call: Mapping[str, Any]) -> bool:
-    return bool(call["code"] == HALLUCINATED)
-
-
-def _failed(call: Mapping[str, Any]) -> bool:
-    return bool(call["code"] or call["error"])
-
-
-def _source(call: Mapping[str, Any]) -> str:
-    return call["source"] if call["source"] in SOURCES else "none"
 
 
 # Prefix of the metrics with the points of one vote.
@@ -118,7 +102,7 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
     from a pool. The rule sets differ only in validity and in the metric ``sopr``."""
     answer = state["answer"]["answer"]
     votes: Sequence[Mapping[str, Any]] = state["votes"] or ()
-    why = unanswered(answer, answer["final_answer"])
+    why = unanswered(answer)
     common = metrics(entry.gold["relevant"], state["calls"]) | {
         "finish": float(has_finish(answer)),
         "give_up": float(why == "gave_up"),

@@ -12,16 +12,17 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from ace_ray.benchmarks.dataset import json_value, read_bounded
-from ace_ray.benchmarks.stabletoolbench.names import FINISH
+from ace_ray.benchmarks.stabletoolbench.names import FINISH, GIVE_ANSWER, GIVE_UP
 from ace_ray.errors import UserError
-from ace_ray.util.safe_loading import MOST_ROW_DEPTH
+from ace_ray.types import canonical_json
+from ace_ray.util.safe_loading import MOST_ROW_DEPTH, Unbounded, check_depth
+from ace_ray.util.sanitizing import well_formed
 
-GIVE_UP = "give_up_and_restart"
 MAX_NODES = 5_000
 # Maximum nodes of a chain in a stored row. Each node adds two levels to the JSON.
 MAX_STORED_NODES = (MOST_ROW_DEPTH - 20) // 2
@@ -30,7 +31,6 @@ _ANSWER_MARK = '"final_answer": "'
 
 Node = dict[str, Any]
 Step = Mapping[str, Any]
-Tools = Sequence[Mapping[str, Any]]
 
 
 def node(role: str, message: Any) -> Node:
@@ -50,10 +50,20 @@ def both_ends(nodes: list[Node]) -> list[Node]:
 
 def linked(nodes: Sequence[Node]) -> list[Node]:
     """Return ``answer_details``: ``nodes`` as a chain below a system node and a user node."""
-    whole = [node("system", ""), node("user", ""), *nodes]
-    for one, following in pairwise(whole):
-        one["next"] = [following]
-    return whole[:1]
+    return chained([node("system", ""), node("user", ""), *nodes])
+
+
+def chained(nodes: list[Node]) -> list[Node]:
+    """Make each node the only child of the node before it. Return a list with the first node."""
+    for parent, child in pairwise(nodes):
+        parent["next"] = [child]
+    return nodes[:1]
+
+
+def answer_of_text(text: str) -> dict[str, Any]:
+    """Return the ``answer`` of an agent that only calls Finish, with the final answer ``text``."""
+    raw = canonical_json({"return_type": GIVE_ANSWER, "final_answer": text})
+    return {"final_answer": raw, "answer_details": linked([called(FINISH, raw)])}
 
 
 def chain(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -79,16 +89,16 @@ def graph(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def tool_messages(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the messages of the tool nodes on the `chain`; JSON texts are parsed."""
-    messages = []
-    for node in chain(answer):
-        message = node.get("message")
-        if node.get("role") != "tool" or not message:
-            continue
-        if isinstance(message, str):
-            message = object_of(message)
-        if isinstance(message, Mapping):
-            messages.append(message)
-    return messages
+    messages = [tool_message(node) for node in chain(answer) if node.get("message")]
+    return [message for message in messages if message is not None]
+
+
+def tool_message(node: Step) -> Mapping[str, Any] | None:
+    """Return the message of a tool node; None for other nodes and for a malformed message."""
+    message = node.get("message") if node.get("role") == "tool" else None
+    if isinstance(message, str):
+        message = object_of(message)
+    return message if isinstance(message, Mapping) else None
 
 
 def has_finish(answer: Mapping[str, Any]) -> bool:
@@ -107,15 +117,21 @@ def final_text(raw: Any) -> str:
     arguments = object_of(raw)
     if arguments is not None:
         answer = arguments.get("final_answer")
-        if answer is None or isinstance(answer, str):
-            return answer or ""
-        try:
-            return json.dumps(answer, ensure_ascii=False)
-        except RecursionError:
-            return ""
+        return "" if answer is None else plain_text(answer)
     if _ANSWER_MARK in raw:
         return raw.split(_ANSWER_MARK, 1)[1]
     return "" if raw.lstrip().startswith("{") else raw
+
+
+def plain_text(value: Any, *, ensure_ascii: bool = False) -> str:
+    """Return a string as it is, and another JSON value as JSON text; "" if it is nested too deeply
+    to be written."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=ensure_ascii)
+    except RecursionError:
+        return ""
 
 
 def gave_up(raw: Any) -> bool:
@@ -131,8 +147,8 @@ def object_of(text: str) -> Mapping[str, Any] | None:
     return value if isinstance(value, Mapping) else None
 
 
-def converted(query: str, tools: Tools, run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the converted answer of ``run``, an `AgentRun` as JSON whose agent had ``tools``.
+def converted(query: str, run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the converted answer of ``run``, an `AgentRun` as JSON, without ``available_tools``.
 
     ``total_steps`` counts system and user, as in upstream. If the run is ``valid``, its messages
     are converted, and ``final_answer`` is Finish's arguments as the model wrote them. As in
@@ -142,7 +158,6 @@ def converted(query: str, tools: Tools, run: Mapping[str, Any]) -> dict[str, Any
     nodes = _from_messages(run["messages"]) if run["valid"] else _from_nodes(query, run)
     return {
         "query": query,
-        "available_tools": list(tools),
         "answer": {
             "method": run["method"],
             "total_steps": len(nodes) + 2,
@@ -180,11 +195,10 @@ def _from_nodes(query: str, run: Mapping[str, Any]) -> list[Node]:
     shown = chance.choice(run["tries"])["nodes"] if run["tries"] else []
     steps = list(_walk(shown, chance))
     nodes = []
-    for place, step in enumerate(steps):
+    for step, given in zip_longest(steps, steps[1:], fillvalue={}):
         if step["type"] == "Thought":
             nodes.append(node("assistant", step["description"]))
         elif step["type"] == "Action":
-            given = steps[place + 1] if place + 1 < len(steps) else {}
             arguments, response = given.get("description", ""), given.get("observation", "")
             nodes.append(called(step["description"], arguments, response))
     return nodes
@@ -210,8 +224,7 @@ FIX = "give a folder of converted answers, <group>.json each: {query_id: {query,
 
 def text_of(value: Any) -> str:
     """Return ``value`` as JSON text. Lone surrogates become U+FFFD, as in stored rows."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return well_formed(json.dumps(value, ensure_ascii=False))
 
 
 def converted_json(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[bytes]:
@@ -227,14 +240,14 @@ def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, s
     """Read another run's answers for SoWR: ``{group: {query id: "answer" as JSON text}}``.
 
     A group is empty if its file is missing. Raises `UserError` naming file and query."""
-    answers = {}
-    for group in groups:
-        path = folder / f"{group}.json"
-        found = converted_answers(path) if path.exists() else ()
-        answers[group] = {
+    files = {group: folder / f"{group}.json" for group in groups}
+    answers = {
+        group: {
             query_id: answer_json(answer_of(given, where), where)
-            for query_id, given, where in found
+            for query_id, given, where in (converted_answers(path) if path.exists() else ())
         }
+        for group, path in files.items()
+    }
     if not any(answers.values()):
         raise UserError("contains no answers of the groups to evaluate", where=str(folder), fix=FIX)
     return answers
@@ -257,12 +270,12 @@ def json_object(path: Path, fix: str) -> dict[str, Any]:
 def answer_of(given: Any, where: str) -> Mapping[str, Any]:
     """Return the ``answer`` of a converted answer. Raises `UserError` if a judge cannot read it."""
     answer = given.get("answer") if isinstance(given, Mapping) else None
-    if not isinstance(answer, Mapping) or not is_answer(answer):
+    if not is_answer(answer):
         raise UserError("has no converted answer", where=where, fix=FIX)
     return answer
 
 
-def is_answer(answer: Any) -> bool:
+def is_answer(answer: Any) -> TypeGuard[Mapping[str, Any]]:
     return (
         isinstance(answer, Mapping)
         and isinstance(answer.get("final_answer"), str)
@@ -274,10 +287,9 @@ def answer_json(answer: Mapping[str, Any], where: str) -> str:
     """Return the ``answer`` of a converted answer as JSON text. A long chain cannot be pickled.
 
     Raises `UserError` that names ``where`` if the answer is nested deeper than `MAX_NESTING`."""
-    level: list[Any] = [answer]
-    for _ in range(MAX_NESTING):
-        inner = (one.values() if isinstance(one, Mapping) else one for one in level)
-        level = [each for one in inner for each in one if isinstance(each, Mapping | list)]
-        if not level:
-            return json.dumps(answer)
-    raise UserError("the answer is nested too deeply", where=where, fix="remove the answer")
+    try:
+        check_depth(answer, MAX_NESTING - 1)
+    except Unbounded:
+        what = "the answer is nested too deeply"
+        raise UserError(what, where=where, fix="remove the answer") from None
+    return json.dumps(answer)

@@ -16,7 +16,7 @@ from pydantic import Field
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import json_lines, read_bounded
-from ace_ray.benchmarks.stabletoolbench.converted import answer_json, called, is_answer, linked
+from ace_ray.benchmarks.stabletoolbench.converted import answer_json, answer_of_text, is_answer
 from ace_ray.benchmarks.stabletoolbench.judge.asking import (
     CUTS,
     SAMPLING,
@@ -26,7 +26,6 @@ from ace_ray.benchmarks.stabletoolbench.judge.asking import (
 )
 from ace_ray.benchmarks.stabletoolbench.judge.measures import judge_sopr, majority
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import official, own
-from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.config.schema import Section
 from ace_ray.errors import UserError
 from ace_ray.types import (
@@ -36,7 +35,6 @@ from ace_ray.types import (
     ResultRow,
     Sampling,
     Verdict,
-    canonical_json,
     digest,
 )
 from ace_ray.util.local_files import path_of
@@ -95,19 +93,17 @@ class JudgeCheck(Benchmark):
         return {**self._options.model_dump(mode="json"), **absolute}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
-        final = json.loads(entry.data["answer"])["final_answer"]
-        text = self._prompts.of_answer(entry.data["query"], final, CUTS[0])
+        answer = json.loads(entry.data["answer"])
+        text = self._prompts.fill("answer", entry.data["query"], answer, CUTS[0])
         return [{"role": "user", "content": text}]
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         episode, drawn = context.episode, self._sampling(context.candidate.sampling)
         model = replace(context.candidate, sampling=drawn, on_answer=episode.count)
-        answer = json.loads(entry.data["answer"])
         votes = await judge_sopr(
             retried(model, context.attempt),
             entry.data["query"],
-            answer,
-            answer["final_answer"],
+            json.loads(entry.data["answer"]),
             self._options.votes,
             self._prompts,
         )
@@ -207,8 +203,7 @@ def _entry(number: int, row: Mapping[str, Any], where: str) -> Entry:
 
 def _labelled_answer(answer: Any, where: str) -> Mapping[str, Any]:
     if isinstance(answer, str):
-        raw = canonical_json({"return_type": "give_answer", "final_answer": answer})
-        return {"final_answer": raw, "answer_details": linked([called(FINISH, raw)])}
+        return answer_of_text(answer)
     if isinstance(answer, Mapping):
         answer = answer.get("answer", answer)
     if not is_answer(answer):
@@ -217,8 +212,7 @@ def _labelled_answer(answer: Any, where: str) -> Mapping[str, Any]:
             where=where,
             fix='write a string, or {"final_answer": string, "answer_details": [...]}',
         )
-    converted: Mapping[str, Any] = answer
-    return converted
+    return answer
 
 
 def agreement(labels: Sequence[str], verdicts: Sequence[str | None]) -> dict[str, Any]:

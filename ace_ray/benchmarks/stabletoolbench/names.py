@@ -25,6 +25,8 @@ GROUPS = (
 LEVELS = {f"I{n}": tuple(name for name in GROUPS if name.startswith(f"G{n}")) for n in (1, 2, 3)}
 MAX_NAME = 64
 FINISH = "Finish"
+# Values of the argument ``return_type`` of Finish.
+GIVE_ANSWER, GIVE_UP = "give_answer", "give_up_and_restart"
 # Name that replaces an unknown function in the chat.
 HALLUCINATED = "invalid_hallucination_function_name"
 

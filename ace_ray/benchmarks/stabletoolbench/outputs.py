@@ -30,11 +30,11 @@ from ace_ray.benchmarks.outputs import (
     text_of,
     value_of,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, status_code
-from ace_ray.benchmarks.stabletoolbench.check import HALLUCINATED as UNKNOWN
+from ace_ray.benchmarks.stabletoolbench.apis.answers import status_code
 from ace_ray.benchmarks.stabletoolbench.converted import (
     Node,
     answer_of,
+    answer_of_text,
     both_ends,
     called,
     chain,
@@ -45,13 +45,22 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
     json_object,
     linked,
     node,
-    object_of,
+    plain_text,
+    tool_message,
 )
 from ace_ray.benchmarks.stabletoolbench.judge.measures import POINTS
 from ace_ray.benchmarks.stabletoolbench.names import FINISH, GROUPS, HALLUCINATED, standardize
-from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, Api, apis_of, find, own_name
+from ace_ray.benchmarks.stabletoolbench.tools import (
+    UNKNOWN,
+    UNKNOWN_FUNCTION,
+    Api,
+    apis_of,
+    call_record,
+    find,
+    own_name,
+)
 from ace_ray.errors import UserError
-from ace_ray.types import Entry, Episode, canonical_json
+from ace_ray.types import Entry, Episode
 
 MAX_VOTES = 100
 _STATUS = "AnswerStatus."
@@ -138,12 +147,10 @@ def _votes_beside(file: Path) -> dict[str, list[str]] | None:
         statuses = row.get("is_solved") if isinstance(row, dict) else None
         if not isinstance(statuses, dict) or not 0 < len(statuses) <= MAX_VOTES:
             raise UserError("has no votes (is_solved)", where=where, fix=_VOTES_FIX)
-        votes[query_id] = [_status(statuses[key], where) for key in sorted(statuses, key=_number)]
+        # The keys are the numbers of the votes, without leading zeros.
+        numbers = sorted(statuses, key=lambda number: (len(number), number))
+        votes[query_id] = [_status(statuses[number], where) for number in numbers]
     return votes
-
-
-def _number(vote: str) -> tuple[int, str]:
-    return (int(vote) if vote.isdecimal() and len(vote) < 9 else 0), vote
 
 
 def _status(value: Any, where: str) -> str:
@@ -160,10 +167,8 @@ def _of_line(entry: Entry, row: Row, where: str) -> Episode:
     if output is not None and not isinstance(output, str):
         what = f"the output is {shown(output)}, not a string, a converted answer or null"
         raise UserError(what, where=where)
-    answer: dict[str, Any] = {"final_answer": "", "answer_details": linked([])}
-    if output is not None:
-        raw = canonical_json({"return_type": GIVE_ANSWER, "final_answer": output})
-        answer = {"final_answer": raw, "answer_details": linked([called(FINISH, raw)])}
+    no_answer: dict[str, Any] = {"final_answer": "", "answer_details": linked([])}
+    answer = no_answer if output is None else answer_of_text(output)
     return _episode(entry, {"answer": answer}, None, where)
 
 
@@ -206,33 +211,26 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
 def _nodes(steps: Iterable[Mapping[str, Any]]) -> list[Node]:
     """Return a node for each thought and call among ``steps``, with all values as strings."""
     nodes = []
-    for one in steps:
-        message = one.get("message")
-        if one.get("role") == "assistant":
-            nodes.append(node("assistant", _text(message)))
-        elif one.get("role") == "tool":
-            if isinstance(message, str):
-                message = object_of(message)
-            if isinstance(message, Mapping):
-                texts = [_text(message.get(key)) for key in ("name", "arguments", "response")]
-                nodes.append(called(*texts))
+    for step in steps:
+        if step.get("role") == "assistant":
+            nodes.append(node("assistant", _text(step.get("message"))))
+        elif (message := tool_message(step)) is not None:
+            texts = [_text(message.get(key)) for key in ("name", "arguments", "response")]
+            nodes.append(called(*texts))
     return nodes
 
 
 def _messages(query: str, nodes: Sequence[Node]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = [{"role": "user", "content": query}]
-    for one in nodes:
-        message = one["message"]
-        if one["role"] == "assistant":
-            messages.append({"role": "assistant", "content": message})
+    for step in nodes:
+        if step["role"] == "assistant":
+            messages.append({"role": "assistant", "content": step["message"]})
             continue
-        function = {"name": message["name"], "arguments": message["arguments"]}
-        calls = [{"type": "function", "function": function}]
+        name, arguments, response = step["message"].values()
+        calls = [{"type": "function", "function": {"name": name, "arguments": arguments}}]
         messages.append({"role": "assistant", "content": "", "tool_calls": calls})
-        if message["name"] != FINISH:
-            messages.append(
-                {"role": "tool", "name": message["name"], "content": message["response"]}
-            )
+        if name != FINISH:
+            messages.append({"role": "tool", "name": name, "content": response})
     return messages
 
 
@@ -243,32 +241,23 @@ def _calls(
     neither an API of the query nor in ``offered``: upstream can offer further functions. Other
     frameworks call the query's APIs ``<tool>_<api>`` or ``<tool>.<api>``."""
     calls = []
+    messages = [step["message"] for step in nodes if step["role"] == "tool"]
     names = {api.name: api for api in reversed(apis)}
     has_pool = not offered <= {*names, FINISH}  # then only exact names reach an API
     names |= {own_name(api.category, api.tool, api.api): api for api in apis}
     documented = {standardize(f"{api.tool}_{api.api}"): api for api in reversed(apis)}
-    for one in nodes:
-        if one["role"] != "tool" or one["message"]["name"] == FINISH:
+    for name, arguments, response in (message.values() for message in messages):
+        if name == FINISH:
             continue
-        name = one["message"]["name"]
         api = None if has_pool else find(apis, name)
         api = api or names.get(name) or documented.get(standardize(name))
         api = None if name == HALLUCINATED else api
-        error = _error(one["message"]["response"])
-        code = status_code(Answered(error, None, "none"))
+        error = _error(response)
+        code = status_code(error)
         if api is None and name not in offered:
-            error, code = "unknown function", UNKNOWN
-        calls.append(
-            {
-                "name": name,
-                "tool": api.tool if api else None,
-                "api": api.api if api else None,
-                "arguments": one["message"]["arguments"],
-                "code": code,
-                "source": "none",
-                "error": error,
-            }
-        )
+            error, code = UNKNOWN_FUNCTION, UNKNOWN
+        outcome = {"code": code, "source": "none", "error": error}
+        calls.append(call_record(name, api, arguments) | outcome)
     return calls
 
 
@@ -296,9 +285,4 @@ def _error(response: str) -> str:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return "" if value is None else json.dumps(value)
-    except RecursionError:
-        return ""
+    return "" if value is None else plain_text(value, ensure_ascii=True)

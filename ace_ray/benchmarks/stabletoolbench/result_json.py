@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ace_ray.benchmarks.stabletoolbench.apis.answers import MAX_ARGUMENTS, Unusable, load
@@ -12,7 +12,9 @@ from ace_ray.benchmarks.stabletoolbench.check import api_recall
 from ace_ray.benchmarks.stabletoolbench.converted import (
     Node,
     chain,
+    chained,
     final_text,
+    node,
     text_of,
     tool_messages,
 )
@@ -21,33 +23,29 @@ from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.types import Entry
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """Metadata of a run.
-
-    ``framework``: the candidate. ``test_set``: the groups joined by ``+``, or "all". ``timestamp``:
-    the local time, like ``2024-01-15 10:30:45``. ``config``: further keys."""
-
-    framework: str
-    test_set: str
-    evaluator_model: str
-    evaluation_method: str
-    overall_time_s: float
-    timestamp: str
-    config: Mapping[str, Any] = field(default_factory=dict)
-
-    def path(self) -> str:
-        """Return the file's path ``results/tools/<framework>_<test_set>.json``, in which
-        ``<framework>`` is the last part of the candidate's name."""
-        framework = self.framework.rstrip("/").rpartition("/")[2]
-        name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{framework}_{self.test_set}")
-        return f"results/tools/{name[-150:].lstrip('-.')}.json"
+def result_path(framework: str, test_set: str) -> str:
+    """Return the file's path ``results/tools/<framework>_<test_set>.json``, in which
+    ``<framework>`` is the last part of the candidate's name."""
+    name = f"{framework.rstrip('/').rpartition('/')[2]}_{test_set}"
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", name)
+    return f"results/tools/{name[-150:].lstrip('-.')}.json"
 
 
-def result_json(metadata: Metadata, rows: Iterable[tuple[Entry, Mapping[str, Any]]]) -> bytes:
-    """Return the content of the file; ``rows``: entries with the states of their episodes.
+def result_json(
+    framework: str,
+    test_set: str,
+    config: Mapping[str, Any],
+    overall_time_s: float,
+    rows: Iterable[tuple[Entry, Mapping[str, Any]]],
+) -> bytes:
+    """Return the content of the file.
 
-    A row that failed must have an empty state. It is counted, but not among the results."""
+    Args:
+        framework: the candidate.
+        test_set: the groups joined by ``+``, or "all".
+        config: ``evaluator_model``, ``evaluation_method`` and further keys.
+        rows: entries with the states of their episodes. A row that failed must have an empty state.
+            It is counted, but not among the results."""
     declared: set[str] = set()
     evaluated: set[str] = set()
     not_scored = 0
@@ -60,20 +58,14 @@ def result_json(metadata: Metadata, rows: Iterable[tuple[Entry, Mapping[str, Any
             not_scored += 1
             continue
         evaluated.add(query)
-        result = _result(entry, state, metadata.evaluation_method)
+        result = _result(entry, state, config["evaluation_method"])
         lines.append(text_of(result))
         counted.append({key: result[key] for key in ("scores", "evaluation", "timing")})
     head = {
-        "framework": metadata.framework,
-        "config": {
-            "test_set": metadata.test_set,
-            "num_queries": len(declared),
-            "evaluator_model": metadata.evaluator_model,
-            "evaluation_method": metadata.evaluation_method,
-            **metadata.config,
-        },
-        "overall_time": metadata.overall_time_s,
-        "timestamp": metadata.timestamp,
+        "framework": framework,
+        "config": {"test_set": test_set, "num_queries": len(declared), **config},
+        "overall_time": overall_time_s,
+        "timestamp": time.strftime("%Y-%m-%d %H:%M:%S"),
     }
     not_scored += sum(result["scores"]["sopr_score"] is None for result in counted)
     # not_scored is an addition to the format.
@@ -152,15 +144,13 @@ def _available(docs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _details(answer: Mapping[str, Any]) -> list[Node]:
     """Return ``answer_details``, in which tool messages become JSON texts with parsed arguments."""
-    top: list[Node] = []
-    place = top
-    for one in chain(answer):
-        message = one["message"]
+    nodes = []
+    for step in chain(answer):
+        message = step["message"]
         if isinstance(message, Mapping):
             message = text_of({**message, "arguments": _parsed(message.get("arguments"))})
-        place.append({"role": one["role"], "message": message, "next": []})
-        place = place[-1]["next"]
-    return top
+        nodes.append(node(step["role"], message))
+    return chained(nodes)
 
 
 def _parsed(arguments: Any) -> Any:

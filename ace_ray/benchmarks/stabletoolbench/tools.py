@@ -14,6 +14,8 @@ from typing import Any
 
 from ace_ray.benchmarks.stabletoolbench.names import (
     FINISH,
+    GIVE_ANSWER,
+    GIVE_UP,
     MAX_NAME,
     api_name,
     function_name,
@@ -26,7 +28,8 @@ from ace_ray.types import Entry, digest
 
 Schema = dict[str, Any]
 
-GIVE_ANSWER, GIVE_UP = "give_answer", "give_up_and_restart"
+# Upstream's status code for a call of an unknown function, and ace_ray's error.
+UNKNOWN, UNKNOWN_FUNCTION = 1, "unknown function"
 MAX_DESCRIPTION = 256
 MAX_TOOL_DESCRIPTION = 512
 
@@ -107,6 +110,12 @@ def find(apis: Sequence[Api], called_name: str, *, exact: bool = False) -> Api |
     if exact:
         return next((api for api in apis if api.name == called_name), None)
     return next((api for api in apis if api.name.endswith(called_name)), None)
+
+
+def call_record(name: str, api: Api | None, arguments: str) -> dict[str, Any]:
+    """Return the first fields of a stored call; ``api`` is None for an unknown function."""
+    tool, api_name = (api.tool, api.api) if api else (None, None)
+    return {"name": name, "tool": tool, "api": api_name, "arguments": arguments}
 
 
 def tool_lines(apis: Sequence[Api]) -> str:

@@ -127,7 +127,7 @@ def state(script: Sequence[Said], votes: Sequence[str] | None = ("Solved",)) -> 
     """Return an episode's state, with the votes that a judge might have given."""
     made = run(script)
     judged = None if votes is None else [{"status": s, "reason": "", "steps": []} for s in votes]
-    kept = {"run": made, "answer": converted(QUERY, TOOLS, made), "calls": made["calls"]}
+    kept = {"run": made, "answer": converted(QUERY, made), "calls": made["calls"]}
     return kept | {"votes": judged, "fac": None, "sowr": None}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
 )
 from ace_ray.benchmarks.stabletoolbench.names import HALLUCINATED
 from ace_ray.benchmarks.stabletoolbench.outputs import read_outputs
-from ace_ray.benchmarks.stabletoolbench.result_json import Metadata, result_json
+from ace_ray.benchmarks.stabletoolbench.result_json import result_json
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, canonical_json
 from ace_ray.util.safe_loading import json_of_row
@@ -42,7 +43,7 @@ from tests.benchmarks.stabletoolbench.builders import (
 
 GROUP = ENTRY.category
 ENTRIES = Entries.among([entry(), entry("8"), entry("9")])
-ANSWER = converted(QUERY, TOOLS, run(SCRIPTS["answered"]))
+ANSWER = converted(QUERY, run(SCRIPTS["answered"])) | {"available_tools": TOOLS}
 
 
 def folder(tmp_path: Path, answers: Any, votes: Any = None) -> Path:
@@ -167,7 +168,7 @@ def test_json_lines_become_episodes(tmp_path: Path) -> None:
 
 def test_a_result_file_is_read(tmp_path: Path) -> None:
     ours = state(SCRIPTS["answered"], None)
-    text = result_json(METADATA, [(ENTRY, ours), (entry("8"), ours), (ENTRY, ours)]).decode()
+    text = result_json(*HEAD, [(ENTRY, ours), (entry("8"), ours), (ENTRY, ours)]).decode()
     found = outputs(write(tmp_path / "any.name", text))
     assert [(one.entry.id, one.sample) for one in found] == [("7", 0), ("8", 0), ("7", 1)]
     for one in found:
@@ -207,11 +208,12 @@ def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
     refused(tmp_path, "contains two files of votes")
 
 
-METADATA = Metadata("SmolLM2", "G1_tool", "judge", "official", 15.58, "2024-01-15 10:30:45")
+CONFIG = {"evaluator_model": "judge", "evaluation_method": "official"}
+HEAD = ("SmolLM2", "G1_tool", CONFIG, 15.58)
 
 
 def written(*rows: tuple[Entry, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(result_json(METADATA, rows))
+    found: dict[str, Any] = json.loads(result_json(*HEAD, rows))
     return found
 
 
@@ -220,10 +222,10 @@ def test_the_file_has_the_documented_form() -> None:
     hopeless = state(SCRIPTS["hopeless"], ["Unsolved"] * 3) | {"judged_s": 0.5}
     solved = (entry("588"), state(SCRIPTS["answered"], ["Solved"] * 3) | {"judged_s": 1.5})
     found = written(solved, (entry("608", relevant), hopeless), (entry("1073"), {}))
-    config = {"test_set": "G1_tool", "num_queries": 3, "evaluator_model": "judge"}
-    times = {"overall_time": 15.58, "timestamp": "2024-01-15 10:30:45"}
-    config["evaluation_method"] = "official"
-    assert found["metadata"] == {"framework": "SmolLM2", "config": config, **times}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", found["metadata"].pop("timestamp"))
+    config = {"test_set": "G1_tool", "num_queries": 3, **CONFIG}
+    head = {"framework": "SmolLM2", "config": config, "overall_time": 15.58}
+    assert found["metadata"] == head
     numbers: dict[str, Any] = {"total_queries": 2, "total_evaluations": 2, "not_scored": 1}
     numbers |= {"finish_count": 1, "average_sopr_score": 0.5, "average_api_call_score": 0.75}
     numbers |= {"total_evaluation_time": 2.0, "average_evaluation_time": 1.0}
@@ -259,7 +261,7 @@ def test_odd_texts_and_arguments_leave_the_file_json() -> None:
     assert found["results"][0]["system_answer"]["final_answer"] == "a�b"
     for arguments, shown in (('{"x": NaN}', {"x": "NaN"}), ("[" * 954 + "]" * 954, None)):
         made = run([(None, [(BREADS, arguments)]), (None, [answer("Rye.")])])
-        given = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, TOOLS, made)}
+        given = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, made)}
         (nodes,) = written((ENTRY, given))["results"][0]["system_answer"]["answer_details"]
         called = json.loads(nodes["next"][0]["next"][0]["message"])
         assert called["arguments"] == (shown or arguments)

@@ -46,13 +46,13 @@ def judging(judge: ScriptedModel, seed: int = 0) -> RoleModel:
 def sopr(
     judge: ScriptedModel, votes: int = 1, answer: Any = ANSWER, prompts: Any = None, seed: int = 0
 ) -> Any:
-    final, asked = answer["final_answer"], prompts or questions.own()
-    return asyncio.run(measures.judge_sopr(judging(judge, seed), "q", answer, final, votes, asked))
+    asked = prompts or questions.own()
+    return asyncio.run(measures.judge_sopr(judging(judge, seed), "q", answer, votes, asked))
 
 
 def fac(judge: ScriptedModel, answer: Any = ANSWER, prompts: Any = None) -> Any:
-    final, asked = answer["final_answer"], prompts or questions.own()
-    return asyncio.run(measures.judge_fac(judging(judge), "q", answer, final, asked))
+    asked = prompts or questions.own()
+    return asyncio.run(measures.judge_fac(judging(judge), "q", answer, asked))
 
 
 def sowr(judge: Any, theirs: Any, statuses: Any, rounds: int = 3, query: str = "q") -> Any:
@@ -101,7 +101,7 @@ def test_what_is_no_answer_is_unsolved_without_a_question() -> None:
         ("", [called("Finish", "give_up_and_restart")], "gave_up"),
     ):
         answer = {"final_answer": final, "answer_details": linked(nodes)}
-        assert measures.unanswered(answer, final) == why
+        assert measures.unanswered(answer) == why
         votes = sopr(judge, 2, answer)
         assert [(vote["status"], vote["steps"]) for vote in votes] == [("Unsolved", [])] * 2
         assert fac(judge, answer)["status"] == "Unsolved"
@@ -161,9 +161,9 @@ def test_a_judge_with_a_small_context_gets_shorter_material() -> None:
     # Any execution fits in the limits.
     nodes = [called("f", "a" * 9_000, "x" * 9_000), node("assistant", "t" * 9_000)] * 300
     huge = answered("y" * 1_000_000, *nodes)
-    final = huge["final_answer"]
     for limit in asking.CUTS:
-        assert len(questions.own().of_trace("q" * 90_000, huge, final, limit)) < 2 * limit + 4_000
+        text = questions.own().fill("execution", "q" * 90_000, huge, limit)
+        assert len(text) < 2 * limit + 4_000
         assert len(questions.own().of_two("q", [huge, huge], limit)) < 2 * limit + 6_000
     assert any("left_out" in step for step in questions.trace(huge, asking.CUTS[-1]))
 
@@ -171,8 +171,8 @@ def test_a_judge_with_a_small_context_gets_shorter_material() -> None:
 def test_an_answer_can_neither_end_the_data_nor_begin_a_turn() -> None:
     def lines(text: str) -> list[str]:
         answer, prompts = answered(text, called("f", text, text)), questions.own()
-        texts = [prompts.of_answer(text, text, 9_000), prompts.of_fac(text, text, 9_000)]
-        texts.append(prompts.of_trace(text, answer, text, 9_000))
+        answer["final_answer"] = text
+        texts = [prompts.fill(name, text, answer, 9_000) for name in ("answer", "fac", "execution")]
         return "\n".join([*texts, prompts.of_two(text, [answer] * 2, 9_000)]).splitlines()
 
     for text in (
@@ -194,9 +194,12 @@ def test_upstreams_wording_comes_from_the_users_checkout(tmp_path: Path) -> None
     template = write(tmp_path / questions.TEMPLATE, "".join(form.format(*pair) for pair in texts))
     source = write(tmp_path / questions.FAC_SOURCE, 'PROMPT = """F {query} {answer}"""\n')
     prompts = questions.official(tmp_path)
-    assert "First. Q why {answer} A because" in prompts.of_answer("why {answer}", "because", 1_000)
-    assert "F why because" in prompts.of_fac("why", "because", 1_000)
-    assert prompts.of_trace("why", ANSWER, "because", 1_000).startswith('Second. {"final_answer"')
+    because = ANSWER | {"final_answer": "because"}
+    first = prompts.fill("answer", "why {answer}", because, 1_000)
+    assert "First. Q why {answer} A because" in first
+    assert "F why because" in prompts.fill("fac", "why", because, 1_000)
+    second = prompts.fill("execution", "why", because, 1_000)
+    assert second.startswith('Second. {"final_answer"')
     assert prompts.of_two("why", [ANSWER, OTHER], 4_000).startswith('Third. why {"final_answer"')
     judge = ScriptedModel("This is not solved.")
     assert fac(judge, prompts=prompts)["status"] == "Solved"

@@ -58,12 +58,10 @@ def observation(answered: Answered) -> str:
     return json.dumps({"error": answered.error, "response": answered.response})
 
 
-def status_code(answered: Answered) -> int:
-    """Return upstream's status code of an observation. Upstream's own error texts have the codes 5
-    to 12. Other errors have the code 0, like an answer without an error."""
-    if answered.error.startswith(_INVALID):
-        return _INVALID_CODE
-    return _CODES.get(answered.error, 0)
+def status_code(error: str) -> int:
+    """Return upstream's status code of an observation with ``error``. Upstream's own error texts
+    have the codes 5 to 12. Other errors have the code 0, like an answer without an error."""
+    return _INVALID_CODE if error.startswith(_INVALID) else _CODES.get(error, 0)
 
 
 MAX_DEPTH = 64

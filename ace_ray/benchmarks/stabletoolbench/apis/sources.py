@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,6 @@ _WHERE = "benchmarks.stabletoolbench"
 # Backends in the order in which they are tried.
 BACKENDS = ("cache", "real", "simulator")
 NO_ANSWER = "The API server has no answer to this request."
-# Returns the keys of the run's APIs (`cache.api_key`).
-ApisOf = Callable[[], Iterable[str]]
 
 
 class ApiSources:
@@ -85,14 +83,15 @@ class ApiSources:
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_callers": {}}
 
-    def identity(self, apis: ApisOf) -> Mapping[str, Any]:
-        """Return the settings that can change a score (JSON values); None for an unused backend."""
+    def identity(self, apis: Iterable[str]) -> Mapping[str, Any]:
+        """Return the settings that can change a score (JSON values); None for an unused backend.
+        ``apis`` are the keys of the run's APIs (`cache.api_key`)."""
         options, cached = self._options, "cache" in self.backends
         by_schema = self.simulator is not None and form_of(model_of(self.simulator)) == "own"
         return {
             "apis": list(self.backends),
             "cache": options.cache if cached else None,
-            "recorded_sha256": recorded_sha256(self._cache_folder, apis()) if cached else None,
+            "recorded_sha256": recorded_sha256(self._cache_folder, apis) if cached else None,
             "real": options.real.model_dump(mode="json", exclude={"key_env"})
             if options.real and "real" in self.backends
             else None,

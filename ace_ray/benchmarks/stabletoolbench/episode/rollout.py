@@ -26,7 +26,15 @@ from ace_ray.benchmarks.stabletoolbench.episode.reading import (
 )
 from ace_ray.benchmarks.stabletoolbench.names import FINISH, HALLUCINATED
 from ace_ray.benchmarks.stabletoolbench.options import MAX_CALLS, MAX_OBSERVATION, Settings
-from ace_ray.benchmarks.stabletoolbench.tools import Api, find, schemas, tool_lines
+from ace_ray.benchmarks.stabletoolbench.tools import (
+    UNKNOWN,
+    UNKNOWN_FUNCTION,
+    Api,
+    call_record,
+    find,
+    schemas,
+    tool_lines,
+)
 from ace_ray.types import Completion, Entry, ToolCall
 
 Kind = Literal["Thought", "Action", "Action Input"]
@@ -149,8 +157,6 @@ def offered(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]] | N
     return schemas(apis, settings.texts)
 
 
-# Status code of a function that does not exist.
-UNKNOWN = 1
 _TRY_SEED, _CHILD_SEED = 7919, 104_729
 
 
@@ -296,23 +302,18 @@ class Rollout:
 
     async def _call(self, tree: Tree, node: Node, call: ToolCall) -> tuple[str, int]:
         api = find(self.apis, call.name, exact=self.settings.exact_names)
-        made: dict[str, Any] = {
-            "name": call.name,
-            "tool": api.tool if api else None,
-            "api": api.api if api else None,
-            "arguments": call.arguments,
-        }
+        made = call_record(call.name, api, call.arguments)
         if api is None:
             name = json.dumps(call.name)[1:-1]  # for use inside a JSON string
             outcome = self.settings.texts.no_function.replace("{name}", name), UNKNOWN
-            made |= {"code": UNKNOWN, "source": "none", "error": "unknown function"}
+            made |= {"code": UNKNOWN, "source": "none", "error": UNKNOWN_FUNCTION}
         else:
             answered = await self.context.wait_for(
                 "an API", lambda: self.caller.call(api, call.arguments)
             )
             if isinstance(answered, Truncated):
                 raise answered
-            outcome = observation(answered), status_code(answered)
+            outcome = observation(answered), status_code(answered.error)
             made |= {"code": outcome[1], "source": answered.source, "error": answered.error}
             made |= {"origin": answered.origin, "failure": answered.failure}
             if answered.schema_refused:

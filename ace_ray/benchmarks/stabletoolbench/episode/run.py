@@ -11,8 +11,9 @@ from typing import Any
 from ace_ray.benchmarks.context import EpisodeContext, Truncated
 from ace_ray.benchmarks.stabletoolbench.episode.reading import ANSWERED, GAVE_UP
 from ace_ray.benchmarks.stabletoolbench.episode.rollout import Caller, Message, Node, Rollout
+from ace_ray.benchmarks.stabletoolbench.names import GIVE_ANSWER, GIVE_UP
 from ace_ray.benchmarks.stabletoolbench.options import Settings
-from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP, Api
+from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.types import Entry
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ace_ray.benchmarks.context import RoleModel
@@ -28,6 +29,7 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
     tool_messages,
 )
 from ace_ray.benchmarks.stabletoolbench.judge.asking import (
+    Reply,
     ask,
     read_complete,
     read_fac,
@@ -38,6 +40,9 @@ from ace_ray.benchmarks.stabletoolbench.judge.asking import (
 )
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts
 
+# The ``answer`` of a converted answer. Its ``final_answer`` is Finish's arguments, as the model
+# wrote them.
+Answer = Mapping[str, Any]
 # Points of a vote.
 POINTS = {"Solved": 1.0, "Unsure": 0.5, "Unsolved": 0.0}
 UNANSWERED = {
@@ -47,64 +52,46 @@ UNANSWERED = {
 }
 
 
-def unanswered(answer_tree: Mapping[str, Any], final_answer_raw: Any) -> str | None:
+def unanswered(answer: Answer) -> str | None:
     """Return why the answer is Unsolved, as a key of `UNANSWERED`; None if the judge must decide.
 
-    ``final_answer_raw`` is Finish's arguments as the model wrote them. If the answer inside them is
-    empty, upstream asks the judge, but ace_ray does not."""
-    if gave_up(final_answer_raw):
+    If the answer inside Finish's arguments is empty, upstream asks the judge, but ace_ray does
+    not."""
+    final = answer["final_answer"]
+    if gave_up(final):
         return "gave_up"
-    if not has_finish(answer_tree):
+    if not has_finish(answer):
         return "no_finish"
     # A single chain that gave up lacks a final answer, but its last call shows the give-up.
-    if not final_answer_raw and gave_up(tool_messages(answer_tree)[-1].get("arguments")):
+    if not final and gave_up(tool_messages(answer)[-1].get("arguments")):
         return "gave_up"
-    return None if final_text(final_answer_raw).strip() else "empty_answer"
+    return None if final_text(final).strip() else "empty_answer"
 
 
 async def judge_sopr(
-    model: RoleModel,
-    query: str,
-    answer_tree: Mapping[str, Any],
-    final_answer_raw: str,
-    votes: int,
-    prompts: Prompts,
+    model: RoleModel, query: str, answer: Answer, votes: int, prompts: Prompts
 ) -> list[dict[str, Any]]:
     """Return one judgement per vote: ``{"status", "reason", "steps"}``.
 
-    ``answer_tree`` is the ``answer`` of a converted answer, ``final_answer_raw`` its
-    ``final_answer``: Finish's arguments as the model wrote them. Each vote has another seed.
-    ``steps`` lists the judge's replies (`asking.Reply`); it is empty if the answer is `unanswered`.
-    Raises `JudgeError` if one vote fails; the other votes are dropped.
+    Each vote has another seed. ``steps`` lists the judge's replies (`asking.Reply`); it is empty if
+    the answer is `unanswered`. Raises `JudgeError` if one vote fails; the other votes are dropped.
     """
-    if why := unanswered(answer_tree, final_answer_raw):
+    if why := unanswered(answer):
         return [
             {"status": "Unsolved", "reason": UNANSWERED[why], "steps": []} for _ in range(votes)
         ]
-    return await together(
-        [_vote(model, query, answer_tree, final_answer_raw, vote, prompts) for vote in range(votes)]
-    )
+    return await together([_vote(model, query, answer, vote, prompts) for vote in range(votes)])
 
 
 async def _vote(
-    model: RoleModel,
-    query: str,
-    answer: Mapping[str, Any],
-    final: str,
-    vote: int,
-    prompts: Prompts,
+    model: RoleModel, query: str, answer: Answer, vote: int, prompts: Prompts
 ) -> dict[str, Any]:
     steps: list[dict[str, Any]] = []
     for question in ("answer", "execution"):
-
-        def prompt(limit: int, question: str = question) -> str:
-            if question == "answer":
-                return prompts.of_answer(query, final, limit)
-            return prompts.of_trace(query, answer, final, limit)
-
-        status, reply = await ask(
-            model, prompt, read_status, "sopr", vote, question, schema=prompts.schema(question)
-        )
+        prompt = partial(prompts.fill, question, query, answer)
+        schema = prompts.schemas.get(question)
+        key = ("sopr", vote, question)
+        status, reply = await ask(model, prompt, read_status, *key, schema=schema)
         steps.append({"question": question, "status": status, **reply.as_json()})
         if status != "Unsure":
             break
@@ -127,7 +114,7 @@ def mean_points(votes: Sequence[Mapping[str, Any]]) -> float:
 async def judge_answer(
     model: RoleModel,
     query: str,
-    answer: Mapping[str, Any],
+    answer: Answer,
     votes: int,
     prompts: Prompts,
     *,
@@ -140,51 +127,33 @@ async def judge_answer(
     ``references`` has another run's answers, as JSON text by query id. There is always the field
     ``votes``. With a model ``fac``, there is the field ``fac``. With references, there is the field
     ``sowr``, or ``sowr_missing`` if the references lack the query."""
-    final = answer["final_answer"]
-    judged: dict[str, Any] = {
-        "votes": await judge_sopr(model, query, answer, final, votes, prompts)
-    }
+    judged: dict[str, Any] = {"votes": await judge_sopr(model, query, answer, votes, prompts)}
     if fac is not None:
-        judged["fac"] = await judge_fac(fac, query, answer, final, prompts)
+        judged["fac"] = await judge_fac(fac, query, answer, prompts)
     if references is None:
         return judged
     if query_id not in references:  # without an answer of the reference, nothing is compared
         return judged | {"sowr_missing": True}
     theirs = json.loads(references[query_id])
-    other = await judge_sopr(model, query, theirs, theirs["final_answer"], votes, prompts)
-    statuses = majority(judged["votes"]), majority(other)
+    their_votes = await judge_sopr(model, query, theirs, votes, prompts)
+    statuses = majority(judged["votes"]), majority(their_votes)
     judged["sowr"] = await judge_sowr(model, query, answer, theirs, statuses, votes, prompts)
     return judged
 
 
 async def judge_fac(
-    model: RoleModel,
-    query: str,
-    answer_tree: Mapping[str, Any],
-    final_answer_raw: str,
-    prompts: Prompts,
+    model: RoleModel, query: str, answer: Answer, prompts: Prompts
 ) -> dict[str, Any]:
     """Return ``{"status": "Solved" | "Unsolved", ...}`` with the fields of `asking.Reply`.
 
     An `unanswered` answer is Unsolved without asking the judge. (Upstream asks, except if the final
     answer is missing.) Replies to upstream's question are read by upstream's rule. Raises
     `JudgeError` if no reply states a verdict; upstream scores such an answer as Unsolved."""
-    if why := unanswered(answer_tree, final_answer_raw):
-        return {
-            "status": "Unsolved",
-            "reason": UNANSWERED[why],
-            "attempts": 0,
-            "prompt_tokens": 0,
-            "completion_tokens": 0,
-        }
+    if why := unanswered(answer):
+        return {"status": "Unsolved", **Reply(UNANSWERED[why], 0, 0, 0).as_json()}
     read = read_fac if prompts.source == "upstream" else read_complete
-    status, reply = await ask(
-        model,
-        lambda limit: prompts.of_fac(query, final_answer_raw, limit),
-        read,
-        "fac",
-        schema=prompts.schema("fac"),
-    )
+    prompt = partial(prompts.fill, "fac", query, answer)
+    status, reply = await ask(model, prompt, read, "fac", schema=prompts.schemas.get("fac"))
     return {"status": status, **reply.as_json()}
 
 
@@ -194,8 +163,8 @@ CANDIDATE, REFERENCE = "candidate", "reference"
 async def judge_sowr(
     model: RoleModel,
     query: str,
-    candidate: Mapping[str, Any],
-    reference: Mapping[str, Any],
+    candidate: Answer,
+    reference: Answer,
     statuses: tuple[str, str],
     rounds: int,
     prompts: Prompts,
@@ -220,15 +189,9 @@ async def judge_sowr(
 
     async def compare(turn: int) -> dict[str, Any]:
         order = [CANDIDATE, REFERENCE] if (coin + turn) % 2 else [REFERENCE, CANDIDATE]
-        shown = [both[side] for side in order]
-        better, reply = await ask(
-            model,
-            lambda limit: prompts.of_two(query, shown, limit),
-            read_index,
-            "sowr",
-            turn,
-            schema=prompts.schema("better"),
-        )
+        prompt = partial(prompts.of_two, query, [both[side] for side in order])
+        schema = prompts.schemas.get("better")
+        better, reply = await ask(model, prompt, read_index, "sowr", turn, schema=schema)
         return {"winner": order[better], "first": order[0], **reply.as_json()}
 
     return _counted(await together([compare(turn) for turn in range(rounds)]), "judge")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, assigned_text, python_source, read_inside
-from ace_ray.benchmarks.stabletoolbench.converted import chain
+from ace_ray.benchmarks.stabletoolbench.converted import chain, plain_text
 from ace_ray.benchmarks.stabletoolbench.judge.asking import (
     COMPLETE_SCHEMA,
     INDEX_SCHEMA,
@@ -156,20 +156,10 @@ def trace(answer: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
 
 
 def _step(node: Mapping[str, Any]) -> dict[str, str]:
-    message = node.get("message")
-    role = str(node.get("role"))
+    role, message = node["role"], node.get("message")
     if role == "assistant" or not isinstance(message, Mapping):
-        return {"role": role, "message": _message_text(message)}
-    return {"role": role} | {key: _message_text(message.get(key)) for key in _TOOL_KEYS}
-
-
-def _message_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        return ""
+        return {"role": role, "message": plain_text(message)}
+    return {"role": role} | {key: plain_text(message.get(key)) for key in _TOOL_KEYS}
 
 
 def _size(steps: Sequence[Mapping[str, Any]]) -> int:
@@ -183,6 +173,12 @@ MAX_FINAL_ANSWER = 1_000
 _FUNCTION = re.compile(
     r"<name>(\w++)</name>\s*+<description>((?:(?!</?description>).)*+)</description>", re.DOTALL
 )
+_SCHEMAS: Mapping[str, dict[str, Any]] = {
+    "answer": STATUS_SCHEMA,
+    "execution": STATUS_SCHEMA,
+    "fac": COMPLETE_SCHEMA,
+    "better": INDEX_SCHEMA,
+}
 _SLOT = re.compile(r"\{(query|answer|answer_0|answer_1|data)\}")
 _FIX = "point it at a checkout of THUNLP-MT/StableToolBench"
 
@@ -195,57 +191,50 @@ class Prompts:
     as in upstream."""
 
     source: str
-    answer_status: str
-    trace_status: str
-    fac: str
-    better: str
+    templates: Mapping[str, str]
+    """The prompt of each question: "answer" and "execution" of SoPR, "fac", and "better"."""
 
     @property
     def sha256(self) -> str:
-        return digest(self.answer_status, self.trace_status, self.fac, self.better)
+        return digest(*self.templates.values())
+
+    @property
+    def schemas(self) -> Mapping[str, dict[str, Any]]:
+        """Schema of the reply to each question. There is none for upstream's wording, which asks
+        for lines of text."""
+        return _SCHEMAS if self.source == "own" else {}
 
     def identity(self) -> dict[str, Any]:
         """Return the source and hashes of the prompts and reply schemas (JSON values)."""
-        schemas = [self.schema(name) for name in ("answer", "execution", "fac", "better")]
-        held = {"schemas_sha256": digest(schemas)} if any(schemas) else {}
+        schemas = list(self.schemas.values())
+        held = {"schemas_sha256": digest(schemas)} if schemas else {}
         return {"prompts": self.source, "prompts_sha256": self.sha256, **held}
 
-    def schema(self, question: str) -> dict[str, Any] | None:
-        """Return the schema of the reply to a question: "answer", "execution", "fac" or "better".
-        It is None for upstream's wording, which asks for lines of text."""
-        if self.source != "own":
-            return None
-        if question == "better":
-            return INDEX_SCHEMA
-        return COMPLETE_SCHEMA if question == "fac" else STATUS_SCHEMA
-
-    def of_answer(self, query: str, final: str, limit: int) -> str:
-        """Return the prompt of SoPR's first question."""
-        return _filled(self.answer_status, _pair(query, final, limit))
-
-    def of_fac(self, query: str, final: str, limit: int) -> str:
-        return _filled(self.fac, _pair(query, final, limit))
-
-    def of_trace(self, query: str, answer: Mapping[str, Any], final: str, limit: int) -> str:
-        """Return the prompt of SoPR's second question, with the execution of a converted answer."""
-        shown = {"final_answer": cut(final, limit // 4), "execution": trace(answer, limit)}
-        return _filled(self.trace_status, {"query": cut(query, limit // 4), "answer": shown})
+    def fill(self, question: str, query: str, answer: Mapping[str, Any], limit: int) -> str:
+        """Return the prompt of a question about one converted answer; only "execution" shows how
+        the answer was made."""
+        final: Any = cut(answer["final_answer"], limit // 4)
+        if question == "execution":
+            final = {"final_answer": final, "execution": trace(answer, limit)}
+        values = {"query": cut(query, limit // 4), "answer": final}
+        return _filled(self.templates[question], values)
 
     def of_two(self, query: str, answers: list[Mapping[str, Any]], limit: int) -> str:
         """Return the prompt that asks which of two converted answers is better, 0 or 1."""
         shown = {
-            f"answer_{place}": {
-                "final_answer": _raw(answer)[:MAX_FINAL_ANSWER],
-                "total_steps": _steps(answer),
+            f"answer_{number}": {
+                "final_answer": answer["final_answer"][:MAX_FINAL_ANSWER],
+                "total_steps": answer.get("total_steps"),
                 "execution": trace(answer, limit // 2),
             }
-            for place, answer in enumerate(answers)
+            for number, answer in enumerate(answers)
         }
-        return _filled(self.better, {"query": cut(query, limit // 4), **shown})
+        return _filled(self.templates["better"], {"query": cut(query, limit // 4), **shown})
 
 
 def own() -> Prompts:
-    return Prompts("own", ANSWER_STATUS, TRACE_STATUS, FAC, BETTER)
+    templates = {"answer": ANSWER_STATUS, "execution": TRACE_STATUS, "fac": FAC, "better": BETTER}
+    return Prompts("own", templates)
 
 
 def official(upstream: Path) -> Prompts:
@@ -263,17 +252,13 @@ def official(upstream: Path) -> Prompts:
     if fac is None:
         raise UserError("has no PROMPT", where=str(upstream / FAC_SOURCE), fix=_FIX)
     answer, executed, better = (functions[name] for name in names)
-    return Prompts(
-        "upstream",
-        answer + AFTER_OFFICIAL_STATUS,
-        executed + AFTER_OFFICIAL_STATUS,
-        fac,
-        better + AFTER_OFFICIAL_INDEX,
-    )
-
-
-def _pair(query: str, final: str, limit: int) -> dict[str, Any]:
-    return {"query": cut(query, limit // 4), "answer": cut(final, limit // 4)}
+    templates = {
+        "answer": answer + AFTER_OFFICIAL_STATUS,
+        "execution": executed + AFTER_OFFICIAL_STATUS,
+        "fac": fac,
+        "better": better + AFTER_OFFICIAL_INDEX,
+    }
+    return Prompts("upstream", templates)
 
 
 def _filled(template: str, values: Mapping[str, Any]) -> str:
@@ -286,13 +271,3 @@ def _filled(template: str, values: Mapping[str, Any]) -> str:
         return broken_up(value) if isinstance(value, str) else one_line(value)
 
     return _SLOT.sub(fill, template)
-
-
-def _raw(answer: Mapping[str, Any]) -> str:
-    raw = answer.get("final_answer")
-    return raw if isinstance(raw, str) else ""
-
-
-def _steps(answer: Mapping[str, Any]) -> int | None:
-    steps = answer.get("total_steps")
-    return steps if isinstance(steps, int) else None
