@@ -222,7 +222,7 @@ class Session:
         self._reached.setdefault("ray", time.monotonic())
         import ray
 
-        from ace_ray.pipeline.actors.job import scenario
+        from ace_ray.pipeline.actors.job import Scenarios
         from ace_ray.pipeline.actors.role_engine import role_engines
         from ace_ray.pipeline.actors.service import start_services
         from ace_ray.pipeline.planning import placement
@@ -263,9 +263,7 @@ class Session:
                 placement.reserved(need, config, self._interrupts) as places,
             ):
                 sandboxes = [f"{name}-sandbox-{i}" for i in range(need.sandboxes)]
-                _started = start_actors(
-                    partial(scenario, name), sandboxes, cpus=resources.SANDBOX_CPUS
-                )
+                _started = start_actors(Scenarios(name), sandboxes, cpus=resources.SANDBOX_CPUS)
                 actors = {
                     "coordinator": ray.get_actor(name),
                     "bindings": fitted.bindings,
