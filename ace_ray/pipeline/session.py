@@ -284,7 +284,7 @@ class Session:
         import ray
 
         from ace_ray.cluster.ray_internals import lean_data
-        from ace_ray.pipeline.actors.job import scenario
+        from ace_ray.pipeline.actors.job import Scenarios
         from ace_ray.pipeline.actors.role_engine import role_engines
         from ace_ray.pipeline.graph import Work, run_graph
         from ace_ray.pipeline.planning import placement
@@ -296,7 +296,7 @@ class Session:
             placement.reserved(need, config, self._interrupts) as places,
         ):
             sandboxes = [f"{name}-sandbox-{i}" for i in range(need.sandboxes)]
-            _started = start_actors(partial(scenario, name), sandboxes, cpus=resources.SANDBOX_CPUS)
+            _started = start_actors(Scenarios(name), sandboxes, cpus=resources.SANDBOX_CPUS)
             job = self._job(
                 pending,
                 salt,

@@ -85,12 +85,17 @@ class Job:
         return None if end is None else time.monotonic() + end - answer.clock
 
 
-def scenario(coordinator: str, index: int) -> Scenario:
-    """Return the scenario of the entry with this index, for sandbox actors. ``coordinator`` is the
-    coordinator's name."""
-    entries, benchmarks = _shared_of(coordinator)
-    entry = entries[index]
-    return benchmarks[entry.benchmark].scenario(entry)
+@dataclass(frozen=True)
+class Scenarios:
+    """Callable for sandbox actors that returns the scenario of an entry, given the entry's index.
+    ``coordinator`` is the coordinator's name."""
+
+    coordinator: str
+
+    def __call__(self, index: int) -> Scenario:
+        entries, benchmarks = _shared_of(self.coordinator)
+        entry = entries[index]
+        return benchmarks[entry.benchmark].scenario(entry)
 
 
 @cache

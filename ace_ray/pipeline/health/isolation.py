@@ -94,11 +94,11 @@ def of_rows(
         own = [states[row["row_id"]]] if row["row_id"] in states else []
         if (shared := states.get(shared_id(row))) is not None:
             own.append(replace(shared, shared=True))
-        own.sort(key=lambda state: (not state.end, state.released))
-        for state in own[:1]:
+        if own:
+            own.sort(key=lambda state: (not state.end, state.released))
             # Deaths of both count as attempts of the row.
-            unstored = sum(later.unstored for later in own[1:])
-            by_row[row["row_id"]] = replace(state, stored=state.stored - unstored)
+            unstored = sum(state.unstored for state in own[1:])
+            by_row[row["row_id"]] = replace(own[0], stored=own[0].stored - unstored)
     return by_row
 
 
