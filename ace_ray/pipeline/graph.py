@@ -168,9 +168,9 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
         common[:1] = 0
         cut = prefixes.cuts(common, (size + 1) // 2, size)
         groups += [single[a:b] for a, b in prefixes.largest_first(cut, sizes, common)]
-        for places in groups:
-            block = {name: pa.array(column[places]) for name, column in columns.items()}
-            yield pa.table({"run": pa.array(np.full(len(places), work.run)), **block}).cast(PLAN)
+        for indices in groups:
+            block = {name: pa.array(column[indices]) for name, column in columns.items()}
+            yield pa.table({"run": pa.array(np.full(len(indices), work.run)), **block}).cast(PLAN)
 
 
 class PlannedBlocks:
@@ -185,15 +185,14 @@ class PlannedBlocks:
             yield from blocks(run_work, self._size)
 
 
-def _episodes(rows: PlannedRows, places: np.ndarray) -> list[list[int]]:
-    """Return ``places``, the indices of interactive rows, in groups that share a preparation."""
-    columns = rows.columns()
+def _episodes(rows: PlannedRows, indices: np.ndarray) -> list[list[int]]:
+    """Return ``indices``, those of interactive rows, in groups that share a preparation."""
     groups: dict[tuple[int, ...], list[int]] = {}
-    for place in places.tolist():
-        shared = int(rows.shares[place])
+    for index in indices.tolist():
+        shared = int(rows.shares[index])
         # Each sample has its own preparation, with its own seed.
-        key = (shared, int(columns["sample"][place]), int(columns["repeat"][place]))
-        groups.setdefault(key if shared >= 0 else (-1, place), []).append(place)
+        key = (shared, int(rows.sample[index]), int(rows.repeat[index]))
+        groups.setdefault(key if shared >= 0 else (-1, index), []).append(index)
     return list(groups.values())
 
 

@@ -92,6 +92,8 @@ class Plan:
     run_id: str
     choice: FormatChoice
     """Chat template and parsers of the candidate."""
+    native: bool
+    """Whether the run offers tools to the candidate through the model's template."""
     replay: dict[str, str]
     """Benchmark -> which reasoning the candidate sees again (`formats.replayed`)."""
     restricted: dict[str, dict[str, Any]]
@@ -118,7 +120,8 @@ def make_plan(
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     sampling = completed(config.sampling, model, config.engine, where="sampling")
     config = config.model_copy(update={"sampling": sampling})
-    candidate, choice, policies = _candidate(config, model, by_name, entries, files)
+    native = first_native(by_name, entries)
+    candidate, choice, policies = _candidate(config, model, by_name, native, files)
     bindings = bind_roles(config, model, benchmarks)
     identity = {
         **candidate,
@@ -154,6 +157,7 @@ def make_plan(
         identity=identity,
         run_id=config.run_id or f"{name[:80].strip('-.')}-{digest(identity)[:10]}",
         choice=choice,
+        native=native is not None,
         replay=policies,
         restricted={name: restricted[name] for name in by_name if name in restricted},
         drawn=drawn,
@@ -187,12 +191,11 @@ def _candidate(
     config: RunConfig,
     model: ModelRef,
     benchmarks: Mapping[str, Benchmark],
-    entries: Sequence[Entry],
+    native: Benchmark | None,
     files: ModelFiles,
 ) -> tuple[dict[str, Any], FormatChoice, dict[str, str]]:
     """Return the candidate's part of the run's identity, its template and parsers, and which
     reasoning it sees again, by benchmark (`formats.replayed`)."""
-    native = first_native(benchmarks, entries)
     choice, facts = choose_format(config, files.facts, native=native)
     if config.backend == "vllm":
         check_budget(config.sampling, config.engine, choice.reasoning_parser, where="sampling")
