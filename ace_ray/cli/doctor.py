@@ -24,7 +24,7 @@ from ace_ray.models.engine_args import parser_names
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.open_run import open_output, output_store
 from ace_ray.pipeline.planning.plan import Plan
-from ace_ray.pipeline.planning.prompts import check_chat, is_native
+from ace_ray.pipeline.planning.prompts import check_chat
 from ace_ray.pipeline.roles import demand
 from ace_ray.storage.parts import read_ledger
 from ace_ray.storage.stored import MANIFEST
@@ -114,7 +114,7 @@ def _asked(plan: Plan) -> Line:
     """Send one request to the candidate's endpoint, and return a line about the answer. The request
     offers tools if the run does."""
     try:
-        answer = ask_endpoint(plan.config, tools=is_native(plan), patient=False)
+        answer = ask_endpoint(plan.config, tools=plan.native, patient=False)
     except RowError as error:
         return Line("endpoint", str(error), problem=True)
     name, usage = answer["model"] or "a model without a name", answer["usage"]

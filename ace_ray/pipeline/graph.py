@@ -168,9 +168,9 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
         common[:1] = 0
         cut = prefixes.cuts(common, (size + 1) // 2, size)
         groups += [single[a:b] for a, b in prefixes.largest_first(cut, sizes, common)]
-        for places in groups:
-            block = {name: pa.array(column[places]) for name, column in columns.items()}
-            yield pa.table({"run": pa.array(np.full(len(places), work.run)), **block}).cast(PLAN)
+        for indices in groups:
+            block = {name: pa.array(column[indices]) for name, column in columns.items()}
+            yield pa.table({"run": pa.array(np.full(len(indices), work.run)), **block}).cast(PLAN)
 
 
 class PlannedBlocks:
@@ -185,15 +185,14 @@ class PlannedBlocks:
             yield from blocks(run_work, self._size)
 
 
-def _episodes(rows: PlannedRows, places: np.ndarray) -> list[list[int]]:
-    """Return ``places``, the indices of interactive rows, in groups that share a preparation."""
-    columns = rows.columns()
+def _episodes(rows: PlannedRows, indices: np.ndarray) -> list[list[int]]:
+    """Return ``indices``, those of interactive rows, in groups that share a preparation."""
     groups: dict[tuple[int, ...], list[int]] = {}
-    for place in places.tolist():
-        shared = int(rows.shares[place])
+    for index in indices.tolist():
+        shared = int(rows.shares[index])
         # Each sample has its own preparation, with its own seed.
-        key = (shared, int(columns["sample"][place]), int(columns["repeat"][place]))
-        groups.setdefault(key if shared >= 0 else (-1, place), []).append(place)
+        key = (shared, int(rows.sample[index]), int(rows.repeat[index]))
+        groups.setdefault(key if shared >= 0 else (-1, index), []).append(index)
     return list(groups.values())
 
 
@@ -205,13 +204,9 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
     attributes belong to the class, since Ray Data makes the object. A process runs one graph at a
     time."""
 
-    pause: Callable[[], float]
-    """Returns the seconds until the next step."""
-    stopping: Callable[[], bool]
-    """Returns whether the graph must end."""
-    backlog: Callable[[Backlog], None]
-    """Receives the waiting blocks after each step."""
     workers: ElasticWorkers | None
+    after_step: Callable[[Any], None]
+    """Called with the executor after each step."""
 
     def before_execution_starts(self, executor: Any) -> None:
         if (workers := type(self).workers) is not None:
@@ -220,12 +215,7 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
     def on_execution_step(self, executor: Any) -> None:
         if (workers := type(self).workers) is not None:
             workers.look()
-        planned, _ = waiting_blocks(executor, "EngineWorker")
-        waiting = [n for name in ("Checker", "Writer") for n in waiting_blocks(executor, name)]
-        type(self).backlog(Backlog(planned, *waiting))
-        time.sleep(type(self).pause())
-        if not type(self).stopping():
-            wait_for_any(executor, at_most_s=NOTHING_S, at_most_tasks=MANY_TASKS)
+        type(self).after_step(executor)
 
 
 def run_graph(
@@ -257,14 +247,18 @@ def run_graph(
             job.coordinator, resources, room, job.config.grace_s, stopping
         )
 
-    def pause() -> float:
-        # 1 ms for each row that is not stored, so that small runs hardly wait. A stopping run does
-        # not wait, since each step moves only a few blocks.
-        return 0.0 if stopping() else max(0.0, min(PAUSE_S, 0.001 * left))
+    def after_step(executor: Any) -> None:
+        planned, _ = waiting_blocks(executor, "EngineWorker")
+        waiting = [n for name in ("Checker", "Writer") for n in waiting_blocks(executor, name)]
+        backlog(Backlog(planned, *waiting))
+        # A stopping run does not wait, since each step moves only a few blocks.
+        if not stopping():
+            # 1 ms for each row that is not stored, so that small runs hardly wait.
+            time.sleep(max(0.0, min(PAUSE_S, 0.001 * left)))
+        if not stopping():
+            wait_for_any(executor, at_most_s=NOTHING_S, at_most_tasks=MANY_TASKS)
 
-    ThrottledExecutor.pause = staticmethod(pause)
-    ThrottledExecutor.stopping = staticmethod(stopping)
-    ThrottledExecutor.backlog = staticmethod(backlog)
+    ThrottledExecutor.after_step = staticmethod(after_step)
     _quiet()
     graph = _graph(job, work, resources, places)
     try:

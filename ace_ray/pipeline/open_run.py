@@ -74,18 +74,13 @@ class OpenRun:
 
     def read(self, warn: Callable[[str], None] = lambda line: None) -> None:
         """Read which rows are stored. ``warn`` receives a line for each ignored part."""
-        self.ledger = (
-            read_ledger(self.store, warn, self.schema)
-            if self.declared
-            else Ledger(self.store, schema=self.schema)
-        )
-        give_back_memory()
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Schema of the stored rows."""
         every = (rules for b in self.plan.benchmarks.values() for rules in b.rule_sets)
-        return rows_schema(tuple(dict.fromkeys(every)))
+        schema = rows_schema(tuple(dict.fromkeys(every)))
+        if self.declared:
+            self.ledger = read_ledger(self.store, warn, schema)
+        else:
+            self.ledger = Ledger(self.store, schema=schema)
+        give_back_memory()
 
     def check_declared(self) -> None:
         """Raise `UserError` if the folder contains rows that the run does not declare."""

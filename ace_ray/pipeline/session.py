@@ -36,7 +36,6 @@ from ace_ray.pipeline.monitoring.utilization import Utilization
 from ace_ray.pipeline.open_run import OpenRun
 from ace_ray.pipeline.planning.cluster_fit import ClusterFit, fit_cluster
 from ace_ray.pipeline.planning.plan import PlannedRows
-from ace_ray.pipeline.planning.prompts import is_native
 from ace_ray.storage.parts import new_session, part_names
 from ace_ray.storage.stored import earlier_timing
 from ace_ray.util import log
@@ -352,7 +351,7 @@ class Session:
         if self._tallies or self._config.backend != ENDPOINT:
             return {}
         try:
-            return {"endpoint": ask_endpoint(plan.config, tools=is_native(plan), patient=True)}
+            return {"endpoint": ask_endpoint(plan.config, tools=plan.native, patient=True)}
         except EndpointDown as error:
             raise RunFailed(str(error), resumable=True) from error
 

@@ -93,6 +93,8 @@ class Plan:
     run_id: str
     choice: FormatChoice
     """Chat template and parsers of the candidate."""
+    native: bool
+    """Whether the run offers tools to the candidate through the model's template."""
     replay: dict[str, str]
     """Benchmark -> which reasoning the candidate sees again (`formats.replayed`)."""
     restricted: dict[str, dict[str, Any]]
@@ -131,7 +133,8 @@ def make_plan(
     config = config.model_copy(update={"sampling": sampling})
     of_run = sampling.sampling()
     bindings = bind_roles(config, model, benchmarks)
-    candidate, choice, policies = _candidate(config, model, by_name, entries, bindings, files)
+    native = first_native(by_name, entries, bindings)
+    candidate, choice, policies = _candidate(config, model, by_name, native, files)
     identity = {
         **candidate,
         "benchmarks": {name: identity_of(b) for name, b in by_name.items()},
@@ -167,6 +170,7 @@ def make_plan(
         identity=identity,
         run_id=config.run_id or f"{name[:80].strip('-.')}-{digest(identity)[:10]}",
         choice=choice,
+        native=native is not None,
         replay=policies,
         restricted={name: restricted[name] for name in by_name if name in restricted},
         drawn=drawn,
@@ -200,13 +204,11 @@ def _candidate(
     config: RunConfig,
     model: ModelRef,
     benchmarks: Mapping[str, Benchmark],
-    entries: Sequence[Entry],
-    bindings: RoleBindings,
+    native: Benchmark | None,
     files: ModelFiles,
 ) -> tuple[dict[str, Any], FormatChoice, dict[str, str]]:
     """Return the candidate's part of the run's identity, its template and parsers, and which
     reasoning it sees again, by benchmark (`formats.replayed`)."""
-    native = first_native(benchmarks, entries, bindings)
     choice, facts = choose_format(config, files.facts, native=native)
     identity = {
         "model": model.known_revision,

@@ -22,9 +22,8 @@ TAIL = 0.15
 def ranks(texts: Sequence[str]) -> np.ndarray:
     """Return for each text its place in sorted order, where texts with a common prefix are
     neighbours."""
-    places = np.empty(len(texts), np.int64)
-    places[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
-    return places
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    return np.argsort(order)  # the inverse of a permutation
 
 
 def common_length(one: str, other: str) -> int:

@@ -13,7 +13,6 @@ from ace_ray.models import adapters
 from ace_ray.models.families import SWITCHES
 from ace_ray.models.sources import tokenizer_folder
 from ace_ray.pipeline.entries import read_opening
-from ace_ray.pipeline.planning import formats
 from ace_ray.pipeline.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
         date=plan.choice.start_date,
     )
     facts["chat_template_sha256"] = chat.template_sha256
-    if is_native(plan):
+    if plan.native:
         chat.require_tools(plan.model.source, episodes=_interactive(plan))
         facts["chat_template_sha256"] = chat.tools_template_sha256
         if _interactive(plan) and chat.is_single_call:
@@ -76,11 +75,6 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
         return len(chat.encode(chat.render(messages, tools)))
 
     return facts, *_fit(plan, count, context)
-
-
-def is_native(plan: Plan) -> bool:
-    """Return whether the run offers tools to the candidate through the model's template."""
-    return formats.first_native(plan.benchmarks, plan.entries, plan.bindings) is not None
 
 
 def _interactive(plan: Plan) -> bool:

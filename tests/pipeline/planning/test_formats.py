@@ -12,7 +12,6 @@ from ace_ray.errors import UserError
 from ace_ray.models.families import FamilyFacts, ModelFiles
 from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.pipeline.planning.plan import Plan, make_plan
-from ace_ray.pipeline.planning.prompts import is_native
 from ace_ray.types import Entry
 from tests.pipeline.planning.toy_benchmark import MODEL, Toy
 
@@ -103,13 +102,13 @@ def test_candidate_in_a_role_with_tools_needs_a_tool_parser() -> None:
         planned(UserCalls(), QWEN3)
     plan = planned(UserCalls(), QWEN3, tool_parser="auto")
     assert plan.choice.tool_parser == "hermes"
-    assert is_native(plan)
+    assert plan.native
     # Another model plays it, or no entry of this run needs it.
     there = parse_role({"endpoint": {"url": "http://h/v1", "model": "m", "api_key_env": None}}, "")
     for toy in (UserCalls(there), UserCalls(turns=False)):
         plan = planned(toy, QWEN3, tool_parser="auto")
         assert plan.choice.tool_parser is None
-        assert not is_native(plan)
+        assert not plan.native
 
 
 def test_reasoning_is_replayed_if_benchmark_and_template_do_so() -> None:
