@@ -56,7 +56,8 @@ def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
                 fix="return objects of ace_ray.types.Entry",
             )
         where = f"benchmark {name}, entry {entry.id!r}"
-        entry = _complete(entry, name)
+        category, group = entry.category or name, entry.group or entry.id
+        entry = replace(entry, benchmark=name, category=category, group=group)
         _check_names(entry, where)
         if entry.key in entries:
             problem = "two entries share the language, category and id"
@@ -64,13 +65,6 @@ def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
         _check_json(entry, where)
         entries[entry.key] = entry
     return list(entries.values())
-
-
-def _complete(entry: Entry, name: str) -> Entry:
-    if entry.benchmark == name and entry.category and entry.group:
-        return entry
-    category, group = entry.category or name, entry.group or entry.id
-    return replace(entry, benchmark=name, category=category, group=group)
 
 
 def _check_names(entry: Entry, where: str) -> None:

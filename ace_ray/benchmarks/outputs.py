@@ -210,12 +210,11 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
 
 
 def sample_of(row: Row, where: str) -> int | str:
-    sample = row.get("sample", 0)
+    sample: int | str = row.get("sample", 0)
     if type(sample) not in (int, str):
         what = f'"sample" is {shown(sample)}, not an integer or a string'
         raise UserError(what, where=where)
-    checked: int | str = sample
-    return checked
+    return sample
 
 
 def value_of(row: Row, key: str, where: str) -> Any:
