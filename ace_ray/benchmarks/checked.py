@@ -71,11 +71,8 @@ def _check_names(entry: Entry, where: str) -> None:
     for key in ("id", "category", "language", "group"):
         text = getattr(entry, key)
         if not isinstance(text, str) or well_formed(text) != text or (key == "id" and not text):
-            raise UserError(
-                f"its {key} is {text!a:.80}, not a valid string",
-                where=where,
-                fix=f"set {key} to a string of valid Unicode; an id must not be empty",
-            )
+            fix = f"set {key} to a string of valid Unicode; an id must not be empty"
+            raise UserError(f"its {key} is {text!a:.80}, not a valid string", where=where, fix=fix)
 
 
 def _check_json(entry: Entry, where: str) -> None:
@@ -92,27 +89,18 @@ def _check_json(entry: Entry, where: str) -> None:
         except (TypeError, ValueError, RecursionError) as error:
             what = first_line(error)
         if what:
-            raise UserError(
-                f"its {key} is not JSON: {what}",
-                where=where,
-                fix="use only strings, finite numbers, lists, and mappings with string keys",
-            )
+            fix = "use only strings, finite numbers, lists, and mappings with string keys"
+            raise UserError(f"its {key} is not JSON: {what}", where=where, fix=fix)
 
 
 def check_opening(messages: Any, tools: Any, where: str) -> None:
     """Raise `UserError` unless ``messages`` and ``tools`` are valid at the start of an episode."""
     if not _are_mappings(messages) or not messages or not all("role" in m for m in messages):
-        raise UserError(
-            "its prompt is not a list of messages",
-            where=where,
-            fix='return a string, or messages such as {"role": "user", "content": ...}',
-        )
+        fix = 'return a string, or messages such as {"role": "user", "content": ...}'
+        raise UserError("its prompt is not a list of messages", where=where, fix=fix)
     if tools is not None and not (_are_mappings(tools) and all(_names(tool) for tool in tools)):
-        raise UserError(
-            "its tools are not a list of tools in OpenAI's form",
-            where=where,
-            fix='return None, or tools such as {"type": "function", "function": {"name": ...}}',
-        )
+        fix = 'return None, or tools such as {"type": "function", "function": {"name": ...}}'
+        raise UserError("its tools are not a list of tools in OpenAI's form", where=where, fix=fix)
     try:
         canonical_json([messages, tools])
     except (TypeError, ValueError, RecursionError) as error:
