@@ -107,13 +107,12 @@ class BM25Plus:
         for token in query:
             if token in self._idf:
                 documents = zip(scores, self._counts, self._norms, strict=True)
+                idf, factor = self._idf[token], self._k1 + 1
                 scores = [
-                    s + self._share(token, counts[token], norm) for s, counts, norm in documents
+                    s + idf * (self._delta + (counts[token] * factor) / (norm + counts[token]))
+                    for s, counts, norm in documents
                 ]
         return scores
-
-    def _share(self, token: str, count: int, norm: float) -> float:
-        return self._idf[token] * (self._delta + (count * (self._k1 + 1)) / (norm + count))
 
 
 def _as_it_is(function: Any) -> Any:
