@@ -115,10 +115,6 @@ class BM25Plus:
         return scores
 
 
-def _as_it_is(function: Any) -> Any:
-    return function
-
-
 def _no_files(*_: Any) -> Any:
     raise RuntimeError("memory is not read from files here")
 
@@ -161,7 +157,7 @@ _WHERE_SNAPSHOTS_ARE = (
 _SMALLER: Mapping[str, Mapping[str, Any]] = {
     "bfcl_eval.utils": dict.fromkeys(_WHERE_SNAPSHOTS_ARE, _no_files),
     "faiss": {"IndexFlatIP": FlatIndex, "IndexIDMap": FlatIndex},
-    "overrides": {"final": _as_it_is, "override": _as_it_is},
+    "overrides": dict.fromkeys(("final", "override"), lambda function: function),
     "pathlib": {"Path": PurePath},  # used only in annotations
     "rank_bm25": {"BM25Plus": BM25Plus},
     "sentence_transformers": {"SentenceTransformer": Encoder},
