@@ -177,11 +177,9 @@ def each_once(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
         entry, sample = output.entry, output.sample
         digest = blake2b(json.dumps([*entry.key, sample]).encode(), digest_size=16).digest()
         if digest in seen:
-            raise UserError(
-                f"id {entry.id!r} ({_group(entry)}) with sample {sample!r} was given before",
-                where=where,
-                fix="give each output of an entry another sample: 0, 1, 2, ...",
-            )
+            problem = f"id {entry.id!r} ({_group(entry)}) with sample {sample!r} was given before"
+            fix = "give each output of an entry another sample: 0, 1, 2, ..."
+            raise UserError(problem, where=where, fix=fix)
         seen.add(digest)
         yield output
     if not seen:
