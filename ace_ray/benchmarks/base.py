@@ -366,11 +366,9 @@ class Benchmark(ABC):
                 entries = completed(self.name, self.entries())
             own_prompt = type(self).prompt is not Benchmark.prompt
             if lacking := [one.id for one in entries if one.prompt is None and not own_prompt]:
-                raise UserError(
-                    "has no prompt",
-                    where=f"benchmark {self.name}, entry {lacking[0]!r}",
-                    fix="give Entry(prompt=...), or override prompt",
-                )
+                where = f"benchmark {self.name}, entry {lacking[0]!r}"
+                fix = "give Entry(prompt=...), or override prompt"
+                raise UserError("has no prompt", where=where, fix=fix)
             self._dataset = entries
         return self._dataset
 

@@ -56,7 +56,8 @@ def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
                 fix="return objects of ace_ray.types.Entry",
             )
         where = f"benchmark {name}, entry {entry.id!r}"
-        entry = _complete(entry, name)
+        category, group = entry.category or name, entry.group or entry.id
+        entry = replace(entry, benchmark=name, category=category, group=group)
         _check_names(entry, where)
         if entry.key in entries:
             problem = "two entries share the language, category and id"
@@ -66,22 +67,12 @@ def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
     return list(entries.values())
 
 
-def _complete(entry: Entry, name: str) -> Entry:
-    if entry.benchmark == name and entry.category and entry.group:
-        return entry
-    category, group = entry.category or name, entry.group or entry.id
-    return replace(entry, benchmark=name, category=category, group=group)
-
-
 def _check_names(entry: Entry, where: str) -> None:
     for key in ("id", "category", "language", "group"):
         text = getattr(entry, key)
         if not isinstance(text, str) or well_formed(text) != text or (key == "id" and not text):
-            raise UserError(
-                f"its {key} is {text!a:.80}, not a valid string",
-                where=where,
-                fix=f"set {key} to a string of valid Unicode; an id must not be empty",
-            )
+            fix = f"set {key} to a string of valid Unicode; an id must not be empty"
+            raise UserError(f"its {key} is {text!a:.80}, not a valid string", where=where, fix=fix)
 
 
 def _check_json(entry: Entry, where: str) -> None:
@@ -98,27 +89,18 @@ def _check_json(entry: Entry, where: str) -> None:
         except (TypeError, ValueError, RecursionError) as error:
             what = first_line(error)
         if what:
-            raise UserError(
-                f"its {key} is not JSON: {what}",
-                where=where,
-                fix="use only strings, finite numbers, lists, and mappings with string keys",
-            )
+            fix = "use only strings, finite numbers, lists, and mappings with string keys"
+            raise UserError(f"its {key} is not JSON: {what}", where=where, fix=fix)
 
 
 def check_opening(messages: Any, tools: Any, where: str) -> None:
     """Raise `UserError` unless ``messages`` and ``tools`` are valid at the start of an episode."""
     if not _are_mappings(messages) or not messages or not all("role" in m for m in messages):
-        raise UserError(
-            "its prompt is not a list of messages",
-            where=where,
-            fix='return a string, or messages such as {"role": "user", "content": ...}',
-        )
+        fix = 'return a string, or messages such as {"role": "user", "content": ...}'
+        raise UserError("its prompt is not a list of messages", where=where, fix=fix)
     if tools is not None and not (_are_mappings(tools) and all(_names(tool) for tool in tools)):
-        raise UserError(
-            "its tools are not a list of tools in OpenAI's form",
-            where=where,
-            fix='return None, or tools such as {"type": "function", "function": {"name": ...}}',
-        )
+        fix = 'return None, or tools such as {"type": "function", "function": {"name": ...}}'
+        raise UserError("its tools are not a list of tools in OpenAI's form", where=where, fix=fix)
     try:
         canonical_json([messages, tools])
     except (TypeError, ValueError, RecursionError) as error:

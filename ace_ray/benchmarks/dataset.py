@@ -145,11 +145,8 @@ def manifest_value(folder: Path, key: str) -> Any:
     try:
         return json_value(read_inside(folder, "manifest.json"), folder)[key]
     except (UserError, KeyError, TypeError) as error:
-        raise UserError(
-            "has no readable manifest.json",
-            where=str(folder),
-            fix="remove the folder and import again",
-        ) from error
+        fix = "remove the folder and import again"
+        raise UserError("has no readable manifest.json", where=str(folder), fix=fix) from error
 
 
 def data_hash(entries: Iterable[Entry]) -> str:
@@ -187,11 +184,8 @@ def check_joined(
     ):
         for row_id, (where, _) in rows.items():
             if row_id not in others:
-                raise UserError(
-                    f"id {row_id!r} is not in {other_file}",
-                    where=where,
-                    fix="every id needs one question and one answer",
-                )
+                fix = "every id needs one question and one answer"
+                raise UserError(f"id {row_id!r} is not in {other_file}", where=where, fix=fix)
 
 
 class Part(BaseModel):

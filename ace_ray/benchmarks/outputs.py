@@ -177,11 +177,9 @@ def each_once(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
         entry, sample = output.entry, output.sample
         digest = blake2b(json.dumps([*entry.key, sample]).encode(), digest_size=16).digest()
         if digest in seen:
-            raise UserError(
-                f"id {entry.id!r} ({_group(entry)}) with sample {sample!r} was given before",
-                where=where,
-                fix="give each output of an entry another sample: 0, 1, 2, ...",
-            )
+            problem = f"id {entry.id!r} ({_group(entry)}) with sample {sample!r} was given before"
+            fix = "give each output of an entry another sample: 0, 1, 2, ..."
+            raise UserError(problem, where=where, fix=fix)
         seen.add(digest)
         yield output
     if not seen:
@@ -210,12 +208,11 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
 
 
 def sample_of(row: Row, where: str) -> int | str:
-    sample = row.get("sample", 0)
+    sample: int | str = row.get("sample", 0)
     if type(sample) not in (int, str):
         what = f'"sample" is {shown(sample)}, not an integer or a string'
         raise UserError(what, where=where)
-    checked: int | str = sample
-    return checked
+    return sample
 
 
 def value_of(row: Row, key: str, where: str) -> Any:

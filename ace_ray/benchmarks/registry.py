@@ -64,10 +64,8 @@ def benchmark_class(name: str) -> type[Benchmark]:
     if local := _LOCAL.fullmatch(name):
         cls = _checked(_from_file(local["path"], local["name"], name), name)
         if cls.name in offered:
-            raise _error(
-                f"the name of {name} is {cls.name!r}, the name of an installed benchmark",
-                fix="give the class another name",
-            )
+            problem = f"the name of {name} is {cls.name!r}, the name of an installed benchmark"
+            raise _error(problem, fix="give the class another name")
         cls.source = f"{path_of(local['path'], 'benchmarks').absolute()}:{local['name']}"
         return cls
     if name not in offered:
@@ -82,10 +80,8 @@ def benchmark_class(name: str) -> type[Benchmark]:
     except Exception as error:
         raise _fails(name, error) from error
     if _checked(cls, name).name != name:
-        raise _error(
-            f"the entry point {name} loads a class with the name {cls.name!r}",
-            fix="give the entry point and the class the same name",
-        )
+        problem = f"the entry point {name} loads a class with the name {cls.name!r}"
+        raise _error(problem, fix="give the entry point and the class the same name")
     return _checked(cls, name)
 
 
@@ -141,10 +137,8 @@ def _from_file(path: str, attribute: str, name: str) -> Any:
     try:
         content = file.read_bytes()
     except OSError as error:
-        raise _error(
-            f"{path} cannot be read ({error.strerror})",
-            fix="name an existing file, ./FILE.py:CLASS",
-        ) from error
+        problem = f"{path} cannot be read ({error.strerror})"
+        raise _error(problem, fix="name an existing file, ./FILE.py:CLASS") from error
     # The name contains the hash, so an edited file is a new module. A known file is not run again.
     module_name = MODULE + hashlib.sha256(content).hexdigest()
     module = sys.modules.get(module_name)

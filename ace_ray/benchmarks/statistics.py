@@ -35,6 +35,7 @@ POOLED = "pooled"
 ACCURACY = ("accuracy", "interval")
 PROCESS = ("process_accuracy", "process_interval")
 VALUE = ("value", "interval")
+_PASSES = ("pass_at_k", "pass_hat_k")
 
 
 def statistics(
@@ -144,7 +145,8 @@ def sample_tables(
         for rules in rule_sets:
             samples = stats[rules].get("samples")
             lines += [
-                [name, rules, str(stats[rules]["n"]), k, *_passes(samples, k)]
+                [name, rules, str(stats[rules]["n"]), k]
+                + [percent(samples[p][k], samples[f"{p}_intervals"][k]) for p in _PASSES]
                 for k in (samples["pass_at_k"] if samples else ())
                 if int(k) in (1, 2, 4, samples["min"])
             ]
@@ -221,13 +223,6 @@ def percent(value: float | None, interval: Sequence[float] | None = None) -> str
 def percents(by_rules: Iterable[Mapping[str, Any]], keys: Sequence[str] = ACCURACY) -> list[str]:
     """Format a share and its interval under each rule set."""
     return [percent(stats[keys[0]], stats[keys[1]]) for stats in by_rules]
-
-
-def _passes(samples: Mapping[str, Any], k: str) -> list[str]:
-    return [
-        percent(samples[name][k], samples[f"{name}_intervals"][k])
-        for name in ("pass_at_k", "pass_hat_k")
-    ]
 
 
 def _rules(tallies: Sequence[Tally], rule_sets: Sequence[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ace_ray.util.sanitizing import one_line
@@ -114,8 +114,7 @@ def _answer(step: Step, message: Mapping[str, Any], waiting: dict[str, int]) -> 
     if place is None:
         step.calls.append(Call(text_of(message.get("name")), observation=content))
     else:
-        asked = step.calls[place]
-        step.calls[place] = Call(asked.name, asked.arguments, content, asked.error)
+        step.calls[place] = replace(step.calls[place], observation=content)
 
 
 def _listed(value: Any) -> list[Mapping[str, Any]]:

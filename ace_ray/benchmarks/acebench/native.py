@@ -247,8 +247,8 @@ def arguments_of(text: str) -> dict[str, Any]:
     """Return the keyword arguments of a call, given as JSON text.
 
     Raises `ValueError` for invalid JSON, NaN, infinities, numbers that overflow a float, and text
-    that exceeds a limit of `ace_ray.parsing`: length, depth, or digits of an integer. So it does if
-    the value is not an object, or if a name is not a valid keyword argument."""
+    that exceeds a limit of `ace_ray.parsing`: length, depth, or digits of an integer. Raises
+    `NotCalls`, too, if the value is not an object or a name is not a valid keyword argument."""
     value = bounded_json(text, MAX_CODE)
     json.dumps(value, allow_nan=False)
     if not isinstance(value, dict):

@@ -330,13 +330,11 @@ Due to the limitations of the function, I cannot solve this problem.
 {time}"""
 
 # Texts of native mode, under the same upstream names as `OWN`.
-NATIVE = {
+NATIVE = OWN | {
     "SYSTEM_PROMPT_FOR_NORMAL_DATA_EN": _NATIVE_NORMAL_EN,
     "SYSTEM_PROMPT_FOR_PREFERENCE_DATA_EN": _NATIVE_PREFERENCE_EN,
     "SYSTEM_PROMPT_FOR_SPECIAL_DATA_EN": _NATIVE_SPECIAL_EN,
-    "USER_PROMPT_EN": "Conversation so far:\n{question}",
     "SYSTEM_PROMPT_FOR_NORMAL_DATA_ZH": _NATIVE_NORMAL_ZH,
     "SYSTEM_PROMPT_FOR_PREFERENCE_DATA_ZH": _NATIVE_PREFERENCE_ZH,
     "SYSTEM_PROMPT_FOR_SPECIAL_DATA_ZH": _NATIVE_SPECIAL_ZH,
-    "USER_PROMPT_ZH": "至今的对话：\n{question}",
 }

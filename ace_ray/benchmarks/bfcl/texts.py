@@ -72,13 +72,11 @@ def fill(template: str, /, **values: object) -> str:
 @lru_cache(maxsize=256)
 def fields(template: str) -> frozenset[str]:
     """Return a template's field names. Raises `ValueError` unless all fields are plain names."""
-    names = set()
-    for _, field, spec, conversion in string.Formatter().parse(template):
+    parts = list(string.Formatter().parse(template))
+    for _, field, spec, conversion in parts:
         if spec or conversion or (field is not None and not field.isidentifier()):
             raise ValueError(f"the field {field!r} is not a plain name")
-        if field is not None:
-            names.add(field)
-    return frozenset(names)
+    return frozenset(field for _, field, _, _ in parts if field is not None)
 
 
 OWN_HINTS = Hints(

@@ -71,7 +71,6 @@ _log = logging.getLogger(__name__)
 def import_checkout(
     path: Path,
     *,
-    cache: Path | None = None,
     source: Mapping[str, Any] | None = None,
     expect_sha256: str | None = None,
 ) -> Path:
@@ -95,7 +94,6 @@ def import_checkout(
     target = keep(
         files,
         BENCHMARK,
-        cache=cache,
         counted=f"{rows.total():,} rows",
         commit=OFFICIAL_COMMIT if content == OFFICIAL_CONTENT_SHA256 else None,
         source=dict(source or {"path": str(path)}),
@@ -160,12 +158,7 @@ def _json_bytes(value: Any, where: Path) -> bytes:
         ) from error
 
 
-def pull(
-    *,
-    url: str = OFFICIAL_URL,
-    sha256: str | None = None,
-    cache: Path | None = None,
-) -> Path:
+def pull(*, url: str = OFFICIAL_URL, sha256: str | None = None) -> Path:
     """Download an archive, check and import it; return the version's folder.
 
     ``sha256`` is the expected hash of the archive, if known. The contents must equal the pinned
@@ -178,7 +171,7 @@ def pull(
             fix="unpack a local archive and run `ace-ray data import acebench PATH`",
         )
     pinned_otherwise = url != OFFICIAL_URL and sha256 is not None
-    home = imports_folder(BENCHMARK, cache)
+    home = imports_folder(BENCHMARK)
     try:
         home.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".pull-", dir=home) as scratch:
@@ -192,7 +185,6 @@ def pull(
             inside = list(Path(scratch).iterdir())
             return import_checkout(
                 inside[0] if len(inside) == 1 and inside[0].is_dir() else Path(scratch),
-                cache=cache,
                 source={"url": url, "archive_sha256": got},
                 expect_sha256=None if pinned_otherwise else OFFICIAL_CONTENT_SHA256,
             )

@@ -109,16 +109,17 @@ def declare(
     saved: str,
     texts: Mapping[Callable[..., Any], str | None],
     optional: frozenset[str] = frozenset(),
+    plain: bool = False,
 ) -> App:
     """Return an app. The keys of ``texts`` are its tools, functions whose first parameter is the
     state. The values are the names of the tool's texts, separated by blanks, or None if no text
-    is used.
+    is used. ``plain``: a `Reply` becomes its text alone.
 
     As in the official classes, arguments of any type are accepted, and errors become answers."""
     tools = {
         function.__name__: Tool(
             f"{name}.{function.__name__}",
-            _answering(function),
+            _answering(function, plain),
             tuple(
                 Parameter(key, parameter.default is SignatureParameter.empty)
                 for key, parameter in list(signature(function).parameters.items())[1:]
@@ -155,7 +156,7 @@ def need(condition: object, name: str, **values: Any) -> None:
         raise refused(name, **values)
 
 
-def _answering(function: Callable[..., Any]) -> Callable[..., Any]:
+def _answering(function: Callable[..., Any], plain: bool) -> Callable[..., Any]:
     """Convert the `Reply` of a tool to the official form of an answer."""
 
     @wraps(function)
@@ -167,6 +168,6 @@ def _answering(function: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(result, Reply):
             return result
         text = app.texts.of(function.__name__, result.name, result.values)
-        return {"status": result.status, "message": text}
+        return text if plain else {"status": result.status, "message": text}
 
     return answer

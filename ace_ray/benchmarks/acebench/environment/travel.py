@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ace_ray.benchmarks.acebench.environment.app import Texts, declare
+from ace_ray.benchmarks.acebench.environment.app import Reply, Texts, declare, done, need
 
 NOW = datetime(2024, 7, 14, 6)
 FEE = 0.1
@@ -176,18 +176,16 @@ def reserve_flight(
     cabin: Any,
     payment_method: Any,
     baggage_count: Any,
-) -> str:
+) -> Reply:
     user: Any = authenticate_user(app, user_id, password)
     flight: Any = next(
         (f for f in app.flights if f["flight_no"] == flight_no and f["status"] == "available"), None
     )
     price = flight["economy_price"] if cabin == app.economy else flight["business_price"]
     cost = price + calculate_baggage_fee(app, user["membership_level"], cabin, baggage_count)
-    if payment_method not in ("cash", "bank"):
-        return app.texts.of("reserve_flight", "bad_method")
+    need(payment_method in ("cash", "bank"), "bad_method")
     account = f"{payment_method}_balance"
-    if cost > user[account]:
-        return app.texts.of("reserve_flight", f"{payment_method}_short")
+    need(not cost > user[account], f"{payment_method}_short")  # NaN is accepted
     user[account] -= cost
     flight["seats_available"] -= 1
     reservation_id = f"res_{len(app.reservations) + 1}"
@@ -201,8 +199,7 @@ def reserve_flight(
             "baggage": baggage_count,
         }
     )
-    values = {"reservation_id": reservation_id, "total_cost": cost}
-    return app.texts.of("reserve_flight", "booked", values)
+    return done("booked", reservation_id=reservation_id, total_cost=cost)
 
 
 def modify_flight(
@@ -215,19 +212,16 @@ def modify_flight(
     new_payment_method: Any = None,
 ) -> str:
     method = "modify_flight"
-    reservation = app.reservation(user_id, reservation_id)
-    if reservation is None:
-        return app.texts.of(method, "unknown_reservation")
-    current = app.flight(reservation["flight_no"])
-    if current is None:
-        return app.texts.of(method, "unknown_flight")
+    reservation: Any = app.reservation(user_id, reservation_id)
+    need(reservation is not None, "unknown_reservation")
+    current: Any = app.flight(reservation["flight_no"])
+    need(current is not None, "unknown_flight")
     payment_method = new_payment_method or reservation["payment_method"]
     user = app.users[user_id]
     sentences = []
     if new_flight_no and new_flight_no != reservation["flight_no"]:
         flight = app.flight(new_flight_no)
-        if flight is None or _route(flight) != _route(current):
-            return app.texts.of(method, "bad_flight")
+        need(flight is not None and _route(flight) == _route(current), "bad_flight")
         reservation["flight_no"] = new_flight_no
         sentences.append(app.texts.of(method, "flight_changed"))
     if new_cabin and new_cabin != reservation["cabin"]:
@@ -252,29 +246,24 @@ def modify_flight(
     return " ".join(sentences) or app.texts.of(method, "free")
 
 
-def cancel_reservation(app: Travel, user_id: Any, reservation_id: Any, reason: Any) -> str:
-    method = "cancel_reservation"
+def cancel_reservation(app: Travel, user_id: Any, reservation_id: Any, reason: Any) -> Reply:
     user = app.users.get(user_id)
-    if user is None:
-        return app.texts.of(method, "unknown_user")
-    reservation = app.reservation(user_id, reservation_id)
-    if reservation is None:
-        return app.texts.of(method, "unknown_reservation")
-    flight = app.flight(reservation["flight_no"])
-    if flight is None:
-        return app.texts.of(method, "unknown_flight")
+    need(user is not None, "unknown_user")
+    reservation: Any = app.reservation(user_id, reservation_id)
+    need(reservation is not None, "unknown_reservation")
+    flight: Any = app.flight(reservation["flight_no"])
+    need(flight is not None, "unknown_flight")
     departure = when(flight["depart_time"])
-    if departure < NOW:
-        return app.texts.of(method, "departed")
+    need(departure >= NOW, "departed")
     price = app.price(flight, reservation["cabin"])
     name, fee = "early", 0
-    if reason == app.texts.of(method, "airline_reason"):
+    if reason == app.texts.of("cancel_reservation", "airline_reason"):
         name = "airline"
     elif departure - NOW <= timedelta(days=1):
         name, fee = "late", price * FEE
     refund = price - fee
     process_refund(app, user, refund)
-    return app.texts.of(method, name, {"refund_amount": refund, "cancel_fee": fee})
+    return done(name, refund_amount=refund, cancel_fee=fee)
 
 
 def _allowances(app: Travel) -> dict[Any, dict[Any, int]]:
@@ -291,6 +280,7 @@ def _route(flight: Record) -> tuple[Any, Any]:
 TRAVEL = declare(
     "Travel",
     Travel,
+    plain=True,
     saved="users reservations",
     texts={
         get_flight_details: "none",

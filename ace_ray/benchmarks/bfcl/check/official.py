@@ -78,7 +78,8 @@ class Rules:
     def call_fault(self, call: Read, place: int) -> Fault | None:
         """Compare a call with the expected call at index ``place``. Return the fault, or None."""
         name = next(iter(self.gold[place]))
-        return self._call_fault(described(self.functions, name), call, place)
+        function = next((doc for doc in self.functions if doc["name"] == name), None)
+        return self._call_fault(function, call, place)
 
     def named(self, function: Mapping[str, Any]) -> str:
         """Return the name under which a function was offered."""
@@ -157,11 +158,6 @@ _TYPES: Mapping[str, Mapping[str, type]] = {
     "java": JAVA_TYPES,
     "javascript": JAVASCRIPT_TYPES,
 }
-
-
-def described(functions: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any] | None:
-    """Return the documentation of the function ``name``, or None if it was not offered."""
-    return next((function for function in functions if function["name"] == name), None)
 
 
 def no_match(expected: Mapping[str, Any]) -> Fault:

@@ -122,8 +122,8 @@ def _of_error(error: Exception) -> Verdict:
         return Verdict(False, _FAILED, f"no calls: {text}")
     if isinstance(error, Refused):
         return Verdict(False, "official_unsafe", f"{text}, which is not evaluated")
-    what = f"{type(error).__name__} {text}"
-    return Verdict(False, "official_crash", f"{what} in upstream's checker")
+    crash = f"{type(error).__name__} {text} in upstream's checker"
+    return Verdict(False, "official_crash", crash)
 
 
 # Exceptions that upstream's checker may raise, RecursionError and NotImplementedError included.

@@ -127,8 +127,7 @@ def _javascript_call(call: Any) -> Read:
 
 
 def _javascript_text(node: Any) -> str:
-    text: str = node.text.decode()
-    return text
+    return str(node.text.decode())
 
 
 def _javascript_value(node: Any) -> str:

@@ -196,18 +196,16 @@ class WebSearchAPI:
         if not str(url).startswith(("http://", "https://")):
             raise ValueError(f"no http(s) address: {url}")
         if mode not in _MODES:
-            return _not_fetched(url, f"mode must be one of {', '.join(_MODES)}")
+            modes = ", ".join(_MODES)
+            return {"error": f"{url} could not be read: mode must be one of {modes}"}
         reply = await self._fetch.get({"url": str(url), "mode": str(mode)})
         text = reply.body.decode("utf-8", "replace")[:MAX_PAGE_CHARS]
         if reply.status == PAGE_FAILED:
-            return _not_fetched(url, " ".join(text.split())[:_CAUSE_CHARS] or "no such page")
+            cause = " ".join(text.split())[:_CAUSE_CHARS] or "no such page"
+            return {"error": f"{url} could not be read: {cause}"}
         if reply.status != 200:
             raise ServiceFailed(f"the fetch service returned HTTP {reply.status}")
         return {"content": text}
-
-
-def _not_fetched(url: Any, cause: str) -> dict[str, str]:
-    return {"error": f"{url} could not be read: {cause}"}
 
 
 def _results(reply: Reply) -> list[Mapping[str, Any]]:

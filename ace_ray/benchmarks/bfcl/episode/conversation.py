@@ -138,10 +138,6 @@ class Sandbox:
             await self._give_vectors(await self._call("texts", texts=calls))
         return list(await self._call("step", texts=calls))
 
-    async def state(self) -> Any:
-        """Return the recorded state of the tools, see `Environment.state`."""
-        return await self._session.state()
-
     async def dump(self) -> str:
         """Return the part of the memory that a prompt shows."""
         return str(await self._call("dump"))
@@ -177,10 +173,9 @@ async def rollout(entry: Entry, context: EpisodeContext, settings: EpisodeSettin
     functions, held_out = settings.functions(entry)
     prompts, native = settings.prompts, settings.native
     async with context.sandbox() as session:
-        sandbox = Sandbox(session)
-        before = await sandbox.state()
+        before = await session.state()
         conversation = Conversation(
-            context, sandbox.step, settings.tools(functions), settings.results
+            context, Sandbox(session).step, settings.tools(functions), settings.results
         )
 
         def turns() -> Iterator[Sequence[Message]]:
@@ -194,6 +189,6 @@ async def rollout(entry: Entry, context: EpisodeContext, settings: EpisodeSettin
                 yield settings.opening(messages, functions) if number == 0 else messages
 
         ended = await conversation.play(turns())
-        end = await sandbox.state()
+        end = await session.state()
     context.episode.state = {**conversation.state(ended), "before": before, "end": end}
     return context.episode

@@ -144,12 +144,10 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
     if path.is_file() and not _FILE.fullmatch(path.name):
         form = _form_of([path], "output", "")
         for where, row in read_rows(path):
-            if _dropped(row.get("id"), entries):
-                continue
-            entry = _answered_by(row, entries, where)
-            value = value_of(row, "output", where)
-            _remark(entry, value, entries)
-            yield where, Output(entry, sample_of(row, where), _episode(entry, value, form))
+            if not _dropped(row.get("id"), entries):
+                entry = _answered_by(row, entries, where)
+                value = value_of(row, "output", where)
+                yield where, _output(entry, value, sample_of(row, where), form, entries)
         return
     sources = _sources(path, entries)
     model = _model_folder(sources[0].path).name
@@ -157,16 +155,12 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
     for source in sources:
         for where, row in read_rows(source.path):
             entry_id = text_of(row, "id", where)
-            if "_prereq_" in entry_id:
-                continue
-            if _dropped(entry_id, entries):
+            if "_prereq_" in entry_id or _dropped(entry_id, entries):
                 continue
             if source.named in _RENAMED:
                 entry_id = entry_id.replace(f"{source.named}_", f"{source.category}_", 1)
             entry = entries.find(entry_id, where, language="en", category=source.category)
-            value = value_of(row, "result", where)
-            _remark(entry, value, entries)
-            yield where, Output(entry, 0, _episode(entry, value, form))
+            yield where, _output(entry, value_of(row, "result", where), 0, form, entries)
 
 
 def _dropped(entry_id: Any, entries: Entries) -> bool:
@@ -178,12 +172,13 @@ def _dropped(entry_id: Any, entries: Entries) -> bool:
     return True
 
 
-def _remark(entry: Entry, value: Any, entries: Entries) -> None:
-    """Add a remark if an irrelevance answer is an empty list, which may stand for text or no
-    answer."""
+def _output(entry: Entry, value: Any, sample: int | str, form: Form, entries: Entries) -> Output:
+    """Return an output. Add a remark if an irrelevance answer is an empty list, which may stand for
+    text or no answer."""
     if value == [] and entry.category in ("irrelevance", "live_irrelevance"):
         what = "empty lists in irrelevance categories, with words or without (strict: refusals)"
         entries.remarks[what] += 1
+    return Output(entry, sample, _episode(entry, value, form))
 
 
 def _answered_by(row: Row, entries: Entries, where: str) -> Entry:

@@ -43,7 +43,11 @@ def evaluate(text: str, tools: Tools, taken: Taken) -> Any:
     `CallRefused`; `NameError`, with Python's message, for an unknown tool; and any `Exception` that
     the tool raises."""
     text = as_upstream_reads(text)
-    _check_blocked(text)
+    name = text.split("(", 1)[0]
+    if "." in name:
+        name = name.split(".")[1]
+    if name in BLOCKED:
+        raise CallRefused(f"Function call {name} is not allowed.")
     try:
         tree = expression(text.lstrip(" \t"))
     except NotCalls as error:
@@ -52,14 +56,6 @@ def evaluate(text: str, tools: Tools, taken: Taken) -> Any:
     if not isinstance(tree, ast.Call):
         raise CallRefused("not a call of a function")
     return _call(tree, tools, taken)
-
-
-def _check_blocked(text: str) -> None:
-    name = text.split("(", 1)[0]
-    if "." in name:
-        name = name.split(".")[1]
-    if name in BLOCKED:
-        raise CallRefused(f"Function call {name} is not allowed.")
 
 
 def _call(node: ast.Call, tools: Tools, taken: Taken) -> Any:

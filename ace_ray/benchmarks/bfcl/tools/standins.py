@@ -107,17 +107,12 @@ class BM25Plus:
         for token in query:
             if token in self._idf:
                 documents = zip(scores, self._counts, self._norms, strict=True)
+                idf, factor = self._idf[token], self._k1 + 1
                 scores = [
-                    s + self._share(token, counts[token], norm) for s, counts, norm in documents
+                    s + idf * (self._delta + (counts[token] * factor) / (norm + counts[token]))
+                    for s, counts, norm in documents
                 ]
         return scores
-
-    def _share(self, token: str, count: int, norm: float) -> float:
-        return self._idf[token] * (self._delta + (count * (self._k1 + 1)) / (norm + count))
-
-
-def _as_it_is(function: Any) -> Any:
-    return function
 
 
 def _no_files(*_: Any) -> Any:
@@ -162,7 +157,7 @@ _WHERE_SNAPSHOTS_ARE = (
 _SMALLER: Mapping[str, Mapping[str, Any]] = {
     "bfcl_eval.utils": dict.fromkeys(_WHERE_SNAPSHOTS_ARE, _no_files),
     "faiss": {"IndexFlatIP": FlatIndex, "IndexIDMap": FlatIndex},
-    "overrides": {"final": _as_it_is, "override": _as_it_is},
+    "overrides": dict.fromkeys(("final", "override"), lambda function: function),
     "pathlib": {"Path": PurePath},  # used only in annotations
     "rank_bm25": {"BM25Plus": BM25Plus},
     "sentence_transformers": {"SentenceTransformer": Encoder},

@@ -89,7 +89,7 @@ def left_in(cache: Path) -> list[str]:
 
 def refused(path, cache, message):
     with pytest.raises(UserError, match=message) as caught:
-        importer.import_checkout(path, cache=cache)
+        importer.import_checkout(path)
     assert left_in(cache) == []
     return caught.value
 
@@ -108,7 +108,7 @@ def test_an_import_lands_whole_and_runs_nothing(checkout, cache, here):
     assert (manifest["commit"], manifest["source"]) == (None, {"path": str(checkout)})
     assert manifest["rows"]["en"]["agent_multi_step"] == 4
     # An import is itself in the layout, and has the same content.
-    assert importer.import_checkout(folder, cache=cache) == folder
+    assert importer.import_checkout(folder) == folder
     ended = here("data", "import", "acebench", checkout / "data_all")
     assert "official prompts and apps are not available" in ended.stdout.splitlines()[1]
 
@@ -226,7 +226,7 @@ def sha(raw: bytes) -> str:
 
 def not_pulled(server, cache, message, *, sha256=None):
     with pytest.raises(UserError, match=message) as caught:
-        importer.pull(url=server.url, sha256=sha256 or sha(server.body), cache=cache)
+        importer.pull(url=server.url, sha256=sha256 or sha(server.body))
     assert "\n" not in str(caught.value)
     assert left_in(cache) == []
 
@@ -235,17 +235,17 @@ def test_a_pull_imports_the_archive_with_pinned_contents(server, cache, packed, 
     server.body = packed
     not_pulled(server, cache, f"the archive has sha256 {sha(packed)}, not aa", sha256="aa")
     with pytest.raises(UserError, match=r"archive: the contents have the hash \w+, not the expec"):
-        importer.pull(url=server.url, cache=cache)
+        importer.pull(url=server.url)
     assert importer.OFFICIAL_URL.endswith(importer.OFFICIAL_COMMIT)
     for declared in (0, None):
         server.declared = declared
-        folder = importer.pull(url=server.url, sha256=sha(packed).upper(), cache=cache)
+        folder = importer.pull(url=server.url, sha256=sha(packed).upper())
         source = json.loads((folder / "manifest.json").read_text())["source"]
         assert source == {"url": server.url, "archive_sha256": sha(packed)}
     assert left_in(cache) == [folder.name]
     monkeypatch.setattr(importer, "OFFICIAL_URL", server.url)
     with pytest.raises(UserError, match="not the expected"):
-        importer.pull(url=server.url, sha256=sha(packed), cache=cache)
+        importer.pull(url=server.url, sha256=sha(packed))
 
 
 def test_a_download_that_fails_is_one_line(server, cache, packed, monkeypatch):
