@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -76,15 +77,12 @@ def connecting() -> Iterator[None]:
     _connecting = future
     # A daemon thread, because this process may end while Ray still starts.
     threading.Thread(target=work, name="connecting", daemon=True).start()
-    interrupted = False
     try:
         yield
-    except KeyboardInterrupt:
-        interrupted = True  # Ray ends with this process
-        raise
     finally:
         _connecting = None
-        if not interrupted:
+        # After Ctrl-C do not wait for the thread: Ray ends with this process.
+        if not isinstance(sys.exception(), KeyboardInterrupt):
             future.exception()  # waits for the thread
             import ray
 
@@ -123,10 +121,14 @@ def _connect() -> None:
     address = running_cluster()
     if address == "local":
         _start_local()
+        _own = True
         return
+    # Give actors the log settings of this process. The environment of a job already has the
+    # settings, and Ray refuses to set them twice.
+    variables = {} if _JOB in os.environ else log.environment()
     try:
         # Without an address Ray finds the running cluster and its token.
-        ray.init(None, runtime_env=_logging(), **_quiet())
+        ray.init(None, runtime_env={"env_vars": variables} if variables else None, **_quiet())
     except Exception as error:
         said = " ".join(str(error).split())[:600] or type(error).__name__
         fix = "check RAY_ADDRESS"
@@ -152,19 +154,7 @@ def _quiet() -> dict[str, Any]:
     }
 
 
-def _logging() -> dict[str, Any] | None:
-    """Return the runtime environment that gives actors the log settings of this process.
-
-    Return None if the settings are the defaults, or if this process is the driver of a job: the
-    job's environment already has the settings, and Ray refuses to set them twice."""
-    variables = log.environment()
-    if not variables or _JOB in os.environ:
-        return None
-    return {"env_vars": variables}
-
-
 def _start_local() -> None:
-    global _own
     import ray
 
     from ace_ray.cluster.ray_internals import lean_node
@@ -177,7 +167,6 @@ def _start_local() -> None:
         try:
             with lean_node(shows_output=_quiet()["log_to_driver"]):
                 ray.init("local", **_quiet())
-            _own = True
             return
         except Exception as error:
             ray.shutdown()

@@ -23,9 +23,7 @@ from ray.data import Dataset
 from ray.data._internal import stats
 from ray.data._internal.actor_autoscaler import ActorPoolScalingRequest
 from ray.data._internal.execution import streaming_executor
-from ray.data._internal.execution.execution_callback import (
-    ExecutionCallback as ExecutionCallback,
-)
+from ray.data._internal.execution.execution_callback import ExecutionCallback as ExecutionCallback
 from ray.data._internal.execution.interfaces import BlockEntry, RefBundle
 from ray.data._internal.execution.interfaces.execution_options import ExecutionResources
 from ray.data._internal.execution.node_trackers import actor_location
@@ -101,14 +99,10 @@ def arguments_as_values() -> Iterator[None]:
     keeps with the actor."""
     start: Callable[..., Any] = ActorPoolMapOperator._start_actor
 
-    def start_with_values(operator: Any, *args: Any, **kwargs: Any) -> Any:
-        # Afterwards the operator's tasks use the references again.
-        values = {
-            "_map_transformer_ref": operator._map_transformer,
-            "_data_context_ref": operator.data_context,
-        }
-        with replaced(operator, **values):
-            return start(operator, *args, **kwargs)
+    def start_with_values(op: Any, *args: Any, **kwargs: Any) -> Any:
+        values = {"_map_transformer_ref": op._map_transformer, "_data_context_ref": op.data_context}
+        with replaced(op, **values):  # afterwards tasks use the references again
+            return start(op, *args, **kwargs)
 
     with replaced(ActorPoolMapOperator, _start_actor=start_with_values):
         yield
@@ -136,8 +130,7 @@ def wait_for_any(executor: Any, *, at_most_s: float, at_most_tasks: int) -> None
 def waiting_blocks(executor: Any, name: str) -> tuple[int, int]:
     """Count the blocks for the actors of the class ``name`` in the graph. Return the number of
     queued blocks, which no actor has yet, and the number of queued blocks and blocks in actors."""
-    found = ((op, s) for op, s in executor._topology.items() if name in op.name)
-    op, state = next(found)
+    op, state = next((op, s) for op, s in executor._topology.items() if name in op.name)
     queued = int(state.total_enqueued_input_blocks())
     return queued, queued + int(op.num_active_tasks())
 
@@ -170,12 +163,12 @@ class TrackedPool:
     Create it before the graph of ``executor`` starts. ``ended`` is called with each ended task."""
 
     def __init__(self, executor: Any, name: str, ended: Callable[[Task], None]) -> None:
-        self._op = next(op for op in executor._topology if name in op.name)
-        self._state = executor._topology[self._op]
-        self._pool = self._op._actor_pool
+        self._op = op = next(op for op in executor._topology if name in op.name)
+        # Without the operator here, Ray Data's own scaling does not change its actors.
+        executor._actor_autoscaler._topology = dict(executor._topology)
+        self._state = executor._actor_autoscaler._topology.pop(op)
+        self._pool = op._actor_pool
         self._tasks: dict[int, Task] = {}
-        op, scaler, topology = self._op, executor._actor_autoscaler, executor._topology
-        scaler._topology = {other: state for other, state in topology.items() if other is not op}
         submit = op._submit_data_task
 
         def submitted(gen: Any, inputs: RefBundle, done: partial[None]) -> None:
@@ -264,14 +257,12 @@ class TrackedPool:
 
 def draining_nodes() -> Mapping[str, int]:
     """Return the deadlines of the draining nodes by node id (Unix time in ms; 0: no deadline)."""
-    nodes: Mapping[str, int] = ray._private.state.state.get_draining_nodes()
-    return nodes
+    return dict(ray._private.state.state.get_draining_nodes())
 
 
 def free_resources() -> Mapping[str, Mapping[str, float]]:
     """Return the free resources of each node, by node id."""
-    free: Mapping[str, Mapping[str, float]] = ray._private.state.available_resources_per_node()
-    return free
+    return dict(ray._private.state.available_resources_per_node())
 
 
 def is_alive(actor: Any) -> bool:

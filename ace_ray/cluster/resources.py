@@ -91,7 +91,7 @@ class Resources:
         return self.workers * self.worker_gpus + self.server_gpus
 
 
-def gpus_per_worker(engine: dict[str, Any]) -> int:
+def gpus_per_worker(engine: Mapping[str, Any]) -> int:
     """Return the number of GPUs of one engine: tensor times pipeline parallel size."""
     return int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
 
@@ -117,7 +117,7 @@ def spreads(engine: Mapping[str, Any], cluster: Nodes) -> bool:
     """Return whether an engine runs on several nodes: its arguments choose the Ray executor, or no
     node has enough GPUs."""
     executor = engine.get("distributed_executor_backend")
-    too_large = gpus_per_worker(dict(engine)) > max(1, largest(cluster))
+    too_large = gpus_per_worker(engine) > max(1, largest(cluster))
     return executor == "ray" or (executor is None and too_large)
 
 
@@ -204,7 +204,7 @@ def fit(
     # Fewer checkers if the CPUs do not suffice.
     counts = range(math.ceil(workers / WORKERS_PER_CHECKER), 0, -1)
     needs = (replace(need, checkers=count) for count in counts)
-    return next(more for more in needs if _holds(more, servers, cluster))
+    return next(need for need in needs if _holds(need, servers, cluster))
 
 
 def _times(one: Resources, workers: int) -> Resources:
@@ -214,8 +214,6 @@ def _times(one: Resources, workers: int) -> Resources:
 
 def _most_workers(one: Resources, limit: int, servers: Sequence[Part], cluster: Nodes) -> int:
     """Return the maximum number of workers that fit the nodes, at most ``limit``."""
-    gpus = 0 if one.spread else one.worker_gpus
-    limit = min(limit, sum(places_on(node, one.worker_cpus, gpus) for node in cluster))
     # Binary search, since each check packs the whole cluster.
     counts = range(1, max(0, limit) + 1)
     return bisect_left(counts, 1, key=lambda n: not _holds(_times(one, n), servers, cluster))
@@ -243,12 +241,7 @@ def _holds(need: Resources, servers: Sequence[Part], cluster: Nodes) -> bool:
 
 
 def _check_nodes(
-    config: RunConfig,
-    gpus: int,
-    cluster: Nodes,
-    servers: Sequence[Part],
-    *,
-    spread: bool,
+    config: RunConfig, gpus: int, cluster: Nodes, servers: Sequence[Part], *, spread: bool
 ) -> None:
     """Raise `TooSmall` if the installed vLLM or a served model does not fit the nodes, and
     `UserError` for a range of workers whose engines run on several nodes."""
@@ -345,22 +338,16 @@ def note_if_busy(need: Resources) -> None:
 def slow_dtype(config: RunConfig, gpus: float) -> str:
     """Return a warning if engines compute on this machine's CPU in a slow dtype, or "". ``gpus`` is
     the number of GPUs of the cluster."""
-
-    dtype, flags = config.engine.get("dtype", "auto"), _cpu_flags()
+    dtype, info = config.engine.get("dtype", "auto"), Path("/proc/cpuinfo")
+    # On other systems than Linux on x86 there are no flags.
+    line = re.search(r"^flags\s*:(.*)", info.read_text(), re.M) if info.exists() else None
+    flags = line[1].split() if line else []
     is_local = os.environ.get("RAY_ADDRESS", "local") == "local"
-    if config.backend != "vllm" or not is_local or gpus or dtype in ("float32", "float"):
-        return ""
-    if "avx2" not in flags or "avx512f" in flags:
+    is_slow = "avx2" in flags and "avx512f" not in flags and dtype not in ("float32", "float")
+    if config.backend != "vllm" or not is_local or gpus or not is_slow:
         return ""
     # With torch 2.13 on such a CPU, matrix products ran at 0.43 (bfloat16) and 11.5 GFLOPS.
     return (
         f"engine.dtype {dtype}: this CPU has no AVX-512 and computes bfloat16 about 25 times more "
         "slowly than float32; set engine.dtype=float32"
     )
-
-
-def _cpu_flags() -> frozenset[str]:
-    """Return the instruction set flags of an x86 CPU on Linux; empty on other machines."""
-    info = Path("/proc/cpuinfo")
-    found = re.search(r"^flags\s*:(.*)", info.read_text(), re.M) if info.exists() else None
-    return frozenset(found[1].split()) if found else frozenset()

@@ -130,9 +130,14 @@ def make_submission(
     if job == "evaluate":  # validate here, so that a typing error does not cost a cluster's start
         trees.append(run_config(tree, where=config).model_dump(mode="json"))
     # A sweep's tree has no defaults.
-    _check_lasting(tree.get("output", RunConfig.model_fields["output"].default), "output")
-    for where in ("checkpoints", "stop_file"):
-        _check_lasting(tree.get(where), where)
+    lasting = {"output": RunConfig.model_fields["output"].default, **tree}
+    for key in ("output", "checkpoints", "stop_file"):
+        if isinstance(path := lasting.get(key), str) and is_relative(path):
+            raise UserError(
+                f"{path!r} is relative, but a job's folder is temporary",
+                where=key,
+                fix="name an absolute path or an s3:// URI",
+            )
     for each in trees:
         files = list(_local_files(each))
     text = _sendable(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), config)
@@ -245,15 +250,6 @@ def _tracked(checkout: Path) -> list[str]:
     return [os.fsdecode(name) for name in listed.split(b"\0") if name]
 
 
-def _check_lasting(value: Any, where: str) -> None:
-    if isinstance(value, str) and is_relative(value):
-        raise UserError(
-            f"{value!r} is relative, but a job's folder is temporary",
-            where=where,
-            fix="name an absolute path or an s3:// URI",
-        )
-
-
 def submit(submission: Submission, *, address: str | None, follow: bool) -> int:
     """Send ``submission`` unless an attempt of it is running already. With ``follow``, follow the
     job and return its exit code, or 75 if it was stopped; else return 0.
@@ -313,7 +309,13 @@ def _refused(error: Exception, address: str) -> UserError:
 
 def _send(client: Any, submission: Submission) -> tuple[str, bool]:
     """Send the job unless an attempt is running. Return (job id, whether it was sent now)."""
-    attempt, running = _latest(client, submission)
+    is_running = {0: False}  # by the number of the attempt
+    for job in client.list_jobs():
+        base, _, number = (job.submission_id or "").rpartition("-")
+        if base == submission.name and number.isdigit():
+            is_running[int(number)] = not job.status.is_terminal()
+    attempt = max(is_running)
+    running = is_running[attempt]
     if not running:
         attempt += 1
         with tempfile.TemporaryDirectory() as folder:
@@ -323,17 +325,6 @@ def _send(client: Any, submission: Submission) -> tuple[str, bool]:
                 runtime_env=submission.runtime_env(folder),
             )
     return submission.id(attempt), not running
-
-
-def _latest(client: Any, submission: Submission) -> tuple[int, bool]:
-    """Return the number of the newest attempt in the cluster (0: none), and whether it runs."""
-    attempts = {0: False}
-    for job in client.list_jobs():
-        base, _, number = (job.submission_id or "").rpartition("-")
-        if base == submission.name and number.isdigit():
-            attempts[int(number)] = not job.status.is_terminal()
-    newest = max(attempts)
-    return newest, attempts[newest]
 
 
 def _follow(client: Any, name: str) -> int:

@@ -41,6 +41,11 @@ _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 # The project Every Eval Ever reads a model's developer from the part after the prefix.
 _ENGINES = {"vllm": "vllm", ENDPOINT: "openai-api"}
 _ROLES = ("system", "user", "assistant", "tool")
+# Fields of a sample that its summary contains, too.
+_IN_SUMMARY = (
+    *("id", "epoch", "input", "metadata", "scores", "model_usage", "started_at"),
+    *("completed_at", "total_time", "working_time", "uuid", "target"),
+)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -117,8 +122,8 @@ class _Log:
 
     def _spec(self) -> dict[str, Any]:
         manifest = self._run.manifest
-        described = manifest.tree["identity"]
-        samples = [self._ids[row.row_id] for row in self._part]
+        samples = list(dict.fromkeys(self._ids[row.row_id] for row in self._part))
+        limited_to = {"limited_to": words} if (words := self._limited.words) else {}
         return {
             "eval_id": self._id,
             "run_id": manifest.run_id,
@@ -130,8 +135,8 @@ class _Log:
             "task_args": {},
             "dataset": {
                 "name": self._benchmark,
-                "samples": len(set(samples)),
-                "sample_ids": list(dict.fromkeys(samples)),
+                "samples": len(samples),
+                "sample_ids": samples,
                 "shuffled": False,
             },
             "model": self._model,
@@ -143,35 +148,31 @@ class _Log:
             },
             "packages": {"ace_ray": ace_ray.__version__},
             "metadata": {
-                "identity": described,
+                "identity": manifest.tree["identity"],
                 "part": self._place,
                 "scores": "of all parts",
-                **({"limited_to": words} if (words := self._limited.words) else {}),
+                **limited_to,
             },
         }
 
     def _header(
         self, spec: Mapping[str, Any], plan: Mapping[str, Any], summaries: Sequence[Any]
     ) -> dict[str, Any]:
-        begun = [one["started_at"] for one in summaries if one["started_at"]]
-        ended = [one["completed_at"] for one in summaries if one["completed_at"]]
-        usage = [one["model_usage"].get(self._model) for one in summaries]
+        usage = [summary["model_usage"].get(self._model) for summary in summaries]
+        is_complete = len(self._run.rows) >= self._run.manifest.declared
         return {
             "version": 2,
-            # An incomplete run lacks rows.
-            "status": "success"
-            if len(self._run.rows) >= self._run.manifest.declared
-            else "cancelled",
+            "status": "success" if is_complete else "cancelled",
             "eval": spec,
             "plan": plan,
             "results": {
                 "total_samples": len(summaries),
-                "completed_samples": sum(one["completed"] for one in summaries),
+                "completed_samples": sum(summary["completed"] for summary in summaries),
                 "scores": self._scores(),
             },
             "stats": {
-                "started_at": min(begun, default=""),
-                "completed_at": max(ended, default=""),
+                "started_at": min((s["started_at"] for s in summaries), default=""),
+                "completed_at": max((s["completed_at"] for s in summaries), default=""),
                 "model_usage": {} if None in usage else {self._model: _total(usage)},
             },
         }
@@ -191,17 +192,15 @@ class _Log:
 
     def _sample(self, view: EpisodeView) -> dict[str, Any]:
         facts = view.facts
-        began = facts["started_at"]
-        seconds = facts["duration_s"]
+        began, seconds = facts["started_at"], facts["duration_s"]
         output = last_answer(view.steps)
-        answer = _output(self._answered, output, facts, f"{view.row_id}-output")
         sample: dict[str, Any] = {
             "id": self._ids[view.row_id],
             "epoch": facts["sample"] + 1,
             "input": _question(view.steps)[:_INPUT],
             "target": "" if view.gold is None else pretty(view.gold[0]),
             "messages": _messages(view),
-            "output": answer,
+            "output": _output(self._answered, output, facts, f"{view.row_id}-output"),
             "scores": {rules: _score(one, output) for rules, one in view.verdicts.items()},
             "metadata": _metadata(view),
             "store": _store(view),
@@ -214,12 +213,8 @@ class _Log:
             "uuid": view.row_id,
         }
         if not view.verdicts and view.status not in CHECKED:
-            error = {
-                "message": f"{view.status}: {view.error}",
-                "traceback": "",
-                "traceback_ansi": "",
-            }
-            sample |= {"error": error}
+            message = f"{view.status}: {view.error}"
+            sample["error"] = {"message": message, "traceback": "", "traceback_ansi": ""}
         # Inspect's limit needs a number. Without it, the stop reason shows that an answer was cut.
         if facts["finish_reason"] == "length" and facts["completion_tokens"] is not None:
             sample["limit"] = {"type": "token", "limit": facts["completion_tokens"]}
@@ -236,18 +231,17 @@ def model_name(source: str) -> str:
 
 def _ids(rows: Sequence[ResultRow]) -> dict[str, str]:
     """Map row ids to sample ids, made of language (if there are several), category and entry id."""
-    languages = len({row.language for row in rows}) > 1
-    found = {}
+    several_languages = len({row.language for row in rows}) > 1
+    ids = {}
     for row in rows:
-        parts = [row.language if languages else "", row.category, row.id]
-        if row.id.startswith(row.category):
-            parts[1] = ""
-        name = "-".join(filter(None, parts))
+        language = row.language if several_languages else ""
+        category = "" if row.id.startswith(row.category) else row.category
+        name = "-".join(filter(None, (language, category, row.id)))
         safe = _UNSAFE.sub("_", name)[:120]
         if safe != name:
             safe = f"{safe}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
-        found[row.row_id] = safe
-    return found
+        ids[row.row_id] = safe
+    return ids
 
 
 def _messages(view: EpisodeView) -> list[dict[str, Any]]:
@@ -255,35 +249,25 @@ def _messages(view: EpisodeView) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for number, step in enumerate(view.steps):
         base = f"{view.row_id}-{number}"
-        calls = [_call(call, f"{base}-c{i}") for i, call in enumerate(step.calls)]
-        messages.append(_message(step, base, calls))
-        for call, asked in zip(step.calls, calls, strict=True):
+        calls = {f"{base}-c{i}": call for i, call in enumerate(step.calls)}
+        role = step.role if step.role in _ROLES else "user"
+        content: Any = step.text
+        if step.reasoning:
+            content = [
+                {"type": "reasoning", "reasoning": step.reasoning, "redacted": False},
+                {"type": "text", "text": step.text},
+            ]
+        message = {"id": base, "role": role, "content": content}
+        if calls and role == "assistant":
+            message["tool_calls"] = [_call(call, call_id) for call_id, call in calls.items()]
+        messages.append(message)
+        for call_id, call in calls.items():
             if call.observation is None:
                 continue
-            failed = {"error": {"type": "unknown", "message": call.error}} if call.error else {}
-            messages.append(
-                {
-                    "id": f"{asked['id']}-r",
-                    "role": "tool",
-                    "content": call.observation,
-                    "tool_call_id": asked["id"],
-                    "function": call.name,
-                    **failed,
-                }
-            )
+            result = {"id": f"{call_id}-r", "role": "tool", "content": call.observation}
+            error = {"error": {"type": "unknown", "message": call.error}} if call.error else {}
+            messages.append({**result, "tool_call_id": call_id, "function": call.name, **error})
     return messages
-
-
-def _message(step: Step, name: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
-    role = step.role if step.role in _ROLES else "user"
-    content: Any = step.text
-    if step.reasoning:
-        content = [
-            {"type": "reasoning", "reasoning": step.reasoning, "redacted": False},
-            {"type": "text", "text": step.text},
-        ]
-    message = {"id": name, "role": role, "content": content}
-    return {**message, "tool_calls": calls} if calls and role == "assistant" else message
 
 
 def _call(call: Call, name: str) -> dict[str, Any]:
@@ -313,9 +297,8 @@ def _score(verdict: Mapping[str, Any], answer: str) -> dict[str, Any]:
 
 def _metadata(view: EpisodeView) -> dict[str, Any]:
     types = {f"{rules}_error_type": one["error_type"] for rules, one in view.verdicts.items()}
-    names = ("category", "language")
     return {
-        **{name: view.key[name] for name in names if view.key[name]},
+        **{name: view.key[name] for name in ("category", "language") if view.key[name]},
         "status": view.status,
         **{name: value for name, value in types.items() if value},
         "seed": view.facts["seed"],
@@ -325,25 +308,22 @@ def _metadata(view: EpisodeView) -> dict[str, Any]:
 
 def _store(view: EpisodeView) -> dict[str, Any]:
     """Return the final state of an episode, and the tools that the model could call."""
-    tools = None if view.tools is None else [asdict(tool) for tool in view.tools]
-    stored = {"state": view.left, "tools": tools}
-    return {name: value for name, value in stored.items() if value is not None}
+    tools = {} if view.tools is None else {"tools": [asdict(tool) for tool in view.tools]}
+    return tools if view.left is None else {"state": view.left, **tools}
 
 
 def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a sample that viewers show in a list of samples."""
-    kept = ("id", "epoch", "input", "metadata", "scores", "model_usage", "started_at")
-    further = ("completed_at", "total_time", "working_time", "uuid")
-    failed = {"error": sample["error"]["message"][:_INPUT]} if "error" in sample else {}
-    limited = {"limit": sample["limit"]["type"]} if "limit" in sample else {}
-    return {
-        **{name: _cut(sample[name]) for name in (*kept, *further)},
-        "target": sample["target"][:_INPUT],
+    summary = {
+        **{name: _cut(sample[name]) for name in _IN_SUMMARY},
         "completed": "error" not in sample,
         "message_count": len(sample["messages"]),
-        **failed,
-        **limited,
     }
+    if "error" in sample:
+        summary["error"] = sample["error"]["message"][:_INPUT]
+    if "limit" in sample:
+        summary["limit"] = sample["limit"]["type"]
+    return summary
 
 
 def _cut(value: Any) -> Any:

@@ -79,9 +79,6 @@ class _ScoredRun(StoredRun):
     def key(self) -> str:
         return _key(self.manifest.run_id, str(self.manifest.tree.get("created_at") or ""))
 
-    def point(self, step: int) -> Point:
-        return Point(step, _metrics(self), self.manifest.created.timestamp())
-
 
 def publications(store: Store) -> list[Publication]:
     """Return the publications of the run or sweep in ``store``. In a sweep, all checkpoints of a
@@ -103,9 +100,7 @@ def publications(store: Store) -> list[Publication]:
 
 
 def _of_sweep(
-    store: Store,
-    manifest: SweepManifest,
-    lines: Sequence[CostRecord],
+    store: Store, manifest: SweepManifest, lines: Sequence[CostRecord]
 ) -> Iterator[Publication]:
     # The id is untrusted, and a tracker may use it as a folder's name.
     group = _safe(manifest.sweep_id) or "sweep"
@@ -135,7 +130,9 @@ def _publication(name: str, group: str, key: str, runs: Mapping[int, _ScoredRun]
     """Build one publication. ``runs``: training step -> run of this checkpoint, sorted by step."""
     first, *others = [_config(run) for run in runs.values()]
     shared = {k: v for k, v in first.items() if all(config.get(k) == v for config in others)}
-    points = [run.point(step) for step, run in runs.items()]
+    points = [
+        Point(step, _metrics(run), run.manifest.created.timestamp()) for step, run in runs.items()
+    ]
     return Publication(key, name, group, shared, _words([*runs.values()][-1]), points)
 
 

@@ -13,13 +13,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from ace_ray.config.schema import PublishConfig, RunConfig, StoreConfig
+from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError, first_line
 from ace_ray.integrations.publications import publications
-from ace_ray.integrations.trackers import Publication, make_publisher
+from ace_ray.integrations.trackers import make_publisher
 from ace_ray.storage.object_store import Store
 from ace_ray.sweep.sweep import Sweep
 from ace_ray.util import log
@@ -42,7 +42,18 @@ def publish(store: Store, to: str, options: Mapping[str, Any]) -> None:
     Raises `UserError`: an option is invalid, there are no results, or the tracker failed."""
     send = make_publisher(to, options, to)
     for publication in publications(store):
-        log.info(f"{publication.name}: published to {to}: {_sent(to, send, publication)}")
+        try:
+            with contextlib.redirect_stdout(sys.stderr):  # trackers print text
+                location = one_line(str(send(publication)))
+        except UserError:
+            raise
+        # A tracker must not end this process.
+        except (Exception, SystemExit) as error:
+            why = f"{type(error).__name__}: {masked(first_line(error))[:300]}"
+            raise UserError(
+                f"not published: {why}", where=to, fix="publish again; only missing values are sent"
+            ) from error
+        log.info(f"{publication.name}: published to {to}: {location}")
 
 
 def options_of(items: Sequence[str]) -> dict[str, Any]:
@@ -60,26 +71,15 @@ def options_of(items: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-def _sent(to: str, send: Callable[[Publication], str], publication: Publication) -> str:
-    """Send ``publication``; return its location in the tracker. Raises `UserError` on failure."""
-    try:
-        with contextlib.redirect_stdout(sys.stderr):  # trackers print text
-            return one_line(str(send(publication)))
-    except UserError:
-        raise
-    # A tracker must not end this process.
-    except (Exception, SystemExit) as error:
-        why = f"{type(error).__name__}: {masked(first_line(error))[:300]}"
-        raise UserError(
-            f"not published: {why}", where=to, fix="publish again; only missing values are sent"
-        ) from error
-
-
 def publish_run(uri: str, config: RunConfig) -> None:
     """Publish the run or sweep at ``uri`` to the trackers in its config. If a tracker fails or
     exceeds `MOST_S`, print a warning."""
     for target in config.publish:
-        arguments = _arguments(uri, target, config.store)
+        arguments = ["publish", uri, "--to", target.to]
+        for key, value in target.options.items():
+            arguments += ["--option", f"{key}={json.dumps(value)}"]  # JSON is YAML
+        for key, value in config.store.model_dump(exclude_none=True).items():
+            arguments += [f"--{key.replace('_', '-')}", value]
         if failure := _failure(arguments).removeprefix(f"{target.to}: "):
             command = shlex.join(["ace-ray", *arguments])
             log.warning(f"warning: {target.to}: {failure}; to repeat: {command}")
@@ -87,22 +87,21 @@ def publish_run(uri: str, config: RunConfig) -> None:
 
 def run_published(sweep: Sweep) -> int:
     """Run ``sweep`` and return its exit code. Publish its results whenever runs have ended."""
-    config = sweep.any_run
-    at_work: list[threading.Thread] = []
+    arguments = (sweep.uri, sweep.any_run)
+    threads: list[threading.Thread] = []
 
     def noted() -> None:
         """Start a thread that publishes all new results, unless an earlier one is still busy."""
-        busy = any(thread.is_alive() for thread in at_work)
-        if sweep.has_results and config.publish and not busy:
-            arguments = (sweep.uri, config)
-            at_work.append(threading.Thread(target=publish_run, args=arguments, daemon=True))
-            at_work[-1].start()
+        busy = any(thread.is_alive() for thread in threads)
+        if sweep.has_results and sweep.any_run.publish and not busy:
+            threads.append(threading.Thread(target=publish_run, args=arguments, daemon=True))
+            threads[-1].start()
 
     code = sweep.run(noted)
-    for thread in at_work:
+    for thread in threads:
         thread.join()
     if sweep.has_results:
-        publish_run(sweep.uri, config)
+        publish_run(*arguments)
     return code
 
 
@@ -138,14 +137,3 @@ def _lines(file: IO[bytes]) -> list[str]:
     file.seek(0)
     text = file.read(1 << 20).decode(errors="replace")
     return [line for line in text.splitlines() if line.strip()]
-
-
-def _arguments(uri: str, asked: PublishConfig, place: StoreConfig) -> list[str]:
-    arguments = ["publish", uri, "--to", asked.to]
-    for key, value in asked.options.items():
-        arguments += ["--option", f"{key}={json.dumps(value)}"]  # JSON is YAML
-    if place.endpoint_url is not None:
-        arguments += ["--endpoint-url", place.endpoint_url]
-    if place.region is not None:
-        arguments += ["--region", place.region]
-    return arguments

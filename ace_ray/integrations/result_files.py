@@ -151,9 +151,7 @@ def export_hub(run: Run, target: Store, dataset: str) -> list[str]:
     ((benchmark, _, by_rules),) = found
     if words := run.manifest.restriction(benchmark).words:
         raise UserError(
-            f"the run is limited to {words}",
-            where=run.uri,
-            fix="publish a complete run",
+            f"the run is limited to {words}", where=run.uri, fix="publish a complete run"
         )
     entries = []
     for rules, (first, *_) in by_rules.items():

@@ -207,9 +207,6 @@ class MLflowOptions(Section):
 
 # The tag that identifies the run of a publication.
 _KEY = "ace_ray.key"
-# Maximum parameters or tags of a request, which MLflow's server limits.
-_MOST = 100
-_MOST_METRICS = 1_000
 
 
 def to_mlflow(options: MLflowOptions, publication: Publication) -> str:
@@ -237,14 +234,8 @@ def to_mlflow(options: MLflowOptions, publication: Publication) -> str:
         for point in publication.missing(held)
         for name, value in point.metrics.items()
     ]
-    tags = [RunTag(key, said[:5_000]) for key, said in publication.words.items()]
-    for kind, records, size in (
-        ("params", params, _MOST),
-        ("metrics", metrics, _MOST_METRICS),
-        ("tags", tags, _MOST),
-    ):
-        for start in range(0, len(records), size):
-            client.log_batch(run_id, **{kind: records[start : start + size]})
+    tags = [RunTag(key, text[:5_000]) for key, text in publication.words.items()]
+    client.log_batch(run_id, metrics, params, tags)  # splits them as MLflow's server requires
     client.set_terminated(run_id)
     return f"experiment {options.experiment}, run {run_id}"
 
@@ -252,14 +243,13 @@ def to_mlflow(options: MLflowOptions, publication: Publication) -> str:
 def _mlflow_run(client: Any, name: str, publication: Publication) -> str:
     """Return the id of the publication's run. Create the run if needed."""
     experiment = client.get_experiment_by_name(name)
-    place = experiment.experiment_id if experiment else client.create_experiment(name)
-    found = client.search_runs([place], f"tags.`{_KEY}` = '{publication.key}'")
-    if not found:
+    experiment_id = experiment.experiment_id if experiment else client.create_experiment(name)
+    runs = client.search_runs([experiment_id], f"tags.`{_KEY}` = '{publication.key}'")
+    if not runs:
         group = {"ace_ray.group": publication.group} if publication.group else {}
         tags = {_KEY: publication.key, **group}
-        found = [client.create_run(place, tags=tags, run_name=publication.name)]
-    run_id: str = found[0].info.run_id
-    return run_id
+        runs = [client.create_run(experiment_id, tags=tags, run_name=publication.name)]
+    return str(runs[0].info.run_id)
 
 
 # Name of a tracker -> its options, and the function that sends a publication and returns its

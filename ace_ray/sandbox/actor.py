@@ -13,6 +13,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 import ray
 from ray.exceptions import RayActorError
@@ -81,11 +82,9 @@ class SandboxPool:
 class PooledSession:
     """A `Session` on an actor of the pool. It moves to another actor after a crash."""
 
-    _numbers = itertools.count()
-
     def __init__(self, actors: Sequence[Any], place: int, spec: Any) -> None:
         self._actors, self._place, self._spec = actors, place, spec
-        self._episode = f"{os.uname().nodename}-{os.getpid()}-{next(self._numbers)}"
+        self._episode = uuid4().hex
         self._log: list[Call] = []
 
     async def settle(self) -> None:

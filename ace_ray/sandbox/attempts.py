@@ -96,7 +96,8 @@ class Attempt:
         self._host = host
         self._number = next(self._numbers)
         self._log: list[Op] = []
-        self._serial = 0
+        self._restored: LimitedProcess | None = None
+        """The process that has the state of the log."""
         weakref.finalize(self, self._host.forget, self._number)
 
     def is_call(self, op: Op) -> bool:
@@ -158,9 +159,8 @@ class Attempt:
 
     def _restore(self) -> None:
         """Replay the log if the process is new."""
-        serial = self._host.process().serial
-        if serial == self._serial:
-            return
-        for op in self._log:
-            self._host.ask(self._number, [op])
-        self._serial = serial
+        process = self._host.process()
+        if process is not self._restored:
+            for op in self._log:
+                self._host.ask(self._number, [op])
+            self._restored = process

@@ -7,7 +7,6 @@ the limits (`ace_ray.sandbox.limited_child`), so its users must be able to rebui
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import signal
@@ -68,23 +67,23 @@ class LimitedProcess:
     Only one thread at a time may use it.
     """
 
-    _serials = itertools.count(1)
-
     def __init__(self, handler: str) -> None:
-        self.serial = next(self._serials)
         self._owner = os.getpid()
         self._socket, theirs = socket.socketpair()
         with theirs:
             # An editable installation is not in sys.path, so its folder is added.
             paths = json.dumps([*(os.path.abspath(one) for one in sys.path if one), _PACKAGES])
             fd = str(theirs.fileno())
+            # Sets have the same order in every process, and numpy starts no threads.
+            fixed = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+            kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
             self._process = subprocess.Popen(
                 # Ignore the environment, the user's site packages and `.pth` files.
                 [sys.executable, "-P", "-s", "-S", "-c", _START, fd, handler, paths],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env=_environment(),
+                env=kept | fixed,
                 cwd="/",
                 process_group=0,
             )
@@ -142,9 +141,3 @@ class LimitedProcess:
         if code == OUT_OF_MEMORY or code in [-number for number in _BROKEN]:
             return LimitBroken(time=code == -signal.SIGXCPU)
         return ProcessLost(f"exit code {code}" if code is not None else f"{error}")
-
-
-def _environment() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    # Sets have the same order in every process, and numpy starts no threads.
-    return {**kept, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

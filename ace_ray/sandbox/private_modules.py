@@ -78,18 +78,9 @@ class PrivateModules:
     def _run(self, name: str) -> ModuleType:
         place = self.place(name)
         module = ModuleType(f"{self.prefix}.{name}")
-
-        def importer(
-            wanted: str,
-            _globals: Any = None,
-            _locals: Any = None,
-            names: Sequence[str] = (),
-            level: int = 0,
-        ) -> ModuleType:
-            return self._imported(wanted, names or (), level)
-
-        allowed = {key: item for key, item in vars(builtins).items() if key in BUILTINS}
-        module.__dict__["__builtins__"] = allowed | dict(self.extra) | {"__import__": importer}
+        allowed = {key: value for key, value in vars(builtins).items() if key in BUILTINS}
+        replaced = {**self.extra, "__import__": self._import}
+        module.__dict__["__builtins__"] = allowed | replaced
         try:
             code = compile(self.texts[name], place, "exec", dont_inherit=True)
             exec(code, module.__dict__)  # noqa: S102  # the user's package, not a model's text
@@ -100,7 +91,14 @@ class PrivateModules:
             raise UserError(what, where=place, fix=self.fix) from error
         return module
 
-    def _imported(self, name: str, names: Sequence[str], level: int) -> ModuleType:
+    def _import(
+        self,
+        name: str,
+        _globals: Any = None,
+        _locals: Any = None,
+        names: Sequence[str] | None = None,
+        level: int = 0,
+    ) -> ModuleType:
         """Resolve ``from <name> import <names>`` or ``import <name>`` in one of the sources."""
         if level == 0:
             module = name.removeprefix(self.package)

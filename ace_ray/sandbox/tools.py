@@ -69,7 +69,7 @@ def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observati
         return Observation(problem, "bad_arguments")
     try:
         values = _Copier().mapping(arguments)
-    except _NotPlain as error:
+    except ValueError as error:
         return Observation(f"{tool.name}() {error}", "bad_arguments")
     for parameter in tool.parameters:
         if parameter.types and parameter.name in values:
@@ -86,10 +86,7 @@ def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observati
 
 def bounded(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Copy the arguments of a call. Raises `ValueError` if they are not plain or too large."""
-    try:
-        return _Copier().mapping(arguments)
-    except _NotPlain as error:
-        raise ValueError(str(error)) from None
+    return _Copier().mapping(arguments)
 
 
 def unknown_tool(name: str) -> Observation:
@@ -113,12 +110,9 @@ def _names_problem(tool: Tool, arguments: Mapping[str, Any]) -> str:
     return f"{tool.name}() {lack}: {listed}"
 
 
-class _NotPlain(Exception):
-    """The arguments are not plain values, or too large."""
-
-
 class _Copier:
-    """Copies plain values, and counts them against the limits of one call."""
+    """Copies plain values, and counts them against the limits of one call. Raises `ValueError` for
+    a value that is not plain, or if a limit is exceeded."""
 
     def __init__(self) -> None:
         self.values = MAX_VALUES
@@ -127,23 +121,23 @@ class _Copier:
     def mapping(self, value: Mapping[Any, Any], depth: int = 0) -> dict[Any, Any]:
         for key in value:
             if type(key) is not str and type(key) is not int:
-                raise _NotPlain(f"got a key of type {type(key).__name__}")
+                raise ValueError(f"got a key of type {type(key).__name__}")
         return {self.copy(key, depth): self.copy(item, depth) for key, item in value.items()}
 
     def copy(self, value: Any, depth: int) -> Any:
         self.values -= 1
         if self.values < 0:
-            raise _NotPlain(f"got more than {MAX_VALUES} values")
+            raise ValueError(f"got more than {MAX_VALUES} values")
         if depth > MAX_DEPTH:
-            raise _NotPlain(f"got values nested deeper than {MAX_DEPTH}")
+            raise ValueError(f"got values nested deeper than {MAX_DEPTH}")
         kind = type(value)
         if kind is str:
             self.chars -= len(value)
             if self.chars < 0:
-                raise _NotPlain(f"got more than {MAX_CHARS} characters")
+                raise ValueError(f"got more than {MAX_CHARS} characters")
         elif kind is int:
             if abs(value) >= _TOO_LARGE:
-                raise _NotPlain(f"got a number of more than {MAX_DIGITS} digits")
+                raise ValueError(f"got a number of more than {MAX_DIGITS} digits")
         elif kind is list:
             return [self.copy(item, depth + 1) for item in value]
         elif kind is tuple:
@@ -151,5 +145,5 @@ class _Copier:
         elif kind is dict:
             return self.mapping(value, depth + 1)
         elif value is not None and kind is not bool and kind is not float:
-            raise _NotPlain(f"got a value of type {kind.__name__}")
+            raise ValueError(f"got a value of type {kind.__name__}")
         return value

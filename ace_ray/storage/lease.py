@@ -16,12 +16,14 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.storage.object_store import Store
+from ace_ray.storage.stored import as_json
 from ace_ray.util import log
 
 LEASE = "lease.json"
@@ -44,7 +46,8 @@ class Lease:
         self._tag, self._claim = tag, claim
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._lost = ""
+        self.lost = ""
+        """The reason why this driver lost the lease; "" while it has the lease."""
         self._thread = threading.Thread(target=self._renewals, name="lease", daemon=True)
         self._thread.start()
 
@@ -63,94 +66,74 @@ class Lease:
         watched: tuple[str, float] | None = None
         store.check_conditions()
         while True:
-            stored = store.tagged(LEASE)
-            if stored is None:
-                tag = store.put_if(LEASE, _json(claim), None)
-            elif _claim(stored[0]).get("holder") == claim["holder"]:
-                tag = stored[1]  # our write succeeded, but the store's answer was lost
-            else:
-                content, seen = stored
-                dead = has_ended(_claim(content))
-                if watched is None and not dead:
-                    watched = (seen, time.monotonic())
-                    log.info(f"the run is locked by {_whose(content)}; waiting up to {TTL_S:g} s")
-                if watched is not None and not dead:
-                    if seen != watched[0]:
-                        raise UserError(
-                            f"the run is being written by {_whose(content)}",
-                            where=store.root,
-                            fix="wait for it to end, or choose another run_id or --output",
-                        )
-                    if time.monotonic() - watched[1] < TTL_S:
-                        time.sleep(1.0)
-                        continue
-                tag = store.put_if(LEASE, _json(claim), seen)
-            if tag is not None:
+            content, tag = store.tagged(LEASE) or (b"", None)
+            if tag and _is_of(claim, content):  # we wrote it, but the store's answer was lost
                 return cls(store, tag, claim)
+            if tag and not has_ended(_claim(content)):
+                if watched is None:
+                    watched = (tag, time.monotonic())
+                    log.info(f"the run is locked by {_whose(content)}; waiting up to {TTL_S:g} s")
+                if tag != watched[0]:
+                    raise UserError(
+                        f"the run is being written by {_whose(content)}",
+                        where=store.root,
+                        fix="wait for it to end, or choose another run_id or --output",
+                    )
+                if time.monotonic() - watched[1] < TTL_S:
+                    time.sleep(1.0)
+                    continue
+            if written := store.put_if(LEASE, as_json(claim), tag):
+                return cls(store, written, claim)
 
     def check(self) -> None:
         """Renew the lease now. Raise `LeaseLost` if this driver no longer has it."""
         with self._lock:
-            if not self._lost:
+            if not self.lost:
                 self._renew(self._store)
-        if self._lost:
-            raise LeaseLost(self._lost)
-
-    @property
-    def lost(self) -> str:
-        """The reason why this driver lost the lease; "" while it has the lease."""
-        return self._lost
+        if self.lost:
+            raise LeaseLost(self.lost)
 
     def release(self) -> None:
         """Stop renewing and delete the lease. Never raises: if this fails, the lease expires."""
         self._stop.set()
         self._thread.join(timeout=30)
-        try:
-            with self._lock:
-                stored = self._quick.tagged(LEASE)
-                if stored is not None and self._ours(stored[0]):
-                    self._quick.delete(LEASE)
-        except UserError:
-            return
+        with suppress(UserError), self._lock:
+            if _is_of(self._claim, self._quick.get(LEASE)):
+                self._quick.delete(LEASE)
 
     def _renewals(self) -> None:
-        while not self._stop.wait(BEAT_S):
-            try:
-                with self._lock:
-                    self._renew(self._quick)
-            except UserError:
-                # An outage also affects other drivers. The next beat tries again.
-                continue
-            if self._lost:
-                return
+        while not self.lost and not self._stop.wait(BEAT_S):
+            # An outage also affects other drivers. The next beat tries again.
+            with suppress(UserError), self._lock:
+                self._renew(self._quick)
 
     def _renew(self, store: Store) -> None:
         claim = {**self._claim, "beat": self._claim["beat"] + 1, "renewed": _now()}
-        tag = store.put_if(LEASE, _json(claim), self._tag)
+        tag = store.put_if(LEASE, as_json(claim), self._tag)
         if tag is None:
             # If boto3 repeated the request, its first try may have succeeded. Check the holder.
-            stored = store.tagged(LEASE)
-            if stored is None or not self._ours(stored[0]):
-                self._lost = (
-                    f"{_whose(stored[0])} has taken over this run"
-                    if stored
-                    else f"this run's {LEASE} was removed"
-                )
+            content, tag = store.tagged(LEASE) or (b"", None)
+            if tag is None:
+                self.lost = f"this run's {LEASE} was removed"
                 return
-            tag = stored[1]
+            if not _is_of(claim, content):
+                self.lost = f"{_whose(content)} has taken over this run"
+                return
         self._tag, self._claim = tag, claim
 
-    def _ours(self, content: bytes) -> bool:
-        return bool(_claim(content).get("holder") == self._claim["holder"])
 
-
-def _claim(content: bytes) -> dict[str, Any]:
+def _claim(content: bytes | None) -> dict[str, Any]:
     """Return the holder's claim from the content of a lease object; {} if it is damaged."""
     try:
-        claim = json.loads(content)
+        claim = json.loads(content or b"")
     except (ValueError, RecursionError):
         return {}
     return claim if isinstance(claim, dict) else {}
+
+
+def _is_of(claim: Mapping[str, Any], content: bytes | None) -> bool:
+    """Return whether the holder in ``claim`` wrote the ``content`` of a lease object."""
+    return bool(_claim(content).get("holder") == claim["holder"])
 
 
 def _whose(content: bytes) -> str:
@@ -163,10 +146,6 @@ def _whose(content: bytes) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _json(claim: dict[str, Any]) -> bytes:
-    return json.dumps(claim, indent=2).encode()
 
 
 def this_process() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -125,31 +125,22 @@ def read_part(
     """
     try:
         with store.open(name) as file:
-            return _columns(file, columns, schema, row)
+            return read_bounded(file, columns, schema, row)
     except _READ_ERRORS:
         # The part is damaged, or the store has an outage. During an outage `get` raises.
         content = store.get(name)
     if content is None:
         return GONE
     try:
-        return _columns(pa.BufferReader(content), columns, schema, row)
+        return read_bounded(pa.BufferReader(content), columns, schema, row)
     except _READ_ERRORS as error:
         return " ".join(str(error).split())[:200]
 
 
-def _columns(
-    source: Any, columns: Sequence[str], schema: pa.Schema, row: int | None = None
-) -> pa.Table:
-    wanted = pa.schema([schema.field(column) for column in columns])
-    table = read_bounded(source, wanted, schema.names, row)
-    check_values(table)
-    return table
-
-
 def read_bounded(
-    source: pa.NativeFile, schema: pa.Schema, names: Sequence[str], row: int | None = None
+    source: pa.NativeFile, columns: Sequence[str], schema: pa.Schema, row: int | None
 ) -> pa.Table:
-    """Read the columns of ``schema`` from a Parquet file that has at least the columns ``names``.
+    """Read ``columns`` of a Parquet file that has at least the columns of ``schema``.
     ``row``: index of the only row to return. Only its row group is read.
 
     The file is not trusted: a few bytes may unpack to gigabytes. So strings stay encoded as
@@ -163,42 +154,39 @@ def read_bounded(
         raise ValueError(f"it has {size >> 20} MiB, more than {MOST_BYTES >> 20}")
     # The second limit is needed because pyarrow reads the schema recursively.
     limits = {"thrift_string_size_limit": 4 << 20, "thrift_container_size_limit": 1_000}
-    texts = [f.name for f in schema if f.type in (pa.string(), pa.large_string())]
+    wanted = pa.schema([schema.field(column) for column in columns])
+    texts = [f.name for f in wanted if f.type in (pa.string(), pa.large_string())]
     try:
         file = pq.ParquetFile(source, read_dictionary=texts, pre_buffer=True, **limits)
     except KeyError as error:  # a column in `read_dictionary` is missing
         raise ValueError("it lacks a column of the run's rows") from error
-    _check_columns(file.schema_arrow, names)
+    names = file.schema_arrow.names
+    if any(pa.types.is_nested(kind) for kind in file.schema_arrow.types):
+        raise ValueError("its columns are nested")
+    if name := next((name for name in schema.names if names.count(name) != 1), None):
+        raise ValueError(f"it has {'two columns' if name in names else 'no column'} {name}")
     # A row id takes more than one byte even if packed, so a valid file has fewer rows than bytes.
-    most = min(MOST_ROWS, size)
-    groups, place = (None, 0) if row is None else _group_of(file, row)
+    most_rows = min(MOST_ROWS, size)
+    groups, index = (None, 0) if row is None else _group_of(file, row)
     batches: list[pa.Table] = []
     rows = unpacked = 0
-    for batch in file.iter_batches(_BATCH_ROWS, groups, columns=schema.names, use_threads=False):
+    for batch in file.iter_batches(_BATCH_ROWS, groups, columns=columns, use_threads=False):
         rows += batch.num_rows
         unpacked += sum(map(_full_size, batch.columns))
-        if rows > most:
-            raise ValueError(f"it has more than {most} rows")
+        if rows > most_rows:
+            raise ValueError(f"it has more than {most_rows} rows")
         if unpacked > MOST_BYTES:
             raise ValueError(f"its columns take more than {MOST_BYTES >> 20} MiB unpacked")
-        batches.append(pa.table(batch).select(schema.names).cast(schema))
-    table = pa.concat_tables(batches) if batches else schema.empty_table()
+        batches.append(pa.table(batch).select(columns).cast(wanted))
+    table = pa.concat_tables(batches) if batches else wanted.empty_table()
     if row is not None:
-        if table.num_rows <= place:
+        if table.num_rows <= index:
             raise ValueError("its footer is damaged")
-        table = table.slice(place, 1)
+        table = table.slice(index, 1)
     # Check UTF-8 here; otherwise later code would raise an error.
     table.validate(full=True)
+    check_values(table)
     return table
-
-
-def _check_columns(found: pa.Schema, names: Iterable[str]) -> None:
-    if any(pa.types.is_nested(kind) for kind in found.types):
-        raise ValueError("its columns are nested")
-    for name in names:
-        if found.names.count(name) != 1:
-            count = "two columns" if name in found.names else "no column"
-            raise ValueError(f"it has {count} {name}")
 
 
 def _group_of(file: pq.ParquetFile, row: int) -> tuple[list[int], int]:
@@ -267,7 +255,10 @@ class Ledger:
 
     def find(self, ids: np.ndarray) -> np.ndarray:
         """Return the index of each of ``ids`` in the arrays; -1 for an id that is not stored."""
-        return _positions(self.ids, ids)
+        if not len(self.ids):
+            return np.full(len(ids), -1)
+        at = np.searchsorted(self.ids, ids).clip(max=len(self.ids) - 1)
+        return np.where(self.ids[at] == ids, at, -1)
 
     @cached_property
     def _in_parts(self) -> np.ndarray:
@@ -353,7 +344,7 @@ def _read_listed(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
     """Build a ledger from the parts that the folder contains now."""
     names: list[str] = []
     ignored: dict[str, str] = {}
-    columns: list[list[np.ndarray]] = []
+    pieces: list[dict[str, Any]] = []
     for name in part_names(store):
         keys = ["row_id", "status", "attempts", "error_class"]
         table = read(store, name, keys, schema, None)
@@ -367,49 +358,41 @@ def _read_listed(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
             continue
         settled = np.asarray(table.column("status").to_pylist()) != "infra_error"
         classes = table.column("error_class").to_pylist()
-        retryable = np.array([one not in NOT_RETRYABLE for one in classes], bool)
-        waits = np.array([SET_ASIDE.get(one, "") for one in classes], "S8")
-        waits[settled] = b""
-        attempts = np.asarray(table.column("attempts").fill_null(1), dtype=np.int32)
-        part = np.full(len(ids), len(names), dtype=np.int32)
-        place = np.arange(len(ids), dtype=np.int32)
-        columns.append([ids, settled, attempts, retryable, waits, part, place])
+        set_aside = np.array([SET_ASIDE.get(error, "") for error in classes], "S8")
+        set_aside[settled] = b""
+        pieces.append(
+            {
+                "ids": ids,
+                "settled": settled,
+                "attempts": np.asarray(table.column("attempts").fill_null(1), dtype=np.int32),
+                "retryable": np.array([error not in NOT_RETRYABLE for error in classes], bool),
+                "set_aside": set_aside,
+                "part": np.full(len(ids), len(names), dtype=np.int32),
+                "position": np.arange(len(ids), dtype=np.int32),
+            }
+        )
         names.append(name)
-    if not columns:
+    if not pieces:
         return Ledger(store, ignored=ignored, schema=schema, read=read)
     # Join one column at a time and free its pieces, since a large run needs much memory.
-    ids, settled, attempts, retryable, waits, part, position = (
-        np.concatenate([table.pop(0) for table in columns]) for _ in range(7)
-    )
+    arrays: dict[str, Any] = {
+        name: np.concatenate([piece.pop(name) for piece in pieces]) for name in tuple(pieces[0])
+    }
+    ids = arrays["ids"]
     # Parts are read oldest first, so among equal ids a stable sort puts the row that counts last.
-    order = np.lexsort((settled, ids))
+    order = np.lexsort((arrays["settled"], ids))
     ordered = ids[order]
     wins = order[np.append(ordered[1:] != ordered[:-1], True)]
     del order, ordered
-    dominated = len(ids) - len(wins)
     return Ledger(
         store,
-        ids[wins],
-        settled[wins],
-        attempts[wins],
-        retryable[wins],
-        waits[wins],
-        part[wins],
-        position[wins],
-        tuple(names),
-        dominated,
-        ignored,
-        schema,
-        read,
+        **{name: array[wins] for name, array in arrays.items()},
+        parts=tuple(names),
+        dominated=len(ids) - len(wins),
+        ignored=ignored,
+        schema=schema,
+        read=read,
     )
-
-
-def _positions(ordered: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Return the index of each of ``ids`` in the sorted ``ordered``; -1 for a missing id."""
-    if not len(ordered):
-        return np.full(len(ids), -1)
-    at = np.searchsorted(ordered, ids).clip(max=len(ordered) - 1)
-    return np.where(ordered[at] == ids, at, -1)
 
 
 def _ids(table: pa.Table) -> np.ndarray:

@@ -6,29 +6,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from ace_ray.errors import UserError
-from ace_ray.types import (
-    RULE_SETS,
-    STATUSES,
-    Entry,
-    Episode,
-    ResultRow,
-    Verdict,
-    canonical_json,
-)
+from ace_ray.types import RULE_SETS, STATUSES, Entry, Episode, ResultRow, Verdict, canonical_json
 from ace_ray.util.safe_loading import first_problem, json_of_row
 from ace_ray.util.sanitizing import well_formed
-
-_T = TypeVar("_T")
 
 _MOST_COUNT = 1 << 40
 _Count = Annotated[int, Field(ge=0, le=_MOST_COUNT)]
@@ -36,15 +26,12 @@ _Count = Annotated[int, Field(ge=0, le=_MOST_COUNT)]
 # ``error_class`` of a row whose checker failed on a complete episode.
 CHECK_FAILED = "CheckFailed"
 
-_PLANNED = [
-    ("row_id", pa.string()),
-    ("entry", pa.int32()),
-    ("sample", pa.int32()),
-    ("repeat", pa.int32()),
-]
 # Columns of a planned row. ``run``: index into the job's runs. ``entry``: index into the job's
 # entry table. ``shares``: number of the preparation that the row shares with others, or -1.
-PLAN = pa.schema([("run", pa.int32()), *_PLANNED, ("shares", pa.int32()), ("attempt", pa.int32())])
+_NUMBERS = ("entry", "sample", "repeat", "shares", "attempt")
+PLAN = pa.schema(
+    [("run", pa.int32()), ("row_id", pa.string()), *((name, pa.int32()) for name in _NUMBERS)]
+)
 
 # Columns that name an entry.
 _NAMES = ("benchmark", "category", "language", "id", "group")
@@ -123,10 +110,7 @@ def readable_json(value: Any) -> str:
 
 
 # Fields of an episode that are stored unchanged.
-_AS_THEY_ARE = (
-    *("reasoning_truncated", "finish_reason"),
-    "model_calls",
-)
+_AS_THEY_ARE = ("reasoning_truncated", "finish_reason", "model_calls")
 # Columns that are null where the number of tokens is unknown.
 TOKENS = ("prompt_tokens", "completion_tokens")
 # Columns that are null where another program generated the row's output.
@@ -139,6 +123,9 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
     """Return the columns of a row that describe its episode. Token counts are null if an
     endpoint did not report them for every answer."""
     has_usage = episode.endpoint is None or not episode.endpoint["calls_without_usage"]
+    # A list per answer; null if any answer lacks its token ids.
+    token_ids = [list(ids) for ids in episode.output_token_ids if ids is not None]
+    token_ids *= len(token_ids) == len(episode.output_token_ids)
     return {
         "messages": readable_json(episode.messages),
         "output": well_formed(episode.output),
@@ -149,7 +136,7 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
         "state": None if episode.state is None else readable_json(episode.state),
         "endpoint": None if episode.endpoint is None else canonical_json(episode.endpoint),
         "tools": None if episode.tools is None else readable_json(episode.tools),
-        "output_token_ids": _token_ids(episode.output_token_ids),
+        "output_token_ids": json.dumps(token_ids, separators=(",", ":")) if token_ids else None,
         **_engine_columns(episode),
     }
 
@@ -165,13 +152,6 @@ def _engine_columns(episode: Episode) -> dict[str, Any]:
     return dict(zip(ENGINE, sums, strict=True))
 
 
-def _token_ids(answers: Sequence[Sequence[int] | None]) -> str | None:
-    """Return the token ids as JSON, one list per answer. Returns None if any answer lacks them."""
-    if not answers or None in answers:
-        return None
-    return json.dumps([list(ids or ()) for ids in answers], separators=(",", ":"))
-
-
 def entry_columns(entry: Entry) -> dict[str, Any]:
     """Return the columns of a row that describe its entry."""
     names = {name: getattr(entry, name) for name in _NAMES}
@@ -184,13 +164,16 @@ def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
         yield from table.slice(start, AT_ONCE).to_pylist()
 
 
-# Maximum size of a vocabulary. Tokenizers take 32-bit ids.
-_MOST_IDS = 1 << 31
+# Schema of the token ids of a row: a list per answer. Tokenizers take 32-bit ids.
+_TokenId = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
+_TOKEN_IDS: TypeAdapter[list[list[int]]] = TypeAdapter(
+    Annotated[list[Annotated[list[_TokenId], FailFast()]], FailFast()]
+)
 
 
 def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the messages stored in a row. Raises `UserError`: the column is damaged."""
-    messages = _read(row, "messages", json_of_row)
+    messages = _read(row, "messages")
     if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
         raise _damaged(row, "messages", "is not a list of messages")
     return messages
@@ -199,21 +182,14 @@ def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 def token_ids_of(row: Mapping[str, Any]) -> list[list[int]] | None:
     """Return the token ids of each answer of a row; None if they are not stored or damaged."""
     try:
-        answers = json_of_row(row["output_token_ids"])
+        return _TOKEN_IDS.validate_python(json_of_row(row["output_token_ids"]))
     except ValueError:
         return None
-    sound = isinstance(answers, list) and all(
-        isinstance(ids, list)
-        and set(map(type, ids)) <= {int}
-        and (not ids or (min(ids) >= 0 and max(ids) < _MOST_IDS))
-        for ids in answers
-    )
-    return answers if sound else None
 
 
 def state_of(row: Mapping[str, Any]) -> Any:
     """Return the state stored in a row, or None. Raises `UserError`: the column is damaged."""
-    return None if row["state"] is None else _read(row, "state", json_of_row)
+    return None if row["state"] is None else _read(row, "state")
 
 
 class _EndpointFacts(BaseModel):
@@ -234,7 +210,7 @@ def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
     Raises `UserError`: the column is damaged."""
     if row.get("endpoint") is None:
         return None
-    facts: dict[str, Any] = _read(row, "endpoint", json_of_row)
+    facts: dict[str, Any] = _read(row, "endpoint")
     try:
         _EndpointFacts.model_validate(facts)
     except ValidationError as error:
@@ -242,9 +218,9 @@ def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
     return facts
 
 
-def _read(row: Mapping[str, Any], column: str, read: Callable[[str | None], _T]) -> _T:
+def _read(row: Mapping[str, Any], column: str) -> Any:
     try:
-        return read(row[column])
+        return json_of_row(row[column])
     except ValueError as error:
         raise _damaged(row, column, str(error)) from error
 

@@ -71,11 +71,9 @@ class StoredRun:
     @cached_property
     def rows(self) -> list[ResultRow]:
         """All rows as they are stored. Raises `UserError`: the run has none that can be read."""
-        rows = list(self.ledger.rows())
-        ignored = list(self.ledger.ignored.items())
-        if rows:
+        if rows := list(self.ledger.rows()):
             return rows
-        if not ignored:
+        if not (ignored := list(self.ledger.ignored.items())):
             raise UserError(
                 "the run has no rows yet",
                 where=self.uri,

@@ -35,7 +35,7 @@ def written(path: Path, table: pa.Table, **options: object) -> Path:
 
 
 def read(path: Path, row: int | None = None) -> pa.Table:
-    return parts.read_bounded(pa.OSFile(str(path)), SCHEMA, ["a", "n"], row)
+    return parts.read_bounded(pa.OSFile(str(path)), SCHEMA.names, SCHEMA, row)
 
 
 def table(texts: list[str | None]) -> pa.Table:

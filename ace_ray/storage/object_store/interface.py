@@ -30,13 +30,14 @@ class Object:
 class Store(Protocol):
     """A store of objects. Paths are relative to ``root``. Stores can be pickled."""
 
-    @property
-    def root(self) -> str: ...
+    root: str
 
     def put(self, path: str, data: bytes) -> None: ...
 
     def get(self, path: str) -> bytes | None:
         """Return the object's bytes, or None if it does not exist."""
+        stored = self.tagged(path)
+        return None if stored is None else stored[0]
 
     def tagged(self, path: str) -> tuple[bytes, str] | None:
         """Return the object's bytes and a tag for `put_if`, or None if it does not exist."""
@@ -54,6 +55,7 @@ class Store(Protocol):
 
     def check_unlinked(self, path: str) -> None:
         """Raise `UserError` if the folder ``path`` is a symbolic link or is below one."""
+        return  # S3 has no links
 
     def open(self, path: str) -> Any:
         """Open an object as a seekable ``pyarrow.NativeFile`` for reading."""
@@ -63,6 +65,7 @@ class Store(Protocol):
 
     def quick(self) -> Store:
         """Return a store with the same root that gives up within 20 s during an outage."""
+        return self
 
     def check_writable(self) -> None:
         """Check that objects can be written and listed. Leaves no object in the store.
@@ -73,3 +76,4 @@ class Store(Protocol):
         """Check that `put_if` works as described. Leaves no object in the store.
 
         Raises `UserError` if the store refuses or ignores conditions of writes."""
+        return  # a local store needs only locks

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ace_ray.errors import UserError
-from ace_ray.storage.object_store.interface import LARGE, MOST_BYTES, Object
+from ace_ray.storage.object_store.interface import LARGE, MOST_BYTES, Object, Store
 
 # Timeout for acquiring a lock. A process keeps it for a few milliseconds unless it is suspended.
 LOCK_S = 60.0
 
 
 @dataclass(frozen=True)
-class LocalStore:
+class LocalStore(Store):
     root: str
     named: str = ""
     """The folder that the user named, if ``root`` is a subfolder of it; else ""."""
@@ -122,9 +122,6 @@ class LocalStore:
     def child(self, path: str) -> LocalStore:
         return LocalStore(str(Path(self.root, path)), self.top)
 
-    def quick(self) -> LocalStore:
-        return self
-
     @property
     def top(self) -> str:
         """The folder that the user named. It may itself be reached through symbolic links."""
@@ -133,18 +130,16 @@ class LocalStore:
     def _unlinked(self, path: str) -> Path:
         """Return the local path of ``path``. Raises `OSError` if it is outside `top`, or if one of
         its folders below `top` is a symbolic link: files behind links are never changed."""
-        place = Path(os.path.normpath(Path(self.root, path)))
+        file = Path(os.path.normpath(Path(self.root, path)))
         folder = Path(os.path.normpath(self.top))
-        if not place.is_relative_to(folder):
+        if not file.is_relative_to(folder):
             raise OSError(errno.EPERM, "is outside the run folder")
-        for name in place.relative_to(folder).parts[:-1]:
+        for name in file.relative_to(folder).parts[:-1]:
             folder /= name
             if folder.is_symlink():
-                raise OSError(
-                    errno.ELOOP,
-                    f"{name} is a symbolic link, and files behind links are never changed",
-                )
-        return place
+                problem = f"{name} is a symbolic link, and files behind links are never changed"
+                raise OSError(errno.ELOOP, problem)
+        return file
 
     def _made(self, path: str) -> Path:
         """Return the local path of ``path`` as `_unlinked` does, and create its parent folder."""
@@ -168,9 +163,6 @@ class LocalStore:
             raise UserError(
                 f"only {free >> 20} MiB free on this disk", where=self.root, fix="free some space"
             )
-
-    def check_conditions(self) -> None:
-        """Do nothing: `put_if` needs only locks."""
 
     def _unless_gone(self, error: OSError) -> None:
         """Raise `UserError` for a folder that cannot be read; ignore a deleted folder."""

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ace_ray.errors import UserError
-from ace_ray.storage.object_store.interface import LARGE, MOST_BYTES, Object, Unreachable
+from ace_ray.storage.object_store.interface import LARGE, MOST_BYTES, Object, Store, Unreachable
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
 
 
 @dataclass(frozen=True)
-class S3Store:
+class S3Store(Store):
     root: str
     endpoint_url: str | None = None
     region: str | None = None
@@ -61,10 +61,7 @@ class S3Store:
         )
         limits["retries"]["mode"] = "standard"
         client = self._session.client(
-            "s3",
-            endpoint_url=self.endpoint_url,
-            region_name=self.region,
-            config=Config(**limits),
+            "s3", endpoint_url=self.endpoint_url, region_name=self.region, config=Config(**limits)
         )
         address = client.meta.endpoint_url
         # Run before botocore's handler of "s3.*", which changes some statuses from 200 to 500.
@@ -86,10 +83,6 @@ class S3Store:
                 Bucket=self._bucket, Key=self._key(path), Body=data, ContentType=kind
             )
 
-    def get(self, path: str) -> bytes | None:
-        stored = self.tagged(path)
-        return None if stored is None else stored[0]
-
     def tagged(self, path: str) -> tuple[bytes, str] | None:
         with self._failures():
             try:
@@ -99,9 +92,6 @@ class S3Store:
             if answer["ContentLength"] > MOST_BYTES:
                 raise UserError(LARGE, where=f"{self.root}/{path}", fix="name an intact run")
             return answer["Body"].read(), answer["ETag"]
-
-    def check_unlinked(self, path: str) -> None:
-        """Do nothing: S3 has no links."""
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
         from botocore.exceptions import ClientError
@@ -224,12 +214,7 @@ class S3Store:
 
 
 def _check_answer(
-    root: str,
-    address: str,
-    *,
-    response_dict: Mapping[str, Any],
-    operation_model: Any,
-    **_: object,
+    root: str, address: str, *, response_dict: Mapping[str, Any], operation_model: Any, **_: object
 ) -> None:
     """Raise `UserError` if an answer from ``address`` does not come from an S3 service.
 
