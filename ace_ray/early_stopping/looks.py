@@ -28,7 +28,7 @@ from ace_ray.early_stopping.betting import (
     draws_to_decide,
 )
 from ace_ray.early_stopping.draw import Drawn
-from ace_ray.early_stopping.units import Bounds, Item, Unit, value_of
+from ace_ray.early_stopping.units import Bounds, Item, Order, Unit, value_of
 from ace_ray.errors import UserError
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import Store, open_store
@@ -111,22 +111,15 @@ def decide_again(plan: PlannedRun, store: Store) -> bool:
 
 
 class Values:
-    """The values of all items in the orders of ``drawn``, from one stored run."""
+    """The values of all items in the drawn orders of ``plan``, from one stored run."""
 
     def __init__(
-        self,
-        store: Store,
-        rule_sets: Sequence[str],
-        drawn: Drawn,
-        entries: Sequence[Entry],
-        samples: int,
-        *,
-        final: bool,
+        self, plan: PlannedRun, store: Store, rule_sets: Sequence[str], *, final: bool
     ) -> None:
         """Begin without rows. ``final``: the run has ended, so failed rows are not retried."""
+        assert plan.drawn is not None
         self._store, self._rule_sets, self._final = store, tuple(rule_sets), final
-        self._orders = drawn.orders
-        self._samples = samples
+        self._orders, self._samples = plan.drawn.orders, plan.config.samples
         self._seen: set[str] = set()
         self._place: dict[Key, tuple[Item, str]] = {}
         # id() of an item -> its rows by (entry id, sample); None: settled without a verdict.
@@ -134,14 +127,12 @@ class Values:
         # id() of an item whose rows are all settled -> bounds of its value.
         self._known: dict[int, Bounds] = {}
         self._worth: dict[tuple[Any, ...], Bounds] = {}
-        for name, order in drawn.orders.items():
+        for name, order in self._orders.items():
             for unit in order.units:
                 for item in unit.items:
                     for at in item.entries if item.weight > 0 else ():
-                        one = entries[at]
-                        for sample in range(samples):
-                            key = (*one.path, sample)
-                            self._place[key] = (item, name)
+                        for sample in range(self._samples):
+                            self._place[*plan.entries[at].path, sample] = (item, name)
 
     def read(self) -> None:
         """Read new parts, the latest first, so that the latest verdict of each row counts. The
@@ -158,10 +149,9 @@ class Values:
 
     def _take(self, row: ResultRow) -> None:
         key = (*row.path, row.sample)
-        found = self._place.get(key)
-        if row.repeat or found is None:
+        if row.repeat or key not in self._place:
             return
-        item, name = found
+        item, name = self._place[key]
         if id(item) in self._known and id(item) not in self._rows:
             return
         retried = row.status == "infra_error" and row.error_class not in NOT_RETRYABLE
@@ -177,9 +167,17 @@ class Values:
             if all(one is not None for one in rows.values()):
                 del self._rows[id(item)]
 
-    def of(self, item: Item) -> Bounds | None:
-        """Return the bounds of an item's value; None until its rows are settled."""
-        return self._known.get(id(item))
+    def of(self, unit: Unit) -> Bounds | None:
+        """Return the bounds of a unit's value; None until all its items are settled."""
+        low = high = 0.0
+        for item in unit.items:
+            if item.weight <= 0:
+                continue
+            if (bounds := self._known.get(id(item))) is None:
+                return None
+            share = item.weight / unit.weight
+            low, high = low + share * bounds[0], high + share * bounds[1]
+        return low, high
 
     def _bounds(self, name: str, rows: Mapping[Any, ResultRow | None]) -> Bounds:
         order, scored = self._orders[name], [row for row in rows.values() if row is not None]
@@ -206,7 +204,7 @@ class Headline:
     """The comparison of one benchmark's headline under one rule set."""
 
     benchmark: str
-    rules: str
+    order: Order
     differences: list[Bounds] = field(default_factory=list)
     """For each compared unit the bounds of the difference from the reference."""
     own: list[Bounds] = field(default_factory=list)
@@ -217,7 +215,7 @@ class Headline:
 
     @property
     def name(self) -> str:
-        return f"{self.benchmark}/{self.rules}"
+        return f"{self.benchmark}/{self.order.rules}"
 
 
 class Comparison:
@@ -225,8 +223,9 @@ class Comparison:
     compares units in the drawn order, and stops at the first unit that one run has not settled."""
 
     def __init__(self, drawn: Drawn, config: EarlyConfig, samples: int) -> None:
-        self._drawn, self._config, self._samples = drawn, config, samples
-        self.headlines = [Headline(name, order.rules) for name, order in drawn.orders.items()]
+        self._config, self._samples = config, samples
+        self.headlines = [Headline(name, order) for name, order in drawn.orders.items()]
+        self._alpha = config.alpha / len(self.headlines)
 
     @property
     def decided(self) -> bool:
@@ -235,15 +234,28 @@ class Comparison:
 
     def advance(self, own: Values, reference: Values) -> None:
         """Compare the values read so far, and decide the headlines that can be decided."""
-        for headline in self.headlines:
-            self._advance(headline, own, reference)
+        for one in self.headlines:
+            before = one.differences
+            one.own, one.differences = [], []
+            for unit in one.order.units:
+                mine, theirs = own.of(unit), reference.of(unit)
+                # Units without weight come last and do not change the comparison.
+                if mine is None or theirs is None or unit.weight <= 0:
+                    break
+                if one.most is not None and len(one.own) >= one.most:
+                    break
+                one.own.append(mine)
+                one.differences.append((mine[0] - theirs[1], mine[1] - theirs[0]))
+            # Compare bounds, not their number: a known unit may have received a missing verdict.
+            if one.differences != before and one.decision is None:
+                one.decision = decide(one.order.draws(one.differences), self._rule(one))
 
     def state(self, one: Headline) -> dict[str, Any]:
         """Return the state of a headline for ``summary.json``. Values are fractions, not percent.
         ``value`` is the headline of this run with its confidence sequence."""
-        order, units = self._drawn.orders[one.benchmark], len(one.differences)
-        difference, low, high = self._estimate(one, one.differences)
-        own = self._estimate(one, [(2 * low - 1, 2 * high - 1) for low, high in one.own])
+        order, units = one.order, len(one.differences)
+        difference, low, high = self._estimate(order.draws(one.differences))
+        own = self._estimate(order.draws([(2 * low - 1, 2 * high - 1) for low, high in one.own]))
         names = ("estimate", "low", "high")
         rows, more = order.rows(self._samples), 0
         if one.decision is None and 0 < units < len(order.units):
@@ -264,55 +276,17 @@ class Comparison:
             "value": {name: (at + 1) / 2 for name, at in zip(names, own, strict=True)},
         }
 
-    def _estimate(self, one: Headline, bounds: Sequence[Bounds]) -> tuple[float, float, float]:
+    def _estimate(self, draws: Draws) -> tuple[float, float, float]:
         """Estimate the weighted mean of the units' values. Return (estimate, low, high), where low
-        and high limit its confidence sequence. ``bounds``: bounds of each value, in -1..1."""
-        draws = self._draws(one, bounds)
+        and high limit its confidence sequence."""
         low, high = confidence_sequence(draws, self._alpha) if len(draws) else (-1.0, 1.0)
         return min(max(draws.estimate, low), high), low, high
 
-    def _advance(self, one: Headline, own: Values, reference: Values) -> None:
-        order, before = self._drawn.orders[one.benchmark], one.differences
-        one.own, one.differences = [], []
-        for unit in order.units:
-            mine, theirs = _worth(unit, own), _worth(unit, reference)
-            # Units without weight come last and do not change the comparison.
-            if mine is None or theirs is None or unit.weight <= 0:
-                break
-            if one.most is not None and len(one.own) >= one.most:
-                break
-            one.own.append(mine)
-            one.differences.append((mine[0] - theirs[1], mine[1] - theirs[0]))
-        # Compare bounds, not their number: a known unit may have received a missing verdict.
-        if one.differences != before and one.decision is None:
-            one.decision = decide(self._draws(one, one.differences), self._rule(one))
-
-    def _draws(self, one: Headline, bounds: Sequence[Bounds]) -> Draws:
-        return self._drawn.orders[one.benchmark].draws(bounds)
-
     def _rule(self, one: Headline) -> Rule:
-        rows = np.cumsum(self._drawn.orders[one.benchmark].rows(self._samples, weighed=True))
+        rows = np.cumsum(one.order.rows(self._samples, weighed=True))
         # `min_rows` may be larger than the benchmark.
         least = int(np.searchsorted(rows, min(self._config.min_rows, int(rows[-1])))) + 1
         return Rule(self._alpha, self._config.margin / 100, least)
-
-    @property
-    def _alpha(self) -> float:
-        return self._config.alpha / len(self.headlines)
-
-
-def _worth(unit: Unit, values: Values) -> Bounds | None:
-    """Return the bounds of a unit's value in a run; None until all its items are settled."""
-    low = high = 0.0
-    for item in unit.items:
-        if item.weight <= 0:
-            continue
-        found = values.of(item)
-        if found is None:
-            return None
-        share = item.weight / unit.weight
-        low, high = low + share * found[0], high + share * found[1]
-    return low, high
 
 
 class EarlyLooks:
@@ -325,7 +299,7 @@ class EarlyLooks:
         self._drawn = plan.drawn
         self.comparison = Comparison(plan.drawn, self._config, plan.config.samples)
         every = (rules for b in plan.benchmarks.values() for rules in b.rule_sets)
-        self._own = self._values(store, tuple(dict.fromkeys(every)), final=False)
+        self._own = Values(plan, store, tuple(dict.fromkeys(every)), final=False)
         self._reference: Values | None = None
         self._reference_has_ended: Callable[[], bool] = lambda: False
         # Whether the reference run had ended when it was opened.
@@ -408,17 +382,11 @@ class EarlyLooks:
         was stopped before all rows were evaluated."""
         comparison = self.comparison
         return {
-            "against": self._config.against,
-            "alpha": self._config.alpha,
-            "margin": self._config.margin,
+            **self._config.model_dump(include={"against", "alpha", "margin"}),
             "decided": comparison.decided,
             "stopped": stopped,
             "headlines": {one.name: comparison.state(one) for one in comparison.headlines},
         }
-
-    def _values(self, store: Store, rule_sets: Sequence[str], *, final: bool) -> Values:
-        samples = self._plan.config.samples
-        return Values(store, rule_sets, self._drawn, self._plan.entries, samples, final=final)
 
     def _open_reference(self, against: str) -> Values | None:
         """Return the values of the reference run at the URI ``against``; None if it has no manifest
@@ -439,7 +407,7 @@ class EarlyLooks:
             one.most = cut[one.name].decided_at_units if one.name in cut else None
         self._is_final = run.finished or stopped
         self._reference_has_ended = lambda: store.get(SUCCESS) is not None or is_decided(store)
-        return self._values(store, run.manifest.all_rule_sets, final=self._is_final)
+        return Values(self._plan, store, run.manifest.all_rule_sets, final=self._is_final)
 
 
 def check_same(plan: PlannedRun, manifest: Manifest, store: Store) -> None:

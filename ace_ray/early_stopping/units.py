@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -47,7 +47,6 @@ class Item:
 class Unit:
     """All items of one task. They are drawn together."""
 
-    benchmark: str
     name: str
     items: tuple[Item, ...]
 
@@ -97,13 +96,13 @@ def order_of(benchmark: Benchmark, entries: Sequence[Entry], places: Sequence[in
     for place in places:
         entry = entries[place]
         members = cells.setdefault(entry.category_key, {})
-        members.setdefault(own_task(_row(entry, {})), []).append(place)
+        members.setdefault(own_task(_row(entry, kind, right=True)), []).append(place)
     items = []
     for cell, tasks in cells.items():
-        only_cell_is_right = chain.from_iterable(
-            _rows(kind, entries, members, right=key == cell)
+        only_cell_is_right = (
+            _row(entries[place], kind, right=key == cell)
             for key, groups in cells.items()
-            for members in groups.values()
+            for place in chain.from_iterable(groups.values())
         )
         weight = _headline(kind, only_cell_is_right, rules)
         shares = [0.0] * len(tasks)  # entries without weight do not affect decisions
@@ -114,19 +113,12 @@ def order_of(benchmark: Benchmark, entries: Sequence[Entry], places: Sequence[in
     _check_linear(kind, entries, items, rules)
     units: dict[str, list[Item]] = {}
     for item in items:
-        task = kind.task(_row(entries[item.entries[0]], {}))
+        task = kind.task(_row(entries[item.entries[0]], kind, right=True))
         units.setdefault(task, []).append(item)
-    made = [Unit(benchmark.name, name, tuple(members)) for name, members in units.items()]
-    drawn = drawn_order(
-        [f"{unit.benchmark} {unit.name}" for unit in made], [u.weight for u in made]
-    )
+    made = [Unit(name, tuple(members)) for name, members in units.items()]
+    names = [f"{benchmark.name} {unit.name}" for unit in made]
+    drawn = drawn_order(names, [unit.weight for unit in made])
     return Order(kind, [made[at] for at in drawn], rules)
-
-
-def uniform(name: str) -> float:
-    """Return a number in (0, 1) that depends only on `SEED` and the name."""
-    drawn = hashlib.sha256(f"{SEED} {name}".encode()).digest()
-    return ((int.from_bytes(drawn[:8], "big") >> (64 - _BITS)) + 0.5) / (1 << _BITS)
 
 
 def drawn_order(names: Sequence[str], weights: Sequence[float]) -> np.ndarray:
@@ -136,10 +128,11 @@ def drawn_order(names: Sequence[str], weights: Sequence[float]) -> np.ndarray:
     sorts the names by ``-log(u) / weight``, where ``u`` is a hash of the seed and the name
     (Efraimidis and Spirakis 2006). So the order of two names does not depend on the machine, the
     model, or the other entries of the run. Names of weight 0 come last."""
-    keys = [
-        -math.log(uniform(name)) / weight if weight > 0 else math.inf
-        for name, weight in zip(names, weights, strict=True)
-    ]
+    keys = []
+    for name, weight in zip(names, weights, strict=True):
+        drawn = int.from_bytes(hashlib.sha256(f"{SEED} {name}".encode()).digest()[:8], "big")
+        uniform = ((drawn >> (64 - _BITS)) + 0.5) / (1 << _BITS)  # in (0, 1)
+        keys.append(-math.log(uniform) / weight if weight > 0 else math.inf)
     return np.array(sorted(range(len(names)), key=lambda at: (keys[at], names[at])), np.int64)
 
 
@@ -178,8 +171,12 @@ def _shares(
     if small == large:
         return equal
     right, wrong = items[sizes.index(small)], items[sizes.index(large)]
-    rows = (_rows(benchmark, entries, places, right=places is right) for places in (right, wrong))
-    value = _headline(benchmark, chain.from_iterable(rows), rules)
+    rows = (
+        _row(entries[place], benchmark, right=places is right)
+        for places in (right, wrong)
+        for place in places
+    )
+    value = _headline(benchmark, rows, rules)
     if abs(value - 0.5) <= _CLOSE:
         return equal
     if abs(value - small / (small + large)) > _CLOSE:
@@ -194,9 +191,9 @@ def _check_linear(
     drawn, rows, expected = random.Random(SEED), [], 0.0
     for item in items:
         if item.weight > 0:
-            verdicts = ((place, drawn.random() < 0.6) for place in item.entries)
             simulated = [
-                r for at, right in verdicts for r in _rows(benchmark, entries, [at], right=right)
+                _row(entries[place], benchmark, right=drawn.random() < 0.6)
+                for place in item.entries
             ]
             rows += simulated
             expected += item.weight * value_of(benchmark, iter(simulated), rules)
@@ -215,15 +212,8 @@ def _refused(benchmark: type[Benchmark], why: str) -> UserError:
     )
 
 
-def _rows(
-    benchmark: type[Benchmark], entries: Sequence[Entry], places: Sequence[int], *, right: bool
-) -> Iterator[ResultRow]:
-    """Return simulated rows of the entries at ``places``, all right or all wrong."""
-    verdicts = dict.fromkeys(benchmark.rule_sets, Verdict(right))
-    return (_row(entries[place], verdicts) for place in places)
-
-
-def _row(entry: Entry, verdicts: dict[str, Verdict]) -> ResultRow:
+def _row(entry: Entry, benchmark: type[Benchmark], *, right: bool) -> ResultRow:
+    """Return a simulated row of ``entry``."""
     return ResultRow(
         row_id="",
         benchmark=entry.benchmark,
@@ -233,5 +223,5 @@ def _row(entry: Entry, verdicts: dict[str, Verdict]) -> ResultRow:
         group=entry.group or entry.id,
         sample=0,
         status="scored",
-        verdicts=verdicts,
+        verdicts=dict.fromkeys(benchmark.rule_sets, Verdict(right)),
     )

@@ -21,11 +21,14 @@ from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_tables
 from ace_ray.reports.folder import PAGE, claim, write
 from ace_ray.reports.hypotheses import TestResult
 from ace_ray.reports.runs import Run, by_benchmark, load_runs
-from ace_ray.reports.table import csv_lines, print_table, say
+from ace_ray.reports.table import csv_lines, print_table
 from ace_ray.rescoring.prompts import FirstPrompts
 from ace_ray.storage.object_store import Store, open_store
+from ace_ray.util.sanitizing import print_line
 
 BOTH = "both"
+# Columns of ``comparison.csv`` that are attributes of a `TestResult`.
+_RESULT_COLUMNS = ("family", "shown", "detectable", "noise_floor", "under_noise")
 WARNING = (
     "THE RUNS DIFFER IN CONDITIONS THAT AFFECT SCORES (--allow-different): "
     "a difference below may not be a difference between models"
@@ -67,7 +70,14 @@ def compare(
     causes = [explain(*(by_label[label] for label in pair), prompts=prompts) for pair in pairs]
     if causes and not any(found.paired for found in causes):
         raise UserError("the runs share no rows", where="--explain", fix="name other runs")
-    tables = [*_headlines(comparison), *tables_of(comparison)]
+    # Scores of each run over all its rows, not only over paired rows.
+    tables = [
+        comparison_table(holders, rule_set, with_facts=False)
+        for holders in by_benchmark(runs)
+        for rule_set in comparison.rule_sets
+        if rule_set in holders.reporting.rule_sets
+    ]
+    tables += tables_of(comparison)
     flips = comparison.flips() if with_flips else []
     _print(comparison, tables, flips, console)
     for found in causes:
@@ -76,27 +86,14 @@ def compare(
         facts = {
             "ace_ray_version": ace_ray.__version__,
             "rules": list(comparison.rule_sets),
-            "runs": [
-                {"uri": run.uri, "run_id": run.manifest.run_id, "label": run.label} for run in runs
-            ],
+            "runs": [run.named for run in runs],
         }
         files = comparison_files(comparison, flips)
-        files |= {
-            f"explained-{number}.csv": one.csv().encode() for number, one in enumerate(causes, 1)
-        }
+        for number, explanation in enumerate(causes, 1):
+            files[f"explained-{number}.csv"] = explanation.csv().encode()
         write(target, {PAGE: _page(comparison, flips, causes), **files}, facts)
-        say(f"comparison: {target.root}", console)
+        print_line(console, f"comparison: {target.root}")
     return comparison
-
-
-def _headlines(comparison: Comparison) -> list[Table]:
-    """Return tables with the scores of each run over all its rows, not only over paired rows."""
-    return [
-        comparison_table(holders, rules, with_facts=False)
-        for holders in by_benchmark(comparison.runs)
-        for rules in comparison.rule_sets
-        if rules in holders.reporting.rule_sets
-    ]
 
 
 def _label(runs: Sequence[Run], named: str | None) -> str | None:
@@ -113,26 +110,26 @@ def _print(
 ) -> None:
     """Print tables, sentences and notes; then counts of flips and the first flips."""
     if comparison.differences:
-        say(f"WARNING: {WARNING}:", console)
+        print_line(console, f"WARNING: {WARNING}:")
         for line in comparison.differences:
-            say(f"  {line}", console)
+            print_line(console, f"  {line}")
     for table in tables:
         print_table(table, console, intervals=True)
         console.print()
     shown = [result for result in comparison.results if result.shown]
     for result in shown:
-        say(f"{result.hypothesis.rules}: {sentence(result)}", console)
+        print_line(console, f"{result.hypothesis.rules}: {sentence(result)}")
     rest = len(comparison.results) - len(shown)
-    say(f"no difference shown in {rest} of {len(comparison.results)} lines", console)
+    print_line(console, f"no difference shown in {rest} of {len(comparison.results)} lines")
     for note in [*comparison.cautions, *comparison.notes]:
-        say(note, console)
+        print_line(console, note)
     for flipped in flips:
         for table in flip_tables(flipped) if flipped.flips else ():
             print_table(table, console, intervals=False)
         for text in flip_lines(flipped):
-            say(text, console)
+            print_line(console, text)
     if comparison.differences:
-        say(f"WARNING: {WARNING} (listed above)", console)
+        print_line(console, f"WARNING: {WARNING} (listed above)")
 
 
 def _page(comparison: Comparison, flips: Sequence[Flips], causes: Sequence[Explanation]) -> bytes:
@@ -141,12 +138,14 @@ def _page(comparison: Comparison, flips: Sequence[Flips], causes: Sequence[Expla
     from ace_ray.reports.html.page import Page, Section, render
 
     reported = ReportedComparison(comparison, flips)
-    parts = [sections.comparison(reported), sections.flips(reported)]
-    if causes:
-        tables = [found.table() for found in causes]
-        parts.append(Section("explained", "Why rows differ", "explained.html.j2", tables))
+    tables = [found.table() for found in causes]
+    parts = [
+        sections.comparison(reported),
+        sections.flips(reported),
+        Section("explained", "Why rows differ", "explained.html.j2", tables),
+    ]
     facts = [f"WARNING: {WARNING}:", *comparison.differences] if comparison.differences else []
-    return render(Page("Comparison", facts, [part for part in parts if part is not None]))
+    return render(Page("Comparison", facts, parts))
 
 
 def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str, bytes]:
@@ -163,10 +162,7 @@ def _values(result: TestResult) -> dict[str, Any]:
     hypothesis, difference, noise = result.hypothesis, result.difference, result.noise
     low, high = difference.interval or (None, None)
     return {
-        "benchmark": hypothesis.benchmark,
-        "rules": hypothesis.rules,
-        "base": hypothesis.base,
-        "other": hypothesis.other,
+        **{name: getattr(hypothesis, name) for name in ("benchmark", "rules", "base", "other")},
         "group": hypothesis.group.name,
         "language": hypothesis.group.language,
         "metric": hypothesis.metric,
@@ -178,16 +174,9 @@ def _values(result: TestResult) -> dict[str, Any]:
         "difference": difference.value,
         "low": low,
         "high": high,
-        "gained": difference.gained,
-        "lost": difference.lost,
-        "test": difference.test,
-        "p": difference.p,
+        **{name: getattr(difference, name) for name in ("gained", "lost", "test", "p")},
         "holm_p": result.holm,
-        "family": result.family,
-        "shown": result.shown,
-        "detectable": result.detectable,
-        "noise_floor": result.noise_floor,
-        "under_noise": result.under_noise,
+        **{name: getattr(result, name) for name in _RESULT_COLUMNS},
         "repeated": 0 if noise is None else noise.n,
         "repeated_flips": 0 if noise is None else noise.flips,
     }

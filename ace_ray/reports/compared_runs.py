@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ace_ray.benchmarks.conditions import (
     candidate_differences,
@@ -10,7 +11,6 @@ from ace_ray.benchmarks.conditions import (
     flattened,
     self_played,
 )
-from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.errors import UserError
 from ace_ray.reports.runs import Run
 from ace_ray.types import canonical_json
@@ -36,15 +36,6 @@ class NotComparable(UserError):
         return (type(self), (self.lines,))
 
 
-def by_training(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Map each training to the labels of its checkpoints, sorted by step."""
-    series: dict[str, list[str]] = {}
-    checkpoints = [(run.step, run) for run in runs if run.step is not None]
-    for _, run in sorted(checkpoints, key=lambda checkpoint: checkpoint[0]):
-        series.setdefault(run.training, []).append(run.label)
-    return series
-
-
 def make_pairs(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, str]]:
     """Return the pairs of runs to compare, as labels (base, other). n runs give n - 1 pairs.
 
@@ -53,17 +44,19 @@ def make_pairs(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, str
     each model without a step, is compared with the first run of this kind in ``runs``."""
     if baseline is not None:
         return [(baseline, run.label) for run in runs if run.label != baseline]
-    trainings = by_training(runs)
+    trainings: dict[str, list[str]] = {}
+    for run in sorted(runs, key=lambda run: run.step or 0):
+        if run.step is not None:
+            trainings.setdefault(run.training, []).append(run.label)
     pairs: list[tuple[str, str]] = []
-    first = None
+    first = ""
     for run in runs:
         steps = [run.label] if run.step is None else trainings[run.training]
-        place = steps.index(run.label)
-        if place:
-            pairs.append((steps[place - 1], run.label))
-        if place == len(steps) - 1:
-            if first is not None:
-                pairs.append((first, run.label))
+        index = steps.index(run.label)
+        if index:
+            pairs.append((steps[index - 1], run.label))
+        if index == len(steps) - 1:
+            pairs += [(first, run.label)] if first else []
             first = first or run.label
     return pairs
 
@@ -105,7 +98,8 @@ def cautions(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
     reported = [run.reported(benchmark, lambda rows, share: {}) for run in runs]
     yield from self_played(reported)
     yield from candidate_differences(reported)
-    yield from difference_lines("different random seeds", reported, _seed)
+    seeds = {run.label: {k: v for k, v in run.conditions.items() if k == _SEED} for run in reported}
+    yield from difference_lines("different random seeds", runs, lambda run: seeds[run.label])
     yield from difference_lines("different engine or hardware", runs, _engine_and_hardware)
 
 
@@ -130,22 +124,18 @@ def _conditions(runs: Sequence[Run], benchmark: str) -> dict[str, dict[str, str]
     return by_label
 
 
-def _seed(run: ReportedRun) -> Mapping[str, str]:
-    return {key: value for key, value in run.conditions.items() if key == _SEED}
-
-
 def _engine_and_hardware(run: Run) -> dict[str, str]:
-    """Map the dotted key of each fact from the run's engines to its JSON values, joined."""
-    values: dict[str, list[str]] = {}
-    for facts in map(flattened, run.summary.timing.engines or []):
-        for key, value in facts.items():
-            other = key.startswith("versions.") and key.removeprefix("versions.") not in _ENGINE
-            if not other and value not in values.setdefault(key, []):
-                values[key].append(value)
+    known = joined_facts(run.summary.timing.engines or [])
+    return {
+        key: value
+        for key, value in known.items()
+        if not key.startswith("versions.") or key.removeprefix("versions.") in _ENGINE
+    }
+
+
+def joined_facts(trees: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Map each dotted key of ``trees`` to its JSON values, joined."""
+    values: dict[str, set[str]] = {}
+    for key, value in (pair for tree in trees for pair in flattened(tree).items()):
+        values.setdefault(key, set()).add(value)
     return {key: " and ".join(sorted(texts)) for key, texts in values.items()}
-
-
-def seed_of(run: Run) -> int | None:
-    """Return the sampling seed of the run; None for greedy decoding."""
-    sampling = run.manifest.identity.sampling[0]
-    return sampling.seed if sampling.temperature else None

@@ -14,13 +14,11 @@ from ace_ray.reports.compared_runs import (
     cautions,
     check_labels,
     condition_differences,
-    describe_pairs,
     make_pairs,
-    seed_of,
 )
 from ace_ray.reports.flips import Flips, flips_of
-from ace_ray.reports.hypotheses import TestResult, overall_noise, repeats_of, results_of
-from ace_ray.reports.paired import PairedData, cells_of, groups_of, pairs_of
+from ace_ray.reports.hypotheses import TestResult, noise_of, repeats_of, results_of
+from ace_ray.reports.paired import PairedData, cells_of, groups_of
 from ace_ray.reports.runs import BenchmarkRuns, Run, facts
 from ace_ray.util.sanitizing import few
 
@@ -53,17 +51,6 @@ class Comparison:
             f"difference shown, {len(self.differences)} differences in conditions "
             "that affect scores>"
         )
-
-    @property
-    def baseline(self) -> str | None:
-        """Label of the run with which all others are compared; None if bases differ."""
-        bases = {base for base, _ in self.pairs}
-        return bases.pop() if len(bases) == 1 else None
-
-    @property
-    def against(self) -> str:
-        """A sentence that says which runs are compared."""
-        return describe_pairs(self.runs, self.pairs)
 
     def flips(
         self,
@@ -163,6 +150,7 @@ def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
     rows = [run.rows_of(benchmark) for run in runs]
     again = [run.rows_of(benchmark, repeats=True) for run in runs]
     reporting = class_of(benchmark, *(run.manifest for run in runs))
+    sampling = [run.manifest.identity.sampling[0] for run in runs]
     cells = cells_of(rows, reporting.rule_sets, reporting.task)
     return PairedData(
         benchmark=benchmark,
@@ -173,7 +161,7 @@ def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
             repeats_of(first, second, reporting.rule_sets)
             for first, second in zip(rows, again, strict=True)
         ],
-        seeds=[seed_of(run) for run in runs],
+        seeds=[first.seed if first.temperature else None for first in sampling],
     )
 
 
@@ -206,8 +194,22 @@ def _notes(
     """Yield facts on single runs, notes on unpaired rows, and notes on repeated rows."""
     yield from facts(runs, data.benchmark)
     yield from _notes_on_pairs(data, pairs, rule_sets)
-    yield from _notes_on_noise(data, rule_sets)
-    for base, other in pairs if any(data.repeats) else ():
+    if not any(data.repeats):
+        yield (
+            f"{data.benchmark}: no row was generated twice (`repeat_subset`), so "
+            "the noise floor of identical runs is unknown"
+        )
+        return
+    for label, repeats in zip(data.labels, data.repeats, strict=True):
+        for rules in filter(data.rule_sets.__contains__, rule_sets):
+            noise = None if repeats is None else noise_of([repeats], "accuracy", rules)
+            if noise is not None:
+                yield (
+                    f"{label}: {noise.flips} of {noise.n} entries or dialogues of "
+                    f"{data.benchmark} that were generated twice changed their verdict "
+                    f"({rules} rules)"
+                )
+    for base, other in pairs:
         if data.holds(base, other) and not data.same_seed(base, other):
             yield (
                 f"{data.benchmark}: {other} and {base} have different seeds, so their "
@@ -227,40 +229,18 @@ def _notes_on_pairs(
             continue
         numbers = data.numbers(base, other)
         # A row has verdicts under all rule sets or under none, except in imported runs.
-        left_out, unjudged = 0, [0, 0]
+        unjudged = np.zeros(3, dtype=int)  # in `base`, in `other`, in either
         for rules in rule_sets:
-            paired = pairs_of(cells, "accuracy", rules, *numbers)
-            left_out = max(left_out, int(paired.left_out.sum()))
-            values = cells.values["accuracy", rules]
-            unjudged = [
-                max(most, int(cells.rows[np.isnan(values[number])].sum()))
-                for most, number in zip(unjudged, numbers, strict=True)
-            ]
-        if left_out:
+            first, second = np.isnan(cells.values["accuracy", rules][list(numbers)])
+            lost = [int(cells.rows[mask].sum()) for mask in (first, second, first | second)]
+            unjudged = np.maximum(unjudged, lost)
+        if unjudged[2]:
             yield (
-                f"{data.benchmark}: {left_out} of {int(cells.rows.sum())} rows are left "
+                f"{data.benchmark}: {unjudged[2]} of {int(cells.rows.sum())} rows are left "
                 f"out of {other} against {base} because they (or another turn of their "
                 f"dialogue) were not scored: {unjudged[1]} in {other}, {unjudged[0]} in "
                 f"{base}"
             )
-
-
-def _notes_on_noise(data: PairedData, rule_sets: Sequence[str]) -> Iterator[str]:
-    if not any(data.repeats):
-        yield (
-            f"{data.benchmark}: no row was generated twice (`repeat_subset`), so "
-            "the noise floor of identical runs is unknown"
-        )
-        return
-    for label, repeats in zip(data.labels, data.repeats, strict=True):
-        for rules in filter(data.rule_sets.__contains__, rule_sets):
-            noise = None if repeats is None else overall_noise([repeats], "accuracy", rules)
-            if noise is not None:
-                yield (
-                    f"{label}: {noise.flips} of {noise.n} entries or dialogues of "
-                    f"{data.benchmark} that were generated twice changed their verdict "
-                    f"({rules} rules)"
-                )
 
 
 @dataclass(frozen=True)
@@ -314,9 +294,6 @@ def _table_groups(benchmarks: Sequence[BenchmarkRuns]) -> list[str]:
         named = benchmark.reporting.groups
         rows = (row for run in benchmark.runs for row in run.rows_of(benchmark.benchmark))
         units = {(*row.category_key, "") for row in rows}
-        names |= {
-            group.name: None
-            for group in groups_of(units, named)
-            if group.name in named or not group.category
-        }
+        groups = groups_of(units, named)
+        names |= {g.name: None for g in groups if g.name in named or not g.category}
     return list(names)

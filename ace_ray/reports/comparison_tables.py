@@ -7,7 +7,7 @@ from itertools import groupby
 
 from ace_ray.benchmarks.results import Table, Value
 from ace_ray.reports.comparison import Comparison
-from ace_ray.reports.hypotheses import Hypothesis, TestResult
+from ace_ray.reports.hypotheses import TestResult
 from ace_ray.reports.paired import ALL
 from ace_ray.reports.significance import ALPHA
 from ace_ray.reports.table import NOT_AVAILABLE
@@ -29,22 +29,23 @@ def _differences(name: str, results: Sequence[TestResult]) -> Table:
     with_noise = any(result.noise is not None for result in results)
     header = ["Group", "Language", "Measure", "n", hypothesis.base, hypothesis.other]
     header += ["Difference [95 % CI]", "+", "-", "Holm p", "Detectable"]
+    header += ["Noise floor"] if with_noise else []
     return Table(
         name=name,
         title=(
             f"{hypothesis.benchmark}, {hypothesis.rules} rules: {hypothesis.other} against "
             f"{hypothesis.base} (points of 100)"
         ),
-        header=[*header, "Noise floor"] if with_noise else header,
-        lines=[_cells(result, with_noise=with_noise) for result in results],
+        header=header,
+        lines=[_cells(result)[: len(header)] for result in results],
         notes=_legend(results),
     )
 
 
-def _cells(result: TestResult, *, with_noise: bool) -> list[Value]:
+def _cells(result: TestResult) -> list[Value]:
     hypothesis, difference = result.hypothesis, result.difference
     marks = f"{SHOWN if result.shown else ''}{UNDER_NOISE if result.under_noise else ''}"
-    cells: list[Value] = [
+    return [
         f"{ALL} (pooled)" if hypothesis.group.name == ALL else hypothesis.group.name,
         hypothesis.group.language or "all",
         _MEASURES[hypothesis.metric],
@@ -58,11 +59,8 @@ def _cells(result: TestResult, *, with_noise: bool) -> list[Value]:
         difference.lost,
         p_text(result.holm),
         NOT_AVAILABLE if result.detectable is None else points(result.detectable),
+        NOT_AVAILABLE if result.noise_floor is None else points(result.noise_floor),
     ]
-    if with_noise:
-        floor = result.noise_floor
-        cells.append(NOT_AVAILABLE if floor is None else points(floor))
-    return cells
 
 
 def _legend(results: Sequence[TestResult]) -> list[str]:
@@ -94,7 +92,9 @@ def sentence(result: TestResult) -> str:
     """Return a sentence on a result: ``A is better than B on Special: +4.1 points, 95 % CI
     1.2..7.0, Holm p 0.01``. If no difference is shown, it gives the detectable difference."""
     tested, difference = result.hypothesis, result.difference
-    place = _place(tested)
+    group = tested.group
+    place = f"{group.name} ({group.language})" if group.language else group.name
+    place += "" if tested.metric == "accuracy" else ", process accuracy"
     facts = (
         f"{signed(difference.value)} points, 95 % CI {interval_text(difference.interval)}, "
         f"Holm p {p_text(result.holm)}"
@@ -103,26 +103,16 @@ def sentence(result: TestResult) -> str:
         word = "better" if difference.value > 0 else "worse"
         text = f"{tested.other} is {word} than {tested.base} on {place}: {facts}"
     else:
+        power = f"this n ({difference.n}) cannot show any difference"
+        if result.detectable is not None:
+            power = f"this n can show a difference of at least {points(result.detectable)} points"
         text = (
             f"no difference shown between {tested.other} and {tested.base} on {place}: "
-            f"{facts}; {_power(result)}"
+            f"{facts}; {power}"
         )
     if result.under_noise and result.noise_floor is not None:
         text += f"; identical runs differ by up to {points(result.noise_floor)} points"
     return text
-
-
-def _power(result: TestResult) -> str:
-    if result.detectable is None:
-        return f"this n ({result.difference.n}) cannot show any difference"
-    return f"this n can show a difference of at least {points(result.detectable)} points"
-
-
-def _place(hypothesis: Hypothesis) -> str:
-    """Return the group with its language, and the measure if it is not accuracy."""
-    group = hypothesis.group
-    where = f"{group.name} ({group.language})" if group.language else group.name
-    return where if hypothesis.metric == "accuracy" else f"{where}, process accuracy"
 
 
 def points(share: float) -> str:

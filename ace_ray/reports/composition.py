@@ -15,9 +15,10 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.results import Bars, Table, Value
 from ace_ray.errors import UserError
 from ace_ray.reports.figures import svg_file
-from ace_ray.reports.table import NOT_AVAILABLE, csv_text, print_table, say
+from ace_ray.reports.table import NOT_AVAILABLE, csv_text, print_table
 from ace_ray.storage.object_store import Store
 from ace_ray.types import Entry, OfferedApi, digest
+from ace_ray.util.sanitizing import print_line
 
 _TITLES = {
     "totals": "totals by kind",
@@ -34,7 +35,7 @@ def show_composition(
     """Print the composition of a benchmark's data, and write CSV and SVG files to ``output``.
 
     ``data`` is the value of the option ``data``; None: its default. Raises `UserError`."""
-    store = opens(output) if output is not None else None
+    store = None if output is None else opens(output)
     if store is not None:
         store.check_writable()
     for table, figure in _tables(make_benchmark(name, {} if data is None else {"data": data})):
@@ -43,12 +44,24 @@ def show_composition(
             store.put(f"{table.name}.csv", csv_text(table).encode("utf-8", "replace"))
             store.put(f"{table.name}.svg", svg_file(figure))
     if store is not None:
-        say(f"CSV and SVG files are in {store.root}", console)
+        print_line(console, f"CSV and SVG files are in {store.root}")
 
 
 def _tables(benchmark: Benchmark) -> Iterator[tuple[Table, Bars]]:
     """Yield the tables, each with its figure."""
-    entries, notes = _entries(benchmark)
+    with own_code(type(benchmark), "ready"):
+        benchmark.ready(named=True)
+    known = benchmark.output_entries()
+    entries: list[Entry] = []
+    # A line for each category that cannot be read.
+    notes: list[str] = []
+    for language, category in product(known.languages, known.categories):
+        try:
+            entries += known.of(language, category).values()
+        except UserError as error:
+            notes.append(f"without {language} {category}: {error}")
+    if not entries:
+        raise UserError((notes or ["has no entries"])[0], where=f"benchmark {benchmark.name}")
     # Languages with values: a category, or a number (None: not known).
     counted: dict[str, list[tuple[str, Any]]] = {stem: [] for stem in _TITLES}
     apis: dict[tuple[str, str], OfferedApi] = {}
@@ -75,23 +88,6 @@ def _tables(benchmark: Benchmark) -> Iterator[tuple[Table, Bars]]:
             notes = []
     if named:
         yield _domains(f"{name}-domains", f"{source}: APIs by domain", named)
-
-
-def _entries(benchmark: Benchmark) -> tuple[list[Entry], list[str]]:
-    """Return the entries of all categories, and a line for each category that cannot be read."""
-    with own_code(type(benchmark), "ready"):
-        benchmark.ready(named=True)
-    known = benchmark.output_entries()
-    entries: list[Entry] = []
-    notes: list[str] = []
-    for language, category in product(known.languages, known.categories):
-        try:
-            entries += known.of(language, category).values()
-        except UserError as error:
-            notes.append(f"without {language} {category}: {error}")
-    if not entries:
-        raise UserError((notes or ["has no entries"])[0], where=f"benchmark {benchmark.name}")
-    return entries, notes
 
 
 def _distribution(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from ace_ray.benchmarks.conditions import comparable_sets, differences, marked
 from ace_ray.benchmarks.headline import partial_notes, titles
@@ -15,6 +16,7 @@ from ace_ray.reports.early import EarlyRun, decisions_table
 from ace_ray.reports.printed_summary import WAITS
 from ace_ray.reports.runs import BenchmarkRuns, Run, by_benchmark, facts, said_once
 from ace_ray.reports.sweeps import Sweep, ledger_table
+from ace_ray.reports.table import number
 from ace_ray.types import ResultRow
 
 
@@ -102,7 +104,7 @@ def engine_tables(runs: Sequence[Run]) -> list[Table]:
         title="Share of the last session in which engines waited (%)",
         header=["Run", "All", *(name.capitalize() for name in WAITS.values())],
         lines=[
-            [run.label, *(_percent(shares.get(cause)) for cause in ("all", *WAITS))]
+            [run.label, *(number(shares.get(cause), ".1f", 100) for cause in ("all", *WAITS))]
             for run, shares in zip(runs, waits, strict=True)
         ],
         notes=[
@@ -119,25 +121,16 @@ def _engine(run: Run) -> list[Value]:
     """Return the cells of a run in the table of engines."""
     engine = run.totals.get("engine") or {}
     tokens = engine.get("prompt_tokens") or {}
-    times = [
-        f"{engine[key][share]:.3g}" if key in engine else None
-        for key in ("first_token_s", "token_s")
-        for share in ("p50", "p95")
-    ]
-    each = [
-        f"{run.device_s / rows:.3g}" if rows and run.device_s else None
-        for rows in (run.totals["scored"], run.totals["solved"])
-    ]
-    rate = run.totals["timing"].get("output_tokens_per_s")
-    speed = None if rate is None else f"{rate:.1f}"
-    return [speed, tokens.get("computed"), tokens.get("cached"), *times, *each]
+    times = [engine.get(key) or {} for key in ("first_token_s", "token_s")]
+    seconds = [quantiles.get(share) for quantiles in times for share in ("p50", "p95")]
+    counts = (run.totals["scored"], run.totals["solved"])
+    seconds += [run.device_s / rows if rows and run.device_s else None for rows in counts]
+    speed = number(run.totals["timing"].get("output_tokens_per_s"), ".1f")
+    prompts = (tokens.get("computed"), tokens.get("cached"))
+    return [speed, *prompts, *(number(value, ".3g") for value in seconds)]
 
 
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.1f}"
-
-
-def _without_empty(table: Table, figures: Sequence[int]) -> Table:
+def _without_empty(table: Table, figures: Collection[int]) -> Table:
     """Return ``table`` without the lines that have no value in the columns ``figures``, and without
     the columns that have no value."""
     kept = [i for i in range(len(table.header)) if any(line[i] is not None for line in table.lines)]
@@ -162,11 +155,11 @@ def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> C
         raise UserError(
             f"no run has the rule set {rules!r}", where="--rules", fix=f"one of {', '.join(every)}"
         )
-    made = [_benchmark_content(holders, rules) for holders in benchmarks]
-    with_paper = [one for one in made if any(p.tables or p.figures for p in one.papers.values())]
+    contents = [_benchmark_content(holders, rules) for holders in benchmarks]
+    with_paper = [c for c in contents if any(p.tables or p.figures for p in c.papers.values())]
     if len(with_paper) > 1:
-        made = [replace(one, papers=_prefixed(one)) for one in made]
-    return Content(runs, sweep, made)
+        contents = [replace(content, papers=_prefixed(content)) for content in contents]
+    return Content(runs, sweep, contents)
 
 
 def _benchmark_content(holders: BenchmarkRuns, rules: str | None) -> BenchmarkContent:
@@ -186,24 +179,19 @@ def _present(paper: Paper | None) -> Paper:
     gives the reason for each table without lines."""
     if paper is None:
         return Paper([], [], [])
-    tables = [_present_table(table) for table in paper.tables]
-    reasons = [f"not shown: {table.title}: {_reason(table)}" for table in tables if not table.lines]
-    return Paper(
-        [table for table in tables if table.lines], paper.figures, [*paper.notes, *reasons]
-    )
-
-
-def _reason(table: Table) -> str:
-    """Return why ``table`` has no lines: its notes on missing runs, if there are any."""
-    missing = [note for note in table.notes if note.startswith("missing")]
     incomplete = "no run has all categories of a column, with few enough rows without a verdict"
-    return "; ".join(missing or [incomplete, *table.notes])
-
-
-def _present_table(table: Table) -> Table:
-    numbers = (isinstance(v, Estimate | int) for line in table.lines for v in line)
-    columns = [at % len(table.header) for at, is_number in enumerate(numbers) if is_number]
-    return _without_empty(table, sorted({*columns}))
+    tables, notes = [], list(paper.notes)
+    for table in paper.tables:
+        pairs = (pair for line in table.lines for pair in enumerate(line))
+        columns = {at for at, value in pairs if isinstance(value, Estimate | int)}
+        present = _without_empty(table, columns)
+        if present.lines:
+            tables.append(present)
+        else:
+            missing = [note for note in table.notes if note.startswith("missing")]
+            reasons = "; ".join(missing or [incomplete, *table.notes])
+            notes.append(f"not shown: {table.title}: {reasons}")
+    return Paper(tables, paper.figures, notes)
 
 
 def _prefixed(content: BenchmarkContent) -> dict[str, Paper]:
@@ -229,9 +217,8 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
     lines: list[list[Value]] = []
     for run, label, numbers in zip(holders.runs, labels, headline.numbers, strict=True):
         rows = run.rows_of(holders.benchmark)
-        scored = sum(row.status == "scored" for row in rows)
+        scored, declared = sum(row.status == "scored" for row in rows), len(rows)
         # A missing row can be assigned to a benchmark only if the run has one benchmark.
-        declared = len(rows)
         if len(run.benchmarks) == 1:
             declared = run.totals["declared"] - len(run.rows_of(holders.benchmark, repeats=True))
         lines.append([label, f"{scored}/{declared}", *numbers[rules]])
@@ -240,8 +227,7 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
         priced = ["Cost per entry", "Cost per solved entry"]
         for line, run in zip(lines, holders.runs, strict=True):
             cost = run.totals["cost"] or {}
-            each = (cost.get(key) for key in ("per_entry", "per_solved_entry"))
-            line += [None if value is None else f"{value:.3g}" for value in each]
+            line += [number(cost.get(key), ".3g") for key in ("per_entry", "per_solved_entry")]
         notes.append("Cost: device hours of the whole run times price_per_hour, over its entries.")
     return Table(
         name=f"comparison-{holders.benchmark}",
@@ -271,9 +257,8 @@ def _picture(holders: BenchmarkRuns, rules: str) -> Curves | None:
                 panels.setdefault(title, {}).setdefault(name, []).append((place, share))
     if not panels:
         return None
-    for panel in panels.values():
-        for curve in panel.values():
-            curve.sort(key=lambda point: point[0])
+    for curve in chain.from_iterable(panel.values() for panel in panels.values()):
+        curve.sort(key=lambda point: point[0])
     return Curves(
         f"scores-{holders.benchmark}",
         f"{holders.benchmark}, {rules} rules, by {'training step' if by_step else 'model size'}",
@@ -321,26 +306,24 @@ class Headline:
 
 def headline_of(holders: BenchmarkRuns) -> Headline:
     rule_sets = holders.reporting.rule_sets
-    found = holders.scores
-    first = found[0][rule_sets[0]]
-    held = {
-        one.key
-        for by_rules in found
-        for scores in by_rules.values()
-        for one in scores
-        if one.estimate is not None
-    } or {first[0].key}
-    names = {one.key: title for one, title in zip(first, titles(first), strict=True)}
+    by_run = holders.scores
+    first = by_run[0][rule_sets[0]]
+    scores = chain.from_iterable(chain.from_iterable(by_rules.values()) for by_rules in by_run)
+    present = {score.key for score in scores if score.estimate is not None} or {first[0].key}
+    names = {score.key: title for score, title in zip(first, titles(first), strict=True)}
     lacking = [
         (run.label, note)
-        for run, by_rules in zip(holders.reported, found, strict=True)
+        for run, by_rules in zip(holders.reported, by_run, strict=True)
         for note in partial_notes(by_rules[rule_sets[0]])
     ]
     return Headline(
-        [title for key, title in names.items() if key in held],
+        [title for key, title in names.items() if key in present],
         [
-            {r: [one.estimate for one in by_rules[r] if one.key in held] for r in rule_sets}
-            for by_rules in found
+            {
+                r: [score.estimate for score in by_rules[r] if score.key in present]
+                for r in rule_sets
+            }
+            for by_rules in by_run
         ],
         list(said_once(lacking, len(holders.reported))),
     )
@@ -358,9 +341,7 @@ def category_table(content: BenchmarkContent) -> Table:
         lines=[
             [
                 label,
-                result.language,
-                result.category,
-                result.measure,
+                *(result.language, result.category, result.measure),
                 f"{result.scored}/{result.declared}",
                 max((share.n for share in result.shares.values() if share), default=None),
                 *(result.shares[rules] for rules in rule_sets),
@@ -386,23 +367,15 @@ def error_table(holders: BenchmarkRuns) -> Table:
     )
 
 
-def _errors(rows: Iterable[ResultRow], rules: str) -> list[list[Value]]:
+def _errors(rows: Iterable[ResultRow], rules: str) -> Iterator[list[Value]]:
     by_type: dict[str, Counter[str]] = {}
     for row in rows:
         verdict = row.verdicts.get(rules)
         if verdict is not None and not verdict.valid:
             by_type.setdefault(verdict.error_type, Counter())[row.category] += 1
     invalid = sum(counts.total() for counts in by_type.values())
-    ordered = sorted(by_type.items(), key=lambda one: (-one[1].total(), one[0]))
-    return [
-        [
-            name,
-            counts.total(),
-            f"{100 * counts.total() / invalid:.1f}",
-            ", ".join(
-                f"{category} {count}"
-                for category, count in sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-            ),
-        ]
-        for name, counts in ordered
-    ]
+    for name, counts in sorted(by_type.items(), key=lambda pair: (-pair[1].total(), pair[0])):
+        rows_of_type = counts.total()
+        categories = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        told = ", ".join(f"{category} {count}" for category, count in categories)
+        yield [name, rows_of_type, f"{100 * rows_of_type / invalid:.1f}", told]

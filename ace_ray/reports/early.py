@@ -32,14 +32,13 @@ def early_runs(runs: Iterable[Run], labels: Mapping[str, str]) -> list[EarlyRun]
     """Return the early decisions on the runs that have early stopping.
 
     ``labels``: folder name -> label, for all runs. Raises `UserError`: a summary is damaged."""
-    found = []
+    early_runs = []
     for run in runs:
-        early = run.summary.early
-        if early is not None:
+        if (early := run.summary.early) is not None:
             folder = (early.against or "nothing").rstrip("/").rsplit("/", 1)[-1]
             numbers = (run.summary.scored, run.manifest.declared, run.device_s)
-            found.append(EarlyRun(run.label, labels.get(folder, folder), early, *numbers))
-    return found
+            early_runs.append(EarlyRun(run.label, labels.get(folder, folder), early, *numbers))
+    return early_runs
 
 
 def decisions_table(runs: Sequence[EarlyRun]) -> Table:
@@ -47,14 +46,12 @@ def decisions_table(runs: Sequence[EarlyRun]) -> Table:
     lines: list[list[Value]] = []
     for run in runs:
         for name, one in run.early.headlines.items():
+            value = one.value
             lines.append(
                 [
-                    run.label,
-                    name,
-                    run.against,
-                    _outcome(one, run.early),
-                    _points(one.difference, one.low, one.high),
-                    _share(one.value.estimate, one.value.low, one.value.high),
+                    *(run.label, name, run.against, _outcome(one, run.early)),
+                    _with_bounds(one.difference, one.low, one.high, "+"),
+                    _with_bounds(value.estimate, value.low, value.high),
                     f"{one.decided_at_units or one.units} of {one.of_units}",
                     f"{run.scored} of {run.declared}",
                     f"{run.saved_s / 3600:.2f}",
@@ -64,15 +61,8 @@ def decisions_table(runs: Sequence[EarlyRun]) -> Table:
         name="early",
         title="Early decisions",
         header=[
-            "Model",
-            "Headline",
-            "Against",
-            "Outcome",
-            "Difference (points)",
-            "Score (%)",
-            "Decided at (units)",
-            "Rows scored",
-            "Device hours saved",
+            *("Model", "Headline", "Against", "Outcome", "Difference (points)", "Score (%)"),
+            *("Decided at (units)", "Rows scored", "Device hours saved"),
         ],
         lines=lines,
         notes=[
@@ -92,13 +82,8 @@ def _outcome(one: EarlyHeadline, early: Early) -> str:
     return f"{said}, based on older verdicts" if early.stale else said
 
 
-def _points(value: float, low: float, high: float) -> str:
+def _with_bounds(value: float, low: float, high: float, sign: str = "") -> str:
     tilde = "" if high - low < 1e-3 else "~"
     # Adding 0.0 turns -0.0 into 0.0.
-    shown, least, most = (f"{round(100 * one, 1) + 0.0:+.1f}" for one in (value, low, high))
+    shown, least, most = (f"{round(100 * x, 1) + 0.0:{sign}.1f}" for x in (value, low, high))
     return f"{tilde}{shown} [{least}, {most}]"
-
-
-def _share(value: float, low: float, high: float) -> str:
-    tilde = "" if high - low < 1e-3 else "~"
-    return f"{tilde}{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"

@@ -16,19 +16,20 @@ import numpy as np
 from rich.console import Console
 
 from ace_ray.benchmarks.headline import DIVERGED
-from ace_ray.benchmarks.results import Score, Table
+from ace_ray.benchmarks.results import Table
 from ace_ray.reports.comparison import paired_data
 from ace_ray.reports.comparison_tables import interval_text, signed
 from ace_ray.reports.hypotheses import difference_of
 from ace_ray.reports.paired import pairs_of
 from ace_ray.reports.runs import load_runs
-from ace_ray.reports.table import cell, csv_lines, print_table, say
+from ace_ray.reports.table import cell, csv_lines, print_table
 from ace_ray.rescoring.prompts import FirstPrompts
 from ace_ray.rescoring.reread import Reread, calls_of, shown, spelled
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.rows import messages_of, state_of, token_ids_of
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import digest
+from ace_ray.util.sanitizing import print_line
 
 Cause = Literal["prompt", "tokens", "reading", "tools", "simulator", "checker", "not scored"]
 CAUSES: dict[Cause, str] = {
@@ -44,12 +45,16 @@ _COLUMNS = (
     *("benchmark", "language", "category", "id", "sample", "repeat", "status", "error_class"),
     *("tools", "state", "output_token_ids", "prompt_tokens", "model_calls", "output", "messages"),
 )
+# Columns with the content of a row.
+_CONTENT = ("status", "messages", "tools", "state", "output_token_ids", "output")
 # Maximum rows of each run that are compared at a time, to bound memory.
 _BATCH = 512
 # Keys of a message that depend on how the answer was parsed.
 _READ = ("content", "reasoning", "tool_parser_error", "text", "raw")
 # The same keys, of answers that a server may have parsed. It returns no further key.
 _READ_BY_SERVER = ("content", "reasoning")
+# Parts of an episode's state that another model wrote.
+_OF_MODELS = frozenset({"user", "votes", "judge", "preferences", "steps"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +152,23 @@ def explain(
     shared = sorted(rows[0].keys() & rows[1].keys())
     found.paired = len(shared)
     contents = [
-        _contents(run, [of[key] for key in shared]) for run, of in zip(runs, rows, strict=True)
+        {
+            _stored_key(row): digest([row[name] for name in _CONTENT])
+            for row in run.stored([of[key] for key in shared], (*_COLUMNS[:6], *_CONTENT))
+        }
+        for run, of in zip(runs, rows, strict=True)
     ]
-    flips = {key: _flips(rows[0][key], rows[1][key]) for key in shared}
+    verdicts = {key: [of[key].verdicts for of in rows] for key in shared}
+    flips = {
+        key: tuple(n for n in before if n in after and before[n].valid != after[n].valid)
+        for key, (before, after) in verdicts.items()
+    }
     differing = [k for k in shared if flips[k] or contents[0][k] != contents[1][k]]
-    found.template = _format(base) != _format(other)
+    templates = [
+        (run.manifest.tree.get("chat_template_sha256"), run.manifest.format.template_kwargs)
+        for run in runs
+    ]
+    found.template = templates[0] != templates[1]
     found.parsed = any(run.manifest.config.backend != "vllm" for run in runs)
     for start in range(0, len(differing), _BATCH):
         keys = differing[start : start + _BATCH]
@@ -160,43 +177,20 @@ def explain(
             for run, of in zip(runs, rows, strict=True)
         )
         for key in keys:
-            if key in before and key in after:
-                cause = _first_cause(before[key], after[key], found)
-                if cause is not None and cause[0] == "prompt" and not found.parsed:
-                    found.unnumbered = _unnumbered(runs, prompts)
-                    if prompts is not None and not found.unnumbered:
-                        pair = zip(runs, (before[key], after[key]), strict=True)
-                        cause = _in_tokens(
-                            cause, [prompts.tokens(run.manifest, row) for run, row in pair]
-                        )
-                if cause is not None or flips[key]:
-                    place = cause or ("checker", 0, 0, "")
-                    found.differences.append(Difference(key, *place, flips=flips[key]))
+            if key not in before or key not in after:
+                continue
+            pair = (before[key], after[key])
+            place = _first_cause(*pair, found)
+            if place is not None and place[0] == "prompt" and not found.parsed:
+                place = _in_tokens(place, runs, pair, prompts, found)
+            if place is not None or flips[key]:
+                place = place or ("checker", 0, 0, "")
+                found.differences.append(Difference(key, *place, flips=flips[key]))
     return found
 
 
 def _stored_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in _COLUMNS[:5])
-
-
-def _contents(run: StoredRun, rows: Sequence[Any]) -> dict[Any, str]:
-    """Return row key -> hash of the row's content. Rows are converted in small groups."""
-    columns = ("status", "messages", "tools", "state", "output_token_ids", "output")
-    return {
-        _stored_key(row): digest([row[name] for name in columns])
-        for row in run.stored(rows, (*_COLUMNS[:6], *columns))
-    }
-
-
-def _flips(before: Any, after: Any) -> tuple[str, ...]:
-    """Return the rule sets under which both rows have verdicts and these differ."""
-    shared = (name for name in before.verdicts if name in after.verdicts)
-    return tuple(n for n in shared if before.verdicts[n].valid != after.verdicts[n].valid)
-
-
-def _format(run: StoredRun) -> Any:
-    kwargs = run.manifest.format.template_kwargs
-    return [run.manifest.tree.get("chat_template_sha256"), kwargs]
 
 
 _Place = tuple[Cause, int, int, str]
@@ -223,8 +217,10 @@ def _first_cause(
         if one.get("role") == "assistant":
             call += 1
             if place := _answer_differs(one, two, ids, call, parsed=found.parsed):
+                single = before["model_calls"] == after["model_calls"] == 1
+                other_prompt = single and before["prompt_tokens"] != after["prompt_tokens"]
                 # Another chat template turns the same messages into another prompt.
-                if place[0] == "tokens" and (found.template or _prompts_differ(before, after)):
+                if place[0] == "tokens" and (found.template or other_prompt):
                     return "prompt", call, 0, "other chat template or variables"
                 return place
         elif _without_ids(one) != _without_ids(two):
@@ -247,32 +243,37 @@ def _first_cause(
     if before["output"] != after["output"] and not (found.parsed and call):
         return "reading", call, 0, "other output"
     old, new = (_untimed(state_of(row)) for row in (before, after))
-    return None if old == new else _state_cause(old, new, call)
+    if old == new:
+        return None
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return "tools", call, 0, "state"
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    kind = "simulator" if names and _OF_MODELS.issuperset(names) else "tools"
+    return kind, call, 0, f"state: {', '.join(names[:3])}"
 
 
-def _prompts_differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    single = before["model_calls"] == after["model_calls"] == 1
-    return single and bool(before["prompt_tokens"] != after["prompt_tokens"])
-
-
-def _unnumbered(runs: Sequence[StoredRun], prompts: FirstPrompts | None) -> str:
-    """Return why the first differing token of other prompts cannot be told; "" if it can."""
+def _in_tokens(
+    place: _Place,
+    runs: Sequence[StoredRun],
+    rows: Sequence[Mapping[str, Any]],
+    prompts: FirstPrompts | None,
+    found: Explanation,
+) -> _Place:
+    """Return ``place`` with the number of the first differing token of two first prompts. If it
+    cannot be told, note the reason in ``found``."""
     if prompts is None:
-        return "it needs the models' chat templates; name models that you trust with --tokenizer"
-    for run in runs:
-        if not prompts.has_template(run.manifest):
-            return f"no model named with --tokenizer has the chat template of {run.label}"
-    return ""
-
-
-def _in_tokens(place: _Place, prompts: Sequence[list[int] | None]) -> _Place:
-    """Return ``place`` with the number of the first differing token of two first prompts."""
-    before, after = prompts
+        found.unnumbered = (
+            "it needs the models' chat templates; name models that you trust with --tokenizer"
+        )
+        return place
+    if lacking := [run.label for run in runs if prompts.chat(run.manifest) is None]:
+        found.unnumbered = f"no model named with --tokenizer has the chat template of {lacking[0]}"
+        return place
+    before, after = (prompts.tokens(run.manifest, row) for run, row in zip(runs, rows, strict=True))
     if before is None or after is None or before == after:
         return place
-    cause, call, _, detail = place
     token = _first_difference(before, after)
-    return cause, call, token, f"{detail}: token {token} of the prompt"
+    return place[0], place[1], token, f"{place[3]}: token {token} of the prompt"
 
 
 def _answer_differs(
@@ -319,18 +320,6 @@ def _untimed(state: Any) -> Any:
     return list(map(_untimed, state)) if isinstance(state, list) else state
 
 
-# Parts of an episode's state that another model wrote.
-_OF_MODELS = ("user", "votes", "judge", "preferences", "steps")
-
-
-def _state_cause(before: Any, after: Any, call: int) -> _Place:
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        names = [n for n in {**before, **after} if before.get(n) != after.get(n)]
-        kind: Cause = "simulator" if names and set(names) <= set(_OF_MODELS) else "tools"
-        return kind, call, 0, f"state: {', '.join(names[:3])}"
-    return "tools", call, 0, "state"
-
-
 _COUNTS = ("answers", "gained", "lost", "diverged")
 
 
@@ -344,28 +333,31 @@ def print_reread(found: Reread, opens: Callable[[str], Store], console: Console)
     if lines:
         title = "Rereading (gained, lost: verdicts under each benchmark's first rule set)"
         print_table(Table("reread", title, header, lines), console, intervals=False)
-    say(f"{found.answers:,} answers of {found.rows:,} rows read with {found.reader}", console)
+    for text in _reread_lines(found, opens):
+        print_line(console, text)
+
+
+def _reread_lines(found: Reread, opens: Callable[[str], Store]) -> Iterator[str]:
+    yield f"{found.answers:,} answers of {found.rows:,} rows read with {found.reader}"
     if not found.with_ids:
-        say("the rows have no token ids: their stored text was read", console)
+        yield "the rows have no token ids: their stored text was read"
     if found.parsers.get("tool_parser") and not found.with_tools:
-        say("no tools were offered natively, so the tool parser was not used", console)
+        yield "no tools were offered natively, so the tool parser was not used"
     if found.unread:
-        say(f"{found.unread:,} answers were not read: their complete text is not stored", console)
+        yield f"{found.unread:,} answers were not read: their complete text is not stored"
     for name, scores in found.bounds.items():
-        say(f"{name}: {_headline(scores, found.total('diverged'))}", console)
-    for line in _difference(found, opens) if found.total("answers") else ():
-        say(line, console)
-    for example in found.examples:
-        say(f"  {example}", console)
+        before, after, low, high = (cell(score.estimate) for score in scores)
+        bounds = f", {low} to {high} with the diverged rows wrong or right"
+        yield (
+            f"{name}: {scores[0].name} {before} before, {after} after"
+            f"{bounds if found.total('diverged') else ''}"
+        )
+    if found.total("answers"):
+        yield from _difference(found, opens)
+    yield from (f"  {example}" for example in found.examples)
     rows = sum(found.total(name) for name in ("gained", "lost", "diverged"))
-    say(f"the model changed 0 rows, the parser {rows:,}", console)
-    say(f"results: {found.uri}", console)
-
-
-def _headline(scores: tuple[Score, Score, Score, Score], diverged: int) -> str:
-    before, after, low, high = (cell(score.estimate) for score in scores)
-    text = f"{scores[0].name} {before} before, {after} after"
-    return f"{text}, {low} to {high} with the diverged rows wrong or right" if diverged else text
+    yield f"the model changed 0 rows, the parser {rows:,}"
+    yield f"results: {found.uri}"
 
 
 def _difference(found: Reread, opens: Callable[[str], Store]) -> Iterator[str]:

@@ -19,8 +19,15 @@ def figure_files(content: Content, engine_figures: Iterable[Lines]) -> dict[str,
     """Return file name -> content: ``<name>.svg`` and ``<name>-points.csv`` of each figure.
 
     The names of a paper's figures end in the rule set, except under the first."""
+    figures: list[Figure] = []
+    for benchmark in content.benchmarks:
+        figures += benchmark.pictures
+        for rules in benchmark.rule_sets:
+            suffix = "" if rules == benchmark.rules else f"-{rules}"
+            own = benchmark.papers[rules].figures
+            figures += [replace(figure, name=figure.name + suffix) for figure in own]
     files = {}
-    for figure in (*_figures(content), *engine_figures):
+    for figure in (*figures, *engine_figures):
         files[f"{figure.name}.svg"] = svg_file(figure)
         files[f"{figure.name}-points.csv"] = csv_lines(_points(figure)).encode("utf-8", "replace")
     return files
@@ -29,15 +36,6 @@ def figure_files(content: Content, engine_figures: Iterable[Lines]) -> dict[str,
 def svg_file(figure: Figure) -> bytes:
     """Return the content of an SVG file with ``figure``."""
     return figure_svg(figure).replace("<svg", f"<svg {_ALONE}", 1).encode() + b"\n"
-
-
-def _figures(content: Content) -> Iterator[Figure]:
-    for benchmark in content.benchmarks:
-        yield from benchmark.pictures
-        for rules in benchmark.rule_sets:
-            suffix = "" if rules == benchmark.rules else f"-{rules}"
-            for figure in benchmark.papers[rules].figures:
-                yield replace(figure, name=figure.name + suffix)
 
 
 def _points(figure: Figure) -> Iterator[list[Any]]:

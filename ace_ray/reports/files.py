@@ -5,13 +5,13 @@ Each section has a template and a view, which is the data that the template rend
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import ace_ray
 from ace_ray.benchmarks.conditions import flattened
-from ace_ray.benchmarks.results import CategoryResult, Estimate, Table
+from ace_ray.benchmarks.results import Estimate, Table
 from ace_ray.reports.compare import comparison_files
 from ace_ray.reports.comparison import ReportedComparison, compare_reported
 from ace_ray.reports.content import (
@@ -46,9 +46,9 @@ def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
 
     ``wrong``: maximum wrong answers on the page, per run, language and category.
     """
-    runs = [one.holders for one in content.benchmarks]
+    rule_sets = {one.holders.benchmark: one.rule_sets for one in content.benchmarks}
     reported = compare_reported(
-        content.runs, runs, {one.holders.benchmark: one.rule_sets for one in content.benchmarks}
+        content.runs, [one.holders for one in content.benchmarks], rule_sets
     )
     files = {PAGE: _page(content, reported, wrong, made_at)}
     for table in content.tables():
@@ -61,33 +61,44 @@ def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
 
 def _page(content: Content, reported: ReportedComparison | None, wrong: int, made_at: str) -> bytes:
     """Render the page. Reads the texts of wrong answers from the runs."""
-    sections: list[Section | None] = [
-        _picture(content),
-        _headline(content),
-        _failures(content),
-        _paper(content),
-        _categories(content),
-        _errors(content),
-        _curves(content),
+    benchmarks, sweep = content.benchmarks, content.sweep
+    failures = [(run.label, told) for run in content.runs if (told := run.totals["failures"])]
+    errors = [error_table(benchmark.holders) for benchmark in benchmarks]
+    pictures = [picture for benchmark in benchmarks for picture in benchmark.pictures]
+    figures = [
+        figure
+        for benchmark in benchmarks
+        for rules in benchmark.rule_sets
+        for figure in benchmark.papers[rules].figures
+    ]
+    categories = [
+        {"matrix": _matrix(one) if len(one.categories) > 1 else None, "table": category_table(one)}
+        for one in benchmarks
+    ]
+    early = decisions_table(content.early) if content.early else None
+    ledger = sweep and {
+        "table": ledger_table(sweep),
+        "notes": [(line.label, line.note) for line in sweep.lines if line.note],
+    }
+    figure, tables = _in_flight(content.runs), engine_tables(content.runs)
+    engine = {"figure": figure, "tables": tables} if tables or figure else None
+    sections = [
+        Section("picture", "Overview", "curves.html.j2", pictures),
+        Section("results", "Results", "headline.html.j2", _headline(content)),
+        Section("failures", "Rows without a verdict", "failures.html.j2", failures),
+        Section("paper", "As in the paper", "paper.html.j2", _paper(content)),
+        Section("categories", "By category", "categories.html.j2", categories),
+        Section("errors", "Error types", "errors.html.j2", errors),
+        Section("curves", "Curves", "curves.html.j2", figures),
         comparison(reported),
         flips(reported),
-        _early(content),
-        _ledger(content),
-        _engine(content),
+        Section("early", "Early decisions", "early.html.j2", early),
+        Section("ledger", "Ledger", "ledger.html.j2", ledger),
+        Section("engine", "Engines", "engine.html.j2", engine),
         answers(choose(content.runs, wrong), content.rule_sets),
-        _provenance(content),
+        Section("provenance", "Provenance", "provenance.html.j2", _provenance(content)),
     ]
-    page = Page(
-        content.title, _page_facts(content, made_at), [s for s in sections if s is not None]
-    )
-    return render(page)
-
-
-def _rule_sets(content: Content) -> str:
-    count = len(content.rule_sets)
-    if count < 2:
-        return f"rule set: {content.rules}"
-    return f"{'both' if count == 2 else 'all'} rule sets, {content.rules} first"
+    return render(Page(content.title, _page_facts(content, made_at), sections))
 
 
 def _page_facts(content: Content, made_at: str) -> list[str]:
@@ -99,33 +110,29 @@ def _page_facts(content: Content, made_at: str) -> list[str]:
     elif len(content.runs) == 1:
         model = content.runs[0].manifest.model
         facts.append(f"{model.source}, {model.adapter.source}" if model.adapter else model.source)
+    rule_sets = f"rule set: {content.rules}"
+    if (count := len(content.rule_sets)) > 1:
+        rule_sets = f"{'both' if count == 2 else 'all'} rule sets, {content.rules} first"
     return [
         *facts,
-        f"{scored:,} of {declared:,} rows scored; {_rule_sets(content)}",
+        f"{scored:,} of {declared:,} rows scored; {rule_sets}",
         f"made {made_at} by ace_ray {ace_ray.__version__}, from the rows stored at that time",
     ]
 
 
-def _picture(content: Content) -> Section | None:
-    """Build the section with the scores as curves, under the first rule set."""
-    drawn = [picture for one in content.benchmarks for picture in one.pictures]
-    return Section("picture", "Overview", "curves.html.j2", drawn) if drawn else None
-
-
-def _headline(content: Content) -> Section:
-    """Build the section with headlines, and with the reasons why runs have no headline."""
+def _headline(content: Content) -> dict[str, Any]:
+    """Return the view with headlines, and with the reasons why runs have no headline."""
     blocks = []
     for benchmark in content.benchmarks:
         *first, last = [benchmark.comparisons[rules] for rules in benchmark.rule_sets]
         runs = zip(benchmark.holders.runs, benchmark.holders.reported, strict=True)
         why = [(run.label, run.totals["why"]) for run, told in runs if not told.headline]
         blocks.append({"tables": [*(replace(one, notes=[]) for one in first), last], "why": why})
-    view = {"blocks": blocks, "left_out": content.sweep.left_out if content.sweep else []}
-    return Section("results", "Results", "headline.html.j2", view)
+    return {"blocks": blocks, "left_out": content.sweep.left_out if content.sweep else []}
 
 
-def _paper(content: Content) -> Section | None:
-    """Build the section with the papers' tables. Tables of all rule sets are side by side."""
+def _paper(content: Content) -> list[dict[str, Any]]:
+    """Return the view with the papers' tables. Tables of all rule sets are side by side."""
     blocks = []
     for benchmark in content.benchmarks:
         own = [benchmark.papers[rules].tables for rules in benchmark.rule_sets]
@@ -135,29 +142,23 @@ def _paper(content: Content) -> Section | None:
         notes = benchmark.papers[benchmark.rules].notes
         if main or notes:
             blocks.append({"main": main, "further": further, "notes": notes})
-    return Section("paper", "As in the paper", "paper.html.j2", blocks) if blocks else None
+    return blocks
 
 
 def _has_numbers(table: Table) -> bool:
     return any(isinstance(value, Estimate | int) for line in table.lines for value in line)
 
 
-def _categories(content: Content) -> Section | None:
-    """Build the section with scores by category, in a table by run and a table by rule set."""
-    view = [
-        {"matrix": _matrix(one) if len(one.categories) > 1 else None, "table": category_table(one)}
-        for one in content.benchmarks
-    ]
-    return Section("categories", "By category", "categories.html.j2", view) if view else None
-
-
 def _matrix(benchmark: BenchmarkContent) -> Table:
-    """Return a table with a line per category and measure, and a column per run."""
+    """Return a table with a line per category and measure, and a column per run. The measure is
+    named unless it is the accuracy."""
     rules = benchmark.rules
-    by_run = {
-        label: {f"{r.category} {_which(r)}": r.shares[rules] for r in results}
-        for label, results in benchmark.categories
-    }
+    by_run: dict[str, dict[str, Estimate | None]] = {}
+    for label, results in benchmark.categories:
+        shares = by_run.setdefault(label, {})
+        for result in results:
+            measure = "" if result.measure == "accuracy" else f", {result.measure}"
+            shares[f"{result.category} {result.language}{measure}"] = result.shares[rules]
     keys = dict.fromkeys(key for shares in by_run.values() for key in shares)
     return Table(
         name="matrix",
@@ -165,45 +166,6 @@ def _matrix(benchmark: BenchmarkContent) -> Table:
         header=["Category", *by_run],
         lines=[[key, *(shares.get(key) for shares in by_run.values())] for key in keys],
     )
-
-
-def _which(result: CategoryResult) -> str:
-    """Return the language, followed by the measure unless this is the accuracy."""
-    plain = result.measure == "accuracy"
-    return result.language if plain else f"{result.language}, {result.measure}"
-
-
-def _errors(content: Content) -> Section | None:
-    """Build the section with the error types of wrong answers."""
-    view = [error_table(benchmark.holders) for benchmark in content.benchmarks]
-    return Section("errors", "Error types", "errors.html.j2", view) if view else None
-
-
-def _failures(content: Content) -> Section | None:
-    """Build the section with reasons for missing verdicts; None if every row has a verdict."""
-    found = [(run.label, list(run.totals["failures"])) for run in content.runs]
-    view = [(label, failures) for label, failures in found if failures]
-    title = "Rows without a verdict"
-    return Section("failures", title, "failures.html.j2", view) if view else None
-
-
-def _curves(content: Content) -> Section | None:
-    """Build the section with the papers' figures; None if there are no figures."""
-    figures = [
-        figure
-        for benchmark in content.benchmarks
-        for rules in benchmark.rule_sets
-        for figure in benchmark.papers[rules].figures
-    ]
-    return Section("curves", "Curves", "curves.html.j2", figures) if figures else None
-
-
-def _engine(content: Content) -> Section | None:
-    """Build the section with the engines' figures; None if no run has them."""
-    figure = _in_flight(content.runs)
-    tables = engine_tables(content.runs)
-    view = {"figure": figure, "tables": tables}
-    return Section("engine", "Engines", "engine.html.j2", view) if tables or figure else None
 
 
 def _in_flight(runs: Sequence[Run]) -> Lines | None:
@@ -221,48 +183,29 @@ def _in_flight(runs: Sequence[Run]) -> Lines | None:
     return Lines("rows-in-flight", "Rows in flight in the last session", lines, unit)
 
 
-def _provenance(content: Content) -> Section:
-    """Build the section with the manifests of the sweep and the runs."""
-    view = [_run_provenance(run) for run in content.runs]
-    if content.sweep is not None:
-        sweep = content.sweep
-        facts = [_facts("Manifest of the sweep", sweep.manifest.model_dump(mode="json").items())]
+def _provenance(content: Content) -> list[dict[str, Any]]:
+    """Return the view with the manifests of the sweep and the runs."""
+    view = []
+    if (sweep := content.sweep) is not None:
+        facts = [_facts("Manifest of the sweep", sweep.manifest.model_dump(mode="json"))]
         label = f"Sweep {sweep.manifest.sweep_id}"
-        view.insert(0, {"label": label, "uri": sweep.uri, "facts": facts})
-    return Section("provenance", "Provenance", "provenance.html.j2", view)
+        view.append({"label": label, "uri": sweep.uri, "facts": facts})
+    for run in content.runs:
+        manifest = run.manifest.model_dump(mode="json")
+        moving = {key: manifest.pop(key) for key in _MOVES_SCORES if key in manifest}
+        facts = [
+            _facts("Settings that affect scores", moving),
+            _facts("Configuration and machine", manifest),
+        ]
+        view.append({"label": run.label, "uri": run.uri, "facts": facts})
+    return view
 
 
-def _run_provenance(run: Run) -> dict[str, Any]:
-    manifest = run.manifest.model_dump(mode="json")
-    moving = [(key, manifest[key]) for key in _MOVES_SCORES if key in manifest]
-    others = [(key, value) for key, value in manifest.items() if key not in _MOVES_SCORES]
-    facts = [
-        _facts("Settings that affect scores", moving),
-        _facts("Configuration and machine", others),
-    ]
-    return {"label": run.label, "uri": run.uri, "facts": facts}
-
-
-def _facts(title: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def _facts(title: str, tree: Mapping[str, Any]) -> dict[str, Any]:
     """Return at most `_LINES` dotted keys with JSON values. ``left_out`` counts the other keys."""
-    flat = flattened(dict(items))
+    flat = flattened(tree)
     lines = [
         (shown(key, _CHARACTERS), shown(value, _CHARACTERS))
         for key, value in list(flat.items())[:_LINES]
     ]
     return {"title": title, "lines": lines, "left_out": max(0, len(flat) - _LINES)}
-
-
-def _early(content: Content) -> Section | None:
-    """Build the section with early decisions; None if no run has early stopping."""
-    table = decisions_table(content.early)
-    return Section("early", "Early decisions", "early.html.j2", table) if content.early else None
-
-
-def _ledger(content: Content) -> Section | None:
-    """Build the section with the ledger of a sweep; None if the report has no sweep."""
-    if content.sweep is None:
-        return None
-    notes = [(line.label, line.note) for line in content.sweep.lines if line.note]
-    view = {"table": ledger_table(content.sweep), "notes": notes}
-    return Section("ledger", "Ledger", "ledger.html.j2", view)

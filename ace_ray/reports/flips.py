@@ -100,25 +100,22 @@ def flips_of(base: Run, other: Run, benchmark: str, rules: str) -> Flips:
         for key in shared
         if before[key].verdicts[rules].valid != after[key].verdicts[rules].valid
     )
-    answers = [
+    first, second = (
         _answers(run, [rows[key] for key in changed], rules)
         for run, rows in ((base, before), (other, after))
-    ]
-    flips = []
-    for key in changed:
-        category, language, entry_id, sample = key
-        was_right = before[key].verdicts[rules].valid
-        flips.append(
-            Flip(
-                change="lost" if was_right else "gained",
-                language=one_line(language),
-                category=one_line(category),
-                id=one_line(entry_id),
-                sample=sample,
-                base=answers[0][before[key].row_id],
-                other=answers[1][after[key].row_id],
-            )
+    )
+    flips = [
+        Flip(
+            change="lost" if before[key].verdicts[rules].valid else "gained",
+            language=one_line(key[1]),
+            category=one_line(key[0]),
+            id=one_line(key[2]),
+            sample=key[3],
+            base=first[before[key].row_id],
+            other=second[after[key].row_id],
         )
+        for key in changed
+    ]
     return Flips(benchmark, rules, base.label, other.label, len(shared), flips)
 
 
@@ -159,18 +156,20 @@ def flip_tables(flips: Flips) -> list[Table]:
         f"{lost} of {flips.paired} rows judged in both runs turned from right "
         f"to wrong, {gained} from wrong to right; in dialogues, a row is a turn"
     )
-    name = f"flips-{flips.benchmark}-{flips.rules}"
     title = f"{flips.benchmark}, {flips.rules} rules: {flips.other} against {flips.base}, flips by"
-    kinds: dict[Kind, str] = {"category": "category", "error_type": "error type"}
+    kinds: dict[Kind, str] = {
+        "category": note,
+        "error_type": "rows that became right: by earlier error",
+    }
     return [
         Table(
-            name=f"{name}-{by}",
-            title=f"{title} {word}",
-            header=[word.capitalize(), "Right to wrong", "Wrong to right"],
+            name=f"flips-{flips.benchmark}-{flips.rules}-{by}",
+            title=f"{title} {by.replace('_', ' ')}",
+            header=[by.replace("_", " ").capitalize(), "Right to wrong", "Wrong to right"],
             lines=[[key, *counts] for key, counts in flips.counts(by).items()],
-            notes=[note] if by == "category" else ["rows that became right: by earlier error"],
+            notes=[kind_note],
         )
-        for by, word in kinds.items()
+        for by, kind_note in kinds.items()
     ]
 
 

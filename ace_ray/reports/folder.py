@@ -58,12 +58,13 @@ def write(store: Store, files: Mapping[str, bytes], facts: Mapping[str, Any]) ->
     earlier = {name for name in listed if isinstance(name, str) and not {"/", "\0"} & {*name}}
     stale = earlier - set(files)
     marker = {"made_by": _MADE_BY, **facts, "files": sorted({*files, *stale})}
-    store.put(MARKER, _json(marker))
+    store.put(MARKER, json.dumps(marker, indent=2).encode())
     for name in sorted(stale - {"", ".", "..", MARKER}):
         store.delete(name)
     for name, content in files.items():
         store.put(name, content)
-    store.put(MARKER, _json({**marker, "files": sorted(files)}))
+    marker["files"] = sorted(files)
+    store.put(MARKER, json.dumps(marker, indent=2).encode())
 
 
 def _marker(store: Store) -> dict[str, Any] | None:
@@ -75,7 +76,3 @@ def _marker(store: Store) -> dict[str, Any] | None:
         return None
     ours = isinstance(marker, dict) and marker.get("made_by") == _MADE_BY
     return marker if ours and isinstance(marker.get("files"), list) else None
-
-
-def _json(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, indent=2).encode()

@@ -16,19 +16,17 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from pydantic import Field
 
-from ace_ray.benchmarks.conditions import difference_lines, flattened
+from ace_ray.benchmarks.conditions import difference_lines
 from ace_ray.config.schema import Section, validated, yaml_file
 from ace_ray.errors import INCOMPLETE, UserError
-from ace_ray.reports.compared_runs import condition_differences
+from ace_ray.reports.compared_runs import condition_differences, joined_facts
 from ace_ray.reports.comparison import paired_data
 from ace_ray.reports.comparison_tables import points, signed
 from ace_ray.reports.hypotheses import difference_of
 from ace_ray.reports.paired import (
     ALL,
-    Cells,
     Group,
     PairedData,
-    Pairs,
     Stratum,
     pairs_of,
     unit_of,
@@ -42,7 +40,6 @@ from ace_ray.util.stats import Interval
 from ace_ray.util.suggestions import did_you_mean
 
 Answer = Literal["GO", "NO-GO", "INCONCLUSIVE"]
-_NO_VERDICT = "no row of the run has a verdict"
 EXIT_CODES: dict[Answer, int] = {"GO": 0, "NO-GO": 3, "INCONCLUSIVE": 4}
 CONDITIONS = "conditions"
 READING = "reading"
@@ -178,17 +175,10 @@ def _reading_differences(runs: Sequence[Run]) -> list[str]:
     readings = [{canonical_json(one.reading) for one in run.manifest.sessions} for run in runs]
     if readings[0] == readings[1]:
         return []
-    return list(difference_lines("differs", runs, _reading_of)) or [
+    joined = {run.label: joined_facts(one.reading for one in run.manifest.sessions) for run in runs}
+    return list(difference_lines("differs", runs, lambda run: joined[run.label])) or [
         "the sessions combine the same settings differently"
     ]
-
-
-def _reading_of(run: Run) -> dict[str, str]:
-    values: dict[str, set[str]] = {}
-    for session in run.manifest.sessions:
-        for key, value in flattened(session.reading).items():
-            values.setdefault(key, set()).add(value)
-    return {key: " and ".join(sorted(texts)) for key, texts in values.items()}
 
 
 def _setting(tree: Mapping[str, Any], path: str, where: str) -> Any:
@@ -205,65 +195,61 @@ def _setting(tree: Mapping[str, Any], path: str, where: str) -> Any:
 
 def _limits(metric: Metric, runs: Sequence[Run], where: str) -> Iterator[Check]:
     if metric.at_least is None and metric.drop_at_most is None:
-        raise UserError(
-            "a metric needs at_least or drop_at_most", where=f"{where}: metrics", fix="add one"
-        )
+        problem = "a metric needs at_least or drop_at_most"
+        raise UserError(problem, where=f"{where}: metrics", fix="add one")
     if metric.drop_at_most is not None and len(runs) < 2:
-        raise UserError(
-            "'drop_at_most' compares two runs", where=where, fix="name one with --against"
-        )
+        problem = "'drop_at_most' compares two runs"
+        raise UserError(problem, where=where, fix="name one with --against")
     data, group, rules = _chosen(metric, runs, where)
-    name = " ".join(
-        filter(None, (data.benchmark, group.name, group.language, rules, metric.metric))
-    )
-    within = data.cells.within(group.strata)
-    last = len(runs) - 1
+    parts = (data.benchmark, group.name, group.language, rules, metric.metric)
+    name = " ".join(filter(None, parts))
+    within, last = data.cells.within(group.strata), len(runs) - 1
     unjudged = _has_no_verdict(runs, data.benchmark, group, rules)
-    if metric.at_least is not None:
-        title = f"{name} at least {points(metric.at_least)} %"
+    for is_drop, limit in ((False, metric.at_least), (True, metric.drop_at_most)):
+        if limit is None:
+            continue
+        title = f"{name} at least {points(limit)} %"
+        if is_drop:
+            title = f"{name} drops at most {points(limit)} points"
         if unjudged:
-            yield Check(title, "NO-GO", _NO_VERDICT)
-        else:
-            pairs = pairs_of(data.cells, metric.metric, rules, last, last)
-            value, interval, n = _share(data.cells, pairs, within, metric.confidence, name)
-            check = limit_check(title, value, interval, metric.at_least, n, "", points)
-            yield _with_left_out(check, metric, pairs, within, "")
-    if metric.drop_at_most is not None:
-        title = f"{name} drops at most {points(metric.drop_at_most)} points"
-        if unjudged:
-            yield Check(title, "NO-GO", _NO_VERDICT)
-            return
-        pairs = pairs_of(data.cells, metric.metric, rules, 0, last)
-        if not (within & (pairs.samples > 0)).any():
+            yield Check(title, "NO-GO", "no row of the run has a verdict")
+            continue
+        pairs = pairs_of(data.cells, metric.metric, rules, 0 if is_drop else last, last)
+        used = within & (pairs.samples > 0)
+        if not used.any() and is_drop:
             raise UserError("the runs share no judged rows", where=name, fix="compare other runs")
+        if not used.any():
+            raise UserError("the run has no row with this metric", where=name, fix="name another")
+        if not is_drop:
+            pairs = replace(pairs, base=np.zeros_like(pairs.base))
         difference = difference_of(data.cells, pairs, within)
-        interval = clustered_interval(
-            difference.moves, difference.sizes, 2 * (1 - metric.confidence)
-        )
-        value, n = difference.value, difference.n
-        check = limit_check(title, value, interval, -metric.drop_at_most, n, " points", signed)
-        yield _with_left_out(check, metric, pairs, within, " in both runs")
+        n, alpha = difference.n, 2 * (1 - metric.confidence)
+        interval = clustered_interval(difference.moves, difference.sizes, alpha)
+        binary = np.isin(pairs.other[used], (0.0, 1.0)).all() and len(difference.sizes) == n
+        if binary and not is_drop:
+            interval = share_interval(difference.gained, n, alpha)
+        unit, shown = (" points", signed) if is_drop else ("", points)
+        bound = -limit if is_drop else limit
+        check = limit_check(title, difference.value, interval, bound, n, unit, shown)
+        if left_out := int((within & ~used).sum()):
+            lacking = "verdict" if metric.metric == "accuracy" else "process accuracy"
+            lacking += " in both runs" if is_drop else ""
+            reason = f"{check.reason}; {left_out} of {int(within.sum())} have no {lacking}"
+            check = replace(check, reason=reason)
+        yield check
 
 
 def _has_no_verdict(runs: Sequence[Run], benchmark: str, group: Group, rules: str) -> bool:
     """Return whether the last run has rows of the group's shared entries, but no verdict there."""
     shared = {unit_of(row) for row in runs[0].rows_of(benchmark)}
-    rows = [row for row in runs[-1].rows_of(benchmark) if unit_of(row) in shared]
-    rows = [row for row in rows if row.category_key in group.strata]
+    rows = [
+        row
+        for row in runs[-1].rows_of(benchmark)
+        if unit_of(row) in shared and row.category_key in group.strata
+    ]
     return bool(rows) and not any(
         row.status == "scored" and row.verdicts.get(rules) is not None for row in rows
     )
-
-
-def _with_left_out(
-    check: Check, metric: Metric, pairs: Pairs, within: np.ndarray, where: str
-) -> Check:
-    """Append to the reason how many units of the group do not count."""
-    units, left_out = int(within.sum()), int((within & (pairs.samples == 0)).sum())
-    if not left_out:
-        return check
-    what = "verdict" if metric.metric == "accuracy" else "process accuracy"
-    return replace(check, reason=f"{check.reason}; {left_out} of {units} have no {what}{where}")
 
 
 def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData, Group, str]:
@@ -298,24 +284,6 @@ def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData
             fix=did_you_mean(value, known),
         )
     return data, found[0], rules
-
-
-def _share(
-    cells: Cells, pairs: Pairs, within: np.ndarray, confidence: float, where: str
-) -> tuple[float, Interval | None, int]:
-    """Return the mean of a run's units, its one-sided bounds, and the number of units."""
-    used = within & (pairs.samples > 0)
-    values = pairs.other[used]
-    if not len(values):
-        raise UserError("the run has no row with this metric", where=where, fix="name another")
-    _, cluster_of = np.unique(cells.cluster_of[used], return_inverse=True)
-    sizes = np.bincount(cluster_of)
-    alpha = 2 * (1 - confidence)
-    if len(sizes) == len(values) and np.all(np.isin(values, (0.0, 1.0))):
-        interval: Interval | None = share_interval(int(values.sum()), len(values), alpha)
-    else:
-        interval = clustered_interval(np.bincount(cluster_of, values), sizes, alpha)
-    return float(values.mean()), interval, len(values)
 
 
 def limit_check(

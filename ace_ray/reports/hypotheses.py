@@ -6,7 +6,7 @@ the noise floor: the difference between two runs of the same model that occurs b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 
@@ -135,38 +135,23 @@ def repeats_of(
     return cells_of([first, again], rule_sets)
 
 
-def noise_of(repeats: Sequence[Cells], group: Group, metric: Metric, rules: str) -> Noise | None:
-    """Estimate the noise of ``group`` from ``repeats``, an item per run; None if they are empty."""
-    every = overall_noise(repeats, metric, rules)
-    if every is None:
+def noise_of(
+    repeats: Sequence[Cells], metric: Metric, rules: str, group: Group | None = None
+) -> Noise | None:
+    """Estimate the noise of ``group``, or without it of all groups together. ``repeats`` has an
+    item per run. Return None if they have no value."""
+    moves, within = np.zeros(0), np.zeros(0, dtype=bool)
+    for cells in repeats:
+        first, second = cells.values[metric, rules]
+        units = cells.within(cells.strata[0] if group is None else group.strata)
+        moves, within = np.append(moves, second - first), np.append(within, units[cells.unit_of])
+    known = ~np.isnan(moves)
+    if not known.any():
         return None
-    own = _known(
-        _moves(cells, metric, rules)[cells.within(group.strata)[cells.unit_of]] for cells in repeats
-    )
-    squares = float(np.sum(own**2)) + WEIGHT * every.variance
-    return Noise(_flips(own), len(own), squares / (len(own) + WEIGHT))
-
-
-def overall_noise(repeats: Sequence[Cells], metric: Metric, rules: str) -> Noise | None:
-    """Estimate the noise of all groups together from ``repeats``; None if they are empty."""
-    every = _known(_moves(cells, metric, rules) for cells in repeats)
-    return Noise(_flips(every), len(every), float(np.mean(every**2))) if len(every) else None
-
-
-def _known(parts: Iterable[np.ndarray]) -> np.ndarray:
-    every = np.concatenate([np.zeros(0), *parts])
-    known: np.ndarray = every[~np.isnan(every)]
-    return known
-
-
-def _flips(moves: np.ndarray) -> int:
-    return int(np.sum(np.abs(moves) > 1e-9))
-
-
-def _moves(repeats: Cells, metric: Metric, rules: str) -> np.ndarray:
-    first, second = repeats.values[metric, rules]
-    moves: np.ndarray = second - first
-    return moves
+    own, variance = moves[known & within], float(np.mean(moves[known] ** 2))
+    if group is not None:
+        variance = (float(np.sum(own**2)) + WEIGHT * variance) / (len(own) + WEIGHT)
+    return Noise(int(np.sum(np.abs(own) > 1e-9)), len(own), variance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,19 +218,12 @@ def results_of(
             if paired.holds(base, other) and rules in paired.rule_sets
             for hypothesis, difference in _differences(paired, base, other, rules)
         ]
-        adjusted = holm([difference.p for _, _, difference in measured])
+        adjusted, family = holm([difference.p for _, _, difference in measured]), len(measured)
         for (paired, hypothesis, difference), p in zip(measured, adjusted, strict=True):
             repeats = paired.repeats_between(hypothesis.base, hypothesis.other)
-            results.append(
-                TestResult(
-                    hypothesis=hypothesis,
-                    difference=difference,
-                    holm=p,
-                    family=len(measured),
-                    detectable=detectable(difference.moves, difference.sizes, len(measured)),
-                    noise=noise_of(repeats, hypothesis.group, hypothesis.metric, rules),
-                )
-            )
+            noise = noise_of(repeats, hypothesis.metric, rules, hypothesis.group)
+            limit = detectable(difference.moves, difference.sizes, family)
+            results.append(TestResult(hypothesis, difference, p, family, limit, noise))
     return results
 
 

@@ -11,9 +11,10 @@ language or in all languages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, product
 from typing import Literal
 
 import numpy as np
@@ -82,17 +83,16 @@ def cells_of(
     tasks: dict[Unit, str] = {}
     dialogues: set[Unit] = set()
     keys: set[tuple[Unit, int]] = set()
-    for run in runs:
-        for row in run:
-            unit = unit_of(row)
-            turns.setdefault(unit, set()).add(row.id)
-            tasks.setdefault(unit, task(row))
-            keys.add((unit, row.sample))
-            if row.group != row.id:
-                dialogues.add(unit)
+    for row in chain.from_iterable(runs):
+        unit = unit_of(row)
+        turns.setdefault(unit, set()).add(row.id)
+        tasks.setdefault(unit, task(row))
+        keys.add((unit, row.sample))
+        if row.group != row.id:
+            dialogues.add(unit)
     # Sorted, so that results do not depend on the order of stored rows.
     units = sorted(turns)
-    place = {unit: index for index, unit in enumerate(units)}
+    numbers = {unit: number for number, unit in enumerate(units)}
     cells = {key: index for index, key in enumerate(sorted(keys))}
     rows = np.array([len(turns[unit]) for unit, _ in cells], dtype=np.int64)
     together = np.array([unit in dialogues for unit, _ in cells], dtype=bool)
@@ -104,7 +104,7 @@ def cells_of(
     clusters = {name: index for index, name in enumerate(sorted(set(tasks.values())))}
     return Cells(
         units=units,
-        unit_of=np.array([place[unit] for unit, _ in cells], dtype=np.int64),
+        unit_of=np.array([numbers[unit] for unit, _ in cells], dtype=np.int64),
         cluster_of=np.array([clusters[tasks[unit]] for unit in units], dtype=np.int64),
         rows=rows,
         values=values,
@@ -161,22 +161,19 @@ def pairs_of(cells: Cells, metric: Metric, rules: str, base: int, other: int) ->
     """Pair the values of two runs, whose indices in ``cells`` are ``base`` and ``other``."""
     values = cells.values[metric, rules]
     both = ~np.isnan(values[base]) & ~np.isnan(values[other])
-    count = len(cells.units)
-    return Pairs(
-        _means(cells, values[base], both),
-        _means(cells, values[other], both),
-        np.bincount(cells.unit_of[both], minlength=count),
-        np.bincount(cells.unit_of[~both], cells.rows[~both], minlength=count),
+    count, units = len(cells.units), cells.unit_of[both]
+    samples = np.bincount(units, minlength=count)
+    base_means, other_means = (
+        np.divide(
+            np.bincount(units, values[run][both], minlength=count),
+            samples,
+            out=np.full(count, np.nan),
+            where=samples > 0,
+        )
+        for run in (base, other)
     )
-
-
-def _means(cells: Cells, values: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    count = len(cells.units)
-    where = cells.unit_of[mask]
-    counts = np.bincount(where, minlength=count)
-    sums = np.bincount(where, values[mask], minlength=count)
-    means: np.ndarray = np.divide(sums, counts, out=np.full(count, np.nan), where=counts > 0)
-    return means
+    left_out = np.bincount(cells.unit_of[~both], cells.rows[~both], minlength=count)
+    return Pairs(base_means, other_means, samples, left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,29 +201,23 @@ def groups_of(units: Collection[Unit], named: Mapping[str, Sequence[str]]) -> li
     order += sorted({category for _, category in there} - set(order))
     groups: dict[frozenset[Stratum], Group] = {}
     for chosen in [languages, *([language] for language in languages)]:
-        for group in _groups_in(chosen, there, named, order):
+        # The label names the language if there is only one.
+        label = chosen[0] if len(chosen) == 1 else ""
+        every = frozenset(stratum for stratum in there if stratum[0] in chosen)
+        candidates = [
+            Group(name, label, frozenset(product(chosen, members)), category=len(members) == 1)
+            for name, members in named.items()
+        ]
+        candidates = [group for group in candidates if group.strata <= there]
+        if len({category for _, category in every}) > 1:
+            candidates.append(Group(ALL, label, every))
+        for name in order:
+            strata = frozenset(stratum for stratum in every if stratum[1] == name)
+            candidates.append(Group(name, label, strata, category=True))
+        for group in candidates:
             if group.strata and len({language for language, _ in group.strata}) == len(chosen):
                 groups.setdefault(group.strata, group)
     return list(groups.values())
-
-
-def _groups_in(
-    languages: Sequence[str],
-    there: Collection[Stratum],
-    named: Mapping[str, Sequence[str]],
-    order: Sequence[str],
-) -> Iterator[Group]:
-    # The label names the language if there is only one.
-    label = languages[0] if len(languages) == 1 else ""
-    for name, members in named.items():
-        wanted = frozenset((language, category) for language in languages for category in members)
-        if wanted <= set(there):
-            yield Group(name, label, wanted, category=len(members) == 1)
-    every = frozenset(stratum for stratum in there if stratum[0] in languages)
-    if len({category for _, category in every}) > 1:
-        yield Group(ALL, label, every)
-    for name in order:
-        yield Group(name, label, frozenset(s for s in every if s[1] == name), category=True)
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
 
 from ace_ray.benchmarks.headline import partial_notes, titles
 from ace_ray.benchmarks.results import Score, Table
-from ace_ray.reports.table import cell, print_table, say
+from ace_ray.reports.table import cell, print_table
 from ace_ray.storage.stored import EarlyHeadline, Restriction, versions_line
 from ace_ray.types import STATUSES
 from ace_ray.util import log
-from ace_ray.util.sanitizing import one_line
+from ace_ray.util.sanitizing import one_line, print_line
 
 # Maximum columns of the summary, for narrow terminals.
 WIDTH = 72
@@ -37,9 +37,15 @@ _NUMBERS = (
 
 
 def tell_results(summary: Mapping[str, Any], code: int, *, full: bool = False) -> None:
-    """Print a command's result: the summary, or a JSON line with its numbers and the exit code."""
+    """Print a command's result: the summary, or a JSON line with its numbers and the exit code.
+    The summary has scores, totals and the URI of a run; with ``full`` also all tables."""
     if not log.is_json():
-        print_summary(summary, Console(), full=full)
+        console = Console()
+        for name, benchmark in summary["benchmarks"].items():
+            print_benchmark(name, benchmark, console, full=full)
+        for line in _totals(summary):
+            _wrapped(line, console)
+        print_line(console, f"results: {summary['uri']}")
         return
     log.result(
         f"results: {summary['uri']}",
@@ -53,20 +59,9 @@ def tell_results(summary: Mapping[str, Any], code: int, *, full: bool = False) -
 def _short(benchmark: Mapping[str, Any]) -> dict[str, Any]:
     """Return the scores by rule set for a log line, without lists of missing categories."""
     return {
-        rules: [
-            {key: value for key, value in score.items() if key != "missing"} for score in scores
-        ]
+        rules: [{k: v for k, v in score.items() if k != "missing"} for score in scores]
         for rules, scores in benchmark.get("scores", {}).items()
     }
-
-
-def print_summary(summary: Mapping[str, Any], console: Console, *, full: bool = False) -> None:
-    """Print the scores, totals and URI of a run. With ``full``, also print all tables."""
-    for name, benchmark in summary["benchmarks"].items():
-        print_benchmark(name, benchmark, console, full=full)
-    for line in _totals(summary):
-        _wrapped(line, console)
-    say(f"results: {summary['uri']}", console)
 
 
 def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -81,13 +76,19 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
         words = Restriction.model_validate(part).words
         yield f"{name} is limited to {words}: a sample of the benchmark, not its score"
     yield f"declared {summary['declared']} = {totals}{missing}"
-    yield from (f"  {line}" for line in failure_lines(summary.get("failures", ())))
+    for failure in summary.get("failures", ()):
+        reason = ": ".join(filter(None, (failure["error_class"], one_line(failure["error"]))))
+        status = f" ({failure['status']})" if failure["status"] else ""
+        yield f"  {failure['rows']} x {reason}{status}"
     if not summary["headline"]:
         yield f"no headline number: {summary['why']}"
     yield from early_lines(summary.get("early"))
     if timing:
+        counts = f"{tokens['prompt']} prompt + {tokens['completion']} completion tokens"
+        if None in tokens.values():
+            counts = "tokens unknown (the endpoint reports no usage)"
         yield (
-            f"{_tokens(tokens)}; {timing.get('tokens_per_s') or 0:.0f} tokens/s; "
+            f"{counts}; {timing.get('tokens_per_s') or 0:.0f} tokens/s; "
             f"engine ready after {timing.get('engine_start_s') or 0:.0f} s, "
             f"{timing.get('wall_s') or 0:.0f} s in all"
         )
@@ -148,15 +149,7 @@ def _wrapped(line: str, console: Console, indent: str = "  ") -> None:
         break_long_words=False,
         break_on_hyphens=False,
     ) or [""]:
-        say(one, console)
-
-
-def failure_lines(failures: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each reason why rows lack a verdict, from the summary of a run."""
-    for one in failures:
-        what = ": ".join(filter(None, (one["error_class"], one_line(one["error"]))))
-        status = f" ({one['status']})" if one["status"] else ""
-        yield f"{one['rows']} x {what}{status}"
+        print_line(console, one)
 
 
 def early_lines(early: Mapping[str, Any] | None) -> Iterator[str]:
@@ -170,12 +163,6 @@ def early_lines(early: Mapping[str, Any] | None) -> Iterator[str]:
             f"{name} against {early['against'] if early else ''}: {outcome}, {middle} points "
             f"[{low}, {high}] after {one['units']} of {one['of_units']} units"
         )
-
-
-def _tokens(tokens: Mapping[str, int | None]) -> str:
-    if None in tokens.values():
-        return "tokens unknown (the endpoint reports no usage)"
-    return f"{tokens['prompt']} prompt + {tokens['completion']} completion tokens"
 
 
 def endpoint_notes(facts: Mapping[str, Any] | None) -> Iterator[str]:
@@ -204,9 +191,12 @@ def print_benchmark(
 ) -> None:
     """Print a benchmark's scores, the published numbers to compare with, and the findings of its
     diagnosis. With ``full``, also print its tables."""
-    if full:
-        _print_tables(name, summary, console)
-    say(name, console)
+    main = summary.get("table") or {"header": [], "lines": []}
+    for layout in [{"title": name, **main}, *summary.get("further_tables", [])] if full else ():
+        if layout["lines"]:
+            table = Table("", layout["title"], layout["header"], layout["lines"])
+            print_table(table, console, intervals=False)
+    print_line(console, name)
     for line, indent in _score_lines(summary["scores"]):
         _wrapped(line, console, indent)
     if summary.get("comparable"):
@@ -240,11 +230,3 @@ def _score_lines(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"{gap}{', '.join(others)}", ""
     notes = dict.fromkeys(note for found in by_rules.values() for note in partial_notes(found))
     yield from ((f"  {note}", "") for note in notes)
-
-
-def _print_tables(name: str, summary: Mapping[str, Any], console: Console) -> None:
-    main = summary.get("table") or {"header": [], "lines": []}
-    for layout in [{"title": name, **main}, *summary.get("further_tables", [])]:
-        if layout["lines"]:
-            table = Table("", layout["title"], layout["header"], layout["lines"])
-            print_table(table, console, intervals=False)

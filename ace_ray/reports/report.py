@@ -17,9 +17,10 @@ from ace_ray.reports.early import decisions_table, early_runs
 from ace_ray.reports.folder import PAGE, claim, claim_within, write
 from ace_ray.reports.runs import Run, read_runs
 from ace_ray.reports.sweeps import Sweep, load_sweep
-from ace_ray.reports.table import print_table, say
+from ace_ray.reports.table import print_table
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.sweep.config import SWEEP
+from ace_ray.util.sanitizing import print_line
 
 # Default number of wrong answers on the page, per run, language and category.
 WRONG = 5
@@ -57,23 +58,21 @@ def make_report(
         return None
     _write(target, content, wrong, {"paper": paper})
     page = f"{target.root}/{PAGE}"
-    say(f"report: {page}", console)
+    print_line(console, f"report: {page}")
     return page
 
 
 def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
-    for store in stores:
-        sweep = load_sweep(store)
-        if sweep is None:
-            continue
-        if len(stores) > 1:
-            raise UserError(
-                f"is a sweep (it contains {SWEEP}), which cannot be reported with other runs",
-                where=sweep.uri,
-                fix="name only the sweep, or name single runs of the sweep",
-            )
-        return list(sweep.runs), sweep
-    return read_runs(stores), None
+    sweep = next(filter(None, map(load_sweep, stores)), None)
+    if sweep is None:
+        return read_runs(stores), None
+    if len(stores) > 1:
+        raise UserError(
+            f"is a sweep (it contains {SWEEP}), which cannot be reported with other runs",
+            where=sweep.uri,
+            fix="name only the sweep, or name single runs of the sweep",
+        )
+    return list(sweep.runs), sweep
 
 
 def _check_paper(runs: Sequence[Run]) -> None:
@@ -96,13 +95,13 @@ def _print(content: Content, console: Console, *, paper: bool) -> None:
         console.print()
         print_table(decisions_table(content.early), console, intervals=True)
     for one in content.sweep.left_out if content.sweep else ():
-        say(f"not in the report: {one}", console)
+        print_line(console, f"not in the report: {one}")
     for benchmark in content.benchmarks if paper else ():
         for table in benchmark.papers[benchmark.rules].tables:
             console.print()
             print_table(table, console, intervals=False)
         for note in benchmark.papers[benchmark.rules].notes:
-            say(note, console)
+            print_line(console, note)
 
 
 def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -> None:
@@ -116,10 +115,7 @@ def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -
         "made_at": made_at,
         "rules": content.rules,
         **facts,
-        "runs": [
-            {"uri": run.uri, "run_id": run.manifest.run_id, "label": run.label}
-            for run in content.runs
-        ],
+        "runs": [run.named for run in content.runs],
     }
     if content.sweep is not None:
         facts["sweep"] = {

@@ -29,18 +29,9 @@ from ace_ray.util.sanitizing import one_line
 Summarize = Callable[[Iterable[ResultRow], float], dict[str, Any]]
 
 _OF_THE_CANDIDATE = (
-    "model",
-    "adapter",
-    "chat_template_kwargs",
-    "reasoning_parser",
-    "tool_parser",
-    "chat_template_sha256",
-    "plugins",
-    "start_date",
-    "format",
-    "replay_reasoning",
-    "engine",
-    "endpoint",
+    *("model", "adapter", "chat_template_kwargs", "reasoning_parser", "tool_parser"),
+    *("chat_template_sha256", "plugins", "start_date", "format", "replay_reasoning"),
+    *("engine", "endpoint"),
 )
 _STEP = re.compile(
     r"(?:^|[^A-Za-z])(?:global_step|step|checkpoint|ckpt|iter)[-_=]?(\d{1,12})$", re.IGNORECASE
@@ -67,6 +58,11 @@ class Run(StoredRun):
             parents = [part for part in trained.source.split("/")[:-1] if part]
             self.step = int(match[1])
             self.training = one_line(name[: match.start()].rstrip("-_=. ") or [name, *parents][-1])
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The run in ``report.json``."""
+        return {"uri": self.uri, "run_id": self.manifest.run_id, "label": self.label}
 
     @cached_property
     def totals(self) -> dict[str, Any]:
@@ -124,12 +120,11 @@ class Run(StoredRun):
     def reported(self, benchmark: str, summarize_rows: Summarize) -> ReportedRun:
         """Summarize one benchmark of this run from its rows."""
         rows = self.rows_of(benchmark)
-        described = self.manifest.identity.benchmarks[benchmark]
         return ReportedRun(
             label=self.label,
             model=self.model,
             candidate=flattened(self._identity(of_the_candidate=True), depth=2),
-            identity=described,
+            identity=self.manifest.identity.benchmarks[benchmark],
             conditions=self.conditions(benchmark),
             parameters=self.manifest.model.parameters,
             summary=summarize_rows(rows, self.manifest.config.max_unscored),

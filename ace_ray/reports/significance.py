@@ -95,34 +95,19 @@ def clustered_interval(
 ) -> Interval | None:
     """Compute the interval of the mean difference per unit, by Student's t over clusters.
 
-    The mean is treated as a ratio of two sums, since the sizes of clusters are random, too. Returns
-    None if the difference per unit is the same in all clusters, but not 0."""
-    if degenerate := _without_spread(moves, sizes, alpha):
-        return degenerate[0]
+    The mean is treated as a ratio of two sums, since the sizes of clusters are random, too. If the
+    difference per unit is 0 in all clusters, the interval is the exact binomial limit on the share
+    that may differ. Returns None if it is the same in all clusters, but not 0."""
+    if len(moves) and not np.any(np.abs(moves) > _SAME):
+        limit = float(stats.binomtest(0, len(moves)).proportion_ci(1 - alpha, "exact").high)
+        return -limit, limit
+    if len(moves) < 2 or np.ptp(moves / sizes) <= _SAME:
+        return None
     count, units = len(moves), float(sizes.sum())
     mean = float(moves.sum()) / units
     scatter = float(np.sum((moves - mean * sizes) ** 2)) * count / (count - 1)
     half = stats.t.isf(alpha / 2, count - 1) * sqrt(scatter) / units
-    return _bounded(mean - half, mean + half)
-
-
-def _without_spread(
-    moves: np.ndarray, sizes: np.ndarray, alpha: float
-) -> tuple[Interval | None] | None:
-    """Return ``(interval,)`` if the mean difference is the same in all clusters; else return None.
-
-    If this difference is 0, the interval is the exact binomial limit on the share that may differ.
-    Otherwise the interval is None."""
-    if len(moves) and not np.any(np.abs(moves) > _SAME):
-        most = float(stats.binomtest(0, len(moves)).proportion_ci(1 - alpha, "exact").high)
-        return ((-most, most),)
-    if len(moves) < 2 or np.ptp(moves / sizes) <= _SAME:
-        return (None,)
-    return None
-
-
-def _bounded(low: float, high: float) -> Interval:
-    return max(-1.0, float(low)), min(1.0, float(high))
+    return max(-1.0, float(mean - half)), min(1.0, float(mean + half))
 
 
 def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | None:

@@ -5,6 +5,7 @@ The ledger (``ledger.json``, docs/sweeps.md) has a line with state, device time 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -16,6 +17,7 @@ from ace_ray.errors import UserError
 from ace_ray.pipeline.summary import costs
 from ace_ray.reports.early import EarlyRun, early_runs
 from ace_ray.reports.runs import Run
+from ace_ray.reports.table import number
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.stored import MANIFEST, Stored
 from ace_ray.sweep.config import SWEEP
@@ -24,13 +26,7 @@ from ace_ray.util.safe_loading import json_object
 from ace_ray.util.sanitizing import one_line
 
 # Parts of device time, with their column titles.
-PARTS = {
-    "load": "Load",
-    "warm_up": "Warm-up",
-    "generation": "Generation",
-    "tool": "Tools",
-    "idle": "Idle",
-}
+PARTS = dict(load="Load", warm_up="Warm-up", generation="Generation", tool="Tools", idle="Idle")
 _WHY = {"pending": "not evaluated yet", "incomplete": "rows are pending; run sweep again"}
 
 
@@ -83,7 +79,12 @@ def load_sweep(store: Store) -> Sweep | None:
     runs: list[Run] = []
     left_out: list[LeftOut] = []
     early: list[EarlyRun] = []
-    labels = _labels(lines)
+    # With the run id or source if two lines share a label.
+    shared = Counter(line.label for line in lines)
+    labels = [
+        f"{line.label} ({line.run_id or line.source})" if shared[line.label] > 1 else line.label
+        for line in lines
+    ]
     known = {line.run_id: label for line, label in zip(lines, labels, strict=True) if line.run_id}
     for line, label in zip(lines, labels, strict=True):
         why = line.note or _WHY.get(line.state, "the ledger gives no reason")
@@ -134,17 +135,6 @@ def run_folders(store: Store) -> list[str] | None:
     return [name for name in begun if store.get(f"{name}/{MANIFEST}") is not None]
 
 
-def _labels(lines: Sequence[CostRecord]) -> list[str]:
-    """Return the labels of the ledger, with the run id or source if two lines share a label."""
-    labels = [line.label for line in lines]
-    return [
-        f"{line.label} ({line.run_id or line.source})"
-        if labels.count(line.label) > 1
-        else line.label
-        for line in lines
-    ]
-
-
 def seconds_of(line: CostRecord) -> dict[str, float]:
     """Return the device seconds of each part in `PARTS`; {} if the run has no device time."""
     return {part: line.seconds.get(part, 0.0) for part in PARTS} if line.seconds else {}
@@ -176,40 +166,34 @@ def _line(line: CostRecord) -> list[Value]:
         line.state,
         line.engine or None,
         f"{line.devices:g} {line.device}" if line.devices else None,
-        *(_amount(seconds.get(part)) for part in PARTS),
-        _amount(sum(seconds.values()) if seconds else None),
+        *(number(seconds.get(part), ".1f") for part in PARTS),
+        number(sum(seconds.values()) if seconds else None, ".1f"),
         line.entries if seconds else None,
         line.tokens.get("prompt"),
         line.tokens.get("completion"),
-        _amount(line.cost, 4),
-        _amount(line.per_1000.get("device_s")),
-        _amount(line.per_1000.get("cost"), 4),
+        number(line.cost, ".4f"),
+        number(line.per_1000.get("device_s"), ".1f"),
+        number(line.per_1000.get("cost"), ".4f"),
     ]
 
 
 def _sums(sweep: Sweep) -> list[Value]:
     seconds = [spent for line in sweep.lines if (spent := seconds_of(line))]
-    whole = {part: sum(spent[part] for spent in seconds) for part in PARTS}
+    whole = [sum(spent[part] for spent in seconds) for part in PARTS]
     entries = sum(line.entries for line in sweep.lines)
     priced = all(line.cost is not None for line in sweep.lines if line.seconds)
     cost = sum(line.cost or 0.0 for line in sweep.lines) if seconds and priced else None
-    total = sum(whole.values())
     tokens = [line.tokens for line in sweep.lines if line.tokens]
     return [
         *("All", "", "", "", ""),
-        *(_amount(value) for value in whole.values()),
-        _amount(total),
+        *(number(value, ".1f") for value in (*whole, sum(whole))),
         entries,
         _sum(counts.get("prompt") for counts in tokens),
         _sum(counts.get("completion") for counts in tokens),
-        _amount(cost, 4),
-        _amount(1000 * total / entries if entries else None),
-        _amount(1000 * cost / entries if entries and cost is not None else None, 4),
+        number(cost, ".4f"),
+        number(1000 * sum(whole) / entries if entries else None, ".1f"),
+        number(1000 * cost / entries if entries and cost is not None else None, ".4f"),
     ]
-
-
-def _amount(value: float | None, digits: int = 1) -> str | None:
-    return None if value is None else f"{value:.{digits}f}"
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

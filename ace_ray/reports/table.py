@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ace_ray.benchmarks.results import Estimate, Table, Value
-from ace_ray.util.sanitizing import printed, spreadsheet
+from ace_ray.util.sanitizing import print_line, printed, spreadsheet
 
 NOT_AVAILABLE = "N/A"
 
@@ -26,20 +26,14 @@ def print_table(table: Table, console: Console, *, intervals: bool) -> None:
     for line in table.lines:
         grid.add_row(*(plain(cell(value, intervals=intervals, n=intervals)) for value in line))
     # A file does not limit the width of a table as a terminal does.
-    wide = (
-        console
-        if console.is_terminal
-        else Console(file=console.file, width=200, quiet=console.quiet)
-    )
-    say(table.title if table.lines else f"{table.title}: no runs to show", console)
+    wide = console
+    if not console.is_terminal:
+        wide = Console(file=console.file, width=200, quiet=console.quiet)
+    print_line(console, table.title if table.lines else f"{table.title}: no runs to show")
     if table.lines:
         wide.print(grid)
     for note in table.notes:
-        say(f"  {note}", console)
-
-
-def say(line: str, console: Console) -> None:
-    console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
+        print_line(console, f"  {note}")
 
 
 def csv_text(table: Table) -> str:
@@ -48,29 +42,28 @@ def csv_text(table: Table) -> str:
     A column of shares is followed by columns for ``low`` and ``high`` (95 % interval) and ``n``.
     If any share is partial, a column ``partial`` follows, with "yes" for partial shares. A quote
     precedes texts that a spreadsheet would execute."""
-    columns = [[line[i] for line in table.lines] for i in range(len(table.header))]
-    parts: list[list[str]] = []
-    for values in columns:
-        shares = [value for value in values if isinstance(value, Estimate)]
-        partial = ["partial"] if any(share.partial for share in shares) else []
-        parts.append(["low", "high", "n", *partial] if shares else [])
     header: list[str] = []
-    for name, further in zip(table.header, parts, strict=True):
+    # Number of columns in the file for each column of the table.
+    widths = []
+    for at, name in enumerate(table.header):
+        shares = [v for line in table.lines if isinstance(v := line[at], Estimate)]
+        partial = ["partial"] if any(share.partial for share in shares) else []
+        further = ["low", "high", "n", *partial] if shares else []
         header += [spreadsheet(name), *(f"{name} {part}" for part in further)]
-    written = [header]
-    for line in table.lines:
-        cells: list[str] = []
-        for value, further in zip(line, parts, strict=True):
-            if not further:
-                cells.append(spreadsheet(value) if isinstance(value, str) else cell(value))
-            elif isinstance(value, Estimate):
-                cells += [f"{100 * x:.4f}" for x in (value.value, *value.interval)]
-                cells.append(str(value.n))
-                cells += ["yes" if value.partial else ""] if "partial" in further else []
-            else:
-                cells += [NOT_AVAILABLE] * (1 + len(further))
-        written.append(cells)
-    return _csv(written)
+        widths.append(1 + len(further))
+    lines = (
+        [text for pair in zip(line, widths, strict=True) for text in _csv_cells(*pair)]
+        for line in table.lines
+    )
+    return _csv([header, *lines])
+
+
+def _csv_cells(value: Value, width: int) -> list[str]:
+    if not isinstance(value, Estimate):
+        text = spreadsheet(value) if isinstance(value, str) else cell(value)
+        return [text] if width == 1 else [NOT_AVAILABLE] * width
+    shares = (f"{100 * x:.4f}" for x in (value.value, *value.interval))
+    return [*shares, str(value.n), "yes" if value.partial else ""][:width]
 
 
 def csv_lines(lines: Iterable[Iterable[Any]]) -> str:
@@ -94,6 +87,11 @@ def cell(value: Value, *, intervals: bool = False, n: bool = False) -> str:
         low, high = value.interval
         text += f" [{100 * low:.1f}, {100 * high:.1f}]"
     return f"{text} n={value.n}" if n else text
+
+
+def number(value: float | None, form: str, factor: float = 1) -> str | None:
+    """Return ``value`` times ``factor`` in the format ``form``; None if it is not known."""
+    return None if value is None else format(factor * value, form)
 
 
 def plain(cell: Any) -> Text:

@@ -55,17 +55,11 @@ def visible(text: str) -> str:
     """Return ``text`` with invisible characters replaced by their names in brackets."""
     if text.isprintable() and not _BLANK & {ord(c) for c in text}:
         return text
-    return "".join(
-        _name(character, len(list(same))) if _is_hidden(character) else "".join(same)
-        for character, same in groupby(text)
-    )
+    return "".join(_name_if_hidden(character, "".join(same)) for character, same in groupby(text))
 
 
-def _name(character: str, times: int) -> str:
-    return f"⟦U+{ord(character):04X}{f' ×{times}' if times > 1 else ''}⟧"
-
-
-def _is_hidden(character: str) -> bool:
-    if character in _PLAIN:
-        return False
-    return unicodedata.category(character) in _HIDDEN or ord(character) in _BLANK
+def _name_if_hidden(character: str, same: str) -> str:
+    hidden = unicodedata.category(character) in _HIDDEN or ord(character) in _BLANK
+    if character in _PLAIN or not hidden:
+        return same
+    return f"⟦U+{ord(character):04X}{f' ×{len(same)}' if len(same) > 1 else ''}⟧"

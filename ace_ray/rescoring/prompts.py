@@ -27,24 +27,20 @@ class FirstPrompts:
         self._folders = [tokenizer_of(source, opens) for source in sources]
         self._chats: dict[str, Chat | None] = {}
 
-    def has_template(self, manifest: Manifest) -> bool:
-        """Return whether a source has the chat template of a run."""
-        return self._chat(manifest) is not None
-
     def tokens(self, manifest: Manifest, row: Mapping[str, Any]) -> list[int] | None:
         """Return the prompt of a stored row; None if the template is missing or refuses it."""
-        chat = self._chat(manifest)
+        chat = self.chat(manifest)
         if chat is None:
             return None
         first = takewhile(lambda message: message.get("role") != "assistant", messages_of(row))
         try:
-            return chat.encode(
-                chat.render(list(first), json.loads(offered_tools(row, 1) or "null"))
-            )
+            tools = json.loads(offered_tools(row, 1) or "null")
+            return chat.encode(chat.render(list(first), tools))
         except PromptRefused:
             return None
 
-    def _chat(self, manifest: Manifest) -> Chat | None:
+    def chat(self, manifest: Manifest) -> Chat | None:
+        """Return the chat template of a run; None if no source has it."""
         stored, sha256 = manifest.format, manifest.tree.get("chat_template_sha256")
         key = canonical_json([sha256, stored.template_kwargs, stored.start_date])
         if key not in self._chats:

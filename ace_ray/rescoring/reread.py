@@ -11,17 +11,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
-from ace_ray.benchmarks.dataset import shaped
+from ace_ray.benchmarks.dataset import Part, shaped
 from ace_ray.benchmarks.headline import DIVERGED, headline_score
 from ace_ray.benchmarks.results import Score
 from ace_ray.errors import UserError
@@ -64,31 +64,26 @@ EXAMPLES = 3
 _DAMAGED = "name an intact run, or remove the part that contains the row"
 
 
-class _Part(BaseModel):
-    # Keys that are not used here may have any value.
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class _Function(_Part):
+class _Function(Part):
     name: str
     arguments: str = ""
 
 
-class _Call(_Part):
+class _Call(Part):
     function: _Function
     id: str = ""
     since_answer: int = 1
 
 
-class _Answer(_Part):
+class _Answer(Part):
     """A stored answer and the tools that were offered for it."""
 
     content: str | None = None
     text: str = ""
     raw: str = ""
     reasoning: str = ""
-    tool_calls: list[_Call] = []
-    tools: list[_Call] = []
+    tool_calls: list[_Call] = Field(default_factory=list)
+    tools: list[_Call] = Field(default_factory=list)
 
 
 @dataclass
@@ -107,7 +102,7 @@ class Reread:
     with_ids: bool = True
     with_tools: bool = False
     moved: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
-    bounds: dict[str, tuple[Score, Score, Score, Score]] = field(default_factory=dict)
+    bounds: dict[str, list[Score]] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
     versions: Mapping[str, Any] = field(default_factory=dict)
     parsers: Mapping[str, str | None] = field(default_factory=dict)
@@ -119,14 +114,16 @@ class Reread:
         named = [f"{key} {value}" for key, value in self.parsers.items() if value]
         return ", ".join([f"vLLM {self.versions.get('vllm')}", *named])
 
-    def read_now(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the facts of a session or an engine, with the parsers that `reread` used."""
-        stored = facts.get("reading")
-        known = stored if isinstance(stored, Mapping) else {}
-        return {**facts, "reading": {**known, **self.versions}}
+    def read_now(self, records: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+        """Return records of sessions or engines, with the parsers that `reread` used."""
+        readings = [(record, record.get("reading")) for record in records or ()]
+        return [
+            {**record, "reading": {**(r if isinstance(r, Mapping) else {}), **self.versions}}
+            for record, r in readings
+        ]
 
-    def total(self, what: str) -> int:
-        return sum(counts[what] for counts in self.moved.values())
+    def total(self, count: str) -> int:
+        return sum(counts[count] for counts in self.moved.values())
 
 
 class _Other(Exception):
@@ -175,13 +172,7 @@ def reread(
     store, manifest = run.store, run.manifest
     _check_readable(run, plugins=bool(plugins) or tool_parser is not None)
     stored = StoredBenchmarks(run, benchmarks)
-    earlier = _choice(manifest)
-    choice = replace(
-        earlier,
-        tool_parser=tool_parser or earlier.tool_parser,
-        reasoning_parser=reasoning_parser or earlier.reasoning_parser,
-        plugins=(*earlier.plugins, *read_plugins(list(plugins))),
-    )
+    earlier, choice = _choices(manifest, tool_parser, reasoning_parser, plugins)
     if tokenizer is None:
         raise UserError(
             f"needs the tokenizer and the chat template of {manifest.model.source:.200}",
@@ -203,15 +194,12 @@ def reread(
     with AnswerParser(folder, choice, earlier, python) as parser:
         parsers = {"tool_parser": choice.tool_parser, "reasoning_parser": choice.reasoning_parser}
         found = Reread(target.root, store.root, versions=parser.versions, parsers=parsers)
-        tree = _manifest(manifest, found, choice, store)
-        target.put(MANIFEST, as_json(tree))
+        target.put(MANIFEST, as_json(_manifest(manifest, found, choice)))
         write_again(ledger, target, partial(_read_batch, parser, stored, found))
     new = StoredRun(target)
     timing = earlier_timing(store)
-    engines = [found.read_now(one) for one in timing.get("engines") or ()]
-    _, found.summary = finish(
-        target, new.manifest, stored.by_name, new.ledger, {**timing, "engines": engines}
-    )
+    timing["engines"] = found.read_now(timing.get("engines"))
+    _, found.summary = finish(target, new.manifest, stored.by_name, new.ledger, timing)
     found.bounds = {n: _bounds(b, ledger, new.ledger) for n, b in stored.by_name.items()}
     return found
 
@@ -236,31 +224,35 @@ def _check_readable(run: StoredRun, *, plugins: bool) -> None:
         )
 
 
-def _choice(manifest: Manifest) -> FormatChoice:
-    """Return the format with which the run's answers were parsed."""
-    stored = manifest.format
-    return FormatChoice(
-        reasoning_parser=stored.reasoning_parser or "none",
-        tool_parser=stored.tool_parser,
-        template_kwargs=stored.template_kwargs,
-        start_date=stored.start_date,
+def _choices(
+    manifest: Manifest, tool: str | None, reasoning: str | None, plugins: Sequence[str]
+) -> tuple[FormatChoice, FormatChoice]:
+    """Return the format with which the run's answers were parsed, and the new format with the
+    parsers ``tool`` and ``reasoning``."""
+    known = manifest.format
+    earlier = FormatChoice(
+        reasoning_parser=known.reasoning_parser or "none",
+        tool_parser=known.tool_parser,
+        template_kwargs=known.template_kwargs,
+        start_date=known.start_date,
+    )
+    return earlier, replace(
+        earlier,
+        tool_parser=tool or earlier.tool_parser,
+        reasoning_parser=reasoning or earlier.reasoning_parser,
+        plugins=read_plugins(list(plugins)),
     )
 
 
-def _manifest(
-    manifest: Manifest, found: Reread, choice: FormatChoice, store: Store
-) -> dict[str, Any]:
-    tree = dict(manifest.tree)
-    name = found.uri.rpartition("/")[2]
-    identity = {**tree["identity"], **choice.identity, **found.parsers}
-    sessions = [found.read_now(one) for one in tree.get("sessions") or ()]
+def _manifest(manifest: Manifest, found: Reread, choice: FormatChoice) -> dict[str, Any]:
+    tree, name = manifest.tree, found.uri.rpartition("/")[2]
     return {
         **tree,
-        "sessions": sessions,
+        "sessions": found.read_now(tree.get("sessions")),
         "run_id": name if name.startswith("reread-") else f"reread-{name}",
-        "identity": identity,
+        "identity": {**tree["identity"], **choice.identity, **found.parsers},
         "format": {**(tree.get("format") or {}), **found.parsers},
-        "reread": {"of": store.root, "run_id": manifest.run_id, "reader": found.reader},
+        "reread": {"of": found.run, "run_id": manifest.run_id, "reader": found.reader},
     }
 
 
@@ -274,40 +266,42 @@ def _read_batch(
     parsed as before. Add the counts to ``found``."""
     stored = [_answers(row, found) for row in rows]
     readings = iter(parser.read([answer for answers in stored for _, answer in answers]))
-    new: list[dict[str, Any] | None] = []
+    new_rows: list[dict[str, Any] | None] = []
     for row, answers in zip(rows, stored, strict=True):
         found.rows += 1
         found.answers += len(answers)
         read = [_completion(message, answer, next(readings)) for message, answer in answers]
-        different = [
-            number
-            for number, ((message, _), completion) in enumerate(zip(answers, read, strict=True), 1)
-            if _content(assistant_message(completion)) != _content(message)
-        ]
+        pairs = [(old, assistant_message(new)) for (old, _), new in zip(answers, read, strict=True)]
+        different = [n for n, (old, new) in enumerate(pairs, 1) if _content(old) != _content(new)]
         if not different:
-            new.append(None)
+            new_rows.append(None)
             continue
         made, entry = benchmarks.of(row)
         counts = found.moved.setdefault((row["benchmark"], row["category"]), Counter())
         counts["answers"] += len(different)
-        one = None
+        judged_row = None
         # An interactive episode would call tools, services and roles that only the run names.
         needs_more = made.interactive(entry) or made.needs_logprobs
         if row["model_calls"] == 1 and row["status"] in CHECKED and not needs_more:
-            one = _checked(row, read[0], entry, made)
-        if one is None:
-            counts["diverged"] += row["status"] in CHECKED
-            one = _diverged(row, different[0], len(answers), made)
-        else:
+            judged_row = _checked(row, read[0], entry, made)
+        if judged_row is None and row["status"] in CHECKED:
+            counts["diverged"] += 1
+            judged_row = {
+                **row,
+                **verdict_columns({}, made.rule_sets),
+                **{"status": "skipped", "error_class": DIVERGED},
+                "error": f"answer {different[0]} of {len(answers)} reads differently, "
+                "so the conversation would have changed",
+            }
+        elif judged_row is not None:
             valid = f"{made.rule_sets[0]}_valid"
-            counts["gained"] += bool(one[valid]) and not row[valid]
-            counts["lost"] += bool(row[valid]) and not one[valid]
+            counts["gained"] += bool(judged_row[valid]) and not row[valid]
+            counts["lost"] += bool(row[valid]) and not judged_row[valid]
         if len(found.examples) < EXAMPLES:
-            said = (answers[different[0] - 1][0], assistant_message(read[different[0] - 1]))
-            before, after = (shown(message, 160) for message in said)
+            before, after = (shown(message, 160) for message in pairs[different[0] - 1])
             found.examples.append(f"{row['id']}: {before} -> {after}")
-        new.append(one)
-    return new
+        new_rows.append(judged_row or row)
+    return new_rows
 
 
 def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, Any], StoredAnswer]]:
@@ -322,7 +316,8 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
         found.unread += row["model_calls"] or 0
         return []
     answers: list[tuple[Mapping[str, Any], StoredAnswer]] = []
-    for number, message in enumerate(said, 1):
+    ids_of_answers = ids if len(ids) == len(said) else [None] * len(said)
+    for number, (message, token_ids) in enumerate(zip(said, ids_of_answers, strict=True), 1):
         shaped(_Answer, message, f"row {row['row_id']}, column messages", _DAMAGED)
         tools = offered_tools(row, number) if "text" in message else None
         found.with_tools |= tools is not None
@@ -330,9 +325,7 @@ def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, A
         if len(message.get("raw", "")) == RAW_CHARS:  # the stored text lacks its beginning
             found.unread += 1
             return []
-        answers.append(
-            (message, StoredAnswer(text, ids[number - 1] if len(ids) == len(said) else None, tools))
-        )
+        answers.append((message, StoredAnswer(text, token_ids, tools)))
     return answers
 
 
@@ -425,29 +418,15 @@ def _checked(
     return judged({**row, **{name: columns[name] for name in own}}, entry, benchmark)
 
 
-def _diverged(
-    row: dict[str, Any], first: int, answers: int, benchmark: Benchmark
-) -> dict[str, Any]:
-    if row["status"] not in CHECKED:
-        return row
-    why = f"answer {first} of {answers} reads differently, so the conversation would have changed"
-    none = verdict_columns({}, benchmark.rule_sets)
-    return {**row, **none, "status": "skipped", "error_class": DIVERGED, "error": why}
-
-
-def _bounds(
-    benchmark: Benchmark, before: Ledger, after: Ledger
-) -> tuple[Score, Score, Score, Score]:
+def _bounds(benchmark: Benchmark, before: Ledger, after: Ledger) -> list[Score]:
     """Return four headlines of a benchmark: before `reread`, after it, and after it with all
     diverged rows counted as wrong, then as right."""
-
-    def headline(ledger: Ledger, *, diverged: bool | None = None) -> Score:
-        rows = (r for r in ledger.rows() if r.benchmark == benchmark.name and not r.repeat)
-        return headline_score(type(benchmark), rows, diverged=diverged)
-
-    return (
-        headline(before),
-        headline(after),
-        headline(after, diverged=False),
-        headline(after, diverged=True),
-    )
+    cases = ((before, None), (after, None), (after, False), (after, True))
+    return [
+        headline_score(
+            type(benchmark),
+            (r for r in ledger.rows() if r.benchmark == benchmark.name and not r.repeat),
+            diverged=diverged,
+        )
+        for ledger, diverged in cases
+    ]

@@ -158,19 +158,13 @@ def _changes(
 
 
 def _summarized(run: StoredRun, benchmarks: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    earlier = earlier_summary(run.store)
-    early, why = earlier.early, ""
-    if early is not None and early.stopped:
-        why = (
-            "stopped early, and its verdicts have changed: evaluate it again to update the decision"
-        )
-    timing = earlier.timing.model_dump(exclude_unset=True)
-    more: dict[str, Any] = {
-        "rescored": {
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "ace_ray_version": ace_ray.__version__,
-        },
-    }
-    if early is not None:
+    earlier, why = earlier_summary(run.store), ""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    more: dict[str, Any] = {"rescored": {"at": now, "ace_ray_version": ace_ray.__version__}}
+    if (early := earlier.early) is not None:
         more["early"] = {**early.model_dump(), "stale": True}
+        if early.stopped:
+            why = "stopped early, and its verdicts have changed: "
+            why += "evaluate it again to update the decision"
+    timing = earlier.timing.model_dump(exclude_unset=True)
     return finish(run.store, run.manifest, benchmarks, run.ledger, timing, why=why, **more)

@@ -88,12 +88,10 @@ def score_outputs(
                 # Not `json.dump`, which does not use the C encoder.
                 verdicts.write(json.dumps(rows.add(output)) + "\n")
         if not rows.lines:
-            raise UserError(
-                "; ".join(["it contains nothing that can be scored", *rows.notes()]),
-                where=str(path),
-            )
+            problems = ["it contains nothing that can be scored", *rows.notes()]
+            raise UserError("; ".join(problems), where=str(path))
         rows.declare_absent_turns()
-        manifest = _manifest(made, rows, path, run_id, named)
+        manifest = _manifest(rows, path)
         lease = Lease.acquire(store)
         try:
             # Another process may have stored a run since the first check.
@@ -119,11 +117,8 @@ def _stored(store: Store, run_id: str, model: str, fresh: bool) -> Manifest | No
         return None
     stored = read_manifest(store)
     if stored.config.backend != EXTERNAL:
-        raise UserError(
-            "contains a run that ace_ray evaluated, not a run made from external outputs",
-            where=store.root,
-            fix="name another --output",
-        )
+        problem = "contains a run that ace_ray evaluated, not a run made from external outputs"
+        raise UserError(problem, where=store.root, fix="name another --output")
     if not fresh and (stored.run_id, stored.model.source) != (run_id, model):
         raise UserError(
             f"contains the run of other outputs (model {stored.model.source!r})",
@@ -188,8 +183,8 @@ class _Rows:
         self.lines = self.declared = self.unscored = self.absent_turns = 0
         # Hash of all row ids and outputs, in order.
         self.content = hashlib.sha256()
-        self._benchmark, self._scratch = benchmark, scratch
-        self._run_id, self._model = run_id, model
+        self.benchmark, self._scratch = benchmark, scratch
+        self.run_id, self.model = run_id, model
         self._schema = rows_schema(benchmark.rule_sets)
         self._session = new_session([], os.urandom(3).hex())
         self._waiting: list[dict[str, Any]] = []
@@ -202,42 +197,31 @@ class _Rows:
 
     def add(self, output: Output | Unscored) -> dict[str, Any]:
         """Add the row of an output. Return the output's line of ``verdicts.jsonl``."""
-        if isinstance(output, Unscored):
-            return self._leave_out(output)
-        entry, episode = output.entry, output.episode
-        with own_code(type(self._benchmark), f"check of entry {entry.id!r}"):
-            verdicts = self._benchmark.verdicts(entry, episode)
-        self.came.setdefault(entry.category_key, Counter())[entry.id] += 1
-        again = read_again(self._benchmark, entry, episode)
-        status = checked_columns(verdicts)
-        self._add(entry, self._number(output.sample), status, episode, verdicts, again)
-        self.lines += 1
-        told = {
-            rules: {
-                "valid": verdict.valid,
-                "error_type": verdict.error_type,
-                "error": verdict.error,
-                **verdict.metrics,
-            }
-            for rules, verdict in verdicts.items()
-        }
-        return {**_place(entry), "sample": output.sample, **told}
-
-    def _leave_out(self, output: Unscored) -> dict[str, Any]:
-        self.unscored += 1
-        if self.unscored <= _REASONS:
-            self._reasons.append(f"{output.where}: {output.reason}")
-        if (entry := output.entry) is not None:
+        entry, benchmark = output.entry, self.benchmark
+        line = {name: getattr(entry, name, None) for name in ("language", "category", "id")}
+        line["sample"] = output.sample
+        if entry is not None:
             self.came.setdefault(entry.category_key, Counter())[entry.id] += 1
-            number, why = self._number(output.sample), well_formed(output.reason)
-            self._add(entry, number, {"status": "infra_error", "error": why}, Episode(), {})
-        return {
-            **_place(entry),
-            "sample": output.sample,
-            **dict.fromkeys(self._benchmark.rule_sets),
-            "where": output.where,
-            "not_scored": output.reason,
-        }
+        if isinstance(output, Unscored):
+            self.unscored += 1
+            if self.unscored <= _REASONS:
+                self._reasons.append(f"{output.where}: {output.reason}")
+            if entry is not None:
+                status = {"status": "infra_error", "error": well_formed(output.reason)}
+                self._add(entry, self._number(output.sample), status, Episode(), {})
+            line |= dict.fromkeys(benchmark.rule_sets)
+            return {**line, "where": output.where, "not_scored": output.reason}
+        entry, episode = output.entry, output.episode
+        with own_code(type(benchmark), f"check of entry {entry.id!r}"):
+            verdicts = benchmark.verdicts(entry, episode)
+        again = read_again(benchmark, entry, episode)
+        number, status = self._number(output.sample), checked_columns(verdicts)
+        self._add(entry, number, status, episode, verdicts, again)
+        self.lines += 1
+        for rules, verdict in verdicts.items():
+            told = {name: getattr(verdict, name) for name in ("valid", "error_type", "error")}
+            line[rules] = {**told, **verdict.metrics}
+        return line
 
     def notes(self) -> list[str]:
         """Return the remarks about the input, and a line about outputs without a verdict."""
@@ -269,9 +253,8 @@ class _Rows:
     def _number(self, sample: int | str) -> int:
         if isinstance(sample, int) and 0 <= sample < _MOST_SAMPLE:
             return sample
-        return self._samples.setdefault(
-            json.dumps(sample), 2 * _MOST_SAMPLE - 1 - len(self._samples)
-        )
+        number = 2 * _MOST_SAMPLE - 1 - len(self._samples)
+        return self._samples.setdefault(json.dumps(sample), number)
 
     def _add(
         self,
@@ -284,12 +267,11 @@ class _Rows:
     ) -> None:
         self.declared += 1
         self.declared_entries[entry.key] = entry
+        content = digest(entry.benchmark, entry.content_hash())
         row = {
-            "row_id": row_id(
-                digest(entry.benchmark, entry.content_hash()), f"{status['status']} {sample}"
-            ),
-            "run_id": self._run_id,
-            "model": self._model,
+            "row_id": row_id(content, f"{status['status']} {sample}"),
+            "run_id": self.run_id,
+            "model": self.model,
             **entry_columns(entry),
             "sample": sample,
             "repeat": 0,
@@ -298,7 +280,7 @@ class _Rows:
             **episode_columns(episode),
             # The formats contain neither token counts nor times.
             **dict.fromkeys((*TOKENS, *TIMES)),
-            **verdict_columns(verdicts, self._benchmark.rule_sets),
+            **verdict_columns(verdicts, self.benchmark.rule_sets),
             "second_reading": second_reading,
         }
         state = None if episode.state is None else canonical_json(episode.state)
@@ -314,24 +296,19 @@ class _Rows:
             self._waiting = []
 
 
-def _place(entry: Entry | None) -> dict[str, str | None]:
-    return {name: getattr(entry, name, None) for name in ("language", "category", "id")}
-
-
-def _manifest(
-    benchmark: Benchmark, rows: _Rows, path: Path, run_id: str, model: str
-) -> dict[str, Any]:
-    name = benchmark.name
+def _manifest(rows: _Rows, path: Path) -> dict[str, Any]:
+    benchmark, name, run_id = rows.benchmark, rows.benchmark.name, rows.run_id
     section = {"name": benchmark.source or name, **benchmark.resolved()}
     every = [entry for key in rows.came for entry in rows.entries.of(*key).values()]
     counts = [count for times in rows.came.values() for count in times.values()]
-    asked: dict[str, Any] = {"model": {"source": model}, "benchmarks": [section]}
+    model = {"source": rows.model}
+    tree: dict[str, Any] = {"model": model, "benchmarks": [section], "backend": EXTERNAL}
     if len(counts) < len(every):
-        asked["limit"] = len(counts)
+        tree["limit"] = len(counts)
     if rows.absent_turns:
         # Absent turns cannot arrive later, so they must not withhold the headline.
-        asked["max_unscored"] = 1.0
-    config = RunConfig.model_validate({**asked, "backend": EXTERNAL})
+        tree["max_unscored"] = 1.0
+    config = RunConfig.model_validate(tree)
     content = rows.content.hexdigest()
     return {
         "schema_version": 1,
@@ -342,7 +319,7 @@ def _manifest(
         "groups": {name: groups_of(benchmark)},
         "entries": {name: data_hash(rows.declared_entries.values())},
         "config": config.model_dump(mode="json") | {"run_id": run_id},
-        "model": {"source": model, "kind": EXTERNAL, "revision": content},
+        "model": {**model, "kind": EXTERNAL, "revision": content},
         "identity": {
             "model": content,
             "backend": EXTERNAL,

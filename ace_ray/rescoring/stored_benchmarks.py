@@ -11,7 +11,7 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import is_local
-from ace_ray.config.schema import EXTERNAL, RunConfig, validated
+from ace_ray.config.schema import EXTERNAL, BenchmarkConfig, RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.pipeline.planning.preflight import make_benchmarks
 from ace_ray.storage.object_store import Store
@@ -32,11 +32,15 @@ class StoredBenchmarks:
     def __init__(self, run: StoredRun, named: Sequence[str], data: str | None = None) -> None:
         self._run, manifest, store = run, run.manifest, run.store
         config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
-        config = _with_named_code(config, named, store)
+        sections = [_with_named_code(section, named, store) for section in config.benchmarks]
+        names = [section.name for section in sections]
         # Name of the benchmark whose data the user named.
-        self._owner = ""
-        if data is not None:
-            config, self._owner = _with_data(config, data, named, store)
+        self._owner = "" if data is None else _owner_of(data, names, named, store)
+        sections = [
+            section.model_copy(update={"data": data} if section.name == self._owner else {})
+            for section in sections
+        ]
+        config = config.model_copy(update={"benchmarks": sections})
         self.by_name = {benchmark.name: benchmark for benchmark in make_benchmarks(config)}
         if config.backend == EXTERNAL and len(self.by_name) != 1:
             raise UserError(
@@ -79,43 +83,35 @@ class StoredBenchmarks:
         return self._entries[key]
 
 
-def _with_named_code(config: RunConfig, named: Sequence[str], store: Store) -> RunConfig:
-    """Return ``config`` with its local benchmark files replaced by the files in ``named``. Raises
-    `UserError` if ``named`` lacks one of them: a file that only the run names is not trusted."""
+def _with_named_code(
+    section: BenchmarkConfig, named: Sequence[str], store: Store
+) -> BenchmarkConfig:
+    """Return ``section``, with its local benchmark file replaced by the file in ``named``. Raises
+    `UserError` if ``named`` lacks the file: a file that only the run names is not trusted."""
+    if not is_local(section.name):
+        return section
     files = {name.rpartition(":")[2]: name for name in named if is_local(name)}
-    sections = []
-    for section in config.benchmarks:
-        if is_local(section.name):
-            trusted = files.get(section.name.rpartition(":")[2])
-            if trusted is None:
-                raise UserError(
-                    f"the run's checks are in a local file, {section.name}",
-                    where=store.root,
-                    fix="if you trust that code, name it with --benchmark FILE.py:CLASS",
-                )
-            section = section.model_copy(update={"name": trusted})
-        sections.append(section)
-    return config.model_copy(update={"benchmarks": sections})
+    trusted = files.get(section.name.rpartition(":")[2])
+    if trusted is None:
+        raise UserError(
+            f"the run's checks are in a local file, {section.name}",
+            where=store.root,
+            fix="if you trust that code, name it with --benchmark FILE.py:CLASS",
+        )
+    return section.model_copy(update={"name": trusted})
 
 
-def _with_data(
-    config: RunConfig, data: str, named: Sequence[str], store: Store
-) -> tuple[RunConfig, str]:
-    """Return ``config`` with ``data`` as the data of one benchmark, and the benchmark's name."""
-    have = [section.name for section in config.benchmarks]
-    (name,) = named if len(named) == 1 else have if len(have) == 1 else ("",)
-    if name not in have:
+def _owner_of(data: str, names: Sequence[str], named: Sequence[str], store: Store) -> str:
+    """Return the one of ``names``, the run's benchmarks, whose data is ``data``."""
+    (name,) = named if len(named) == 1 else names if len(names) == 1 else ("",)
+    if name not in names:
         which = f"no benchmark {name!r}" if name else "several benchmarks"
         raise UserError(
             f"the run has {which}",
             where=store.root,
-            fix=f"name the benchmark of the data {data!r} with --benchmark: {' or '.join(have)}",
+            fix=f"name the benchmark of the data {data!r} with --benchmark: {' or '.join(names)}",
         )
-    sections = [
-        section.model_copy(update={"data": data}) if section.name == name else section
-        for section in config.benchmarks
-    ]
-    return config.model_copy(update={"benchmarks": sections}), name
+    return name
 
 
 def run_entries(benchmark: Benchmark, run: StoredRun) -> Sequence[Entry]:

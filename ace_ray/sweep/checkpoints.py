@@ -74,24 +74,23 @@ def find_checkpoints(
             where=root,
             fix=way_out(folder) or "correct checkpoints or pattern",
         )
-    checkpoints = []
+    checkpoints: list[Checkpoint] = []
+    problems: dict[str, str] = {}
     for name, items in files.items():
-        if (step := step_of(name)) is not None:
+        if (step := step_of(name)) is None:
+            problems[f"{root}/{name}"] = f"the name {name!r} contains no step number"
+        else:
             checkpoints.append(_checkpoint(folder, root, name, step, items))
-            continue
-        why = f"the name {name!r} contains no step number"
-        if invalid is None:
-            raise UserError(why, where=root, fix=_NARROW)
-        invalid[f"{root}/{name}"] = why
     checkpoints.sort(key=lambda checkpoint: checkpoint.step)
     for pair in pairwise(checkpoints):
-        if pair[0].step != pair[1].step:
-            continue
-        why = f"{pair[0].name} and {pair[1].name} both have step {pair[0].step}"
-        if invalid is None:
-            raise UserError(why, where=root, fix=_NARROW)
-        invalid |= {twin.source: why for twin in pair if twin.source not in known}
-    checkpoints = [c for c in checkpoints if c.source not in (invalid or ())]
+        if pair[0].step == pair[1].step:
+            why = f"{pair[0].name} and {pair[1].name} both have step {pair[0].step}"
+            problems |= {twin.source: why for twin in pair if twin.source not in known}
+    if invalid is None and problems:
+        raise UserError(next(iter(problems.values())), where=root, fix=_NARROW)
+    if invalid is not None:
+        invalid |= problems
+    checkpoints = [c for c in checkpoints if c.source not in problems]
     seen = set() if seen is None else seen
     seen.update(checkpoint.step for checkpoint in checkpoints)
     taken = chosen(checkpoints, options, seen)

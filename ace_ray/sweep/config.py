@@ -205,11 +205,8 @@ def _check_sense(options: SweepOptions, where: str) -> None:
     for name in _OF_CHECKPOINTS if options.checkpoints is None else ():
         field = SweepOptions.model_fields[name]
         if getattr(options, name) != field.default:
-            raise UserError(
-                f"{field.alias or name!r} needs checkpoints",
-                where=where,
-                fix="name the folder of the checkpoints",
-            )
+            problem = f"{field.alias or name!r} needs checkpoints"
+            raise UserError(problem, where=where, fix="name the folder of the checkpoints")
     low, high = options.from_step, options.to_step
     if low is not None and high is not None and low > high:
         raise UserError(

@@ -131,15 +131,12 @@ def check_distinct(runs: Sequence[SweepRun]) -> None:
     """Raise `UserError` if two models have the same run id: one is a copy, or is listed twice."""
     seen: dict[str, SweepRun] = {}
     for run in runs:
-        if run.plan is None:
-            continue
-        if run.run_id in seen:
+        if run.plan is not None and (first := seen.setdefault(run.run_id, run)) is not run:
             raise UserError(
-                f"is the same model as {seen[run.run_id].label} ({seen[run.run_id].source})",
+                f"is the same model as {first.label} ({first.source})",
                 where=f"{run.label} ({run.source})",
                 fix="list each model once, or remove this copy",
             )
-        seen[run.run_id] = run
 
 
 def in_order(runs: Iterable[SweepRun]) -> list[SweepRun]:
@@ -197,10 +194,9 @@ def _swap_group(plan: Plan) -> str:
     folder, config = plan.files.folder, plan.files.config
     if layout == {} or folder is None:
         return ""
-    files = {name: folder / name for name in _TOKENIZER}
     texts = {
         name: path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
-        for name, path in files.items()
+        for name, path in ((name, folder / name) for name in _TOKENIZER)
     }
     same = {key: value for key, value in config.items() if key not in _UNIMPORTANT}
     told = plan.config.model.model_dump(exclude={"source", "revision"})

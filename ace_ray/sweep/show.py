@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from rich.console import Console
@@ -9,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ace_ray.pipeline.end_time import about
-from ace_ray.sweep.packing import GUESS
+from ace_ray.sweep.packing import GUESS, Lane
 from ace_ray.sweep.sweep import Sweep
 from ace_ray.util import log
 from ace_ray.util.sanitizing import print_line, printed
@@ -36,30 +37,27 @@ def print_plan(sweep: Sweep, console: Console) -> None:
             f"{hours:.2f}",
         )
     _wide(console).print(table)
+    for line in _plan_lines(sweep, lanes, total):
+        print_line(console, line)
+
+
+def _plan_lines(sweep: Sweep, lanes: Sequence[Lane], hours: float) -> Iterator[str]:
     planned = [run for run in sweep.runs if run.plan is not None]
     pending = sum(len(lane.runs) for lane in lanes)
-    print_line(console, f"{len(planned)} models, {len(planned) - pending} of them finished")
-    for run in sweep.runs:
-        if run.refused:
-            print_line(console, f"{run.label}: refused: {run.refused}")
-    for run in sweep.runs:
-        if run.awaited:
-            print_line(console, f"{run.label}: {run.awaited}")
+    yield f"{len(planned)} models, {len(planned) - pending} of them finished"
+    yield from (f"{run.label}: refused: {run.refused}" for run in sweep.runs if run.refused)
+    yield from (f"{run.label}: {run.awaited}" for run in sweep.runs if run.awaited)
     for run in planned:
         if not run.gpus:
-            print_line(console, f"{run.label}: behind an endpoint, so its time is unknown")
+            yield f"{run.label}: behind an endpoint, so its time is unknown"
         elif run.parameters is None and run.plan and run.plan.model.kind != "fake":
             guess = f"{GUESS / 1e9:g} billion parameters"
-            print_line(console, f"{run.label}: its size is unknown; the estimate assumes {guess}")
-    print_line(
-        console,
-        f"about {total:.2f} {'GPU' if sweep.machine.gpus else 'CPU engine'} hours "
-        "(an estimate from sizes and prompt lengths)",
-    )
-    price = sweep.any_run.price_per_hour
-    if price is not None:
-        print_line(console, f"cost: about {total * price:.2f} at {price:g} per hour")
-    print_line(console, f"results: {sweep.uri}/")
+            yield f"{run.label}: its size is unknown; the estimate assumes {guess}"
+    engines = "GPU" if sweep.machine.gpus else "CPU engine"
+    yield f"about {hours:.2f} {engines} hours (an estimate from sizes and prompt lengths)"
+    if (price := sweep.any_run.price_per_hour) is not None:
+        yield f"cost: about {hours * price:.2f} at {price:g} per hour"
+    yield f"results: {sweep.uri}/"
 
 
 def tell_ledger(sweep: Sweep, code: int) -> None:
@@ -73,12 +71,11 @@ def tell_ledger(sweep: Sweep, code: int) -> None:
 
 def print_ledger(sweep: Sweep, console: Console) -> None:
     """Print one line per run, with its state and how its engines spent their time."""
-    table = Table("model", "state", "engine", title=sweep.sweep_id)
-    for column in ("scored", "load s", "warm-up s", "generation s", "tool s", "idle s", "tokens"):
-        table.add_column(column, justify="right")
     priced = any(line.cost is not None for line in sweep.cost_records)
-    if priced:
-        table.add_column("cost", justify="right")
+    table = Table("model", "state", "engine", title=sweep.sweep_id)
+    numbers = ("scored", "load s", "warm-up s", "generation s", "tool s", "idle s", "tokens")
+    for column in (*numbers, *["cost"] * priced):
+        table.add_column(column, justify="right")
     for line in sweep.cost_records:
         seconds = [f"{value:.1f}" for value in line.seconds.values()] or ["-"] * 5
         cost = [] if not priced else ["-" if line.cost is None else f"{line.cost:.2f}"]

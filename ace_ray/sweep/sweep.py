@@ -189,7 +189,11 @@ class Sweep:
                 if not self._stop:
                     self.comparisons.look_again(run)
         finally:
-            self._end_lanes()
+            if self._running and not self._stop:
+                self._ask_to_stop(signal.SIGTERM)
+            while self._running:
+                self._wait()
+                self._gather()
         return self._patiently(self._write_ledger)
 
     def _patiently(self, ask: Callable[[], T]) -> T:
@@ -214,12 +218,8 @@ class Sweep:
         settled = there if self._watching is None or preview else self._watching.look()
         for checkpoint in settled:
             if checkpoint.lacks and self._watching is not None:
-                self._put(
-                    unplanned(
-                        checkpoint,
-                        awaited=f"waiting for the checkpoint to be complete: {checkpoint.lacks}",
-                    )
-                )
+                why = f"waiting for the checkpoint to be complete: {checkpoint.lacks}"
+                self._put(unplanned(checkpoint, awaited=why))
             else:
                 self._take(checkpoint)
         planned = any(run.plan for run in self.runs if run.step is not None)
@@ -328,9 +328,8 @@ class Sweep:
             self._take(checkpoint)
         for checkpoint in watching.unfinished():
             log.warning(f"step {checkpoint.step}: skipped, because it is still being written")
-            self._put(
-                unplanned(checkpoint, awaited="it was still being written when the watch ended")
-            )
+            why = "it was still being written when the watch ended"
+            self._put(unplanned(checkpoint, awaited=why))
         for checkpoint in watching.left():
             self._put(unplanned(checkpoint, awaited="it could not be planned"))
         if watching.failed:
@@ -386,14 +385,6 @@ class Sweep:
             return False
         return time.monotonic() >= self._looked_at + watching.poll_s and self._take_new(watching)
 
-    def _end_lanes(self) -> None:
-        """Stop the lanes and wait until they have ended."""
-        if self._running and not self._stop:
-            self._ask_to_stop(signal.SIGTERM)
-        while self._running:
-            self._wait()
-            self._gather()
-
     def lanes(self, skipped: Collection[str] = ()) -> list[Lane]:
         """Pack the pending runs into lanes, except runs whose ids are in ``skipped``. The lane of a
         reference comes before the lanes of runs that are compared with it."""
@@ -415,7 +406,10 @@ class Sweep:
         """Start the waiting lanes that fit on the free GPUs, in order. A lane that awaits another
         lane (`Comparisons.awaits`) starts only if no lane is running."""
         for lane in list(waiting):
-            if self._stop or self._is_early(lane) or not (devices := self._free(lane)):
+            tried = any(run.run_id in self._later for run in lane.runs)
+            if self._stop or (tried and time.monotonic() < self._not_before):
+                continue
+            if not (devices := self._free(lane)):
                 continue
             if self._running and self.comparisons.awaits(lane, waiting):
                 continue
@@ -461,11 +455,6 @@ class Sweep:
         used = {device for process in self._running for device in process.devices or ()}
         free = [device for device in range(self.machine.gpus) if device not in used]
         return free[: lane.gpus]
-
-    def _is_early(self, lane: Lane) -> bool:
-        """Return whether ``lane`` must still wait for its next attempt."""
-        tried = any(run.run_id in self._later for run in lane.runs)
-        return tried and time.monotonic() < self._not_before
 
     def _room(self, lane: Lane, waiting: Sequence[Lane]) -> dict[str, Any]:
         """Return the keys ``shared``, ``gpus`` and ``rows_end_at`` of the lane's spec. ``gpus`` are

@@ -28,8 +28,6 @@ COLUMNS = [
 _EPISODE_CHARS = 8 * SHOWN_CHARS
 # Maximum parts of a state that are shortened one by one; benchmarks have about ten.
 _MOST_PARTS = 100
-
-
 # Maximum differences listed for a pair of states.
 MOST_CHANGES = 1_000
 
@@ -57,12 +55,8 @@ class Change:
         return {"path": self.path, "place": list(self.place), "kind": self.kind, **values}
 
 
-def changes(before: Any, after: Any) -> list[Change]:
-    """Return at most `MOST_CHANGES` differences between two values. Lists are compared by index."""
-    return list(islice(_changes((), before, after), MOST_CHANGES))
-
-
 def _changes(place: tuple[str | int, ...], before: Any, after: Any) -> Iterator[Change]:
+    """Yield the differences between two values at ``place``. Lists are compared by index."""
     if before is _ABSENT:
         yield Change(place, "added", after=after)
     elif after is _ABSENT:
@@ -157,7 +151,7 @@ def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeV
     ``benchmark``. Raises `UserError`: the row is invalid."""
     messages, state = messages_of(row), state_of(row)
     states = benchmark.sandbox_states(state)
-    changed = [] if states is None else changes(*states)
+    changed = [] if states is None else list(islice(_changes((), *states), MOST_CHANGES))
     told = [one for one in shortened(messages, _EPISODE_CHARS) if isinstance(one, Mapping)]
     left = _in_parts(state)
     steps = benchmark.transcript(told, left)

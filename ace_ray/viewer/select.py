@@ -88,9 +88,9 @@ class Filter:
 
     def takes(self, row: ResultRow, rules: str) -> bool:
         """Return whether ``row`` matches. ``rules``: rule set of the verdict to compare."""
-        for name in (*KEYS[:3], "status"):
-            if getattr(self, name) and getattr(self, name) != getattr(row, name):
-                return False
+        names = (*KEYS[:3], "status")
+        if any(getattr(self, name) not in ("", getattr(row, name)) for name in names):
+            return False
         of_row = len(self.entry) >= SHORTEST_ID and row.row_id.startswith(self.entry)
         if self.entry not in ("", row.id) and not of_row:
             return False
@@ -108,12 +108,12 @@ def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> li
     """Return the rows of ``run`` that match ``wanted``, in `entry_order`. If ``other`` is a run,
     return only rows that have another verdict there."""
     theirs = None if other is None else {key_of(row): row for row in other.rows}
-    found = []
+    rows = []
     for row in run.rows:
         rules = wanted.rules or run.manifest.rule_sets_of(row.benchmark)[0]
         if wanted.takes(row, rules) and (theirs is None or is_changed(row, theirs, rules)):
-            found.append(row)
-    return sorted(found, key=entry_order)
+            rows.append(row)
+    return sorted(rows, key=entry_order)
 
 
 def select_known(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:

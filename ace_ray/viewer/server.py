@@ -108,7 +108,7 @@ def application(runs: Sequence[RunTable], token: str) -> Starlette:
             Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
             Middleware(_TokenRequired, token=token),
         ],
-        exception_handlers={404: _not_found, UserError: _refused},
+        exception_handlers={404: _refused, UserError: _refused},
     )
 
 
@@ -164,7 +164,7 @@ class _Site:
         lines = []
         for name, run in self._runs.items():
             run.refresh()
-            lines.append({"name": name, "href": _address(name), **run.facts()})
+            lines.append({"name": name, "href": path_of(name), **run.facts()})
         return _page("home.html.j2", title="Runs", runs=lines)
 
     def state(self, request: Request) -> Response:
@@ -213,22 +213,17 @@ class _Site:
     def row(self, request: Request) -> Response:
         """Show a row. If the URL names another run, show its row of this entry as well."""
         name, run = self._run(request)
-        row = run.by_id.get(request.path_params["row"])
-        if row is None:
-            raise _NotFound(
-                "the run has no such row",
-                where=request.path_params["row"],
-                fix="see the list of rows",
-            )
+        row_id = request.path_params["row"]
+        if (row := run.by_id.get(row_id)) is None:
+            raise _NotFound("the run has no such row", where=row_id, fix="see the list of rows")
         sides: list[dict[str, Any]] = [{"name": name, "row": row_view(run.episode(row))}]
         asked = request.query_params
         beside = request.path_params.get("other")
         against = self._other(name, asked.get("against", "")) if beside is None else beside
         if beside is not None:
             if beside not in self._runs:
-                raise _NotFound(
-                    "no such run", where=beside, fix="choose a run from the list of runs"
-                )
+                fix = "choose a run from the list of runs"
+                raise _NotFound("no such run", where=beside, fix=fix)
             other = self._runs[beside]
             same = other.by_key.get(key_of(row))
             sides.append({"name": beside, "row": same and row_view(other.episode(same))})
@@ -282,21 +277,16 @@ class _Links:
         self.run, self.query, self.against = run, query, against
 
     def rows(self, **more: Any) -> str:
-        return _address(self.run, {**self._asked(), **more})
+        return self._url(path_of(self.run), more)
 
     def row(self, row_id: str, *, pair: bool = False) -> str:
-        asked = self._asked()
-        if not pair or not self.against:
-            return _address(self.run, asked, row_id)
-        beside = f"{path_of(self.run, row_id)}/against/{quote(self.against, safe='')}"
-        return f"{beside}?{urlencode(asked)}"
+        beside = f"/against/{quote(self.against, safe='')}" if pair and self.against else ""
+        return self._url(path_of(self.run, row_id) + beside, {})
 
-    def _asked(self) -> dict[str, str]:
-        return {**self.query.as_dict(), **({"against": self.against} if self.against else {})}
-
-
-def _address(run: str, asked: Mapping[str, Any] | None = None, row_id: str = "") -> str:
-    return f"{path_of(run, row_id)}{f'?{urlencode(asked)}' if asked else ''}"
+    def _url(self, path: str, more: Mapping[str, Any]) -> str:
+        against = {"against": self.against} if self.against else {}
+        parameters = {**self.query.as_dict(), **against, **more}
+        return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
 def _choices(run: RunTable, query: Query) -> dict[str, list[tuple[str, int]]]:
@@ -357,10 +347,8 @@ def _asset(request: Request) -> Response:
     return Response(content, media_type=_ASSETS[name], headers=_HEADERS)
 
 
-def _not_found(request: Request, error: Exception) -> Response:
-    return _page("error.html.j2", status=404, title="Not found", error="there is no such page")
-
-
 def _refused(request: Request, error: Exception) -> Response:
+    if not isinstance(error, UserError):
+        return _page("error.html.j2", status=404, title="Not found", error="there is no such page")
     status = 404 if isinstance(error, _NotFound) else 500
     return _page("error.html.j2", status=status, title="Not shown", error=str(error))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ace_ray.benchmarks.transcript import Tool
 from ace_ray.reports.text import pretty
@@ -38,11 +37,8 @@ def show(
         for number, view in enumerate(episodes(run, rows[: limit or None])):
             if as_json:
                 print(json.dumps(view.as_json(), ensure_ascii=True))
-                continue
-            if number:
-                print("")
-            for line in whole(view):
-                print(line)
+            else:
+                print(*([""] if number else []), *whole(view), sep="\n")
     else:
         for line in listed(run, rows, wanted.rules, other, limit):
             print(line)
@@ -101,7 +97,9 @@ def whole(view: EpisodeView) -> Iterator[str]:
         if step.role == "assistant":  # tools are shown after the prompt
             yield from tools
             tools = []
-        yield from _titled(step.role, _seconds(step.facts))
+        seconds = step.facts.get("seconds")
+        more = f"{seconds:.1f} s" if isinstance(seconds, int | float) else ""
+        yield from _titled(step.role, more)
         if step.reasoning:
             yield "  reasoning:"
             yield from _indented(step.reasoning)
@@ -139,11 +137,6 @@ def _tools(tools: Sequence[Tool] | None) -> Iterator[str]:
         yield from _block(f"{tool.name}{since}: {tool.description}")
         if tool.schema is not None:
             yield from _indented(json.dumps(tool.schema, ensure_ascii=False))
-
-
-def _seconds(facts: dict[str, Any]) -> str:
-    seconds = facts.get("seconds")
-    return f"{seconds:.1f} s" if isinstance(seconds, int | float) else ""
 
 
 def _changes(changed: Sequence[Change]) -> Iterator[str]:

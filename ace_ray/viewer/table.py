@@ -109,25 +109,22 @@ class RunTable:
         """Read new parts; return whether the parts changed. Raises `UserError`: the store does not
         answer."""
         with self._reading:
-            return self._refresh()
-
-    def _refresh(self) -> bool:
-        # Also look at the parts of a finished run: they may still be merged.
-        names = part_names(self._store)
-        self.finished = self.finished or self._store.get(SUCCESS) is not None
-        if names == self._names:
-            return False
-        run = StoredRun(self._store, self._warn_once, self._read)
-        run.rows = list(run.ledger.rows())  # a run that has just started has none
-        # In the order of their entries.
-        self.rows = sorted(run.rows, key=entry_order)
-        self.by_id = {row.row_id: row for row in self.rows}
-        # To find the row of another run.
-        self.by_key = {key_of(row): row for row in self.rows}
-        for name in self._parts.keys() - set(names):
-            del self._parts[name]
-        self.run, self._names, self._searched = run, names, ("", {})
-        return True
+            # Also look at the parts of a finished run: they may still be merged.
+            names = part_names(self._store)
+            self.finished = self.finished or self._store.get(SUCCESS) is not None
+            if names == self._names:
+                return False
+            run = StoredRun(self._store, self._warn_once, self._read)
+            run.rows = list(run.ledger.rows())  # a run that has just started has none
+            # In the order of their entries.
+            self.rows = sorted(run.rows, key=entry_order)
+            self.by_id = {row.row_id: row for row in self.rows}
+            # To find the row of another run.
+            self.by_key = {key_of(row): row for row in self.rows}
+            for name in self._parts.keys() - set(names):
+                del self._parts[name]
+            self.run, self._names, self._searched = run, names, ("", {})
+            return True
 
     def _read(
         self,

@@ -16,6 +16,7 @@ from ace_ray.benchmarks.acebench.options import AGENT
 from ace_ray.benchmarks.results import Curves, Estimate, Paper, Table
 from ace_ray.reports.report import make_report
 from ace_ray.reports.runs import load_runs
+from ace_ray.reports.table import print_table
 from ace_ray.types import RULE_SETS
 from tests.report.builders import block, everything, row, write_run
 
@@ -64,6 +65,13 @@ def test_tables_have_groups_categories_and_their_overall(whole: Path) -> None:
         assert [v.n for v in cells if isinstance(v, Estimate)] == [languages * n for n in whole_n]
     assert shares(table(3, whole).lines[0]) == [30.0, 10.0, 80.0]
     assert shares(table(4, whole).lines[0]) == [60.0, 75.0, 20.0, 75.0]
+
+
+def test_printed_text_keeps_shortcodes_of_emoji(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Table("", "of :tada:", ["at :fire:"], [[":smile:"]], ["note :sos:"])
+    print_table(shown, Console(), intervals=False)
+    printed = capsys.readouterr().out
+    assert re.findall(":[a-z]+:", printed) == [":tada:", ":fire:", ":smile:", ":sos:"]
 
 
 def test_table_5_leaves_irrelevant_out(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -40,12 +39,8 @@ def path_of(run_id: str, row_id: str = "") -> str:
     return f"/run/{quote(run_id, safe='')}/{row}"
 
 
-@dataclass(frozen=True, slots=True)
-class WrongAnswers:
-    """The chosen wrong rows of each run. ``wrong`` is the number of all wrong rows."""
-
-    by_run: Sequence[tuple[Run, Sequence[ResultRow]]]
-    wrong: int
+# The chosen wrong rows of each run, and the number of all wrong rows.
+WrongAnswers = tuple[Sequence[tuple[Run, Sequence[ResultRow]]], int]
 
 
 def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAnswers:
@@ -62,18 +57,14 @@ def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAns
                     cells.setdefault((run.label, *row.path[:3]), []).append(row)
     cells = {key: cells[key] for run in runs for key in sorted(cells) if key[0] == run.label}
     ranked = {key: _ordered(rows)[:per_category] for key, rows in cells.items()}
-    turns = [(place, key, row) for key, rows in ranked.items() for place, row in enumerate(rows)]
-    kept = sorted(turns, key=lambda turn: turn[0])[:most]  # stable: keeps the order of runs
-    shown: dict[tuple[str, str, str, str], list[ResultRow]] = {}
-    for _, key, row in kept:
-        shown.setdefault(key, []).append(row)
-    return WrongAnswers(
-        [
-            (run, [row for key in cells if key[0] == run.label for row in shown.get(key, [])])
-            for run in runs
-        ],
-        sum(map(len, cells.values())),
-    )
+    turns = [(rank, key) for key, rows in ranked.items() for rank in range(len(rows))]
+    # The sort is stable: it keeps the order of runs.
+    counts = Counter(key for _, key in sorted(turns, key=lambda turn: turn[0])[:most])
+    by_run = [
+        (run, [row for key in cells if key[0] == run.label for row in ranked[key][: counts[key]]])
+        for run in runs
+    ]
+    return by_run, sum(map(len, cells.values()))
 
 
 def _ordered(rows: Iterable[ResultRow]) -> list[ResultRow]:
@@ -82,25 +73,23 @@ def _ordered(rows: Iterable[ResultRow]) -> list[ResultRow]:
     def error_types(row: ResultRow) -> tuple[str, ...]:
         return tuple(row.verdicts[rules].error_type for rules in sorted(row.verdicts))
 
-    def place(row: ResultRow) -> str:
-        return digest(*row.key, row.sample)
-
-    return in_turns(sorted(rows, key=place), error_types)
+    return in_turns(sorted(rows, key=lambda row: digest(*row.key, row.sample)), error_types)
 
 
 def in_turns(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[_Item]:
     """Return the first item of each kind, then the second of each, and so on."""
     seen: Counter[Hashable] = Counter()
-    turns = []
+    turns: dict[int, list[_Item]] = {}
     for item in items:
-        turns.append((seen[kind(item)], item))
         seen[kind(item)] += 1
-    return [item for _, item in sorted(turns, key=lambda turn: turn[0])]
+        turns.setdefault(seen[kind(item)], []).append(item)
+    return [item for turn in turns.values() for item in turn]
 
 
 def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
     """Build the section with wrong answers. ``choices`` in its view are the filters' options."""
-    views = [view for run, rows in sample.by_run for view in _views(run, rows, rule_sets)]
+    by_run, wrong = sample
+    views = [view for run, rows in by_run for view in _views(run, rows, rule_sets)]
     judged = [judgement for view in views for judgement in view["judgements"]]
     view = {
         "answers": views,
@@ -115,7 +104,7 @@ def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
                 for rules in rule_sets
             },
         },
-        "wrong": sample.wrong,
+        "wrong": wrong,
     }
     return Section("answers", "Wrong answers", "answers.html.j2", view)
 
@@ -156,13 +145,9 @@ def _view(
     ]
     wrong = [one for one in judgements if not one["valid"]]
     return {
+        **{name: getattr(row, name) for name in ("row_id", "language", "category", "id", "sample")},
         "run": run.label,
-        "row_id": row.row_id,
         "address": f"http://{HOST}:{PORT}{path_of(run.manifest.run_id, row.row_id)}",
-        "language": row.language,
-        "category": row.category,
-        "id": row.id,
-        "sample": row.sample,
         "cut": row.finish_reason == "length",
         "messages": told,
         "left_out": len(messages) - len(told),

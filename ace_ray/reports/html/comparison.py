@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ace_ray.reports.compared_runs import describe_pairs
 from ace_ray.reports.comparison import Comparison, ReportedComparison
 from ace_ray.reports.comparison_tables import sentence, tables_of
 from ace_ray.reports.flips import WORDS, Answer, Flip, Flips, flip_tables
@@ -15,23 +16,19 @@ from ace_ray.reports.text import shown
 FLIPS = 25
 
 
-def comparison(reported: ReportedComparison | None) -> Section | None:
+def comparison(reported: ReportedComparison | None) -> Section:
     """Build the section with test results, or the reason why the runs cannot be compared."""
-    if reported is None:
-        return None
-    if reported.comparison is None:
-        view = {"why": reported.refused, "differences": reported.differences}
-        return Section("comparison", "Comparison", "refusal.html.j2", view)
-    return Section("comparison", "Comparison", "comparison.html.j2", _view(reported.comparison))
-
-
-def _view(compared: Comparison) -> dict[str, Any]:
-    return {
-        "against": compared.against,
+    if reported is None or reported.comparison is None:
+        why = reported and {"why": reported.refused, "differences": reported.differences}
+        return Section("comparison", "Comparison", "refusal.html.j2", why)
+    compared = reported.comparison
+    view = {
+        "against": describe_pairs(compared.runs, compared.pairs),
         "sentences": [_sentences(compared, rules) for rules in compared.rule_sets],
         "pairs": list(tables_of(compared)),
         "notes": [*compared.cautions, *compared.notes],
     }
+    return Section("comparison", "Comparison", "comparison.html.j2", view)
 
 
 def _sentences(compared: Comparison, rules: str) -> dict[str, Any]:
@@ -45,12 +42,11 @@ def _sentences(compared: Comparison, rules: str) -> dict[str, Any]:
     }
 
 
-def flips(reported: ReportedComparison | None) -> Section | None:
+def flips(reported: ReportedComparison | None) -> Section:
     """Build the section with flips and both answers of each flip."""
-    if reported is None or not reported.flips:
-        return None
-    pairs = [_pair(flipped) for flipped in reported.flips]
-    view = {"pairs": pairs, "unflipped": reported.unflipped}
+    view = None
+    if reported is not None and reported.flips:
+        view = {"pairs": list(map(_pair, reported.flips)), "unflipped": reported.unflipped}
     return Section("flips", "Flips", "flips.html.j2", view)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ace_ray.benchmarks.results import Bars, Curves, Estimate, Table, Value
+from ace_ray.benchmarks.results import Bars, Curves, Estimate, Table
 from ace_ray.reports.text import visible
 
 # Maximum characters of a value in a template. Texts of models are exempt by the filter `whole`,
@@ -30,7 +30,8 @@ LONGEST = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the page: ``template`` renders ``view``, and ``anchor`` is its id."""
+    """A section of the page: ``template`` renders ``view``, and ``anchor`` is its id. A section
+    whose view is empty or None is left out."""
 
     anchor: str
     title: str
@@ -49,21 +50,15 @@ class Page:
 
 def render(page: Page) -> bytes:
     """Render the page as HTML in UTF-8."""
-    script = _asset("report.js")
-    template = environment().get_template("report.html.j2")
-    text = template.render(
-        page=page, style=Markup(_asset("report.css")), script=Markup(script), policy=_policy(script)
-    )
-    # `visible` has replaced lone surrogates, so the text can be encoded.
-    return text.encode()
-
-
-def _policy(script: str) -> str:
+    style, script = Markup(_asset("report.css")), Markup(_asset("report.js"))
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
+    policy = (
         f"default-src 'none'; script-src 'sha256-{allowed}'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
+    template = environment().get_template("report.html.j2")
+    # `visible` has replaced lone surrogates, so the text can be encoded.
+    return template.render(page=page, style=style, script=script, policy=policy).encode()
 
 
 @cache
@@ -74,9 +69,9 @@ def _asset(name: str) -> str:
 def environment(package: str = "ace_ray.reports", folder: str = "html") -> Environment:
     """Return the Jinja environment for the templates in ``folder`` of ``package``. These templates
     may import the templates of reports."""
-    places = dict.fromkeys([(package, folder), ("ace_ray.reports", "html")])
+    folders = dict.fromkeys([(package, folder), ("ace_ray.reports", "html")])
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(*place) for place in places]),
+        loader=ChoiceLoader([PackageLoader(*pair) for pair in folders]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_finalize,
@@ -106,14 +101,13 @@ def _finalize(value: Any) -> Any:
 
 def _kinds(table: Table) -> list[str]:
     """Return the CSS class of each column: ``words`` or ``numbers``."""
-    return [
-        "words" if any(_is_words(line[i]) for line in table.lines) else "numbers"
-        for i in range(len(table.header))
-    ]
-
-
-def _is_words(value: Value) -> bool:
-    return isinstance(value, str) and value != "" and not value.lstrip("+-< ")[:1].isdigit()
+    words = {
+        column
+        for line in table.lines
+        for column, value in enumerate(line)
+        if isinstance(value, str) and value and not value.lstrip("+-< ")[:1].isdigit()
+    }
+    return ["words" if column in words else "numbers" for column in range(len(table.header))]
 
 
 # Okabe and Ito's palette, which is safe for colour-blind readers.
@@ -152,15 +146,17 @@ def inline_svg(figure: Curves) -> str:
     names = list(dict.fromkeys(name for series in figure.panels.values() for name in series))
     columns = min(len(figure.panels), 2)
     rows = -(-len(figure.panels) // columns)
-    width, below = columns * _WIDTH, _LINE + rows * _HEIGHT
+    below = _LINE + rows * _HEIGHT
     places = sorted({x for s in figure.panels.values() for points in s.values() for x, _ in points})
-    parts = [_text(width / 2, 14, _short(figure.title, 100), size=12)]
+    parts: list[str] = []
     for number, (title, series) in enumerate(figure.panels.items()):
         left, top = number % columns * _WIDTH, _LINE + number // columns * _HEIGHT
         across = _across(figure, places, left)
         up = _Scale(-3, 103, top + _HEIGHT - _BOTTOM, top + _TOP)
         parts.append(_text(left + _WIDTH / 2, top + 16, _short(title)))
-        parts += _grid(figure, across, up, places)
+        levels = [(float(level), str(level)) for level in range(0, 101, 20)]
+        by = {"step": "training step", "cost": "cost of an entry"}.get(figure.axis, figure.axis)
+        parts += _frame(across, up, _ticks(figure, places), levels, f"accuracy (%) by {by}")
         for name, one in series.items():
             parts += _curve(one, name, names.index(name), across, up)
             if figure.axis == "cost":
@@ -188,8 +184,7 @@ def lines_svg(figure: Lines) -> str:
     last, most = (max(*values, 1e-6) for values in zip(*every, strict=True))
     across = _Scale(0.0, last, _LEFT, width - _RIGHT)
     up = _Scale(0.0, most, below - _BOTTOM, _LINE + _TOP)
-    parts = [_text(width / 2, 14, _short(figure.title, 100), size=12)]
-    parts += _frame(across, up, _round_ticks(last), _round_ticks(most), figure.across)
+    parts = _frame(across, up, _round_ticks(last), _round_ticks(most), figure.across)
     for number, points in enumerate(figure.lines.values()):
         parts.append(_polyline([(across(x), up(y)) for x, y in points], number))
     return _svg(figure.title, parts, list(figure.lines), 2, below)
@@ -202,7 +197,7 @@ def bars_svg(figure: Bars) -> str:
     together = len(figure.kinds) > colours
     names = [*figure.kinds[: colours - 1], "other kinds"] if together else list(figure.kinds)
     width, start = 2 * _WIDTH, 4 * _LEFT
-    parts = [_text(width / 2, 14, _short(figure.title, 100), size=12)]
+    parts: list[str] = []
     longest = max(1, *map(sum, figure.bars.values()))
     for number, (label, counts) in enumerate(figure.bars.items()):
         top, total = _LINE + 8 + number * _BAR, max(1, sum(counts))
@@ -237,8 +232,10 @@ def figure_svg(figure: Figure) -> str:
 
 
 def _svg(title: str, parts: Sequence[str], names: Sequence[str], columns: int, below: float) -> str:
-    """Return a figure with ``columns`` panels across, and the legend of ``names`` at ``below``."""
-    width, parts = columns * _WIDTH, list(parts)
+    """Return a figure with its title, ``columns`` panels across, and the legend of ``names`` at
+    ``below``."""
+    width = columns * _WIDTH
+    parts = [_text(width / 2, 14, _short(title, 100), size=12), *parts]
     for number, name in enumerate(names):
         x = 10 + number % columns * width / columns
         y = below + 12 + number // columns * _LINE
@@ -268,12 +265,6 @@ def _across(figure: Curves, places: Sequence[float], left: float) -> _Scale:
         return _Scale(first / 1.4, last * 1.4, start, end, log=True)
     margin = (last - first) / 20 or 1.0
     return _Scale(first - margin, last + margin, start, end)
-
-
-def _grid(figure: Curves, across: _Scale, up: _Scale, places: Sequence[float]) -> list[str]:
-    levels = [(float(level), str(level)) for level in range(0, 101, 20)]
-    by = {"step": "training step", "cost": "cost of an entry"}.get(figure.axis, figure.axis)
-    return _frame(across, up, _ticks(figure, places), levels, f"accuracy (%) by {by}")
 
 
 _Ticks = Sequence[tuple[float, str]]
