@@ -282,17 +282,17 @@ class Session:
         the parts of this pass; ``services`` are the benchmarks with a service."""
         import ray
 
+        from ace_ray.cluster import placement
         from ace_ray.cluster.ray_internals import lean_data
         from ace_ray.pipeline.actors.job import Scenarios
         from ace_ray.pipeline.actors.role_engine import role_engines
         from ace_ray.pipeline.graph import Work, run_graph
-        from ace_ray.pipeline.planning import placement
         from ace_ray.sandbox.actor import start_actors
 
         config, need, name = self._config, fitted.need, f"coordinator-{salt}"
         with (
             role_engines(fitted.bindings, name, config, on_gpu=fitted.on_gpu) as served,
-            placement.reserved(need, config, self._interrupts) as places,
+            placement.reserved(need, config, lambda: self._interrupts.asked) as places,
         ):
             sandboxes = [f"{name}-sandbox-{i}" for i in range(need.sandboxes)]
             _started = start_actors(Scenarios(name), sandboxes, cpus=resources.SANDBOX_CPUS)

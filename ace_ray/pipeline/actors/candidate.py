@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import ray
 
+from ace_ray.cluster.placement import materialized
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import EngineDead, RequestFailed, UserError
 from ace_ray.models.adapters import check_weights
@@ -30,7 +31,6 @@ from ace_ray.pipeline.actors.job import Job
 from ace_ray.pipeline.health.processes import EngineLoad, ProcessInfo, die
 from ace_ray.pipeline.monitoring.counts import RowReport
 from ace_ray.pipeline.monitoring.timing import Clock
-from ace_ray.pipeline.planning.placement import materialized
 from ace_ray.storage.object_store import Unreachable
 from ace_ray.types import Completion, Messages, Sampling, Tools
 from ace_ray.util.sanitizing import well_formed

@@ -18,7 +18,6 @@ from ace_ray.cluster.resources import Resources
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.models.sources import ModelRef, materialize
-from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.util import log
 
 LOOK_S = 5.0
@@ -26,12 +25,13 @@ LOOK_S = 5.0
 
 @contextmanager
 def reserved(
-    need: Resources, config: RunConfig, interrupts: Interrupts
+    need: Resources, config: RunConfig, stopping: Callable[[], bool]
 ) -> Iterator[Callable[[], dict[str, Any]] | None]:
     """Reserve a placement group for each engine until the context ends, if engines span nodes.
 
     Yield a function that returns the Ray options of the next engine worker; None if each engine
-    runs on one node. Raises `RunFailed` if the GPUs are not free within ``start_timeout_s``."""
+    runs on one node. ``stopping``: returns whether the run must end. Raises `RunFailed` if the GPUs
+    are not free within ``start_timeout_s``."""
     if not need.spread:
         yield None
         return
@@ -40,7 +40,7 @@ def reserved(
 
     groups = [placement_group(bundles(need), strategy="PACK") for _ in range(need.workers)]
     try:
-        _wait(groups, need, config.start_timeout_s, interrupts)
+        _wait(groups, need, config.start_timeout_s, stopping)
         log.info(f"reserved for each engine: {', '.join(map(_described, groups))}")
         places = cycle(groups)
         yield lambda: {
@@ -102,12 +102,14 @@ def _group() -> Any:
     return ray.util.get_current_placement_group() if ray.is_initialized() else None
 
 
-def _wait(groups: list[Any], need: Resources, patience_s: float, interrupts: Interrupts) -> None:
+def _wait(
+    groups: list[Any], need: Resources, patience_s: float, stopping: Callable[[], bool]
+) -> None:
     import ray
 
     waiting = [group.ready() for group in groups]
     waited = 0.0
-    while waiting and not interrupts.asked:
+    while waiting and not stopping():
         _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=LOOK_S)
         waited += LOOK_S
         if waiting and waited >= patience_s:
