@@ -113,8 +113,8 @@ def test_a_damaged_or_misplaced_adapter_is_named(tmp_path: Path, base: Path, mak
         resolve(str(folder), None)
     with pytest.raises(UserError, match=r"no adapter_config\.json; name a PEFT adapter's folder"):
         adapted(base, base)
-    with pytest.raises(UserError, match=r"model\.adapter: adapter './gone' does not exist"):
-        adapted(base, Path("./gone"))
+    with pytest.raises(UserError, match=r"model\.adapter: adapter 'gone' does not exist"):
+        adapted(base, Path("gone"))
     for text in ("", "[]", "[" * 100_000):
         (folder / "adapter_config.json").write_text(text)
         with pytest.raises(UserError, match=r"adapter_config\.json: cannot be read.*again"):
