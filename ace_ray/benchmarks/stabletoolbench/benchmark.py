@@ -6,17 +6,18 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel, Service
 from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
 from ace_ray.benchmarks.outputs import Entries, Output
+from ace_ray.benchmarks.stabletoolbench import queries
 from ace_ray.benchmarks.stabletoolbench.apis.cache import api_key
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
@@ -35,18 +36,11 @@ from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenc
 from ace_ray.benchmarks.stabletoolbench.outputs import read_outputs
 from ace_ray.benchmarks.stabletoolbench.pool import RETRIEVER, ToolPool, all_docs
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
-from ace_ray.benchmarks.stabletoolbench.queries import (
-    absent_line,
-    import_queries,
-    load,
-    locate,
-    present,
-)
 from ace_ray.benchmarks.stabletoolbench.result_json import result_json, result_path
 from ace_ray.benchmarks.stabletoolbench.shapes import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import categories, notes, paper, scores, tables
-from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
+from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, published_names, schemas
 from ace_ray.config.roles import Role, parse_role
 from ace_ray.errors import UserError
 from ace_ray.types import (
@@ -65,7 +59,6 @@ from ace_ray.util.suggestions import check_names
 
 _log = logging.getLogger(__name__)
 _WHERE = "benchmarks.stabletoolbench"
-_T = TypeVar("_T")
 # Maximum time for judging after an episode's deadline; less than ``DEADLINE_GRACE_S``.
 JUDGE_S = 240.0
 
@@ -87,19 +80,12 @@ class StableToolBench(Benchmark):
         check_names(options.groups or (), GROUPS, what="group", where=f"{_WHERE}.groups")
         for key in FOLDERS:
             refuse_uri(getattr(options, key) or "", f"{_WHERE}.{key}")
-        self._folder = locate(options.data)
-        self._groups = options.groups or present(self._folder)
+        self._folder = queries.locate(options.data)
+        self._groups = options.groups or queries.present(self._folder)
         checkout = path_of(options.upstream, f"{_WHERE}.upstream") if options.upstream else None
         self._options = options
         self._sources = ApiSources(options, checkout)
-        self._settings = Settings(
-            method=options.method,
-            form=options.mode,
-            max_steps=options.max_steps,
-            max_queries=options.max_queries,
-            texts=read_texts(checkout) if checkout else OWN,
-            exact_names=options.tool_scope != "query",
-        )
+        self._settings = Settings(options, read_texts(checkout) if checkout else OWN)
         self._judging = judge_prompts.official(checkout) if checkout else judge_prompts.own()
         self._roles: dict[str, Role] = {}
         if self._sources.simulator is not None:
@@ -117,7 +103,9 @@ class StableToolBench(Benchmark):
         # Answers as JSON text, by group and query id: a long chain cannot be pickled.
         self._reference: dict[str, dict[str, str]] = {}
         if options.reference is not None:
-            self._reference = read_reference(_converted(options.reference), self._groups)
+            folder = path_of(options.reference, f"{_WHERE}.reference")
+            of_run = folder / "files" / self.name / "converted"
+            self._reference = read_reference(of_run if of_run.is_dir() else folder, self._groups)
         self._warnings: list[str] = []
         self._lacking: list[str] = []
         self._pool: ToolPool | None = None
@@ -128,17 +116,18 @@ class StableToolBench(Benchmark):
         options = self._options
         folder = options.tool_folder
         tools = ToolFolder(path_of(folder, f"{_WHERE}.tool_folder")) if folder else None
-        wanted = load(self._folder, groups=self._groups, tools=tools)
+        entries = queries.load(self._folder, groups=self._groups, tools=tools)
+        self._lacking = list(tools.lacking) if tools else []
         if options.tool_scope != "query":
-            every = load(self._folder, groups=present(self._folder), tools=tools).entries
+            every = queries.load(self._folder, groups=queries.present(self._folder), tools=tools)
             docs = all_docs(every, tools.docs() if tools else ())
-            self._pool = ToolPool(docs, options.tool_scope, wanted.entries, self._settings.texts)
-        absent = "" if options.groups else absent_line(self._folder, self._groups)
+            self._pool = ToolPool(docs, options.tool_scope, entries, self._settings.texts)
+        absent = "" if options.groups else queries.absent_line(self._folder, self._groups)
         if absent:
             _log.warning("%s; the other groups are evaluated", absent)
-        self._warnings = list(dict.fromkeys(filter(None, (absent, *wanted.warnings))))
-        self._lacking = wanted.lacking
-        return wanted.entries
+        warnings = (absent, *queries.not_offered(self._folder, entries))
+        self._warnings = list(dict.fromkeys(filter(None, warnings)))
+        return entries
 
     def identity(self) -> Mapping[str, Any]:
         options, entries = self._options, self.dataset()
@@ -208,9 +197,8 @@ class StableToolBench(Benchmark):
         return self._roles
 
     def role_sampling(self, role: str) -> Sampling:
-        if role != "simulator":
-            return asking.SAMPLING
-        return simulator_sampling(self._roles["simulator"])
+        simulates = role == "simulator"
+        return simulator_sampling(self._roles[role]) if simulates else asking.SAMPLING
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
         asked = [{"role": "user", "content": "x"}]
@@ -235,7 +223,7 @@ class StableToolBench(Benchmark):
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         apis = self._apis(entry)
         run = await run_agent(entry, context, self._settings, apis, self._sources.caller(context))
-        stored = run.as_json()
+        stored = asdict(run)
         answer = converted(entry.data["query"], stored)
         messages = stored.pop("messages")
         state: dict[str, Any] = {
@@ -248,14 +236,18 @@ class StableToolBench(Benchmark):
         }
         relevant = {tuple(pair) for pair in entry.gold["relevant"]}
         if self._pool and relevant:
-            offered = {(api.tool, api.api) for api in apis}
+            offered = {(api.doc["tool"], api.doc["api"]) for api in apis}
             state["offered_recall"] = len(relevant & offered) / len(relevant)
         if simulator := self._sources.simulator_of(context):
             state["simulator"] = simulator.identity()
         if "judge" in self._roles:
             judge = context.roles["judge"]
             judged = self._judged(entry, judge, context.attempt, answer["answer"])
-            state |= await _in_time(context, judged)
+            try:
+                state |= await asyncio.wait_for(judged, JUDGE_S + max(0.0, context.left_s or 0.0))
+            except TimeoutError:
+                what = "the judge gave no verdict before its deadline"
+                raise asking.JudgeError(what) from None
         episode = context.episode
         episode.messages = messages
         episode.output, episode.finish_reason = run.output, run.finish_reason
@@ -275,23 +267,31 @@ class StableToolBench(Benchmark):
     async def _judged(
         self, entry: Entry, judge: RoleModel, attempt: int, answer: Mapping[str, Any]
     ) -> dict[str, Any]:
-        options, alone, began = self._options, None, time.perf_counter()
-        model = asking.retried(judge, attempt)
-        if options.fac:
+        """Judge an answer, and return the fields for the row's state. Raises `JudgeError`.
+
+        There is always the field ``votes``. With the option ``fac``, there is the field ``fac``.
+        With a reference run, there is the field ``sowr``, or ``sowr_missing`` if the reference
+        lacks the query."""
+        began, query, prompts = time.perf_counter(), entry.data["query"], self._judging
+        model, votes = asking.retried(judge, attempt), self._options.votes
+        judged: dict[str, Any] = {
+            "votes": await measures.judge_sopr(model, query, answer, votes, prompts)
+        }
+        if self._options.fac:
             drawn = model.sampling
             own = drawn if _has_own_sampling(self._roles["judge"]) else asking.FAC_SAMPLING
             most = min(own.max_tokens, drawn.max_tokens)  # if the candidate judges: its limit
             alone = replace(model, sampling=replace(own, seed=drawn.seed, max_tokens=most))
-        judged = await measures.judge_answer(
-            model,
-            entry.data["query"],
-            answer,
-            options.votes,
-            self._judging,
-            fac=alone,
-            references=self._reference.get(entry.category, {}) if self._reference else None,
-            query_id=entry.id,
-        )
+            judged["fac"] = await measures.judge_fac(alone, query, answer, prompts)
+        reference = self._reference.get(entry.category, {}).get(entry.id)
+        if reference is not None:
+            theirs = json.loads(reference)
+            their_votes = await measures.judge_sopr(model, query, theirs, votes, prompts)
+            statuses = measures.majority(judged["votes"]), measures.majority(their_votes)
+            given = (answer, theirs, statuses, votes, prompts)
+            judged["sowr"] = await measures.judge_sowr(model, query, *given)
+        elif self._reference:  # without an answer of the reference, nothing is compared
+            judged["sowr_missing"] = True
         seconds = round(time.perf_counter() - began, 4)
         return {**judged, "judge_attempt": attempt, "judged_s": seconds}
 
@@ -318,12 +318,12 @@ class StableToolBench(Benchmark):
 
     def output_entries(self) -> Entries:
         """Return the queries by group. Groups that do not occur in the outputs are not read."""
-
-        def of(_: str, group: str) -> list[Entry]:
-            return load(self._folder, groups=[group]).entries
-
-        searched = present(self._folder)
-        return Entries(of, languages=["en"], categories=GROUPS, searched=searched)
+        return Entries(
+            lambda _, group: queries.load(self._folder, groups=[group]),
+            languages=["en"],
+            categories=GROUPS,
+            searched=queries.present(self._folder),
+        )
 
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
         return read_outputs(path, entries)
@@ -332,7 +332,7 @@ class StableToolBench(Benchmark):
     def import_data(cls, path: Path | None) -> None:
         if path is None:
             return super().import_data(path)
-        import_queries(path)
+        queries.import_queries(path)
 
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
@@ -378,7 +378,9 @@ class StableToolBench(Benchmark):
                 if state:
                     apis = self._apis(entry)
                     if self._options.tool_scope == "all":  # thousands for each query
-                        apis = _own_or_called(entry, apis, state["calls"])
+                        own = set(map(published_names, entry.data["apis"]))
+                        names = {call["name"] for call in state["calls"]}
+                        apis = [a for a in apis if a.name in names or published_names(a.doc) in own]
                     tools = schemas(apis, self._settings.texts)
                     yield entry.id, {**state["answer"], "available_tools": tools}
 
@@ -403,30 +405,5 @@ class StableToolBench(Benchmark):
         return "none" if role is None else model_of(role) or str(summary["model"]["source"])
 
 
-def _own_or_called(
-    entry: Entry, apis: Sequence[Api], calls: Sequence[Mapping[str, Any]]
-) -> list[Api]:
-    """Return the APIs of the entry's query, and those that its agent called."""
-    own = {(doc["category"], doc["tool"], doc["api"]) for doc in entry.data["apis"]}
-    names = {call["name"] for call in calls}
-    return [a for a in apis if a.name in names or (a.category, a.tool, a.api) in own]
-
-
 def _has_own_sampling(role: Role) -> bool:
     return role != "same" and role.sampling is not None
-
-
-async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
-    """Await ``work``, which judges an answer, and return its value. Raise `JudgeError` if it is not
-    done within `JUDGE_S` seconds after the episode's deadline."""
-    try:
-        return await asyncio.wait_for(work, JUDGE_S + max(0.0, context.left_s or 0.0))
-    except TimeoutError:
-        raise asking.JudgeError("the judge gave no verdict before its deadline") from None
-
-
-def _converted(reference: str) -> Path:
-    """Return ``reference``, or its subfolder of converted answers if it is the folder of a run."""
-    folder = path_of(reference, f"{_WHERE}.reference")
-    inner = folder / "files" / StableToolBench.name / "converted"
-    return inner if inner.is_dir() else folder

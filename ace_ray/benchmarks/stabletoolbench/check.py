@@ -15,13 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.stabletoolbench.converted import has_finish
-from ace_ray.benchmarks.stabletoolbench.judge.measures import (
-    POINTS,
-    UNANSWERED,
-    majority,
-    mean_points,
-    unanswered,
-)
+from ace_ray.benchmarks.stabletoolbench.judge import measures
 from ace_ray.benchmarks.stabletoolbench.tools import UNKNOWN
 from ace_ray.types import Entry, Verdict
 
@@ -87,7 +81,7 @@ def _reached(calls: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
 # Prefix of the metrics with the points of one vote.
 VOTE = "vote_"
 _WHY = {
-    **UNANSWERED,
+    **measures.UNANSWERED,
     "unsolved": "the judge says Unsolved",
     "unsure": "the judge cannot tell",
 }
@@ -102,12 +96,12 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
     from a pool. The rule sets differ only in validity and in the metric ``sopr``."""
     answer = state["answer"]["answer"]
     votes: Sequence[Mapping[str, Any]] = state["votes"] or ()
-    why = unanswered(answer)
+    why = measures.unanswered(answer)
     common = metrics(entry.gold["relevant"], state["calls"]) | {
         "finish": float(has_finish(answer)),
         "give_up": float(why == "gave_up"),
     }
-    common |= {f"{VOTE}{n}": POINTS[vote["status"]] for n, vote in enumerate(votes)}
+    common |= {f"{VOTE}{n}": measures.POINTS[vote["status"]] for n, vote in enumerate(votes)}
     if state["fac"]:
         common["fac"] = float(state["fac"]["status"] == "Solved")
     if state.get("offered_recall") is not None:
@@ -123,8 +117,8 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
         reason = state.get("judge_error") or "no judge was asked"
         none = Verdict(None, "not_judged", reason, common)
         return dict.fromkeys(("official", "strict"), none)
-    score = mean_points(votes)
-    by_majority = "unsure" if majority(votes) == "Unsure" else "unsolved"
+    score = measures.mean_points(votes)
+    by_majority = "unsure" if measures.majority(votes) == "Unsure" else "unsolved"
     worst = "unsolved" if any(vote["status"] == "Unsolved" for vote in votes) else "unsure"
     return {
         "official": _verdict(score > 0.5, why or by_majority, common, score),

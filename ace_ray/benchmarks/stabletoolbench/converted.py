@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -168,11 +168,8 @@ def converted(query: str, run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_messages(messages: Sequence[Mapping[str, Any]]) -> list[Node]:
-    responses = {
-        message["tool_call_id"]: message["content"]
-        for message in messages
-        if message["role"] == "tool"
-    }
+    results = [message for message in messages if message["role"] == "tool"]
+    responses = {message["tool_call_id"]: message["content"] for message in results}
     nodes = []
     for message in messages:
         if message["role"] != "assistant":
@@ -194,8 +191,9 @@ def _from_nodes(query: str, run: Mapping[str, Any]) -> list[Node]:
     chance = random.Random(query)
     shown = chance.choice(run["tries"])["nodes"] if run["tries"] else []
     steps = list(_walk(shown, chance))
+    following: list[Step] = [*steps[1:], {}]
     nodes = []
-    for step, given in zip_longest(steps, steps[1:], fillvalue={}):
+    for step, given in zip(steps, following, strict=False):
         if step["type"] == "Thought":
             nodes.append(node("assistant", step["description"]))
         elif step["type"] == "Action":

@@ -6,6 +6,7 @@ The judge is the candidate of this benchmark, and the labels are its categories.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,26 +18,12 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import json_lines, read_bounded
 from ace_ray.benchmarks.stabletoolbench.converted import answer_json, answer_of_text, is_answer
-from ace_ray.benchmarks.stabletoolbench.judge.asking import (
-    CUTS,
-    SAMPLING,
-    STATUSES,
-    protocol,
-    retried,
-)
+from ace_ray.benchmarks.stabletoolbench.judge import asking
 from ace_ray.benchmarks.stabletoolbench.judge.measures import judge_sopr, majority
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import official, own
 from ace_ray.config.schema import Section
 from ace_ray.errors import UserError
-from ace_ray.types import (
-    RULE_SETS,
-    Entry,
-    Episode,
-    ResultRow,
-    Sampling,
-    Verdict,
-    digest,
-)
+from ace_ray.types import RULE_SETS, Entry, Episode, ResultRow, Sampling, Verdict, digest
 from ace_ray.util.local_files import path_of
 from ace_ray.util.stats import wilson
 
@@ -77,10 +64,10 @@ class JudgeCheck(Benchmark):
         return {
             "labels_sha256": digest([entry.content_hash() for entry in self.dataset()]),
             "protocol": {
-                **protocol(),
+                **asking.protocol(),
                 "votes": self._options.votes,
                 **self._prompts.identity(),
-                "temperature": SAMPLING.temperature,
+                "temperature": asking.SAMPLING.temperature,
             },
         }
 
@@ -94,63 +81,57 @@ class JudgeCheck(Benchmark):
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         answer = json.loads(entry.data["answer"])
-        text = self._prompts.fill("answer", entry.data["query"], answer, CUTS[0])
+        text = self._prompts.fill("answer", entry.data["query"], answer, asking.CUTS[0])
         return [{"role": "user", "content": text}]
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         episode, drawn = context.episode, self._sampling(context.candidate.sampling)
         model = replace(context.candidate, sampling=drawn, on_answer=episode.count)
-        votes = await judge_sopr(
-            retried(model, context.attempt),
-            entry.data["query"],
-            json.loads(entry.data["answer"]),
-            self._options.votes,
-            self._prompts,
-        )
+        model = asking.retried(model, context.attempt)
+        query, answer = entry.data["query"], json.loads(entry.data["answer"])
+        votes = await judge_sopr(model, query, answer, self._options.votes, self._prompts)
         episode.messages, episode.output = self.prompt(entry), majority(votes)
         episode.state = {"votes": votes, "judge_attempt": context.attempt}
         return episode
 
     def _sampling(self, given: Sampling) -> Sampling:
-        """Return `SAMPLING` with the values that the config sets, but not its temperature."""
+        """Return the judge's sampling with the config's values, but not its temperature."""
         default = asdict(Sampling())
         changed = {name: value for name, value in asdict(given).items() if value != default[name]}
-        return replace(SAMPLING, **{**changed, "temperature": SAMPLING.temperature})
+        return replace(asking.SAMPLING, **{**changed, "temperature": asking.SAMPLING.temperature})
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         status = episode.output
         metrics = {f"{_SAID}{status}": 1.0}
         if status == entry.gold:
             return dict.fromkeys(RULE_SETS, Verdict(True, metrics=metrics))
-        wrong = Verdict(False, f"{status.lower()}", f"people say {entry.gold}", metrics)
+        wrong = Verdict(False, status.lower(), f"people say {entry.gold}", metrics)
         return dict.fromkeys(RULE_SETS, wrong)
 
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
-        labels: list[str] = []
-        statuses: list[str | None] = []
+        pairs: Counter[tuple[str, str | None]] = Counter()
 
-        def noted() -> Iterator[ResultRow]:
+        def counted() -> Iterator[ResultRow]:
             for row in rows:
-                labels.append(row.category)
                 stated = row.verdicts["strict"].metrics if row.verdicts else {}
                 said = (name.removeprefix(_SAID) for name in stated if name.startswith(_SAID))
-                statuses.append(next(said, None))
+                pairs[row.category, next(said, None)] += 1
                 yield row
 
-        summary = self.statistics(noted(), max_unscored)
-        found = summary["categories"]
-        summary["categories"] = {label: found[label] for label in STATUSES if label in found}
-        measured = agreement(labels, statuses)
+        summary = self.statistics(counted(), max_unscored)
+        stats = summary["categories"]
+        summary["categories"] = {label: stats[label] for label in asking.STATUSES if label in stats}
+        measured = agreement(pairs)
         lines = [
-            [label, *(str(measured["confusion"][label][status]) for status in STATUSES)]
-            for label in STATUSES
+            [label, *(str(measured["confusion"][label][status]) for status in asking.STATUSES)]
+            for label in asking.STATUSES
         ]
         return {
             **summary,
             **self.tables(summary),
             "agreement": measured,
             "comparable": _sentence(measured),
-            "table": {"header": ["people say", *STATUSES], "lines": lines},
+            "table": {"header": ["people say", *asking.STATUSES], "lines": lines},
         }
 
 
@@ -191,20 +172,14 @@ def _entry(number: int, row: Mapping[str, Any], where: str) -> Entry:
         raise UserError(f"query_id is {name!r:.60}", where=where, fix="write a number or a string")
     if not isinstance(query, str) or not query.strip():
         raise UserError(f"query is {query!r:.60}", where=where, fix="write the user's request")
-    status = next(
-        (s for s in STATUSES if isinstance(label, str) and s.lower() == label.lower()), None
-    )
-    if status is None:
-        raise UserError(f"label is {label!r:.60}", where=where, fix=f"write {', '.join(STATUSES)}")
-    # As JSON text: a long chain cannot be pickled.
-    data = {"query": query, "answer": answer_json(_labelled_answer(row["answer"], where), where)}
-    return Entry(NAME, status, "en", f"{number}-{name}", data, status, group=str(name))
-
-
-def _labelled_answer(answer: Any, where: str) -> Mapping[str, Any]:
+    status = label.capitalize() if isinstance(label, str) else None
+    if status not in asking.STATUSES:
+        fix = f"write {', '.join(asking.STATUSES)}"
+        raise UserError(f"label is {label!r:.60}", where=where, fix=fix)
+    answer = row["answer"]
     if isinstance(answer, str):
-        return answer_of_text(answer)
-    if isinstance(answer, Mapping):
+        answer = answer_of_text(answer)
+    elif isinstance(answer, Mapping):
         answer = answer.get("answer", answer)
     if not is_answer(answer):
         raise UserError(
@@ -212,28 +187,30 @@ def _labelled_answer(answer: Any, where: str) -> Mapping[str, Any]:
             where=where,
             fix='write a string, or {"final_answer": string, "answer_details": [...]}',
         )
-    return answer
+    # As JSON text: a long chain cannot be pickled.
+    data = {"query": query, "answer": answer_json(answer, where)}
+    return Entry(NAME, status, "en", f"{number}-{name}", data, status, group=str(name))
 
 
-def agreement(labels: Sequence[str], verdicts: Sequence[str | None]) -> dict[str, Any]:
-    """Compare labels and verdicts, both from `STATUSES`. A verdict None is a failure of the judge.
+def agreement(pairs: Counter[tuple[str, str | None]]) -> dict[str, Any]:
+    """Compare labels and verdicts, both from `asking.STATUSES`. ``pairs`` counts (label, verdict).
+    A verdict None is a failure of the judge.
 
     Returns:
         ``n`` (compared pairs), ``judge_errors``, ``accuracy``, ``accuracy_interval`` (Wilson),
         ``kappa`` (Cohen's; None if chance alone would always agree) and ``confusion``
         (``{label: {verdict: n}}``). If ``n`` is 0, accuracy, interval and kappa are None.
     """
-    pairs = [(a, b) for a, b in zip(labels, verdicts, strict=True) if b is not None]
-    n = len(pairs)
-    confusion = {a: {b: pairs.count((a, b)) for b in STATUSES} for a in STATUSES}
-    right = sum(confusion[s][s] for s in STATUSES)
-    said = {s: sum(confusion[a][s] for a in STATUSES) for s in STATUSES}
+    confusion = {a: {b: pairs[a, b] for b in asking.STATUSES} for a in asking.STATUSES}
+    n = sum(sum(by_verdict.values()) for by_verdict in confusion.values())
+    right = sum(confusion[s][s] for s in asking.STATUSES)
+    said = {s: sum(confusion[a][s] for a in asking.STATUSES) for s in asking.STATUSES}
     # Number of agreements expected by chance.
-    chance = sum(sum(confusion[s].values()) * said[s] for s in STATUSES) / n if n else 0.0
+    chance = sum(sum(confusion[s].values()) * said[s] for s in asking.STATUSES) / n if n else 0.0
     share = wilson(right, n)
     return {
         "n": n,
-        "judge_errors": len(verdicts) - n,
+        "judge_errors": pairs.total() - n,
         "accuracy": right / n if n else None,
         "accuracy_interval": None if share is None else list(share),
         "kappa": (right - chance) / (n - chance) if chance < n else None,

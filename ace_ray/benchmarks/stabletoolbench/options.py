@@ -12,56 +12,13 @@ from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, Texts
 from ace_ray.config.schema import Section
 
-Form = Literal["native", "react"]
-
 # Upstream's defaults (``qa_pipeline_multithread.py``); ToolBench and the published examples have
 # 12 steps.
 MAX_STEPS, MAX_QUERIES, MAX_OBSERVATION = 50, 200, 1024
 # Maximum calls of one reply; further calls are counted and dropped.
 MAX_CALLS = 64
 
-_METHOD = re.compile(r"CoT@([1-9][0-9]?)|DFS_woFilter_w([1-9])")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings of an agent.
-
-    ``method`` is upstream's name: ``CoT@n`` runs up to n single chains, ``DFS_woFilter_w2`` is a
-    depth-first tree search (DFSDT) with 2 children for each node. ``max_steps`` is the depth of a
-    chain in nodes (a thought, an action and its input are one each), ``max_queries`` the maximum
-    number of model calls of a tree search."""
-
-    method: str = "CoT@1"
-    form: Form = "native"
-    max_steps: int = MAX_STEPS
-    max_queries: int = MAX_QUERIES
-    texts: Texts = OWN
-    # In pools, where many names end alike; otherwise upstream's rule (`tools.find`).
-    exact_names: bool = False
-
-    @property
-    def tries(self) -> int:
-        """Number of chains of ``CoT``; 0 for a tree."""
-        match = _METHOD.fullmatch(self.method)
-        return int(match[1] or 0) if match else 0
-
-    @property
-    def width(self) -> int:
-        """Children of each node of the tree; 0 for chains."""
-        match = _METHOD.fullmatch(self.method)
-        return int(match[2] or 0) if match else 0
-
-    def identity(self) -> dict[str, Any]:
-        """Return the settings that can change a score (JSON values)."""
-        return {
-            "method": self.method,
-            "form": self.form,
-            "max_steps": self.max_steps,
-            "max_queries": self.max_queries,
-            "texts": self.texts.source,
-            "texts_sha256": self.texts.sha256(),
-        }
+_METHOD = re.compile(r"CoT@[1-9][0-9]?|DFS_woFilter_w[1-9]")
 
 
 _ROLE = (
@@ -114,6 +71,8 @@ class Options(Section):
         "all for the query's text; {distractors: K}: the query's and K others; all: all of the "
         "data and of tool_folder",
     )
+    # ``CoT@n`` runs up to n single chains. ``DFS_woFilter_w2`` is a depth-first tree search (DFSDT)
+    # with 2 children for each node. These are upstream's names.
     method: str = Field(
         "CoT@1", description="search method: CoT@<tries>, or DFS_woFilter_w2 (DFSDT)"
     )
@@ -122,6 +81,7 @@ class Options(Section):
         description="prompt format; native: the model's own tool calling; react: Thought, "
         "Action, Input",
     )
+    # A thought, an action and its input are one node each.
     max_steps: int = Field(
         MAX_STEPS, ge=1, le=200, description="maximum depth of a chain, in nodes"
     )
@@ -164,3 +124,41 @@ class Options(Section):
     @classmethod
     def _once(cls, names: list[str] | None) -> list[str] | None:
         return names and list(dict.fromkeys(names))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of an agent: the options, and the texts of its prompts."""
+
+    options: Options
+    texts: Texts = OWN
+
+    @property
+    def is_react(self) -> bool:
+        return self.options.mode == "react"
+
+    @property
+    def exact_names(self) -> bool:
+        """True for pools, where many names end alike; otherwise upstream's rule (`tools.find`)."""
+        return self.options.tool_scope != "query"
+
+    @property
+    def tries(self) -> int:
+        """Number of chains of ``CoT``; 0 for a tree."""
+        return int(self.options.method.partition("CoT@")[2] or 0)
+
+    @property
+    def width(self) -> int:
+        """Children of each node of the tree; 0 for chains."""
+        return int(self.options.method.partition("DFS_woFilter_w")[2] or 0)
+
+    def identity(self) -> dict[str, Any]:
+        """Return the settings that can change a score (JSON values)."""
+        return {
+            "method": self.options.method,
+            "form": self.options.mode,
+            "max_steps": self.options.max_steps,
+            "max_queries": self.options.max_queries,
+            "texts": self.texts.source,
+            "texts_sha256": self.texts.sha256(),
+        }

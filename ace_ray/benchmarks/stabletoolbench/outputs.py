@@ -16,49 +16,19 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ace_ray.benchmarks import outputs
 from ace_ray.benchmarks.dataset import Row
-from ace_ray.benchmarks.outputs import (
-    Entries,
-    Output,
-    Placed,
-    each_once,
-    read_json_lines,
-    shown,
-    text_of,
-    value_of,
-)
+from ace_ray.benchmarks.outputs import Entries, Output, Placed
+from ace_ray.benchmarks.stabletoolbench import converted, tools
 from ace_ray.benchmarks.stabletoolbench.apis.answers import status_code
-from ace_ray.benchmarks.stabletoolbench.converted import (
-    Node,
-    answer_of,
-    answer_of_text,
-    both_ends,
-    called,
-    chain,
-    converted_answers,
-    final_text,
-    graph,
-    is_answer,
-    json_object,
-    linked,
-    node,
-    plain_text,
-    tool_message,
-)
+from ace_ray.benchmarks.stabletoolbench.converted import Node
 from ace_ray.benchmarks.stabletoolbench.judge.measures import POINTS
 from ace_ray.benchmarks.stabletoolbench.names import FINISH, GROUPS, HALLUCINATED, standardize
-from ace_ray.benchmarks.stabletoolbench.tools import (
-    UNKNOWN,
-    UNKNOWN_FUNCTION,
-    Api,
-    apis_of,
-    call_record,
-    find,
-    own_name,
-)
+from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode
 
@@ -77,7 +47,7 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     (`result_json`), or JSON lines with ``id``, ``output`` (a final or a converted answer) and
     optionally ``sample``. Raises `UserError` if an answer is invalid, if its query differs from the
     query in the data, or if it has no votes although its group has a file of votes."""
-    return each_once(_outputs(path, entries), path)
+    return outputs.each_once(_outputs(path, entries), path)
 
 
 def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
@@ -85,7 +55,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
         if _is_result_file(path):
             yield from _results(path, entries)
         else:
-            yield from read_json_lines(path, entries, _of_line)
+            yield from outputs.read_json_lines(path, entries, _of_line)
         return
     if not path.exists():
         raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
@@ -96,14 +66,13 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
         raise UserError("contains no <group>.json", where=str(path), fix=fix)
     for file in files:
         votes = _votes_beside(file)
-        for query_id, given, where in converted_answers(file):
+        for query_id, given, where in converted.converted_answers(file):
             entry = entries.find(query_id, where, category=file.stem)
             if votes is not None and query_id not in votes:
                 what = "has no votes, but other queries of its group have votes"
                 raise UserError(what, where=where, fix="judge it, too, or remove the file of votes")
             statuses = None if votes is None else votes[query_id]
-            episode = _episode(entry, given, statuses, where)
-            yield where, Output(entry, 0, episode)
+            yield where, Output(entry, 0, _episode(entry, given, statuses, where))
 
 
 def _is_result_file(path: Path) -> bool:
@@ -116,16 +85,16 @@ def _is_result_file(path: Path) -> bool:
 
 def _results(path: Path, entries: Entries) -> Iterator[Placed]:
     """Yield the answers of a result file. Results of one query are samples. Scores are not used."""
-    results = json_object(path, _RESULT_FIX).get("results")
+    results = converted.json_object(path, _RESULT_FIX).get("results")
     if not isinstance(results, list):
         raise UserError("contains no list of results", where=str(path), fix=_RESULT_FIX)
     samples: Counter[str] = Counter()
     for number, result in enumerate(results):
         where = f"{path}, result {number}"
         row = result if isinstance(result, dict) else {}
-        entry = entries.find(text_of(row, "query_id", where), where)
+        entry = entries.find(outputs.text_of(row, "query_id", where), where)
         answer = row.get("system_answer")
-        if not is_answer(answer):
+        if not converted.is_answer(answer):
             raise UserError("has no answer (system_answer)", where=where, fix=_RESULT_FIX)
         query = row.get("query_text", entry.data["query"])
         episode = _episode(entry, {"query": query, "answer": answer}, None, where)
@@ -142,7 +111,7 @@ def _votes_beside(file: Path) -> dict[str, list[str]] | None:
         what = f"contains two files of votes on {file.name}: {files[0].name} and {files[1].name}"
         raise UserError(what, where=str(file.parent), fix="remove one of them")
     votes = {}
-    for query_id, row in json_object(files[0], _VOTES_FIX).items():
+    for query_id, row in converted.json_object(files[0], _VOTES_FIX).items():
         where = f"{files[0]}, query {query_id:.60}"
         statuses = row.get("is_solved") if isinstance(row, dict) else None
         if not isinstance(statuses, dict) or not 0 < len(statuses) <= MAX_VOTES:
@@ -156,39 +125,40 @@ def _votes_beside(file: Path) -> dict[str, list[str]] | None:
 def _status(value: Any, where: str) -> str:
     status = value.removeprefix(_STATUS) if isinstance(value, str) else value
     if not isinstance(status, str) or status not in POINTS:
-        raise UserError(f"a vote is {shown(value)}, not a status", where=where, fix=_VOTES_FIX)
+        what = f"a vote is {outputs.shown(value)}, not a status"
+        raise UserError(what, where=where, fix=_VOTES_FIX)
     return status
 
 
 def _of_line(entry: Entry, row: Row, where: str) -> Episode:
-    output = value_of(row, "output", where)
+    output = outputs.value_of(row, "output", where)
     if isinstance(output, Mapping):
         return _episode(entry, output if "answer" in output else {"answer": output}, None, where)
     if output is not None and not isinstance(output, str):
-        what = f"the output is {shown(output)}, not a string, a converted answer or null"
+        what = f"the output is {outputs.shown(output)}, not a string, a converted answer or null"
         raise UserError(what, where=where)
-    no_answer: dict[str, Any] = {"final_answer": "", "answer_details": linked([])}
-    answer = no_answer if output is None else answer_of_text(output)
+    no_answer: dict[str, Any] = {"final_answer": "", "answer_details": converted.linked([])}
+    answer = no_answer if output is None else converted.answer_of_text(output)
     return _episode(entry, {"answer": answer}, None, where)
 
 
 def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) -> Episode:
     """Return the episode of a converted answer, with the state that a run would have stored."""
-    answer = answer_of(given, where)
+    answer = converted.answer_of(given, where)
     query = entry.data["query"]
     asked = given.get("query", query)
     if not isinstance(asked, str) or asked.split() != query.split():
         raise UserError(
-            f"the query is {shown(asked)}, but in the data it is {shown(query)}",
+            f"the query is {outputs.shown(asked)}, but in the data it is {outputs.shown(query)}",
             where=where,
             fix="give the data that these answers were made with",
         )
-    nodes = _nodes(chain(answer))
+    nodes = _nodes(converted.chain(answer))
     final = answer["final_answer"]
     judged = None if votes is None else [{"status": v, "reason": "", "steps": []} for v in votes]
     return Episode(
         messages=_messages(query, nodes),
-        output=final_text(final),
+        output=converted.final_text(final),
         state={
             "run": None,
             "answer": {
@@ -197,10 +167,10 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
                     "method": str(answer.get("method", ""))[:100],
                     "total_steps": len(nodes) + 2,
                     "final_answer": final,
-                    "answer_details": linked(both_ends(nodes)),
+                    "answer_details": converted.linked(converted.both_ends(nodes)),
                 },
             },
-            "calls": _calls(_nodes(graph(answer)), apis_of(entry), _offered(given)),
+            "calls": _calls(_nodes(converted.graph(answer)), tools.apis_of(entry), _offered(given)),
             "votes": judged,
             "fac": None,
             "sowr": None,
@@ -213,10 +183,10 @@ def _nodes(steps: Iterable[Mapping[str, Any]]) -> list[Node]:
     nodes = []
     for step in steps:
         if step.get("role") == "assistant":
-            nodes.append(node("assistant", _text(step.get("message"))))
-        elif (message := tool_message(step)) is not None:
+            nodes.append(converted.node("assistant", _text(step.get("message"))))
+        elif (message := converted.tool_message(step)) is not None:
             texts = [_text(message.get(key)) for key in ("name", "arguments", "response")]
-            nodes.append(called(*texts))
+            nodes.append(converted.called(*texts))
     return nodes
 
 
@@ -244,45 +214,40 @@ def _calls(
     messages = [step["message"] for step in nodes if step["role"] == "tool"]
     names = {api.name: api for api in reversed(apis)}
     has_pool = not offered <= {*names, FINISH}  # then only exact names reach an API
-    names |= {own_name(api.category, api.tool, api.api): api for api in apis}
-    documented = {standardize(f"{api.tool}_{api.api}"): api for api in reversed(apis)}
+    names |= {tools.own_name(api.doc): api for api in apis}
+    documented = {standardize(f"{api.doc['tool']}_{api.doc['api']}"): api for api in reversed(apis)}
     for name, arguments, response in (message.values() for message in messages):
         if name == FINISH:
             continue
-        api = None if has_pool else find(apis, name)
+        api = None if has_pool else tools.find(apis, name)
         api = api or names.get(name) or documented.get(standardize(name))
         api = None if name == HALLUCINATED else api
         error = _error(response)
         code = status_code(error)
         if api is None and name not in offered:
-            error, code = UNKNOWN_FUNCTION, UNKNOWN
+            error, code = tools.UNKNOWN_FUNCTION, tools.UNKNOWN
         outcome = {"code": code, "source": "none", "error": error}
-        calls.append(call_record(name, api, arguments) | outcome)
+        calls.append(tools.call_record(name, api, arguments) | outcome)
     return calls
 
 
 def _offered(given: Mapping[str, Any]) -> frozenset[str]:
     """Return the function names in ``available_tools``, in the form of any upstream version."""
-    tools = given.get("available_tools")
-    names = set()
-    for tool in tools if isinstance(tools, list) else ():
-        function = tool.get("function", tool) if isinstance(tool, Mapping) else None
-        name = function.get("name") if isinstance(function, Mapping) else None
-        if isinstance(name, str):
-            names.add(name)
-    return frozenset(names)
+    listed = given.get("available_tools")
+    listed = listed if isinstance(listed, list) else ()
+    functions = [tool.get("function", tool) for tool in listed if isinstance(tool, Mapping)]
+    names = [function.get("name") for function in functions if isinstance(function, Mapping)]
+    return frozenset(name for name in names if isinstance(name, str))
 
 
 def _error(response: str) -> str:
     """Return the error in an observation, or "". The observation may have been cut."""
-    if not response.startswith(_ERROR):
-        return ""
-    try:
-        error, _ = json.JSONDecoder().raw_decode(response, len(_ERROR))
-    except (ValueError, RecursionError):
-        return ""
+    error = None
+    if response.startswith(_ERROR):
+        with suppress(ValueError, RecursionError):
+            error, _ = json.JSONDecoder().raw_decode(response, len(_ERROR))
     return error if isinstance(error, str) else ""
 
 
 def _text(value: Any) -> str:
-    return "" if value is None else plain_text(value, ensure_ascii=True)
+    return "" if value is None else converted.plain_text(value, ensure_ascii=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import bm25s
@@ -19,7 +19,7 @@ from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, stan
 from ace_ray.benchmarks.stabletoolbench.options import Distractors, Retrieved, Scope
 from ace_ray.benchmarks.stabletoolbench.prompts import Texts
 from ace_ray.benchmarks.stabletoolbench.shapes import Doc
-from ace_ray.benchmarks.stabletoolbench.tools import Api, distinct_apis, schemas
+from ace_ray.benchmarks.stabletoolbench.tools import Api, distinct_apis, published_names, schemas
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, digest
 
@@ -35,13 +35,13 @@ def all_docs(entries: Iterable[Entry], directory: Iterable[Doc]) -> list[Doc]:
     docs: dict[tuple[str, ...], Doc] = {}
     for entry in entries:
         for doc in entry.data["apis"]:
-            docs.setdefault(_triple(doc), doc)
+            docs.setdefault(published_names(doc), doc)
     # The directory may write categories and tools in their standard form.
     keys = {_key(doc) for doc in docs.values()}
     for doc in directory:
         if (key := _key(doc)) not in keys:
             keys.add(key)
-            docs[_triple(doc)] = doc
+            docs[published_names(doc)] = doc
     return list(docs.values())
 
 
@@ -56,21 +56,21 @@ class ToolPool:
         self.apis = distinct_apis(docs, texts)
         self.sha256 = digest(docs)
         self._mean_chars = sum(map(len, map(json.dumps, schemas(self.apis, texts)))) / len(docs)
-        self._indices: dict[tuple[str, ...], list[int]] | None = None
+        # Indices of the offered APIs by the entry's key, in the order of the prompt.
+        self._indices: dict[tuple[str, ...], Sequence[int]]
         if isinstance(scope, Retrieved):
             _require(scope.retrieved, len(docs), "retrieved")
-            index = _Index(docs)
-            self._indices = {e.key: index.best(e.data["query"], scope.retrieved) for e in entries}
+            indices = _retrieved(docs, [e.data["query"] for e in entries], scope.retrieved)
+            self._indices = dict(zip([e.key for e in entries], indices, strict=True))
         elif isinstance(scope, Distractors):
-            numbers = {_triple(doc): number for number, doc in enumerate(docs)}
-            needed = {e.key: {numbers[_triple(doc)] for doc in e.data["apis"]} for e in entries}
+            numbers = {published_names(doc): number for number, doc in enumerate(docs)}
+            needed = {
+                e.key: {numbers[published_names(doc)] for doc in e.data["apis"]} for e in entries
+            }
             limit = len(docs) - max(map(len, needed.values()))
             _require(scope.distractors, limit, "distractors")
             self._indices = {
-                key: _with_distractors(
-                    indices, len(docs), scope, random.Random(digest(scope.seed, *key))
-                )
-                for key, indices in needed.items()
+                key: _with_distractors(needed[key], len(docs), scope, key) for key in needed
             }
         elif (tokens := int(self._mean_chars * len(docs) / _CHARS_PER_TOKEN)) > MAX_TOKENS:
             raise UserError(
@@ -78,18 +78,16 @@ class ToolPool:
                 where=_WHERE,
                 fix="write {retrieved: 40}",
             )
+        else:
+            self._indices = dict.fromkeys([e.key for e in entries], range(len(docs)))
 
     def of(self, entry: Entry) -> list[Api]:
         """Return the APIs that the entry's agent is offered, in the order of the prompt."""
-        if self._indices is None:
-            return self.apis
         return [self.apis[number] for number in self._indices[entry.key]]
 
     def offered(self) -> list[Api]:
         """Return the APIs that the agent of any entry is offered."""
-        if self._indices is None:
-            return self.apis
-        return [self.apis[n] for n in sorted({n for ns in self._indices.values() for n in ns})]
+        return [self.apis[n] for n in sorted(set().union(*self._indices.values()))]
 
     def fitting(self, context_tokens: int, chars_per_token: float) -> str:
         """Return the scope whose prompts take about half of a context; "" if it is too short."""
@@ -98,21 +96,17 @@ class ToolPool:
         return f"set tool_scope: {{retrieved: {count}}} (half of the context)" if count else ""
 
 
-class _Index:
-    """A BM25 index over the names, descriptions and parameters of APIs."""
-
-    def __init__(self, docs: Sequence[Doc]) -> None:
-        # With numba, where it is installed, scores would be rounded otherwise.
-        self._bm25 = bm25s.BM25(k1=RETRIEVER["k1"], b=RETRIEVER["b"], backend="numpy")
-        self._bm25.index(_tokens([_text(doc) for doc in docs]), show_progress=False)
-
-    def best(self, query: str, count: int) -> list[int]:
-        """Return the indices of the ``count`` best APIs, best first; ties keep their order."""
-        words = _tokens([query])[0]
+def _retrieved(docs: Sequence[Doc], queries: Iterable[str], count: int) -> Iterator[list[int]]:
+    """Yield the indices of the ``count`` best APIs for each query, best first; ties keep their
+    order. BM25 compares names, descriptions and parameters of APIs."""
+    # With numba, where it is installed, scores would be rounded otherwise.
+    bm25 = bm25s.BM25(k1=RETRIEVER["k1"], b=RETRIEVER["b"], backend="numpy")
+    bm25.index(_tokens([_text(doc) for doc in docs]), show_progress=False)
+    for words in (_tokens([query])[0] for query in queries):
         if not words:  # of which the library raises
-            return list(range(count))
-        scores = self._bm25.get_scores(words)
-        return [int(number) for number in np.argsort(-scores, kind="stable")[:count]]
+            yield list(range(count))
+        else:
+            yield np.argsort(-bm25.get_scores(words), kind="stable")[:count].tolist()
 
 
 def _tokens(texts: list[str]) -> list[list[str]]:
@@ -130,19 +124,16 @@ def _text(doc: Doc) -> str:
 
 
 def _with_distractors(
-    query_indices: set[int], total: int, scope: Distractors, draw: random.Random
+    query_indices: set[int], total: int, scope: Distractors, key: tuple[str, ...]
 ) -> list[int]:
     """Return ``query_indices`` and the distractors' indices below ``total``, shuffled: the position
-    must not tell them apart."""
+    must not tell them apart. The scope's seed and the entry's key determine the draw."""
+    draw = random.Random(digest(scope.seed, *key))
     count = scope.distractors + len(query_indices)
     drawn = [n for n in draw.sample(range(total), count) if n not in query_indices]
     offered = [*sorted(query_indices), *drawn][:count]
     draw.shuffle(offered)
     return offered
-
-
-def _triple(doc: Doc) -> tuple[str, str, str]:
-    return doc["category"], doc["tool"], doc["api"]
 
 
 def _key(doc: Any) -> str:

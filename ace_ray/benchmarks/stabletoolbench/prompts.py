@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from ace_ray.benchmarks.dataset import assigned_text, python_source
 from ace_ray.errors import UserError
 from ace_ray.types import digest
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,153 +128,127 @@ UTILS = "toolbench/utils.py"
 # Files with the texts, relative to a checkout.
 SOURCES = (REACT_PROMPTS, TREE_PROMPTS, ENVIRONMENT, SEARCH, UTILS)
 
+# Texts of Finish by upstream's status code.
+_FINISH_TEXTS = {
+    2: ("no_return_type", "no_final_answer", "bad_return_type"),
+    3: ("answered",),
+    4: ("gave_up",),
+}
 _FIX = "name an unmodified checkout of StableToolBench"
 
 
 def read_texts(root: Path) -> Texts:
     """Read upstream's texts from ``root``, a checkout or an import. Raises `UserError`."""
-    prompts, tree = _parse(root, REACT_PROMPTS), _parse(root, TREE_PROMPTS)
-    environment, utils = _parse(root, ENVIRONMENT), _parse(root, UTILS)
-    finish = _finish(environment, root)
-    observations = _observations(environment, root)
-    react = [
-        text
-        for text in _texts(_function(utils, "process_system_message", root / UTILS))
-        if " " in text
-    ]
+    prompts, tree, environment, search, utils = (
+        python_source(root, source, _FIX) for source in SOURCES
+    )
+    in_environment = root / ENVIRONMENT
+    shown = _function(utils, "process_system_message", root / UTILS)
+    react = [text for text in _texts(shown) if " " in text]
     if len(react) < 4:
         raise _missing("the ReAct form", root / UTILS)
-    values = {
-        "system": _constant(prompts, "FORMAT_INSTRUCTIONS_SYSTEM_FUNCTION", root / REACT_PROMPTS),
-        "user": _constant(prompts, "FORMAT_INSTRUCTIONS_USER_FUNCTION", root / REACT_PROMPTS),
-        "diversity": _constant(tree, "DIVERSITY_PROMPT", root / TREE_PROMPTS),
-        "task": _assigned_to(environment, "self.task_description", root),
-        "function": _template(environment, "This is the subfunction", "{tool}", root),
-        "function_says": _template(
-            environment, "The description of this function", "{description}", root
-        ),
-        "finish": finish["description"],
-        "finish_answer": finish["final_answer"],
-        "last_observation": _template(
-            _parse(root, SEARCH), "again, your former", "{observation}", root
-        ),
-        "react_after": react[1],
-        "react": react[2],
-        "react_tools": react[3],
-        **observations,
-    }
-    return Texts(source="upstream", **values)
-
-
-def _parse(root: Path, relative: str) -> ast.Module:
-    return python_source(root, relative, _FIX)
-
-
-def _constant(tree: ast.Module, name: str, where: Path) -> str:
-    text = assigned_text(tree, name)
-    if text is None:
-        raise _missing(name, where)
-    return text
-
-
-def _function(tree: ast.Module, name: str, where: Path) -> ast.FunctionDef:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            return node
-    raise _missing(name, where)
-
-
-def _texts(tree: ast.AST) -> list[str]:
-    """Return the string constants of ``tree`` in the order of the source."""
-    constants = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-    constants.sort(key=lambda node: (node.lineno, node.col_offset))
-    return [str(node.value) for node in constants]
-
-
-def _fill(formatted: ast.JoinedStr, placeholder: str) -> str:
-    return "".join(
-        str(part.value) if isinstance(part, ast.Constant) else placeholder
-        for part in formatted.values
+    system, user = (
+        _first([assigned_text(prompts, name)], name, root / REACT_PROMPTS)
+        for name in ("FORMAT_INSTRUCTIONS_SYSTEM_FUNCTION", "FORMAT_INSTRUCTIONS_USER_FUNCTION")
+    )
+    diversity = [assigned_text(tree, "DIVERSITY_PROMPT")]
+    finish = map(_finish, _assigned(environment, "finish_func"))
+    task = map(_text, _assigned(environment, "self.task_description"))
+    described = "The description of this function"
+    return Texts(
+        source="upstream",
+        system=system,
+        user=user,
+        diversity=_first(diversity, "DIVERSITY_PROMPT", root / TREE_PROMPTS),
+        task=_first(task, "self.task_description", in_environment),
+        function=_template(environment, "This is the subfunction", "{tool}", root),
+        function_says=_template(environment, described, "{description}", root),
+        last_observation=_template(search, "again, your former", "{observation}", root),
+        react_after=react[1],
+        react=react[2],
+        react_tools=react[3],
+        **_first(finish, "the function Finish", in_environment),
+        **_observations(_function(environment, "_step", in_environment), in_environment),
     )
 
 
-def _assigned_to(tree: ast.Module, target: str, root: Path) -> str:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == target:
-            if isinstance(node.value, ast.JoinedStr):
-                return _fill(node.value, "")
-            if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-                return node.value.value
-    raise _missing(target, root / ENVIRONMENT)
-
-
-def _template(tree: ast.Module, opening: str, placeholder: str, root: Path) -> str:
-    """Return the f-string that begins with ``opening``; ``placeholder`` replaces expressions."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr) and (text := _fill(node, placeholder)).startswith(
-            opening
-        ):
-            return text
-    raise _missing(f"the text that begins with {opening!r}", root)
-
-
-def _finish(tree: ast.Module, root: Path) -> dict[str, str]:
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Dict):
-            continue
-        if ast.unparse(node.targets[0]) != "finish_func":
-            continue
-        try:
-            function = ast.literal_eval(node.value)["function"]
-            answer = function["parameters"]["properties"]["final_answer"]
-            return {"description": function["description"], "final_answer": answer["description"]}
-        except (ValueError, TypeError, KeyError, RecursionError, MemoryError):
-            break
-    raise _missing("the function Finish", root / ENVIRONMENT)
-
-
-def _observations(tree: ast.Module, root: Path) -> dict[str, str]:
-    """Return the observations in ``_step`` for Finish and for functions that do not exist."""
-    by_code: dict[int, list[ast.expr]] = {}
-    for text, code in _returns(_function(tree, "_step", root / ENVIRONMENT)):
-        by_code.setdefault(code, []).append(text)
-    names: dict[int, tuple[str, ...]] = {
-        2: ("no_return_type", "no_final_answer", "bad_return_type"),
-        3: ("answered",),
-        4: ("gave_up",),
-    }
-    texts: dict[str, str] = {}
-    for code, keys in names.items():
-        values = [
-            node.value
-            for node in by_code.get(code, [])
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        ]
-        if len(values) != len(keys):
-            raise _missing("the observations of Finish", root / ENVIRONMENT)
-        texts |= dict(zip(keys, values, strict=True))
-    for node in by_code.get(1, []):
-        for part in ast.walk(node):
-            if isinstance(part, ast.JoinedStr):
-                texts["no_function"] = json.dumps({"error": _fill(part, "{name}"), "response": ""})
-    if "no_function" not in texts:
-        raise _missing("the observation of a missing function", root / ENVIRONMENT)
-    return texts
-
-
-def _returns(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:
-    """Yield (text, code) of each ``return text, code``, in the order of the source."""
-    nodes = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
-    for node in sorted(nodes, key=lambda node: node.lineno):
-        if isinstance(node.value, ast.Tuple) and len(node.value.elts) == 2:
-            text, code = node.value.elts
-            if isinstance(code, ast.Constant) and isinstance(code.value, int):
-                yield text, code.value
+def _first(values: Iterable[_T | None], what: str, where: Path) -> _T:
+    """Return the first value that is not None. Raises `UserError`: ``what`` is missing."""
+    for value in values:
+        if value is not None:
+            return value
+    raise _missing(what, where)
 
 
 def _missing(what: str, where: Path) -> UserError:
     return UserError(f"{what} is missing", where=str(where), fix=_FIX)
+
+
+def _function(tree: ast.Module, name: str, where: Path) -> ast.FunctionDef:
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return _first((node for node in functions if node.name == name), name, where)
+
+
+def _assigned(tree: ast.Module, target: str) -> Iterator[ast.expr]:
+    """Yield the values that are assigned to ``target`` anywhere in ``tree``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == target:
+            yield node.value
+
+
+def _text(node: ast.AST, placeholder: str = "") -> str | None:
+    """Return the text of a string or of an f-string, in which ``placeholder`` replaces expressions;
+    None for other nodes."""
+    if isinstance(node, ast.JoinedStr):
+        parts = map(_text, node.values)
+        return "".join(placeholder if part is None else part for part in parts)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _texts(tree: ast.AST) -> list[str]:
+    """Return the string constants of ``tree`` in the order of the source."""
+    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    constants.sort(key=lambda node: (node.lineno, node.col_offset))
+    return [node.value for node in constants if isinstance(node.value, str)]
+
+
+def _template(tree: ast.Module, opening: str, placeholder: str, root: Path) -> str:
+    """Return the f-string that begins with ``opening``; ``placeholder`` replaces expressions."""
+    formatted = (node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr))
+    texts = (_text(node, placeholder) or "" for node in formatted)
+    fitting = (text for text in texts if text.startswith(opening))
+    return _first(fitting, f"the text that begins with {opening!r}", root)
+
+
+def _finish(node: ast.expr) -> dict[str, str] | None:
+    """Return the texts of Finish from its schema; None if ``node`` is not its schema."""
+    try:
+        function = ast.literal_eval(node)["function"]
+        answer = function["parameters"]["properties"]["final_answer"]
+        return {"finish": function["description"], "finish_answer": answer["description"]}
+    except (ValueError, TypeError, KeyError, RecursionError, MemoryError):
+        return None
+
+
+def _observations(step: ast.FunctionDef, where: Path) -> dict[str, str]:
+    """Return the observations in ``_step`` for Finish and for functions that do not exist.
+
+    They are returned as ``return text, code``; several texts of a code are in the order of the
+    source."""
+    by_code: dict[Any, list[ast.expr]] = defaultdict(list)
+    returns = [node for node in ast.walk(step) if isinstance(node, ast.Return)]
+    for node in sorted(returns, key=lambda node: node.lineno):
+        if isinstance(node.value, ast.Tuple) and len(node.value.elts) == 2:
+            text, status = node.value.elts
+            if isinstance(status, ast.Constant):
+                by_code[status.value].append(text)
+    texts: dict[str, str] = {}
+    for code, keys in _FINISH_TEXTS.items():
+        values = [text for text in map(_text, by_code[code]) if text is not None]
+        if len(values) != len(keys):
+            raise _missing("the observations of Finish", where)
+        texts |= dict(zip(keys, values, strict=True))
+    parts = (part for node in by_code[1] for part in ast.walk(node))
+    unknown = (_text(part, "{name}") for part in parts if isinstance(part, ast.JoinedStr))
+    error = _first(unknown, "the observation of a missing function", where)
+    return {**texts, "no_function": json.dumps({"error": error, "response": ""})}

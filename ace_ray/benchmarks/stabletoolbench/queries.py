@@ -12,20 +12,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks import dataset
-from ace_ray.benchmarks.dataset import (
-    files_hash,
-    json_value,
-    keep,
-    read_bounded,
-    read_inside,
-    shaped,
-)
 from ace_ray.benchmarks.stabletoolbench.names import BENCHMARK, GROUPS
 from ace_ray.benchmarks.stabletoolbench.prompts import SOURCES, read_texts
 from ace_ray.benchmarks.stabletoolbench.shapes import Identified, Query, ToolFolder
@@ -39,7 +30,7 @@ QUERIES = "solvable_queries"
 GET_DATA = "run `ace-ray data import stabletoolbench PATH` with a checkout of StableToolBench"
 
 OFFICIAL_COMMIT = "aa4ed9f4737ad98bd706663f01d63623c3427812"
-# `files_hash` of the queries and ids of `OFFICIAL_COMMIT`.
+# `dataset.files_hash` of the queries and ids of `OFFICIAL_COMMIT`.
 OFFICIAL_QUERIES_SHA256 = "1e32a40b0df67aec9a74f2173f77775b9d0b3959eaa2a396716e420797dee1d6"
 LICENSE = "LICENSE"
 # Prompts of API simulators and judges, copied if a checkout has them.
@@ -56,31 +47,28 @@ OTHER_SOURCES = (
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Entries in the order of groups and files. ``warnings`` concern the entries; ``lacking`` has a
-    line for each tool or API that the tool directory lacks."""
-
-    entries: list[Entry]
-    warnings: list[str]
-    lacking: list[str]
-
-
 def load(
     folder: Path, *, groups: Sequence[str] = GROUPS, tools: ToolFolder | None = None
-) -> Loaded:
-    """Read the queries of ``groups``. ``folder`` is ``solvable_queries`` or contains it.
+) -> list[Entry]:
+    """Read the queries of ``groups`` in the order of groups and files. ``folder`` is
+    ``solvable_queries`` or contains it.
 
     Files of other groups may be missing. ``tools`` adds a tool directory's descriptions of APIs.
     Raises `UserError` that names the file and the invalid query; a query without APIs is invalid.
     """
-    warnings: list[str] = []
-    entries = [
-        entry
-        for group in groups
-        for entry in _load_group(queries_folder(folder), group, tools, warnings)
-    ]
-    return Loaded(entries, warnings, tools.lacking if tools is not None else [])
+    root = queries_folder(folder)
+    return [entry for group in groups for entry in _load_group(root, group, tools)]
+
+
+def not_offered(folder: Path, entries: Iterable[Entry]) -> Iterator[str]:
+    """Yield a line for each relevant API that its query does not offer."""
+    root = queries_folder(folder)
+    for entry in entries:
+        offered = {(doc["tool"], doc["api"]) for doc in entry.data["apis"]}
+        for tool, api in entry.gold["relevant"]:
+            if (tool, api) not in offered:
+                where = f"{root / files_of(entry.category)[0]}, query {entry.id}"
+                yield f"{where}: the relevant API {tool} / {api} is not in its api_list"
 
 
 def present(folder: Path) -> list[str]:
@@ -127,9 +115,7 @@ def locate(name: str) -> Path:
     return dataset.locate(name, BENCHMARK, mini=MINI, get_data=GET_DATA, check=queries_folder)
 
 
-def _load_group(
-    folder: Path, group: str, tools: ToolFolder | None, warnings: list[str]
-) -> list[Entry]:
+def _load_group(folder: Path, group: str, tools: ToolFolder | None) -> Iterator[Entry]:
     query_file, ids_file = (folder / name for name in files_of(group))
     if not query_file.is_file():
         raise UserError(
@@ -138,50 +124,29 @@ def _load_group(
             fix="get the file, or leave the group out",
         )
     rows = _queries(query_file)
-    wanted = _ids(ids_file) if ids_file.is_file() else list(rows)
-    unknown = [one for one in wanted if one not in rows]
-    if unknown:
+    wanted = dict.fromkeys(_ids(ids_file) if ids_file.is_file() else rows)
+    if unknown := [row_id for row_id in wanted if row_id not in rows]:
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
         raise UserError(
             f"names queries that do not exist: {', '.join(unknown[:5])}{more}",
             where=str(ids_file),
             fix=f"remove these ids, or add the queries to {query_file}",
         )
-    chosen = set(wanted)
-    entries = []
-    for row_id, row in rows.items():
-        if row_id not in chosen:
-            continue
+    for row_id in (row_id for row_id in rows if row_id in wanted):
         where = f"{query_file}, query {row_id}"
-        query = shaped(Query, row, where)
+        query = dataset.shaped(Query, rows[row_id], where)
         if not query.api_list:
             raise UserError(
                 "the query has no APIs, so it cannot be evaluated",
                 where=where,
                 fix="remove the query and its id from the data",
             )
-        entries.append(_entry(where, group, row_id, query, tools, warnings))
-    return entries
-
-
-def _entry(
-    where: str,
-    group: str,
-    row_id: str,
-    query: Query,
-    tools: ToolFolder | None,
-    warnings: list[str],
-) -> Entry:
-    docs = [api.doc() for api in query.api_list]
-    relevant = [list(pair) for pair in dict.fromkeys(map(tuple, query.relevant))]
-    offered = {(doc["tool"], doc["api"]) for doc in docs}
-    for tool, api in relevant:
-        if (tool, api) not in offered:
-            warnings.append(f"{where}: the relevant API {tool} / {api} is not in its api_list")
-    if tools is not None:
-        docs = [tools.enrich(doc) for doc in docs]
-    data = {"query": query.query, "apis": docs}
-    return Entry(BENCHMARK, group, "en", row_id, data, {"relevant": relevant}, row_id)
+        docs = [api.doc() for api in query.api_list]
+        if tools is not None:
+            docs = [tools.enrich(doc) for doc in docs]
+        relevant = [list(pair) for pair in dict.fromkeys(map(tuple, query.relevant))]
+        data = {"query": query.query, "apis": docs}
+        yield Entry(BENCHMARK, group, "en", row_id, data, {"relevant": relevant}, row_id)
 
 
 def _queries(path: Path) -> dict[str, dict[str, Any]]:
@@ -191,7 +156,7 @@ def _queries(path: Path) -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(value, start=1):
         where = f"{path}, query {number} of the list"
-        row_id = str(shaped(Identified, row, where).query_id)
+        row_id = str(dataset.shaped(Identified, row, where).query_id)
         if row_id in rows:
             raise UserError(f"the query_id {row_id} appears twice", where=str(path))
         rows[row_id] = row
@@ -214,7 +179,9 @@ def _ids(path: Path) -> list[str]:
 
 
 def _json(path: Path) -> Any:
-    return json_value(read_bounded(path), path, "it may have been cut off: get the file again")
+    return dataset.json_value(
+        dataset.read_bounded(path), path, "it may have been cut off: get the file again"
+    )
 
 
 def import_queries(path: Path, *, cache: Path | None = None) -> Path:
@@ -225,17 +192,17 @@ def import_queries(path: Path, *, cache: Path | None = None) -> Path:
     path = path_of(path, "data").resolve()
     queries = queries_folder(path)
     groups = present(path)
-    loaded = load(path, groups=groups)
-    rows = Counter(entry.category for entry in loaded.entries)
+    entries = load(path, groups=groups)
+    rows = Counter(entry.category for entry in entries)
     files = {
-        f"{QUERIES}/{name}": read_inside(queries, name)
+        f"{QUERIES}/{name}": dataset.read_inside(queries, name)
         for group in groups
         for name in files_of(group)
         if (queries / name).exists()
     }
-    official = files_hash(files) == OFFICIAL_QUERIES_SHA256
+    official = dataset.files_hash(files) == OFFICIAL_QUERIES_SHA256
     files |= _beside(path)
-    target = keep(
+    target = dataset.keep(
         files,
         BENCHMARK,
         cache=cache,
@@ -247,7 +214,7 @@ def import_queries(path: Path, *, cache: Path | None = None) -> Path:
     )
     if line := absent_line(queries, groups):
         log.info(line)
-    for line in loaded.warnings:
+    for line in not_offered(path, entries):
         log.info(line)
     if not official:
         log.info(f"the queries differ from those of commit {OFFICIAL_COMMIT[:12]}: {path}")
@@ -263,4 +230,4 @@ def _beside(path: Path) -> dict[str, bytes]:
     if any((root / name).exists() for name in SOURCES):
         read_texts(root)  # raises now, not in a run, if the prompts are unreadable
         names += [*SOURCES, *OTHER_SOURCES]
-    return {name: read_inside(root, name) for name in names if (root / name).exists()}
+    return {name: dataset.read_inside(root, name) for name in names if (root / name).exists()}

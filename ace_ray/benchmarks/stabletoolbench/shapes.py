@@ -30,28 +30,41 @@ class _Parameter(Part):
     default: Any = ""
 
 
-class _Api(Part):
+class _Request(Part):
+    """Fields that an API has in a query and in a tool directory."""
+
+    method: str = "GET"
+    required_parameters: list[_Parameter] | None = None
+    optional_parameters: list[_Parameter] | None = None
+    template_response: Any = None
+
+    def doc_of(
+        self, category: str, tool: str, api: str, description: str, tool_description: str
+    ) -> Doc:
+        return {
+            "category": category,
+            "tool": tool,
+            "api": api,
+            "description": description,
+            "tool_description": tool_description,
+            "method": self.method,
+            "required": [one.model_dump() for one in self.required_parameters or ()],
+            "optional": [one.model_dump() for one in self.optional_parameters or ()],
+            "template": self.template_response,
+        }
+
+
+class _Api(_Request):
     category_name: str
     tool_name: str
     api_name: str
     api_description: str = ""
-    method: str = "GET"
     required_parameters: list[_Parameter] = Field(default_factory=list)
     optional_parameters: list[_Parameter] = Field(default_factory=list)
-    template_response: Any = None
 
     def doc(self) -> Doc:
-        return {
-            "category": self.category_name,
-            "tool": self.tool_name,
-            "api": self.api_name,
-            "description": self.api_description,
-            "tool_description": "",
-            "method": self.method,
-            "required": [one.model_dump() for one in self.required_parameters],
-            "optional": [one.model_dump() for one in self.optional_parameters],
-            "template": self.template_response,
-        }
+        names = self.category_name, self.tool_name, self.api_name
+        return self.doc_of(*names, self.api_description, "")
 
 
 class Identified(Part):
@@ -70,13 +83,9 @@ class Query(Identified):
     )
 
 
-class _ToolApi(Part):
+class _ToolApi(_Request):
     name: str = Field(validation_alias=AliasChoices("name", "api_name"))
     description: Any = Field(None, validation_alias=AliasChoices("description", "api_description"))
-    method: str = "GET"
-    template_response: Any = None
-    required_parameters: list[_Parameter] | None = None
-    optional_parameters: list[_Parameter] | None = None
 
 
 class _Tool(Part):
@@ -112,38 +121,34 @@ class ToolFolder:
         folder = path_of(folder, "the tool directory")
         if not folder.is_dir():
             raise UserError("no such folder", where=str(folder), fix="name a tool directory")
-        for inner in ("toolenv/tools", "tools"):
-            if (folder / inner).is_dir():
-                folder = folder / inner
-                break
-        self.root = folder
-        self._categories = {path.name: path for path in folder.iterdir() if path.is_dir()}
+        roots = (folder / "toolenv/tools", folder / "tools", folder)
+        self.root = next(root for root in roots if root.is_dir())
+        self._categories = {path.name: path for path in self.root.iterdir() if path.is_dir()}
         if not self._categories:
             raise UserError(
                 "has no folders of categories in it",
-                where=str(folder),
+                where=str(self.root),
                 fix="name the folder that holds <Category>/<tool>.json, or <Category>/<tool>/",
             )
         self._files: dict[Path, dict[str, list[Path]]] = {}
         self._tools: dict[tuple[str, str], dict[str, Any] | None] = {}
-        self._lacking: dict[str, None] = {}  # in the order of the requests
-
-    @property
-    def lacking(self) -> list[str]:
-        """One line for each requested tool or API that is missing."""
-        return list(self._lacking)
+        # A line for each requested tool or API that is missing, in the order of the requests.
+        self.lacking: dict[str, None] = {}
 
     def enrich(self, doc: Doc) -> Doc:
         """Return ``doc`` with the directory's descriptions and parameters, as upstream does. Fields
         that the directory lacks, or has as null, stay unchanged. Raises `UserError` for a malformed
         file."""
-        tool = self._tool(doc["category"], doc["tool"])
+        key = (doc["category"], doc["tool"])
+        if key not in self._tools:
+            self._tools[key] = self._read(*key)
+        tool = self._tools[key]
         if tool is None:
             return doc
         enriched = {**doc, "tool_description": tool["description"]}
         api = tool["apis"].get(api_name(doc["api"]))
         if api is None:
-            self._lack(f"{tool['path']}: the tool has no API {doc['api']!r}")
+            self.lacking[f"{tool['path']}: the tool has no API {doc['api']!r}"] = None
             return enriched
         return {**enriched, **api}
 
@@ -152,33 +157,19 @@ class ToolFolder:
         for category, folder in sorted(self._categories.items()):
             for path in (path for paths in self._files_in(folder).values() for path in paths):
                 tool = _tool_of(path)
+                name = tool.tool_name or _published(path, folder)
                 for api in tool.api_list:
-                    yield {
-                        "category": category,
-                        "tool": tool.tool_name or _published(path, folder),
-                        "api": api.name,
-                        "description": api.description if isinstance(api.description, str) else "",
-                        "tool_description": tool.tool_description,
-                        "method": api.method,
-                        "required": [p.model_dump() for p in api.required_parameters or ()],
-                        "optional": [p.model_dump() for p in api.optional_parameters or ()],
-                        "template": api.template_response,
-                    }
-
-    def _tool(self, category: str, name: str) -> dict[str, Any] | None:
-        key = (category, name)
-        if key not in self._tools:
-            self._tools[key] = self._read(category, name)
-        return self._tools[key]
+                    description = api.description if isinstance(api.description, str) else ""
+                    names = category, name, api.name
+                    yield api.doc_of(*names, description, tool.tool_description)
 
     def _read(self, category: str, name: str) -> dict[str, Any] | None:
         # Look the category up in the listing, so that its name cannot lead outside the folder.
-        folder = self._categories.get(category) or self._categories.get(
-            standardize_category(category)
-        )
+        names = (category, standardize_category(category))
+        folder = next((self._categories[n] for n in names if n in self._categories), None)
         paths = self._files_in(folder).get(standardize(name)) if folder else None
         if not paths:
-            self._lack(f"{self.root} lacks the tool {name!r} ({category})")
+            self.lacking[f"{self.root} lacks the tool {name!r} ({category})"] = None
             return None
         tools = [_tool_of(path) for path in paths]
         apis: dict[str, dict[str, Any]] = {}
@@ -205,9 +196,6 @@ class ToolFolder:
                     files.setdefault(standardize(_published(path, category)), []).append(path)
             self._files[category] = layouts[1] | layouts[0]
         return self._files[category]
-
-    def _lack(self, line: str) -> None:
-        self._lacking[line] = None
 
 
 def _published(path: Path, category: Path) -> str:

@@ -15,15 +15,7 @@ from statistics import pstdev
 from typing import Any
 
 from ace_ray.benchmarks.aggregates import Aggregate, Column, aggregates
-from ace_ray.benchmarks.stabletoolbench.check import (
-    CACHED,
-    CALLS,
-    FAILED,
-    FROM,
-    ORIGINS,
-    SOURCES,
-    VOTE,
-)
+from ace_ray.benchmarks.stabletoolbench import check
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS, LEVELS
 from ace_ray.benchmarks.statistics import statistics
 from ace_ray.types import CHECKED, RULE_SETS, ResultRow
@@ -116,7 +108,7 @@ class Group:
             self.checked += 1
             for rules in RULE_SETS:
                 for name, value in row.metrics(rules).items():
-                    if not name.startswith(CALLS):
+                    if not name.startswith(check.CALLS):
                         total = self._sums[rules, name]
                         total[0] += value
                         total[1] += 1
@@ -150,8 +142,8 @@ class Group:
         if rules != "official":
             return []
         rows = self._sums[rules, "sopr"][1]
-        names = [name for kind, name in self._sums if kind == rules and name.startswith(VOTE)]
-        names.sort(key=lambda name: int(name.removeprefix(VOTE)))
+        names = [name for kind, name in self._sums if kind == rules and name.startswith(check.VOTE)]
+        names.sort(key=lambda name: int(name.removeprefix(check.VOTE)))
         return [self._sums[rules, name][0] / rows for name in names]
 
     def sopr(self, rules: str) -> dict[str, Any]:
@@ -181,10 +173,11 @@ class Group:
         return int(self._sums["official", "sowr_missing"][1])
 
     def _count_calls(self, metrics: Mapping[str, float]) -> None:
-        calls = sum(int(name.removeprefix(CALLS)) for name in metrics if name.startswith(CALLS))
+        numbers = [name for name in metrics if name.startswith(check.CALLS)]
+        calls = sum(int(name.removeprefix(check.CALLS)) for name in numbers)
         self.calls += calls
         for name, value in metrics.items():
-            if name.startswith((FROM, CACHED, FAILED)):
+            if name.startswith((check.FROM, check.CACHED, check.FAILED)):
                 self.counts[name] += round(value * calls)
 
 
@@ -225,12 +218,12 @@ def _sources_of(groups: Sequence[Group]) -> dict[str, Any]:
     counts = sum((group.counts for group in groups), Counter[str]())
     return {
         "calls": sum(group.calls for group in groups),
-        "counts": {name: counts[f"{FROM}{name}"] for name in SOURCES},
-        "cached": {name: counts[f"{CACHED}{name}"] for name in ORIGINS},
+        "counts": {name: counts[f"{check.FROM}{name}"] for name in check.SOURCES},
+        "cached": {name: counts[f"{check.CACHED}{name}"] for name in check.ORIGINS},
         "failures": {
-            name.removeprefix(FAILED): counts[name]
+            name.removeprefix(check.FAILED): counts[name]
             for name in sorted(counts)
-            if name.startswith(FAILED)
+            if name.startswith(check.FAILED)
         },
     }
 

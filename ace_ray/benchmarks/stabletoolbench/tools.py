@@ -12,16 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench.names import (
-    FINISH,
-    GIVE_ANSWER,
-    GIVE_UP,
-    MAX_NAME,
-    api_name,
-    function_name,
-    standardize,
-    standardize_category,
-)
+from ace_ray.benchmarks.stabletoolbench import names
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, Texts
 from ace_ray.benchmarks.stabletoolbench.shapes import Doc
 from ace_ray.types import Entry, digest
@@ -40,49 +31,46 @@ _TYPES = {"NUMBER": "integer", "STRING": "string", "BOOLEAN": "boolean"}
 class Api:
     """An API that the agent may call.
 
-    ``category, tool, api`` are published names; ``std_*`` are standard names, which caches use as
-    keys. ``name``, ``description`` and ``parameters`` describe the function to the agent; the other
-    fields describe the API to a simulator.
+    ``doc`` has the published names. ``std_*`` are standard names, which caches use as keys.
+    ``name``, ``description`` and ``parameters`` describe the function to the agent.
     """
 
-    category: str
-    tool: str
-    api: str
+    doc: Doc
     std_category: str
     std_tool: str
     std_api: str
     name: str
     description: str
     parameters: dict[str, Any]
-    api_description: str
-    tool_description: str
-    required: list[dict[str, Any]]
-    optional: list[dict[str, Any]]
-    template: Any
 
 
 def apis_of(entry: Entry, texts: Texts = OWN) -> list[Api]:
     """Return the entry's APIs in published order."""
-    return [_api(doc, texts) for doc in entry.data["apis"]]
+    docs = entry.data["apis"]
+    return [_api(doc, texts, names.function_name(doc["api"], doc["tool"])) for doc in docs]
 
 
 def distinct_apis(docs: Sequence[Doc], texts: Texts = OWN) -> list[Api]:
     """Return the APIs of ``docs``, which differ, with a name of its own for each."""
-    counts = Counter(function_name(doc["api"], doc["tool"]) for doc in docs)
-    repeated = {name for name, count in counts.items() if count > 1}
+    usual_names = [names.function_name(doc["api"], doc["tool"]) for doc in docs]
+    counts = Counter(usual_names)
     return [
-        _api(doc, texts, own_name(doc["category"], doc["tool"], doc["api"]))
-        if function_name(doc["api"], doc["tool"]) in repeated
-        else _api(doc, texts)
-        for doc in docs
+        _api(doc, texts, own_name(doc) if counts[name] > 1 else name)
+        for doc, name in zip(docs, usual_names, strict=True)
     ]
 
 
-def own_name(category: str, tool: str, api: str) -> str:
+def own_name(doc: Doc) -> str:
     """Return the function name of an API in a pool where another API has its usual name: the first
     characters of ``<api>_for_<tool>``, and a hash of the published names."""
+    category, tool, api = published_names(doc)
     mark = f"_{digest(category, tool, api)[:6]}"
-    return f"{api_name(api)}_for_{standardize(tool)}"[: MAX_NAME - len(mark)] + mark
+    name = f"{names.api_name(api)}_for_{names.standardize(tool)}"
+    return name[: names.MAX_NAME - len(mark)] + mark
+
+
+def published_names(doc: Doc) -> tuple[str, str, str]:
+    return doc["category"], doc["tool"], doc["api"]
 
 
 def schemas(apis: Sequence[Api], texts: Texts = OWN) -> list[Schema]:
@@ -96,12 +84,12 @@ def finish_schema(texts: Texts = OWN) -> Schema:
     parameters = {
         "type": "object",
         "properties": {
-            "return_type": {"type": "string", "enum": [GIVE_ANSWER, GIVE_UP]},
+            "return_type": {"type": "string", "enum": [names.GIVE_ANSWER, names.GIVE_UP]},
             "final_answer": {"type": "string", "description": texts.finish_answer},
         },
         "required": ["return_type"],
     }
-    return _schema(FINISH, texts.finish, parameters)
+    return _schema(names.FINISH, texts.finish, parameters)
 
 
 def find(apis: Sequence[Api], called_name: str, *, exact: bool = False) -> Api | None:
@@ -114,18 +102,19 @@ def find(apis: Sequence[Api], called_name: str, *, exact: bool = False) -> Api |
 
 def call_record(name: str, api: Api | None, arguments: str) -> dict[str, Any]:
     """Return the first fields of a stored call; ``api`` is None for an unknown function."""
-    tool, api_name = (api.tool, api.api) if api else (None, None)
-    return {"name": name, "tool": tool, "api": api_name, "arguments": arguments}
+    published: Doc = api.doc if api else {"tool": None, "api": None}
+    fields = {"name": name, "tool": published["tool"], "api": published["api"]}
+    return fields | {"arguments": arguments}
 
 
 def tool_lines(apis: Sequence[Api]) -> str:
     """Return a numbered line for each tool, with at most 512 characters of its description."""
-    described = {api.std_tool: api.tool_description for api in apis}
-    lines = [text[:MAX_TOOL_DESCRIPTION].replace("\n", "").strip() for text in described.values()]
-    return "".join(
-        f"{number}.{tool}: {line or 'None'}\n"
-        for number, (tool, line) in enumerate(zip(described, lines, strict=True), start=1)
-    )
+    described = {api.std_tool: api.doc["tool_description"] for api in apis}
+    lines = []
+    for number, (tool, text) in enumerate(described.items(), start=1):
+        line = text[:MAX_TOOL_DESCRIPTION].replace("\n", "").strip()
+        lines.append(f"{number}.{tool}: {line or 'None'}\n")
+    return "".join(lines)
 
 
 def _schema(name: str, description: str, parameters: dict[str, Any]) -> Schema:
@@ -133,38 +122,30 @@ def _schema(name: str, description: str, parameters: dict[str, Any]) -> Schema:
     return {"type": "function", "function": function}
 
 
-def _api(doc: Doc, texts: Texts, name: str = "") -> Api:
-    name = name or function_name(doc["api"], doc["tool"])
-    std_tool = standardize(doc["tool"])
+def _api(doc: Doc, texts: Texts, name: str) -> Api:
+    std_tool = names.standardize(doc["tool"])
     shown = texts.function.replace("{tool}", std_tool)
     if description := doc["description"].strip():
         if doc["api"]:
             description = description.replace(doc["api"], name)
         shown += texts.function_says.replace("{description}", description[:MAX_DESCRIPTION])
     return Api(
-        category=doc["category"],
-        tool=doc["tool"],
-        api=doc["api"],
-        std_category=standardize_category(doc["category"]),
+        doc=doc,
+        std_category=names.standardize_category(doc["category"]),
         std_tool=std_tool,
-        std_api=api_name(doc["api"]),
+        std_api=names.api_name(doc["api"]),
         name=name,
         description=shown.strip(),
         parameters=_parameters(doc),
-        api_description=doc["description"],
-        tool_description=doc["tool_description"],
-        required=doc["required"],
-        optional=doc["optional"],
-        template=doc["template"],
     )
 
 
 def _parameters(doc: Doc) -> dict[str, Any]:
     properties: dict[str, Any] = {}
-    names: dict[str, list[str]] = {"required": [""], "optional": [""]}
-    for kind in names if doc["required"] else ():
+    listed: dict[str, list[str]] = {"required": [""], "optional": [""]}
+    for kind in listed if doc["required"] else ():
         for parameter in doc[kind]:
-            name = api_name(parameter["name"])
+            name = names.api_name(parameter["name"])
             shown = {
                 "type": _TYPES.get(parameter["type"], "string"),
                 "description": parameter["description"][:MAX_DESCRIPTION],
@@ -172,5 +153,5 @@ def _parameters(doc: Doc) -> dict[str, Any]:
             if str(parameter["default"]):
                 shown["example_value"] = parameter["default"]
             properties[name] = shown
-            names[kind].append(name)
-    return {"type": "object", "properties": properties, **names}
+            listed[kind].append(name)
+    return {"type": "object", "properties": properties, **listed}

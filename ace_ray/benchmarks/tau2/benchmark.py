@@ -107,7 +107,7 @@ class Tau2(Benchmark):
         self._schemas: dict[str, Schemas] = {}
         self._named = False
         self._roles: dict[str, Role] = {}
-        if any(one.has_user for one in self._categories):
+        if not all(one.solo for one in self._categories):
             self._roles["user"] = parse_role(options.user, f"{_WHERE}.user")
 
     # Entries and prompts.
@@ -164,8 +164,7 @@ class Tau2(Benchmark):
         if self._options.opening == "user":
             if category.solo:
                 messages.append({"role": "user", "content": entry.data["ticket"]})
-            return messages
-        if not category.solo and not _history(entry):
+        elif not category.solo and not _history(entry):
             messages.append({"role": "assistant", "content": self._texts.greeting})
         return messages
 
@@ -198,7 +197,7 @@ class Tau2(Benchmark):
             "before": before,
             "end": after,
         }
-        if category.has_user:
+        if not category.solo:
             state["user"] = {**context.roles["user"].identity, "usage": rollout.user_calls}
         context.episode.state = state
         return context.episode
@@ -279,10 +278,10 @@ class Tau2(Benchmark):
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
         """Yield upstream's results JSON, one file for each category."""
         samples = 1 + max((int(row["sample"]) for row in rows()), default=0)
-        entries: dict[str, list[Entry]] = {}
-        for entry in self.dataset():
-            entries.setdefault(entry.category, []).append(entry)
         for one in self._categories:
+            entries = [entry for entry in self.dataset() if entry.category == one.name]
+            workflow = one.domain == "telecom" and self._options.policy == "workflow"
+            guidelines = self._texts.user_guidelines(tools=bool(self._user_tools(one)))
             info = {
                 "git_commit": "ace_ray",
                 "num_trials": samples,
@@ -291,18 +290,18 @@ class Tau2(Benchmark):
                 "user_info": {
                     "implementation": "dummy_user" if one.solo else "user_simulator",
                     "llm": None if one.solo else self._user_name(summary),
-                    "global_simulation_guidelines": self._guidelines(one),
+                    "global_simulation_guidelines": None if one.solo else guidelines,
                 },
                 "agent_info": {
                     "implementation": "llm_agent_solo" if one.solo else "llm_agent",
                     "llm": _model_name(summary),
                 },
                 "environment_info": {
-                    "domain_name": self._domain_name(one),
+                    "domain_name": f"{one.domain}-workflow" if workflow else one.domain,
                     "policy": self._policies[one.name],
                 },
             }
-            pieces = results_json(one, entries.get(one.name, []), rows, info)
+            pieces = results_json(one, entries, rows, info)
             yield f"results_{one.name}.json", b"".join(pieces)
 
     @classmethod
@@ -400,7 +399,7 @@ class Tau2(Benchmark):
 
     def _user_system(self, entry: Entry) -> str:
         category = CATEGORIES[entry.category]
-        if not category.has_user:
+        if category.solo:
             return ""
         scenario = UserScenario.model_validate(entry.data["user_scenario"]).text()
         tools = self._user_tools(category)
@@ -438,16 +437,6 @@ class Tau2(Benchmark):
         if any(one.solo for one in self._categories):
             yield "in solo mode upstream forces each answer to be a call, but ace_ray does not"
 
-    def _domain_name(self, category: Category) -> str:
-        workflow = category.domain == "telecom" and self._options.policy == "workflow"
-        return f"{category.domain}-workflow" if workflow else category.domain
-
-    def _guidelines(self, category: Category) -> str | None:
-        if category.solo:
-            return None
-        has_tools = bool(self._user_tools(category))
-        return self._texts.guidelines_with_tools if has_tools else self._texts.guidelines
-
     def _user_name(self, summary: Mapping[str, Any]) -> str:
         role = self._roles["user"]
         if isinstance(role, EndpointRole):
@@ -484,4 +473,4 @@ def _history(entry: Entry) -> Sequence[Mapping[str, Any]]:
 
 
 def _has_user_tools(category: Category) -> bool:
-    return category.has_user and category.user_tools
+    return not category.solo and category.user_tools

@@ -21,10 +21,6 @@ class Category:
     solo: bool = False
     user_tools: bool = False
 
-    @property
-    def has_user(self) -> bool:
-        return not self.solo
-
 
 # Categories by name, in print order.
 CATEGORIES = {

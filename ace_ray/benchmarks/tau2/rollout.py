@@ -28,7 +28,7 @@ from ace_ray.benchmarks.tau2.upstream_package import DONE, ENDS, STOP
 from ace_ray.benchmarks.transcript import Call, Step, of_messages, text_of
 from ace_ray.errors import PromptTooLong
 from ace_ray.sandbox.protocol import Session
-from ace_ray.types import Completion, Sampling, ToolCall
+from ace_ray.types import Sampling, ToolCall
 from ace_ray.util.safe_loading import check_depth
 
 Speaker = Literal["assistant", "user"]
@@ -177,13 +177,11 @@ class Rollout:
             )
             if isinstance(completion, Truncated):
                 if completion.reason == "context" and not asked:
-                    # The user has answered, so `EpisodeContext.ask` did not raise this error
-                    # itself.
-                    raise PromptTooLong(
-                        "the candidate's first prompt does not fit into the context"
-                    )
+                    # The user has answered, so `EpisodeContext.ask` did not raise this itself.
+                    what = "the candidate's first prompt does not fit into the context"
+                    raise PromptTooLong(what)
                 raise completion
-            answer = self._answer(completion, settings.agent_tools)
+            answer = answer_of(completion, settings.agent_tools, native=settings.native)
             if not answer.is_empty:
                 break
             if attempt + 1 < FIRST_ANSWERS:
@@ -210,7 +208,7 @@ class Rollout:
             self.user_calls["model_calls"] += 1
             self.user_calls["prompt_tokens"] += completion.prompt_tokens
             self.user_calls["completion_tokens"] += completion.completion_tokens
-            answer = self._answer(completion, settings.user_tools)
+            answer = answer_of(completion, settings.user_tools, native=settings.native)
             if not answer.is_empty:
                 break
         return self._said("user", answer)
@@ -223,9 +221,6 @@ class Rollout:
         if self.settings.native or not tools or RESULT_MARK in sampling.stop:
             return sampling
         return replace(sampling, stop=(*sampling.stop, RESULT_MARK))
-
-    def _answer(self, completion: Completion, tools: Tools) -> Answer:
-        return answer_of(completion, tools, native=self.settings.native)
 
     def _said(self, speaker: Speaker, answer: Answer) -> Answer:
         """Record a turn and return it. If a call's arguments are unusable, upstream's run fails;
@@ -297,15 +292,8 @@ class Rollout:
         return self.context.episode.messages if speaker == "assistant" else self._user_view
 
     def _result(self, speaker: str, call_id: str, content: str, failed: bool) -> None:
-        self.trajectory.append(
-            {
-                "role": "tool",
-                "id": call_id,
-                "requestor": speaker,
-                "content": content,
-                "error": failed,
-            }
-        )
+        result = {"role": "tool", "id": call_id, "requestor": speaker}
+        self.trajectory.append({**result, "content": content, "error": failed})
 
 
 def _is_readable(call: ToolCall) -> bool:

@@ -246,19 +246,17 @@ def policy(package: UpstreamPackage, category: Category, kind: str) -> str:
 
 def databases(package: UpstreamPackage, domain: str) -> dict[str, str]:
     """Return the database of each side as JSON text. Raises `UserError`."""
-    return {side: _database(package, domain, name) for side, name in DATABASES[domain].items()}
-
-
-def _database(package: UpstreamPackage, domain: str, name: str) -> str:
-    path = domain_file(domain, name)
-    text = read_text(package, path)
-    if name.endswith(".json"):
-        return text
-    try:
-        return json.dumps(tomllib.loads(text), default=date.isoformat)
-    except (ValueError, TypeError, RecursionError) as error:
-        what = f"is not valid TOML ({error})"
-        raise UserError(what, where=package.where(path), fix=_FIX) from error
+    texts = {}
+    for side, name in DATABASES[domain].items():
+        path = domain_file(domain, name)
+        texts[side] = read_text(package, path)
+        if name.endswith(".toml"):
+            try:
+                texts[side] = json.dumps(tomllib.loads(texts[side]), default=date.isoformat)
+            except (ValueError, TypeError, RecursionError) as error:
+                what = f"is not valid TOML ({error})"
+                raise UserError(what, where=package.where(path), fix=_FIX) from error
+    return texts
 
 
 def gold_episode(scenario: Scenario, entry: Entry) -> Episode:

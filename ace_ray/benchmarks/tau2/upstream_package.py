@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from ace_ray.benchmarks.dataset import files_hash, python_tree
 from ace_ray.benchmarks.upstream_copy import Upstream, UpstreamCopy
@@ -17,7 +18,7 @@ from ace_ray.errors import UserError
 from ace_ray.types import digest
 
 VERSION = "26.3"
-# `content_sha256` of `VERSION`.
+# `files_hash` of `all_files` of `VERSION`.
 OFFICIAL_SHA256 = "1db17d5eef8db103718dc436ba1a1cd6203f4419ea32999295379d22e76008ba"
 UPSTREAM = Upstream(
     benchmark="tau2",
@@ -68,7 +69,8 @@ class UpstreamPackage(UpstreamCopy):
     upstream = UPSTREAM
 
     def is_known(self) -> bool:
-        return content_sha256(self) == OFFICIAL_SHA256
+        files = {path: self.read(path) for path in all_files()}
+        return files_hash(files) == OFFICIAL_SHA256
 
 
 def domain_file(domain: str, name: str) -> str:
@@ -87,23 +89,14 @@ def source_file(module: str) -> str:
     return f"{module.replace('.', '/')}.py"
 
 
-def domain_files(domain: str) -> tuple[str, ...]:
-    """Return the paths of all files that are read for a domain."""
-    names = ("tasks.json", "split_tasks.json", *DATABASES[domain].values(), *POLICIES[domain])
-    sources = map(source_file, tool_modules(domain))
-    return (*(domain_file(domain, name) for name in names), *sources)
-
-
 def all_files() -> tuple[str, ...]:
-    """Return the paths of all files that an import copies."""
-    files = [path for domain in DATABASES for path in domain_files(domain)]
+    """Return the paths of all files that are read, which an import copies."""
+    files: list[str] = []
+    for domain, databases in DATABASES.items():
+        names = ("tasks.json", "split_tasks.json", *databases.values(), *POLICIES[domain])
+        files += (domain_file(domain, name) for name in names)
+        files += map(source_file, tool_modules(domain))
     return tuple(dict.fromkeys((*files, *TEXT_FILES)))
-
-
-def content_sha256(package: UpstreamPackage) -> str:
-    """Return the SHA-256 (hex) over names and contents of all files that are read. Raises
-    `UserError`."""
-    return files_hash({path: package.read(path) for path in all_files()})
 
 
 _FIX = f"use an unmodified copy: {UPSTREAM.get_data}"
@@ -145,10 +138,13 @@ class Texts:
 
     def user_prompt(self, scenario: str, *, tools: bool) -> str:
         """Return the user simulator's system message."""
-        guidelines = self.guidelines_with_tools if tools else self.guidelines
+        guidelines = self.user_guidelines(tools=tools)
         return filled(
             self.user_system, global_user_sim_guidelines=guidelines, instructions=scenario
         )
+
+    def user_guidelines(self, *, tools: bool) -> str:
+        return self.guidelines_with_tools if tools else self.guidelines
 
 
 def filled(template: str, **values: str) -> str:
@@ -164,17 +160,16 @@ def filled(template: str, **values: str) -> str:
 
 def read_texts(package: UpstreamPackage) -> Texts:
     """Read the prompt texts. Raises `UserError` that names the file in which a text is missing."""
-    agent = _Source(package, AGENT_SOURCE)
-    user = _Source(package, USER_SOURCE)
+    agent = partial(_assigned_text, package, AGENT_SOURCE)
     return Texts(
-        agent=agent.text("AGENT_INSTRUCTION"),
-        agent_system=agent.text("SYSTEM_PROMPT"),
-        solo=agent.text("AGENT_SOLO_INSTRUCTION"),
-        solo_system=agent.text("SYSTEM_PROMPT_SOLO"),
-        user_system=user.text("SYSTEM_PROMPT"),
+        agent=agent("AGENT_INSTRUCTION"),
+        agent_system=agent("SYSTEM_PROMPT"),
+        solo=agent("AGENT_SOLO_INSTRUCTION"),
+        solo_system=agent("SYSTEM_PROMPT_SOLO"),
+        user_system=_assigned_text(package, USER_SOURCE, "SYSTEM_PROMPT"),
         guidelines=read_text(package, GUIDELINES),
         guidelines_with_tools=read_text(package, GUIDELINES_WITH_TOOLS),
-        greeting=_Source(package, GREETING_SOURCE).text("DEFAULT_FIRST_AGENT_MESSAGE"),
+        greeting=_assigned_text(package, GREETING_SOURCE, "DEFAULT_FIRST_AGENT_MESSAGE"),
     )
 
 
@@ -188,36 +183,24 @@ def read_text(package: UpstreamPackage, path: str) -> str:
         raise UserError(f"is not UTF-8 ({error.reason})", where=where, fix=_FIX) from error
 
 
-class _Source:
-    def __init__(self, package: UpstreamPackage, path: str) -> None:
-        self._where = package.where(path)
-        try:
-            tree = python_tree(package.read(path))
-        except ValueError as error:
-            what = f"is not Python source that can be read ({error})"
-            raise UserError(what, where=self._where, fix=_FIX) from error
-        self._values: Mapping[str, ast.expr] = {
-            to.id: node.value
-            for node in tree.body
-            if isinstance(node, ast.Assign)
-            for to in node.targets
-            if isinstance(to, ast.Name)
-        }
-
-    def text(self, name: str) -> str:
-        """Return the string that the module assigns to ``name``: a literal, ``literal.strip()``, or
-        the argument ``content`` of a call."""
-        node = self._values.get(name)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            return node.value
-        if isinstance(node, ast.Call):
-            called = node.func
-            if isinstance(called, ast.Attribute) and called.attr == "strip" and not node.args:
-                inner = called.value
-                if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-                    return inner.value.strip()
-            for keyword in node.keywords:
-                content = keyword.value
-                if keyword.arg == "content" and isinstance(content, ast.Constant):
-                    return str(content.value)
-        raise UserError(f"has no text {name}", where=self._where, fix=_FIX)
+def _assigned_text(package: UpstreamPackage, path: str, name: str) -> str:
+    """Return the string that a module assigns to ``name``: a literal, ``literal.strip()``, or the
+    argument ``content`` of a call. Raises `UserError`."""
+    where = package.where(path)
+    try:
+        tree = python_tree(package.read(path))
+    except ValueError as error:
+        what = f"is not Python source that can be read ({error})"
+        raise UserError(what, where=where, fix=_FIX) from error
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and name in map(ast.unparse, node.targets):
+            match node.value:
+                case ast.Constant(value=str(text)):
+                    return text
+                case ast.Call(ast.Attribute(ast.Constant(str(text)), "strip"), []):
+                    return text.strip()
+                case ast.Call(keywords=keywords):
+                    contents = [one.value for one in keywords if one.arg == "content"]
+                    if contents and isinstance(contents[0], ast.Constant):
+                        return str(contents[0].value)
+    raise UserError(f"has no text {name}", where=where, fix=_FIX)

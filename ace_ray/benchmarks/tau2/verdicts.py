@@ -20,15 +20,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ace_ray.benchmarks.context import arguments_of
-from ace_ray.benchmarks.tau2.environment.limited import Attempt, Recorded, calls_of_history
+from ace_ray.benchmarks.tau2.environment.limited import (
+    Attempt,
+    Recorded,
+    calls_of_history,
+    initialization,
+)
 from ace_ray.benchmarks.tau2.environment.sources import ToolSources
 from ace_ray.sandbox.attempts import Op
 from ace_ray.sandbox.tools import bounded
-from ace_ray.types import Entry, Verdict
+from ace_ray.types import RULE_SETS, Entry, Verdict
 
 STOPS = ("user_stop", "agent_stop")
 _DEFAULT_BASIS = ("DB", "COMMUNICATE")
@@ -72,7 +77,7 @@ def replayed(
     solo: bool,
 ) -> Replayed:
     """Replay an episode and the gold calls, and compare the end states. Raises `SandboxLost`."""
-    begin = {k: v for k, v in (initial_state or {}).items() if k.startswith("initialization_")}
+    begin = initialization(initial_state)
     assertions = criteria.get("env_assertions") or ()
     calls, fault = recorded_calls(trajectory, solo=solo)
     if fault:
@@ -131,82 +136,58 @@ def recorded_calls(trajectory: Sequence[Message], *, solo: bool) -> tuple[list[R
     return calls, ""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """Parts of a reward by name, each 0 or 1. The reward is the product of the parts in
-    ``basis``."""
-
-    values: Mapping[str, float]
-    basis: Sequence[str] = ()
-    problem: str = ""
-
-    @property
-    def reward(self) -> float:
-        if self.problem:
-            return 0.0
-        return float(all(self.values[name] == 1 for name in self.basis if name in self.values))
-
-
-@dataclass
-class Judged:
-    """Fields of an episode's state on which the verdicts depend."""
-
-    ended: str
-    stopped: bool
-    trajectory: Sequence[Message] = field(default_factory=list)
-
-    @classmethod
-    def stored(cls, state: Any) -> Judged:
-        """Read the fields from ``state``, which is `Episode.state`."""
-        state = state if isinstance(state, Mapping) else {}
-        return cls(
-            str(state.get("ended", "")), bool(state.get("stopped")), state.get("trajectory") or []
-        )
-
-
 def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> dict[str, Verdict]:
-    """Return the official and the strict verdict on a stored episode. Raises `SandboxLost`."""
-    judged = Judged.stored(state)
-    official_stop = judged.ended in STOPS
-    if not official_stop and not (judged.stopped and judged.ended == "max_steps"):
-        verdict = _ended(judged.ended)
-        return {"official": verdict, "strict": verdict}
+    """Return the official and the strict verdict on a stored episode; ``state`` is `Episode.state`.
+    Raises `SandboxLost`."""
+    state = state if isinstance(state, Mapping) else {}
+    ended, trajectory = str(state.get("ended", "")), state.get("trajectory") or []
+    official_stop = ended in STOPS
+    if not official_stop and not (state.get("stopped") and ended == "max_steps"):
+        return dict.fromkeys(RULE_SETS, _ended(ended))
     criteria: Mapping[str, Any] | None = entry.gold
     if criteria is None:
-        return {"official": Verdict(True), "strict": Verdict(True)}
+        return dict.fromkeys(RULE_SETS, Verdict(True))
     replay = Replayed(compared=False)
     if criteria.get("actions") is not None or criteria.get("env_assertions") is not None:
         initial = entry.data.get("initial_state")
-        replay = replayed(sources, judged.trajectory, criteria, initial, solo=solo)
-    official = _ended(judged.ended)
+        replay = replayed(sources, trajectory, criteria, initial, solo=solo)
+    official = _ended(ended)
     if official_stop:
-        official = _verdict(official_parts(criteria, judged, replay))
+        official = official_verdict(criteria, trajectory, replay)
     return {
         "official": official,
-        "strict": _verdict(strict_parts(criteria, judged, replay, solo=solo)),
+        "strict": strict_verdict(criteria, trajectory, replay, solo=solo),
     }
 
 
-def official_parts(criteria: Mapping[str, Any], judged: Judged, replay: Replayed) -> Parts:
-    """Return the parts of the reward by upstream's rules."""
-    calls = [call for message in judged.trajectory for call in message.get("tool_calls") or ()]
-    return _parts(
+def official_verdict(
+    criteria: Mapping[str, Any], trajectory: Sequence[Message], replay: Replayed
+) -> Verdict:
+    """Return the verdict by upstream's rules."""
+    calls = [call for message in trajectory for call in message.get("tool_calls") or ()]
+    # The commas are removed, as in upstream's ``CommunicateEvaluator``.
+    texts = [
+        str(message.get("content") or "").lower().replace(",", "")
+        for message in trajectory
+        if message["role"] == "assistant" and str(message.get("content") or "").strip()
+    ]
+    return _verdict(
         criteria,
         replay,
         same=replay.same,
         made=lambda action: any(_is_action(action, call) for call in calls),
-        said=lambda info: any(_holds(info, message) for message in judged.trajectory),
+        said=lambda info: any(info.lower() in text for text in texts),
     )
 
 
-def strict_parts(
-    criteria: Mapping[str, Any], judged: Judged, replay: Replayed, *, solo: bool
-) -> Parts:
-    """Return the parts of the reward by the strict rules, which the module describes."""
-    calls = list(_answered_calls(judged.trajectory))
+def strict_verdict(
+    criteria: Mapping[str, Any], trajectory: Sequence[Message], replay: Replayed, *, solo: bool
+) -> Verdict:
+    """Return the verdict by the strict rules, which the module describes."""
+    calls = list(_answered_calls(trajectory))
     heard = [
         str(message.get("content") or "")
-        for message in judged.trajectory
+        for message in trajectory
         if message["role"] == "assistant" and not message.get("tool_calls")
     ]
 
@@ -216,7 +197,7 @@ def strict_parts(
             side in (None, by) and _is_action(action, call, strict=True) for by, call in calls
         )
 
-    return _parts(
+    return _verdict(
         criteria,
         replay,
         same=replay.same_by_value,
@@ -225,31 +206,28 @@ def strict_parts(
     )
 
 
-def _parts(
+def _verdict(
     criteria: Mapping[str, Any],
     replay: Replayed,
     *,
     same: bool,
     made: Callable[[Mapping[str, Any]], bool],
     said: Callable[[str], bool],
-) -> Parts:
-    basis = list(criteria.get("reward_basis", _DEFAULT_BASIS))
-    values = {
+) -> Verdict:
+    """Return the verdict on the parts of the reward, each 0 or 1. Its metrics are the values of the
+    parts that count."""
+    if replay.problem:
+        return Verdict(False, "replay_failed", replay.problem[:300], {})
+    parts = {
         "ACTION": float(all(map(made, criteria.get("actions") or ()))),
         "COMMUNICATE": float(all(map(said, criteria.get("communicate_info") or ()))),
     }
     if replay.compared:
-        values |= {"DB": float(same), "ENV_ASSERTION": float(all(replay.assertions))}
-    return Parts(values, basis, replay.problem)
-
-
-def _verdict(parts: Parts) -> Verdict:
-    """Return the verdict on ``parts``; its metrics are the values of the parts in ``basis``."""
-    metrics = {METRICS[name]: parts.values[name] for name in parts.basis if name in parts.values}
-    if parts.problem:
-        return Verdict(False, "replay_failed", parts.problem[:300], {})
+        parts |= {"DB": float(same), "ENV_ASSERTION": float(all(replay.assertions))}
+    basis = criteria.get("reward_basis", _DEFAULT_BASIS)
+    metrics = {METRICS[name]: parts[name] for name in basis if name in parts}
     for name, (kind, text) in _ERRORS.items():
-        if name in parts.basis and parts.values.get(name) == 0:
+        if metrics.get(METRICS[name]) == 0:
             return Verdict(False, kind, text, metrics)
     return Verdict(True, metrics=metrics)
 
@@ -268,11 +246,8 @@ def _is_action(action: Mapping[str, Any], call: Message, *, strict: bool = False
     keys = action.get("compare_args")
     if keys is None:
         keys = [*given, *gold] if strict else list(given)
-    return _chosen(given, keys) == _chosen(gold, keys)
-
-
-def _chosen(values: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key in keys}
+    ours, theirs = ({key: args[key] for key in keys if key in args} for args in (given, gold))
+    return ours == theirs
 
 
 def _answered_calls(trajectory: Sequence[Message]) -> list[tuple[str, Message]]:
@@ -287,15 +262,6 @@ def _answered_calls(trajectory: Sequence[Message]) -> list[tuple[str, Message]]:
             if not result.get("error")
         ]
     return calls
-
-
-def _holds(info: str, message: Message) -> bool:
-    """Return whether a message of the agent contains ``info``. The message's commas are removed
-    first (upstream ``CommunicateEvaluator``)."""
-    text = str(message.get("content") or "")
-    if message["role"] != "assistant" or not text.strip():
-        return False
-    return info.lower() in text.lower().replace(",", "")
 
 
 _GROUPED = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, Source
+from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiCaller
 from ace_ray.benchmarks.stabletoolbench.converted import converted
 from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun, run_agent
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
-from ace_ray.benchmarks.stabletoolbench.options import Settings
+from ace_ray.benchmarks.stabletoolbench.options import Options, Settings
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, schemas
 from ace_ray.types import Entry, Sampling
 from tests.scripted_model import Call, ScriptedModel, say
@@ -76,10 +78,11 @@ TOOLS = schemas(apis_of(ENTRY))
 BREADS, SHOPS = (api.name for api in apis_of(ENTRY))
 
 
-class Table:
+class Table(ApiCaller):
     """APIs that answer with what ``answers`` has under their name, else with their arguments."""
 
     def __init__(self, source: Source = "simulator", **answers: Answered) -> None:
+        super().__init__()
         self.source, self.answers = source, answers
         self.calls: list[tuple[str, Any]] = []
 
@@ -98,7 +101,7 @@ def play(
     **settings: Any,
 ) -> AgentRun:
     """Run an episode of a scripted agent."""
-    given = Settings(**settings)
+    given = Settings(Options(**settings))
 
     async def episode() -> AgentRun:
         clock = asyncio.get_running_loop().time()
@@ -107,7 +110,7 @@ def play(
         return await run_agent(entry, context, given, apis_of(entry), caller or Table())
 
     found = asyncio.run(episode())
-    json.dumps(found.as_json(), allow_nan=False)
+    json.dumps(asdict(found), allow_nan=False)
     return found
 
 
@@ -119,7 +122,7 @@ def run(script: Sequence[Said], method: str = "CoT@1", **settings: Any) -> dict[
     model = ScriptedModel(*[say(text or "", *calls) for text, calls in script])
     given = {"method": method, "max_steps": 12, "max_queries": 20, **settings}
     made = play(model, entry=ENTRY, caller=Table("cache"), **given)
-    found: dict[str, Any] = json.loads(json.dumps(made.as_json()))
+    found: dict[str, Any] = json.loads(json.dumps(asdict(made)))
     return found
 
 

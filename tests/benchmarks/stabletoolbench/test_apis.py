@@ -21,7 +21,6 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
 )
 from ace_ray.benchmarks.stabletoolbench.apis.cache import (
     AnswerCache,
-    CacheClient,
     names_key,
     recorded_sha256,
 )
@@ -35,15 +34,13 @@ from ace_ray.benchmarks.stabletoolbench.apis.real import (
 )
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     MAX_CHARS,
-    OWN_SYSTEM,
     SCHEMA,
     Form,
     Simulator,
-    SystemText,
     form_of,
-    messages,
+    mirror_system,
     read_answer,
-    system_text,
+    request_text,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiCaller
 from ace_ray.cli.main import main
@@ -198,7 +195,7 @@ def test_a_call_has_upstreams_key(tmp_path: Path) -> None:
 
 GOOD = '{"error": "", "response": {"x": 1.5, "u": "\\ud800", "n": null}}'
 VALUE = {"x": 1.5, "u": "\ud800", "n": None}
-SYSTEM = SystemText("you are a server", "own")
+SYSTEM = "you are a server"
 KEY = 'very"secret/key'
 URL = "https://tools.api.test/rapidapi"
 
@@ -232,12 +229,12 @@ def caller(folder: Path, asked: Simulator, real: RealApis | None = None) -> ApiC
     async def call(method: str, *values: Any) -> Any:
         return cache.call(method, *values)
 
-    client = CacheClient(call, writes=True, simulator_id=asked.simulator_id)
-    return ApiCaller(cache=client, real=real, simulator=asked)
+    return ApiCaller(call, writes=True, real=real, simulator=asked)
 
 
 def call(apis: ApiCaller, arguments: Any) -> Answered:
-    return asyncio.run(apis.call(API, arguments))
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return asyncio.run(apis.call(API, text))
 
 
 # The order of the sources.
@@ -269,7 +266,7 @@ def test_the_order_is_cache_real_simulator(tmp_path: Path) -> None:
     alone = call(ApiCaller(real=real(dead)), {})
     assert (alone.error, alone.source, alone.failure) == ("Timeout error...", "real", "real")
     deep = '{"a": ' + "[" * 70 + "]" * 70 + "}"
-    for said in ("{", deep, f'{{"a": "{"x" * 40_000}"}}', {"a": object()}):
+    for said in ("{", deep, f'{{"a": "{"x" * 40_000}"}}'):
         answered = call(ApiCaller(real=real(answering)), said)
         assert (answered.error, answered.source) == (BAD_ARGUMENTS, "none")
         assert answered.failure == "arguments"
@@ -379,27 +376,24 @@ def test_mirrorapi_gets_the_form_it_was_trained_on() -> None:
     forms: dict[Form, str] = {"mirror": "Player Details", "mirror_cache": "player_details"}
     for form, name in forms.items():
         given = {"is_from": "it's", "n": None, "toolbench_key": "k"}
-        *_, user = messages(form, SYSTEM, API, given)
-        label, document, blank, request, arguments = user["content"].split("\n")
+        label, document, blank, request, arguments = request_text(form, API, given).split("\n")
         assert (label, blank, request) == ("API doc:", "", "Request:")
         assert arguments == """{'is_from': "it's", 'n': None}"""
         texts = {"api_name": name, "api_description": "Details of a player."}
-        parameters = {"required_parameters": API.required, "optional_parameters": API.optional}
+        parameters = {f"{kind}_parameters": API.doc[kind] for kind in ("required", "optional")}
         tool = {"tool_description": "All about sports.", "tool_name": "clique"}
         expected = {**texts, **parameters, **tool, "tool_category": "News_Media"}
         assert list(ast.literal_eval(document).items()) == list(expected.items())
 
 
 def test_mirrorapis_text_is_read_from_a_checkout_and_not_run(tmp_path: Path) -> None:
-    assert system_text("mirror", None) == SystemText(OWN_SYSTEM, "own")
-    assert system_text("own", str(tmp_path)) == SystemText(OWN_SYSTEM, "own")
     ran, path = tmp_path / "ran", tmp_path / "server" / "system_prompts.py"
     write(path, f'import pathlib\npathlib.Path({str(ran)!r}).touch()\nSFT_SYSTEM = "t"')
-    assert system_text("mirror", str(tmp_path)) == SystemText("t", "upstream")
+    assert mirror_system(tmp_path) == "t"
     assert not ran.exists()
     write(path, "SFT_SYSTEM = f'{1}'")
     with pytest.raises(UserError, match="system_prompts"):
-        system_text("mirror_cache", str(tmp_path))
+        mirror_system(tmp_path)
 
 
 def test_answers_are_read_with_tolerance() -> None:
@@ -431,6 +425,6 @@ def test_the_form_and_the_schema_follow_the_models_name() -> None:
         assert call(ApiCaller(simulator=asked), {}).response == VALUE
         assert [request.sampling.schema for request in model.asked] == [schema]
         assert ("schema_sha256" in asked.identity()) is bool(schema)
-        other = Simulator(role_of(model, model=name), form_of(name), SystemText("other", "own"))
+        other = Simulator(role_of(model, model=name), form_of(name), "other")
         ids |= {asked.simulator_id, other.simulator_id}
     assert len(ids) == 6

@@ -189,7 +189,7 @@ def test_a_give_up_goes_two_rounds_back() -> None:
     said = model.chats[3][-1]["content"]
     assert '"arguments": "{\\"q\\": 2}"' in said
     assert '{\\"q\\": 1}' in said, "the observation of the first call"
-    assert [one["node"] for one in run.as_json()["calls"]] == [2, 4]
+    assert [one["node"] for one in run.calls] == [2, 4]
 
 
 def test_the_depth_goes_one_round_back() -> None:
@@ -222,7 +222,7 @@ END = f"Thought: ok\n{FINISH}"
 
 def test_an_episode_in_the_react_form() -> None:
     model, table = ScriptedModel(ROUND, END), Table()
-    run = play(model, form="react", caller=table)
+    run = play(model, mode="react", caller=table)
     assert run.final
     assert run.final["answer"] == "Rye."
     assert table.calls == [(FIND, '{"q": "rye"}')]
@@ -235,7 +235,7 @@ def test_an_episode_in_the_react_form() -> None:
     assert run.messages[2]["tool_calls"][0]["function"]["name"] == FIND
     # Words and a bad Finish are observations, and the work goes on.
     model = ScriptedModel("just some words", "Action: Finish\nAction Input: {}", END)
-    run = play(model, form="react")
+    run = play(model, mode="react")
     (unknown,) = run.calls
     assert (unknown["code"], run.ended) == (1, "answered")
     assert "Finish needs return_type" in json.dumps(run.messages)

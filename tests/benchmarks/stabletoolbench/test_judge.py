@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -320,7 +321,7 @@ def test_a_bad_label_is_named_by_file_and_line(labels: Path) -> None:
 def test_agreement_is_accuracy_and_cohens_kappa() -> None:
     people = ["Solved"] * 45 + ["Unsolved"] * 25 + ["Solved"] * 15 + ["Unsolved"] * 15
     judge = ["Solved"] * 45 + ["Unsolved"] * 25 + ["Unsolved"] * 15 + ["Solved"] * 15
-    found = agreement([*people, "Unsure"], [*judge, None])
+    found = agreement(Counter(zip([*people, "Unsure"], [*judge, None], strict=True)))
     assert (found["n"], found["judge_errors"]) == (100, 1)
     assert found["accuracy"] == 0.7
     # Observed 0.7, by chance 0.6 * 0.6 + 0.4 * 0.4 = 0.52.
@@ -328,6 +329,6 @@ def test_agreement_is_accuracy_and_cohens_kappa() -> None:
     assert found["confusion"]["Solved"] == {"Solved": 45, "Unsure": 0, "Unsolved": 15}
     low, high = found["accuracy_interval"]
     assert low < 0.7 < high
-    assert agreement(["Solved"] * 3, ["Solved"] * 3)["kappa"] is None, "chance agrees always"
-    nothing = agreement(["Solved"], [None])
+    assert agreement(Counter({("Solved", "Solved"): 3}))["kappa"] is None, "chance agrees always"
+    nothing = agreement(Counter({("Solved", None): 1}))
     assert (nothing["n"], nothing["accuracy"], nothing["kappa"]) == (0, None, None)

@@ -17,9 +17,9 @@ from ace_ray.benchmarks.stabletoolbench.names import (
     standardize,
     standardize_category,
 )
-from ace_ray.benchmarks.stabletoolbench.options import Settings
+from ace_ray.benchmarks.stabletoolbench.options import Options, Settings
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
-from ace_ray.benchmarks.stabletoolbench.queries import load, locate, present
+from ace_ray.benchmarks.stabletoolbench.queries import load, locate, not_offered, present
 from ace_ray.benchmarks.stabletoolbench.shapes import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, find, schemas, tool_lines
 from ace_ray.errors import UserError
@@ -46,9 +46,9 @@ def root(tmp_path: Path) -> Path:
 
 def test_an_entry_holds_what_was_published(root: Path) -> None:
     for folder in (root, root / "solvable_queries"):
-        assert len(load(folder).entries) == 6
+        assert len(load(folder)) == 6
         assert locate(str(folder)) == folder
-    (entry,) = load(root, groups=[GROUP]).entries
+    (entry,) = load(root, groups=[GROUP])
     assert (entry.key, entry.group) == (("en", GROUP, "0"), "0")
     assert entry.gold == {"relevant": [["Bakery", "Find bread"]]}
     (doc,) = entry.data["apis"]
@@ -56,7 +56,7 @@ def test_an_entry_holds_what_was_published(root: Path) -> None:
     assert (doc["required"], doc["template"]) == ([required], {"bread": "str"})
     # A relevant API that is not offered is a warning.
     write(queries_file(root, GROUP), [query(0, **{"relevant APIs": [["Bakery", "Bake"]]})])
-    (line,) = load(root, groups=[GROUP]).warnings
+    (line,) = not_offered(root, load(root, groups=[GROUP]))
     assert "query 0: the relevant API Bakery / Bake is not in its api_list" in line
 
 
@@ -64,7 +64,7 @@ def test_ids_filter_as_list_or_object(root: Path) -> None:
     write(queries_file(root, GROUP), [query(1), query("2"), query(3)])
     for ids, left in (({"1": 0, "3": 0}, ["1", "3"]), ([3, "1"], ["1", "3"]), (None, list("123"))):
         write(ids_file(root, GROUP), ids) if ids else ids_file(root, GROUP).unlink()
-        assert [entry.id for entry in load(root, groups=[GROUP]).entries] == left
+        assert [entry.id for entry in load(root, groups=[GROUP])] == left
 
 
 def refused(root: Path, match: str) -> None:
@@ -95,7 +95,7 @@ def test_bad_ids_and_missing_files_are_named(root: Path, tmp_path: Path) -> None
     refused(root, "1, 2, 3, 4, 5 and 94 more")
     queries_file(root, GROUP).unlink()
     refused(root, f"the group {GROUP} is missing")
-    assert len(load(root, groups=GROUPS[1:]).entries) == 5
+    assert len(load(root, groups=GROUPS[1:])) == 5
     for name in ("imported", "nowhere"):
         with pytest.raises(UserError, match="data import stabletoolbench"):
             locate(name)
@@ -110,7 +110,7 @@ def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path, said: list[s
     folder = importer.import_queries(root)
     assert folder.parent == imports_folder("stabletoolbench")
     assert locate("imported") == locate(f"imported:{folder.name}") == folder
-    assert data_hash(load(folder).entries) == data_hash(load(root).entries)
+    assert data_hash(load(folder)) == data_hash(load(root))
     assert read_texts(folder) == read_texts(root)
     assert all((folder / name).is_file() for name in ("LICENSE", "server/system_prompts.py"))
     assert any("differ from those of commit" in line for line in said)
@@ -157,27 +157,29 @@ def test_a_tool_directory_replaces_descriptions(
         {"api_list": [one]} if form == "tool" else one
     )
     path = write(tmp_path / "env/toolenv/tools/Food" / file, tool)
-    (before,) = load(root, groups=[GROUP]).entries[0].data["apis"]
+    (before,) = load(root, groups=[GROUP])[0].data["apis"]
     after = {"description": "Finds it", "required": [], "optional": [parameter("q")]}
     # Fields that the file lacks stay as they are.
     null = {"name": "Find bread", "description": None, "required_parameters": None}
     for said, found in ((tool, after | {"tool_description": "All about bread"}), (null, {})):
         write(path, said if found else {"api_list": [said]})
-        loaded = load(root, groups=[GROUP], tools=ToolFolder(tmp_path / "env"))
-        assert loaded.entries[0].data["apis"] == [before | found]
-        assert loaded.warnings == loaded.lacking == []
+        tools = ToolFolder(tmp_path / "env")
+        (entry,) = load(root, groups=[GROUP], tools=tools)
+        assert entry.data["apis"] == [before | found]
+        assert [*tools.lacking, *not_offered(root, [entry])] == []
 
 
 def test_a_tool_directory_that_lacks_tools_says_so(root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tools"
     write(folder / "Music" / "x.json", {})
     write(tmp_path / "elsewhere" / "bakery.json", {"api_list": [FIND]})
-    loaded = load(root, tools=ToolFolder(folder))
-    assert loaded.lacking == [f"{folder} lacks the tool 'Bakery' (Food)"]
-    assert loaded.warnings == []
-    assert loaded.entries == load(root).entries
+    tools = ToolFolder(folder)
+    assert load(root, tools=tools) == load(root)
+    assert list(tools.lacking) == [f"{folder} lacks the tool 'Bakery' (Food)"]
     path = write(folder / "Food" / "bakery.json", {"api_list": []})
-    (line,) = load(root, tools=ToolFolder(folder)).lacking
+    tools = ToolFolder(folder)
+    load(root, tools=tools)
+    (line,) = tools.lacking
     assert line.endswith("the tool has no API 'Find bread'")
     value: Any
     for value in ("{", {"api_list": 5}, {"tool_name": "Bakery"}):
@@ -186,7 +188,9 @@ def test_a_tool_directory_that_lacks_tools_says_so(root: Path, tmp_path: Path) -
             load(root, tools=ToolFolder(folder))
     # The name of a category does not leave the directory.
     write(queries_file(root, GROUP), [query(0, api_list=[api(category_name="../elsewhere")])])
-    (line,) = load(root, groups=[GROUP], tools=ToolFolder(folder)).lacking
+    tools = ToolFolder(folder)
+    load(root, groups=[GROUP], tools=tools)
+    (line,) = tools.lacking
     assert "../elsewhere" in line
     for path, said in ((tmp_path / "x", "no such folder"), (folder / "Food", "no folders of")):
         with pytest.raises(UserError, match=said):
@@ -252,7 +256,7 @@ def test_texts_come_from_a_checkout_without_running_it(tmp_path: Path) -> None:
     assert texts.no_function == '{"error": "Nothing called {name}", "response": ""}'
     assert texts.last_observation == "again, your former look: {observation}\n"
     entry = entry_of(doc("Bakery", "Find"))
-    settings = Settings(form="react", texts=texts)
+    settings = Settings(Options(mode="react"), texts)
     system, user = initial_messages("Q?", apis_of(entry, texts), settings)
     assert user["content"] == "\n>Q?<\n"
     assert "\nThe functions: [{'name': 'find_for_bakery'" in system["content"]

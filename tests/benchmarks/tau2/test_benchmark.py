@@ -12,11 +12,9 @@ import pytest
 
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.benchmarks.tau2.upstream_package import (
-    OFFICIAL_SHA256,
     VERSION,
     UpstreamPackage,
     all_files,
-    content_sha256,
     domain_file,
 )
 from ace_ray.errors import UserError
@@ -39,7 +37,8 @@ def copy(package: UpstreamPackage, tmp_path: Path) -> Path:
 
 
 def test_a_copy_is_known_by_its_contents(package: UpstreamPackage, copy: Path) -> None:
-    assert (package.version, content_sha256(package)) == (VERSION, OFFICIAL_SHA256)
+    assert package.version == VERSION
+    assert package.is_known()
     assert UpstreamPackage.locate(str(copy)).version == VERSION
     # Changed prompts do not compare.
     path = copy / "tau2" / "data/tau2/user_simulator/simulation_guidelines.md"

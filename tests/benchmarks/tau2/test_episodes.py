@@ -211,12 +211,11 @@ def turn(role: str, text: str = "", *calls: tuple[str, Any], failed: bool = Fals
 
 
 def parts(criteria: Any, *turns: list[Any], solo: bool = False) -> tuple[float, float]:
-    judged = verdicts.Judged("user_stop", True, [message for one in turns for message in one])
+    trajectory = [message for one in turns for message in one]
     replay = verdicts.Replayed(same=True, same_by_value=True)
-    return (
-        verdicts.official_parts(criteria, judged, replay).reward,
-        verdicts.strict_parts(criteria, judged, replay, solo=solo).reward,
-    )
+    official = verdicts.official_verdict(criteria, trajectory, replay)
+    strict = verdicts.strict_verdict(criteria, trajectory, replay, solo=solo)
+    return float(bool(official.valid)), float(bool(strict.valid))
 
 
 def action(compare: list[str] | None = None, **arguments: Any) -> dict[str, Any]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 from ace_ray.util.safe_loading import check_depth
@@ -26,8 +24,7 @@ _CODES = {
     "Rate limit per minute error...": 10,
     "Message error...": 11,
 }
-_INVALID = "request invalid, data error"
-_INVALID_CODE = 12
+_INVALID, _INVALID_CODE = "request invalid, data error", 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +61,19 @@ def status_code(error: str) -> int:
     return _INVALID_CODE if error.startswith(_INVALID) else _CODES.get(error, 0)
 
 
+def error_text(error: Any) -> str:
+    """Return an answer's field ``error`` as text; "" if it is null."""
+    if error is None:
+        return ""
+    return error if isinstance(error, str) else json.dumps(error)
+
+
+def answer_text(error: Any, response: Any) -> str:
+    """Return an answer as the cache stores it."""
+    tree = {"error": error_text(error), "response": response}
+    return json.dumps(tree, separators=(",", ":"))
+
+
 MAX_DEPTH = 64
 # Maximum characters of a call's arguments as JSON text.
 MAX_ARGUMENTS = 32_768
@@ -81,7 +91,7 @@ def load(text: str, max_chars: int, *, floats: bool = False) -> Any:
     if len(text) > max_chars:
         raise Unusable(f"longer than {max_chars:,} characters")
     try:
-        value = _decoder(floats).decode(text)
+        value = (_WITH_FLOATS if floats else _STORABLE).decode(text)
         check_depth(value, MAX_DEPTH)
         return value
     except (ValueError, RecursionError) as error:
@@ -96,7 +106,7 @@ def first_object(text: str) -> dict[str, Any] | None:
         if begin < 0:
             return None
         try:
-            value, _ = _decoder(False).raw_decode(text, begin)
+            value, _ = _STORABLE.raw_decode(text, begin)
             check_depth(value, MAX_DEPTH)
         except (ValueError, RecursionError):
             continue
@@ -105,17 +115,12 @@ def first_object(text: str) -> dict[str, Any] | None:
     return None
 
 
-def arguments_of(arguments: Mapping[str, Any] | str) -> Any:
+def arguments_of(arguments: str) -> Any:
     """Return a call's arguments as upstream's server reads them; objects keep their order of keys.
 
     Any JSON value is valid, such as ``[1]`` or ``null``. Empty text means no arguments. Raises
     `Unusable` for text that is not JSON or exceeds the bounds.
     """
-    if not isinstance(arguments, str):
-        try:
-            arguments = json.dumps(dict(arguments))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise Unusable(str(error)) from None
     return load(arguments, MAX_ARGUMENTS, floats=True) if arguments else {}
 
 
@@ -134,8 +139,5 @@ def _finite(digits: str) -> float | str:
     return number if math.isfinite(number) else digits[:80]
 
 
-@cache
-def _decoder(floats: bool) -> json.JSONDecoder:
-    if floats:
-        return json.JSONDecoder()
-    return json.JSONDecoder(parse_constant=str, parse_float=_finite)
+_STORABLE = json.JSONDecoder(parse_constant=str, parse_float=_finite)
+_WITH_FLOATS = json.JSONDecoder()

@@ -1,4 +1,4 @@
-"""Cache of API answers in one SQLite file: its owner, and the client that episodes use.
+"""Cache of API answers in one SQLite file: its owner, which episodes call.
 
 The key of an answer is the API, the arguments and the maker: a simulator's id, "" for the real API,
 or `RECORDED` for imported JSON files (see `json_files`).
@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
@@ -23,8 +23,6 @@ from ace_ray.types import canonical_json
 from ace_ray.util.local_files import local_folder
 
 Mode = Literal["read", "readwrite"]
-# ``await service(method, *values)`` calls a method of the `AnswerCache` in any process.
-Service = Callable[..., Awaitable[Any]]
 # A recorded answer: its JSON text, its maker, and 1 if the maker failed to answer.
 Found = list[Any]
 FILE = "answers.sqlite3"
@@ -79,14 +77,9 @@ class AnswerCache:
 
         Raises `RowError` if the file can no longer be read; the row is then retried.
         """
-        methods: dict[str, Callable[..., Any]] = {
-            "get": self.get,
-            "put": self.put,
-            "examples": self.examples,
-        }
         try:
             self.open()
-            return methods[method](*values)
+            return _METHODS[method](self, *values)
         except (UserError, sqlite3.Error) as error:
             raise RowError(f"the cache in {self._folder}: {error}") from error
 
@@ -105,13 +98,13 @@ class AnswerCache:
         """
         given = json.loads(arguments)
         makers = (RECORDED, simulator_id, "")
-        rows = self._rows(
+        rows = self._connection.execute(
             "SELECT answer, maker, failed FROM answers WHERE api = ? AND arguments IN (?, ?) "
             "AND maker IN (?, ?, ?)",
             (api, canonical_json(given), recorded_key(str(given)), *makers),
         )
-        found = {row[1]: list(row) for row in rows}
-        return next((found[maker] for maker in makers if maker in found), None)
+        by_maker = {row[1]: list(row) for row in rows}
+        return next((by_maker[maker] for maker in makers if maker in by_maker), None)
 
     def put(
         self, api: str, arguments: str, simulator_id: str, answer: str, failed: int
@@ -121,10 +114,9 @@ class AnswerCache:
         given = json.loads(arguments)
         said = json.dumps(str(given))
         row = (api, canonical_json(given), simulator_id, said, answer, failed)
-        assert self._database is not None  # `call` opens it
         try:
-            with self._database:
-                self._database.execute("INSERT OR IGNORE INTO answers VALUES (?,?,?,?,?,?)", row)
+            with self._connection as connection:
+                connection.execute("INSERT OR IGNORE INTO answers VALUES (?,?,?,?,?,?)", row)
         except sqlite3.Error as error:
             if self._is_writable:
                 _log.warning("%s: answers cannot be recorded: %s", self._folder, error)
@@ -136,7 +128,7 @@ class AnswerCache:
 
         The last ones are left out while the texts have more than `EXAMPLE_CHARS` characters in all.
         Answers that runs record are not used, since they depend on the order of episodes."""
-        rows = self._rows(
+        rows = self._connection.execute(
             "SELECT given, answer FROM answers WHERE api = ? AND maker = ? ORDER BY rowid LIMIT ?",
             (api, RECORDED, EXAMPLES),
         )
@@ -145,50 +137,21 @@ class AnswerCache:
             pairs.pop()
         return pairs
 
-    def _rows(self, query: str, values: Iterable[Any]) -> list[tuple[Any, ...]]:
+    @property
+    def _connection(self) -> sqlite3.Connection:
         assert self._database is not None  # `call` opens it
-        return self._database.execute(query, tuple(values)).fetchall()
+        return self._database
 
 
-class CacheClient:
-    """Client of the cache for an `ApiCaller`. ``service`` calls the methods of an `AnswerCache`.
-
-    ``writes``: true if new answers are recorded. ``simulator_id`` is the id of this run's
-    simulator; answers of other simulators are not used."""
-
-    def __init__(self, service: Service, *, writes: bool, simulator_id: str = "") -> None:
-        self._service, self._writes = service, writes
-        self._simulator_id = simulator_id
-
-    async def get(self, api: Api, arguments: Any) -> Answered | None:
-        """Return the answer that is recorded for a call, or None."""
-        call = (api_key(api), json.dumps(arguments), self._simulator_id)
-        found = await self._service("get", *call)
-        return _answered(found) if found else None
-
-    async def put(self, api: Api, arguments: Any, answered: Answered) -> Answered:
-        """Record an answer, or the simulator's failure. Return the answer that the cache has then:
-        ``answered``, or one that was recorded earlier for the same call."""
-        simulated = answered.source == "simulator"
-        if not self._writes or (answered.failure and not simulated):
-            return answered
-        text = json.dumps(
-            {"error": answered.error, "response": answered.response}, separators=(",", ":")
-        )
-        maker = self._simulator_id if simulated else ""
-        mine = [text, maker, int(bool(answered.failure))]
-        found = await self._service(
-            "put", api_key(api), json.dumps(arguments), maker, text, mine[-1]
-        )
-        return answered if found in (None, mine) else _answered(found)
-
-    async def examples(self, api: Api) -> list[tuple[str, str]]:
-        """Return imported answers as examples for a simulator: (arguments, answer) each."""
-        pairs = await self._service("examples", api_key(api))
-        return [(key, text) for key, text in pairs]
+_METHODS: dict[str, Callable[..., Any]] = {
+    "get": AnswerCache.get,
+    "put": AnswerCache.put,
+    "examples": AnswerCache.examples,
+}
 
 
-def _answered(found: Found) -> Answered:
+def answered_of(found: Found) -> Answered:
+    """Return a recorded answer as an `ApiCaller` gives it."""
     text, maker, failed = found
     tree = json.loads(text)
     origin = RECORDED if maker == RECORDED else "simulator" if maker else "real"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.dataset import read_inside
-from ace_ray.benchmarks.stabletoolbench.apis.answers import Unusable, load
+from ace_ray.benchmarks.stabletoolbench.apis.answers import Unusable, answer_text, load
 from ace_ray.benchmarks.stabletoolbench.apis.cache import (
     RECORDED,
     names_key,
@@ -42,10 +42,13 @@ def import_answers(source: Path, folder: Path) -> int:
         for path in sorted(source.glob("*/*/*.json")):
             relative = path.relative_to(source)
             api, answers = _api_of(*relative.parts), _json_object(source, relative)
-            rows = [
-                (api, recorded_key(key), RECORDED, json.dumps(key), _answer_text(answer))
+            texts = {
+                key: answer_text(answer["error"], answer["response"])
                 for key, answer in answers.items()
                 if isinstance(answer, dict) and {"error", "response"} <= set(answer)
+            }
+            rows = [
+                (api, recorded_key(k), RECORDED, json.dumps(k), text) for k, text in texts.items()
             ]
             database.executemany("INSERT OR REPLACE INTO answers VALUES (?,?,?,?,?,0)", rows)
             imported |= {row[:2] for row in rows}
@@ -121,9 +124,3 @@ def _json_object(root: Path, relative: Path) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise UserError(f"is a {type(tree).__name__}, not an object", where=str(root / relative))
     return tree
-
-
-def _answer_text(answer: dict[str, Any]) -> str:
-    error = answer["error"]
-    text = "" if error is None else error if isinstance(error, str) else json.dumps(error)
-    return json.dumps({"error": text, "response": answer["response"]}, separators=(",", ":"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -79,14 +80,14 @@ class RealApis:
 
     def _read(self, reply: Reply) -> tuple[str, Any]:
         """Return (error, response) of a reply, without the key."""
-        error = (
-            "" if 200 <= reply.status < 300 else _BY_STATUS.get(reply.status, "Message error...")
-        )
+        error = ""
+        if not 200 <= reply.status < 300:
+            error = _BY_STATUS.get(reply.status, "Message error...")
         text = without_key(reply.body.decode("utf-8", "replace"), self._key)
         try:
             value = load(text, MAX_BYTES)
         except Unusable:
-            return error or FAILED, ""
+            value = None
         if not isinstance(value, dict) or not isinstance(value.get("error"), str):
             return error or FAILED, ""
         return error or value["error"], value.get("response", "")
@@ -128,29 +129,12 @@ def read_key(config: RealConfig, where: str) -> str:
 _ACCEPTED = "got an unexpected keyword argument"
 # Compared in lower case. Upstream also searches for "API doesn't exists" in lower-case text, but
 # only its last comparison (`_NO_API`) can find it.
-_REFUSED = (
-    "rate limit",
-    "time out",
-    "timed out",
-    "does not exist",
-    "404",
-    "504",
-    "500",
-    "internal error",
-    "authoriz",
-    "authenticat",
-    "unsubscribe",
-    "blocked",
-    "401",
-    "403",
-    "credential",
-    "disabled for your subscription",
-    "invalid consumer key",
-    "parameter",
-    "parse",
-    "is not defined",
+_REFUSED = re.compile(
+    "rate limit|time out|timed out|does not exist|404|504|500|internal error|authoriz|authenticat"
+    "|unsubscribe|blocked|401|403|credential|disabled for your subscription|invalid consumer key"
+    "|parameter|parse|is not defined"
 )
-_REFUSED_AS_IS = ("Service Not Found", "ACCESS_DENIED", "status_code=50", "status_code=429")
+_REFUSED_AS_IS = re.compile("Service Not Found|ACCESS_DENIED|status_code=50|status_code=429")
 _NO_API = "{'message': \"API doesn't exists\"}"
 _BY_STATUS = {
     401: "Unauthorized error...",
@@ -171,6 +155,5 @@ def usable(error: str, response: Any) -> bool:
     lower = text.lower()
     if _ACCEPTED in lower:
         return True
-    if any(part in lower for part in _REFUSED) or any(part in text for part in _REFUSED_AS_IS):
-        return False
-    return bool(text) and text != _NO_API
+    is_refused = _REFUSED.search(lower) or _REFUSED_AS_IS.search(text)
+    return not is_refused and bool(text) and text != _NO_API

@@ -12,19 +12,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.dataset import assigned_text, python_source
-from ace_ray.benchmarks.stabletoolbench.apis.answers import (
-    BAD_ARGUMENTS,
-    Answered,
-    Unusable,
-    first_object,
-    load,
-)
+from ace_ray.benchmarks.stabletoolbench.apis import answers
+from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.errors import PromptRefused, PromptTooLong, UserError
 from ace_ray.types import Sampling, digest
@@ -62,33 +57,21 @@ def _reply(error: dict[str, Any], response: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+_PAYLOADS = [
+    # Objects come first: xgrammar allows no escapes in strings of bounded length.
+    {"type": "object"},
+    {"type": "array"},
+    {"type": "string", "minLength": 1, "maxLength": 1200},
+]
 # Schema of the reply that `OWN_SYSTEM` asks for and `read_answer` reads.
 SCHEMA: dict[str, Any] = {
     "type": "object",  # some endpoints require this at the root
     "anyOf": [
-        _reply(
-            _EMPTY,
-            {
-                "anyOf": [
-                    # Objects come first: xgrammar allows no escapes in strings of bounded length.
-                    {"type": "object"},
-                    {"type": "array"},
-                    {"type": "string", "minLength": 1, "maxLength": 1200},
-                ]
-            },
-        ),
+        _reply(_EMPTY, {"anyOf": _PAYLOADS}),
         _reply({"type": "string", "minLength": 1, "maxLength": 300}, _EMPTY),
     ],
 }
 SCHEMA_SHA256 = digest(SCHEMA)
-
-
-@dataclass(frozen=True, slots=True)
-class SystemText:
-    """System message of a simulator, and who wrote it: ace_ray (``own``) or upstream."""
-
-    text: str
-    source: Literal["own", "upstream"]
 
 
 def form_of(model: str) -> Form:
@@ -99,46 +82,31 @@ def form_of(model: str) -> Form:
     return "mirror_cache" if "mirrorapicache" in name else "mirror"
 
 
-def system_text(form: Form, upstream: str | None) -> SystemText:
-    """Return the system message of ``form``: ace_ray's for ``own``, upstream's for MirrorAPI.
-
-    Upstream's message is read from the checkout ``upstream``. If that is None, ace_ray's message is
-    returned. Raises `UserError` if the checkout lacks the message."""
-    if form == "own" or upstream is None:
-        return SystemText(OWN_SYSTEM, "own")
-    root = Path(upstream)
-    text = assigned_text(python_source(root, PROMPTS_FILE), _VARIABLE)
+def mirror_system(upstream: Path) -> str:
+    """Read MirrorAPI's system message from the checkout ``upstream``. Raises `UserError` if the
+    checkout lacks the message."""
+    text = assigned_text(python_source(upstream, PROMPTS_FILE), _VARIABLE)
     if text is None:
         raise UserError(
             f"does not assign a string to {_VARIABLE}",
-            where=str(root / PROMPTS_FILE),
+            where=str(upstream / PROMPTS_FILE),
             fix="give a checkout of THUNLP-MT/StableToolBench that has the MirrorAPI servers",
         )
-    return SystemText(text, "upstream")
+    return text
 
 
-def messages(
-    form: Form,
-    system: SystemText,
-    api: Api,
-    arguments: Any,
-    examples: Sequence[tuple[str, str]] = (),
-) -> list[dict[str, Any]]:
-    """Return the chat that asks for one answer; only the form ``own`` shows ``examples``."""
+def request_text(
+    form: Form, api: Api, arguments: Any, examples: Sequence[Sequence[str]] = ()
+) -> str:
+    """Return the message that asks for one answer; only the form ``own`` shows ``examples``."""
     if form == "own":
-        user = _own_request(api, arguments, examples)
-    else:
-        user = _mirror_request(api, arguments, api.std_api if form == "mirror_cache" else api.api)
-    return [{"role": "system", "content": system.text}, {"role": "user", "content": user}]
-
-
-def _mirror_request(api: Api, arguments: Mapping[str, Any], api_name: str) -> str:
+        return _own_request(api, arguments, examples)
     document = {
-        "api_name": api_name,
-        "api_description": api.api_description,
-        "required_parameters": [dict(parameter) for parameter in api.required],
-        "optional_parameters": [dict(parameter) for parameter in api.optional],
-        "tool_description": api.tool_description,
+        "api_name": api.std_api if form == "mirror_cache" else api.doc["api"],
+        "api_description": api.doc["description"],
+        "required_parameters": api.doc["required"],
+        "optional_parameters": api.doc["optional"],
+        "tool_description": api.doc["tool_description"],
         "tool_name": api.std_tool.split("_for_")[0],
         "tool_category": api.std_category,
     }
@@ -146,18 +114,16 @@ def _mirror_request(api: Api, arguments: Mapping[str, Any], api_name: str) -> st
     return f"API doc:\n{document}\n\nRequest:\n{request}"
 
 
-def _own_request(api: Api, arguments: Any, examples: Sequence[tuple[str, str]]) -> str:
+def _own_request(api: Api, arguments: Any, examples: Sequence[Sequence[str]]) -> str:
+    doc = api.doc
     document = {
-        "tool": api.tool[:_MAX_TEXT],
-        "tool_description": (api.tool_description or "")[:_MAX_TEXT],
-        "api": api.api[:_MAX_TEXT],
-        "description": (api.api_description or "")[:_MAX_TEXT],
-        "required_parameters": _parameters(api.required),
-        "optional_parameters": _parameters(api.optional),
+        **{key: doc[key][:_MAX_TEXT] for key in ("tool", "tool_description", "api", "description")},
+        "required_parameters": _parameters(doc["required"]),
+        "optional_parameters": _parameters(doc["optional"]),
     }
-    if api.template:
-        template = api.template if isinstance(api.template, str) else json.dumps(api.template)
-        document["shape_of_the_payload"] = template[:_MAX_TEXT]
+    if template := doc["template"]:
+        text = template if isinstance(template, str) else json.dumps(template)
+        document["shape_of_the_payload"] = text[:_MAX_TEXT]
     parts = [f"Documentation:\n{json.dumps(document, ensure_ascii=False)}"]
     if examples:
         shown = "\n".join(
@@ -169,9 +135,8 @@ def _own_request(api: Api, arguments: Any, examples: Sequence[tuple[str, str]]) 
 
 
 def _parameters(parameters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    fields = ("name", "type", "description", "default")
     return [
-        {name: str(parameter.get(name, ""))[:_MAX_TEXT] for name in fields}
+        {name: str(value)[:_MAX_TEXT] for name, value in parameter.items()}
         for parameter in parameters[:_MAX_PARAMETERS]
     ]
 
@@ -193,26 +158,23 @@ def read_answer(text: str, *, loose: bool = False) -> tuple[str, Any] | None:
     fenced = _FENCED.search(text)
     for candidate in (text, fenced[1].strip() if fenced else ""):
         try:
-            return _error_and_response(load(candidate, MAX_CHARS))
-        except Unusable:
+            return _error_and_response(answers.load(candidate, MAX_CHARS))
+        except answers.Unusable:
             continue
-    answer = first_object(text)
+    answer = answers.first_object(text)
     if answer is not None and ("error" in answer or "response" in answer):
         return _error_and_response(answer)
-    match = _ERROR.search(text) if loose else None
-    return (
-        _error_and_response({"error": match[1], "response": text[match.end() :]}) if match else None
-    )
+    if loose and (match := _ERROR.search(text)):
+        return _error_and_response({"error": match[1], "response": text[match.end() :]})
+    return None
 
 
 def _error_and_response(value: Any) -> tuple[str, Any] | None:
     if not isinstance(value, dict):
         return None
-    error, response = value.get("error"), value.get("response")
-    error = "" if error is None else error if isinstance(error, str) else json.dumps(error)
-    if not error.strip() and response in (None, ""):
-        return None
-    return error, "" if response is None else response
+    error, response = answers.error_text(value.get("error")), value.get("response")
+    response = "" if response is None else response
+    return (error, response) if error.strip() or response != "" else None
 
 
 ATTEMPTS = 3
@@ -231,23 +193,20 @@ class Simulator:
     Errors of the model are raised, with one exception: if the model refuses a prompt, only the API
     call fails. The agent's arguments in the prompt may be the reason."""
 
-    def __init__(self, model: RoleModel, form: Form, system: SystemText) -> None:
+    def __init__(self, model: RoleModel, form: Form, system: str) -> None:
         self._model, self._form, self._system = model, form, system
         # MirrorAPI needs no schema: it was trained to answer in its own form.
         self._schema = SCHEMA if form == "own" else None
-
-    @property
-    def takes_examples(self) -> bool:
-        """True if prompts show earlier answers."""
-        return self._form == "own"
+        self.takes_examples = form == "own"
 
     def identity(self) -> dict[str, Any]:
         """Return model, sampling, form and prompt, which can change an answer (JSON values)."""
         sampling = self._model.sampling
+        source = "own" if self._system == OWN_SYSTEM else "upstream"
         return {
             **self._model.identity,
             "form": self._form,
-            "system": {"source": self._system.source, "sha256": digest(self._system.text)},
+            "system": {"source": source, "sha256": digest(self._system)},
             "temperature": sampling.temperature,
             "seed": sampling.seed,
             "attempts": ATTEMPTS,
@@ -261,17 +220,25 @@ class Simulator:
         return digest(self.identity())[:16]
 
     async def answer(
-        self, api: Api, arguments: Any, examples: Sequence[tuple[str, str]] = ()
+        self, api: Api, arguments: Any, examples: Sequence[Sequence[str]] = ()
     ) -> Answered:
         """Return the model's answer. Return a failure if no attempt gave a usable answer, if the
         model refused the prompt, or if the form is MirrorAPI's and ``arguments`` not a mapping."""
         if self._form != "own" and not isinstance(arguments, Mapping):
-            return Answered(BAD_ARGUMENTS, "", "none", failure="arguments")
+            return Answered(answers.BAD_ARGUMENTS, "", "none", failure="arguments")
         failure, refused = "simulator", ""
         for attempt in range(ATTEMPTS):
-            chat = messages(self._form, self._system, api, arguments, examples)
+            sampling = self._model.sampling
+            if attempt:
+                temperature = sampling.temperature or RETRY_TEMPERATURE
+                sampling = replace(sampling, seed=sampling.seed + attempt, temperature=temperature)
+            request = request_text(self._form, api, arguments, examples)
+            chat = [
+                {"role": "system", "content": self._system},
+                {"role": "user", "content": request},
+            ]
             try:
-                completion = await self._model.ask(chat, self._drawn(attempt), schema=self._schema)
+                completion = await self._model.ask(chat, sampling, schema=self._schema)
             except (PromptTooLong, PromptRefused):
                 failure = "prompt"
                 if not examples:
@@ -287,10 +254,3 @@ class Simulator:
                     error, response, "simulator", origin="simulator", schema_refused=refused
                 )
         return Answered(FAILED, "", "simulator", failure=failure, schema_refused=refused)
-
-    def _drawn(self, attempt: int) -> Sampling:
-        sampling = self._model.sampling
-        if attempt == 0:
-            return sampling
-        temperature = sampling.temperature or RETRY_TEMPERATURE
-        return replace(sampling, seed=sampling.seed + attempt, temperature=temperature)

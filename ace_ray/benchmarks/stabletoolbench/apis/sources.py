@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, Service
-from ace_ray.benchmarks.stabletoolbench.apis.answers import (
-    BAD_ARGUMENTS,
-    Answered,
-    Unusable,
-    arguments_of,
-)
-from ace_ray.benchmarks.stabletoolbench.apis.cache import (
-    AnswerCache,
-    CacheClient,
-    cache_folder,
-    recorded_sha256,
-)
+from ace_ray.benchmarks.stabletoolbench.apis import answers, cache
+from ace_ray.benchmarks.stabletoolbench.apis import simulator as simulators
+from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real, read_key
-from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
-    MIRROR_TOKENS,
-    SAMPLING,
-    SCHEMA_SHA256,
-    Form,
-    Simulator,
-    SystemText,
-    form_of,
-    system_text,
-)
 from ace_ray.benchmarks.stabletoolbench.options import Options
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.config.roles import EndpointRole, Role, parse_role
@@ -56,14 +38,14 @@ class ApiSources:
         check_names(options.apis, BACKENDS, what="backend", where=f"{_WHERE}.apis")
         self.backends = tuple(name for name in BACKENDS if name in options.apis)
         # Read on the driver: workers lack a copy of the checkout.
-        self._systems: dict[Form, SystemText] = {
-            form: system_text(form, str(checkout) if checkout else None)
-            for form in (("own", "mirror", "mirror_cache") if checkout else ("own",))
-        }
+        self._systems: dict[simulators.Form, str] = {"own": simulators.OWN_SYSTEM}
+        if checkout:
+            mirrored = simulators.mirror_system(checkout)
+            self._systems |= {"mirror": mirrored, "mirror_cache": mirrored}
         self.simulator: Role | None = None
         if "simulator" in self.backends:
             self.simulator = parse_role(options.simulator, f"{_WHERE}.simulator")
-            if checkout is None and form_of(model_of(self.simulator)) != "own":
+            if checkout is None and _is_mirror(self.simulator):
                 raise UserError(
                     "MirrorAPI works only with its own system text, which ace_ray does not contain",
                     where=f"{_WHERE}.simulator",
@@ -77,7 +59,7 @@ class ApiSources:
                 where=f"{_WHERE}.apis",
                 fix=f"name one in {_WHERE}.real, or remove 'real' from {_WHERE}.apis",
             )
-        self._cache_folder = cache_folder(options.cache_folder, f"{_WHERE}.cache_folder")
+        self._cache_folder = cache.cache_folder(options.cache_folder, f"{_WHERE}.cache_folder")
         self._callers: dict[str, ApiCaller] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -87,20 +69,16 @@ class ApiSources:
         """Return the settings that can change a score (JSON values); None for an unused backend.
         ``apis`` are the keys of the run's APIs (`cache.api_key`)."""
         options, cached = self._options, "cache" in self.backends
-        by_schema = self.simulator is not None and form_of(model_of(self.simulator)) == "own"
+        real = options.real if "real" in self.backends else None
+        prompts = {form: digest(system) for form, system in self._systems.items()}
+        has_schema = self.simulator is not None and not _is_mirror(self.simulator)
         return {
             "apis": list(self.backends),
             "cache": options.cache if cached else None,
-            "recorded_sha256": recorded_sha256(self._cache_folder, apis) if cached else None,
-            "real": options.real.model_dump(mode="json", exclude={"key_env"})
-            if options.real and "real" in self.backends
-            else None,
-            "simulator_prompts_sha256": {
-                form: digest(system.text) for form, system in self._systems.items()
-            }
-            if "simulator" in self.backends
-            else None,
-            **({"simulator_schema_sha256": SCHEMA_SHA256} if by_schema else {}),
+            "recorded_sha256": cache.recorded_sha256(self._cache_folder, apis) if cached else None,
+            "real": real.model_dump(mode="json", exclude={"key_env"}) if real else None,
+            "simulator_prompts_sha256": prompts if "simulator" in self.backends else None,
+            **({"simulator_schema_sha256": simulators.SCHEMA_SHA256} if has_schema else {}),
         }
 
     def service(self) -> Service | None:
@@ -108,23 +86,19 @@ class ApiSources:
         self._real()  # only here: scoring a stored run does not need the service's key
         if "cache" not in self.backends:
             return None
-        cache = AnswerCache(str(self._cache_folder), self._options.cache)
-        cache.open()
-        cache.close()
-        return cache
+        service = cache.AnswerCache(str(self._cache_folder), self._options.cache)
+        service.open()
+        service.close()
+        return service
 
     def caller(self, context: EpisodeContext) -> ApiCaller:
         """Return the `ApiCaller` for the simulator of ``context``. Each process keeps one."""
         simulator = self.simulator_of(context)
         simulator_id = simulator.simulator_id if simulator else ""
         if simulator_id not in self._callers:
-            cache = None
-            if context.service is not None:
-                writes = self._options.cache == "readwrite"
-                cache = CacheClient(context.service, writes=writes, simulator_id=simulator_id)
-            self._callers[simulator_id] = ApiCaller(
-                cache=cache, real=self._real(), simulator=simulator
-            )
+            service, writes = context.service, self._options.cache == "readwrite"
+            caller = ApiCaller(service, writes=writes, real=self._real(), simulator=simulator)
+            self._callers[simulator_id] = caller
         return self._callers[simulator_id]
 
     def _real(self) -> RealApis | None:
@@ -135,16 +109,15 @@ class ApiSources:
             return None
         return RealApis(real, Http(), read_key(real, f"{_WHERE}.real"))
 
-    def simulator_of(self, context: EpisodeContext) -> Simulator | None:
+    def simulator_of(self, context: EpisodeContext) -> simulators.Simulator | None:
         model = context.roles.get("simulator")
         if model is None:
             return None
         if self.simulator == "same":  # the candidate's settings change these answers, too
             identity = {**model.identity, **context.candidate.identity}
             model = replace(model, identity=identity)
-        form = form_of(str(model.identity.get("model", "")))
-        system = self._systems.get(form) or system_text(form, None)
-        return Simulator(model, form, system)
+        form = simulators.form_of(str(model.identity.get("model", "")))
+        return simulators.Simulator(model, form, self._systems.get(form, simulators.OWN_SYSTEM))
 
 
 def model_of(role: Role) -> str:
@@ -156,42 +129,68 @@ def model_of(role: Role) -> str:
 
 def simulator_sampling(role: Role) -> Sampling:
     """Return the default sampling of the simulator in ``role``."""
-    mirrors = form_of(model_of(role)) != "own"
-    return replace(SAMPLING, max_tokens=MIRROR_TOKENS) if mirrors else SAMPLING
+    sampling = simulators.SAMPLING
+    return replace(sampling, max_tokens=simulators.MIRROR_TOKENS) if _is_mirror(role) else sampling
+
+
+def _is_mirror(role: Role) -> bool:
+    return simulators.form_of(model_of(role)) != "own"
+
+
+# ``await service(method, *values)`` calls a method of the `cache.AnswerCache` in any process.
+CallService = Callable[..., Awaitable[Any]]
 
 
 class ApiCaller:
     """Answers API calls for all episodes of one process.
 
-    Backends are tried in the order of the arguments; a backend that is None is skipped."""
+    Backends are tried in the order cache, real APIs, simulator; a backend that is None is skipped.
+    ``service`` calls the cache, ``writes`` is true if new answers are recorded. Recorded answers of
+    other simulators are not used."""
 
     def __init__(
         self,
+        service: CallService | None = None,
         *,
-        cache: CacheClient | None = None,
+        writes: bool = False,
         real: RealApis | None = None,
-        simulator: Simulator | None = None,
+        simulator: simulators.Simulator | None = None,
     ) -> None:
-        self._cache, self._real, self._simulator = cache, real, simulator
+        self._service, self._writes = service, writes
+        self._real, self._simulator = real, simulator
+        self._simulator_id = simulator.simulator_id if simulator else ""
 
-    async def call(self, api: Api, arguments: Mapping[str, Any] | str) -> Answered:
-        """Return the answer to one call; ``arguments`` is an object or JSON text.
+    async def call(self, api: Api, arguments: str) -> Answered:
+        """Return the answer to one call; ``arguments`` is the model's text, which is not checked.
 
         Raises `RowError` or `EngineDead` if the simulator fails, but not because of the arguments.
         """
         try:
-            given = arguments_of(arguments)
-        except Unusable:
-            return Answered(BAD_ARGUMENTS, "", "none", failure="arguments")
-        cache = self._cache
-        if cache and (recorded := await cache.get(api, given)) is not None:
-            return recorded
+            given = answers.arguments_of(arguments)
+        except answers.Unusable:
+            return Answered(answers.BAD_ARGUMENTS, "", "none", failure="arguments")
+        service, key = self._service, (cache.api_key(api), json.dumps(given))
+        if service and (found := await service("get", *key, self._simulator_id)):
+            return cache.answered_of(found)
         answered = Answered(NO_ANSWER, "", "none", failure="no_backend")
         if self._real:
             answered = await self._real.answer(api, given)
         if answered.failure and self._simulator:
-            shown = await cache.examples(api) if cache and self._simulator.takes_examples else []
-            answered = await self._simulator.answer(api, given, shown)
-        if cache and answered.failure in ("", "simulator"):
-            return await cache.put(api, given, answered)
+            examples: list[list[str]] = []
+            if service and self._simulator.takes_examples:
+                examples = await service("examples", key[0])
+            answered = await self._simulator.answer(api, given, examples)
+        if service and self._writes and answered.failure in ("", "simulator"):
+            return await self._record(service, key, answered)
         return answered
+
+    async def _record(
+        self, service: CallService, key: tuple[str, str], answered: Answered
+    ) -> Answered:
+        """Record an answer, or the simulator's failure. Return the answer that the cache has then:
+        ``answered``, or one that was recorded earlier for the same call."""
+        text = answers.answer_text(answered.error, answered.response)
+        maker = self._simulator_id if answered.source == "simulator" else ""
+        mine = [text, maker, int(bool(answered.failure))]
+        found = await service("put", *key, maker, text, mine[-1])
+        return answered if found in (None, mine) else cache.answered_of(found)

@@ -15,22 +15,12 @@ from ace_ray.types import ToolCall
 MAX_TEXT = 200_000
 
 
-def system_text(system: str, tools: Sequence[Mapping[str, Any]], texts: Texts) -> str:
-    """Return the system message with the rules of the ReAct form and the functions."""
-    if texts.react_after and texts.react_after in system:
-        system = system.replace(texts.react_after, texts.react)
-    else:
-        system += texts.react
-    functions = [tool["function"] for tool in tools]
-    return system + texts.react_tools + str(functions)  # as Python prints it, as in upstream
-
-
 def read_react(text: str) -> tuple[str, list[ToolCall]]:
     """Return the thought and the call of a reply, as (thought, [call]). Never raises.
 
-    The thought is the complete text. The call's name is the text after the first ``Action:``, its
-    arguments the text after the first ``Action Input:``. If a marker is missing, the call is
-    made of other parts of the text, as in upstream's ``react_parser``."""
+    The thought is the complete text, cut to `MAX_TEXT`. The call's name is the text after the first
+    ``Action:``, its arguments the text after the first ``Action Input:``. If a marker is missing,
+    the call is made of other parts of the text, as in upstream's ``react_parser``."""
     text = text[:MAX_TEXT]
     action = _between(text, "Action: ", "\nAction Input: ")
     return text, [ToolCall(action, _between(text, "Action Input: ", None))]
@@ -38,13 +28,12 @@ def read_react(text: str) -> tuple[str, list[ToolCall]]:
 
 def react_chat(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the stored messages as plain text: observations become user messages."""
-    chat = []
-    for message in messages:
-        sent = {"role": message["role"], "content": message["content"]}
-        if message["role"] == "tool":
-            sent = {"role": "user", "content": f"Observation: {message['content']}"}
-        chat.append(sent)
-    return chat
+    return [
+        {"role": "user", "content": f"Observation: {message['content']}"}
+        if message["role"] == "tool"
+        else {"role": message["role"], "content": message["content"]}
+        for message in messages
+    ]
 
 
 def _between(text: str, begin: str, end: str | None) -> str:

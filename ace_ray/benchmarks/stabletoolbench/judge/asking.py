@@ -12,7 +12,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ace_ray.benchmarks.context import RoleModel
@@ -38,22 +38,15 @@ class JudgeError(RowError):
     """The judge gave no verdict. The row is not scored; a resumed run retries it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The judge's reply to one question, and its cost."""
+def reply_json(
+    reason: str, attempts: int, prompt_tokens: int, completion_tokens: int, schema_refused: str = ""
+) -> dict[str, Any]:
+    """Return the judge's reply to one question, and its cost, as a row stores them.
 
-    reason: str
-    attempts: int
-    prompt_tokens: int
-    completion_tokens: int
-    schema_refused: str = ""
-    """The reason why the reply ignores the schema, or ""."""
-
-    def as_json(self) -> dict[str, Any]:
-        values = asdict(self)
-        if not self.schema_refused:
-            del values["schema_refused"]
-        return values
+    ``schema_refused`` is the reason why the reply ignores the schema, or ""."""
+    costs = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+    refused = {"schema_refused": schema_refused} if schema_refused else {}
+    return {"reason": reason, "attempts": attempts, **costs, **refused}
 
 
 async def ask(
@@ -62,8 +55,8 @@ async def ask(
     read: Callable[[str], Answer | None],
     *key: object,
     schema: Mapping[str, Any] | None = None,
-) -> tuple[Answer, Reply]:
-    """Return the first verdict that ``read`` finds in a reply, and the reply.
+) -> tuple[Answer, dict[str, Any]]:
+    """Return the first verdict that ``read`` finds in a reply, and the reply (`reply_json`).
 
     Args:
         model: the judge. Each request has another seed; retries may have a higher temperature.
@@ -86,6 +79,7 @@ async def ask(
             messages = [{"role": "user", "content": prompt(cuts[0])}]
             try:
                 completion = await model.ask(messages, sampling, schema=schema)
+                break
             except PromptTooLong as error:
                 if len(cuts) == 1:
                     what = f"{key[0]}: the question does not fit the judge: {error}"
@@ -93,15 +87,13 @@ async def ask(
                 del cuts[0]
             except RowError as error:
                 raise JudgeError(f"{key[0]}: the judge failed: {error}") from error
-            else:
-                break
         tokens[0] += completion.prompt_tokens
         tokens[1] += completion.completion_tokens
         reply = completion.text
         answer = read(reply)
         if answer is not None:
             reason, refused = reply.strip()[:MAX_REASON], completion.schema_refused
-            return answer, Reply(reason, attempt + 1, tokens[0], tokens[1], refused)
+            return answer, reply_json(reason, attempt + 1, tokens[0], tokens[1], refused)
     raise JudgeError(
         f"{key[0]}: none of {ATTEMPTS} replies had exactly one verdict; last reply: {reply!r:.200}"
     )

@@ -15,29 +15,14 @@ which the judge sees the two answers changes from round to round.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from ace_ray.benchmarks.context import RoleModel
-from ace_ray.benchmarks.stabletoolbench.converted import (
-    final_text,
-    gave_up,
-    has_finish,
-    tool_messages,
-)
-from ace_ray.benchmarks.stabletoolbench.judge.asking import (
-    Reply,
-    ask,
-    read_complete,
-    read_fac,
-    read_index,
-    read_status,
-    seed_of,
-    together,
-)
+from ace_ray.benchmarks.stabletoolbench import converted
+from ace_ray.benchmarks.stabletoolbench.judge import asking
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts
 
 # The ``answer`` of a converted answer. Its ``final_answer`` is Finish's arguments, as the model
@@ -58,14 +43,14 @@ def unanswered(answer: Answer) -> str | None:
     If the answer inside Finish's arguments is empty, upstream asks the judge, but ace_ray does
     not."""
     final = answer["final_answer"]
-    if gave_up(final):
+    if converted.gave_up(final):
         return "gave_up"
-    if not has_finish(answer):
+    if not converted.has_finish(answer):
         return "no_finish"
     # A single chain that gave up lacks a final answer, but its last call shows the give-up.
-    if not final and gave_up(tool_messages(answer)[-1].get("arguments")):
+    if not final and converted.gave_up(converted.tool_messages(answer)[-1].get("arguments")):
         return "gave_up"
-    return None if final_text(final).strip() else "empty_answer"
+    return None if converted.final_text(final).strip() else "empty_answer"
 
 
 async def judge_sopr(
@@ -73,14 +58,17 @@ async def judge_sopr(
 ) -> list[dict[str, Any]]:
     """Return one judgement per vote: ``{"status", "reason", "steps"}``.
 
-    Each vote has another seed. ``steps`` lists the judge's replies (`asking.Reply`); it is empty if
-    the answer is `unanswered`. Raises `JudgeError` if one vote fails; the other votes are dropped.
+    Each vote has another seed. ``steps`` lists the judge's replies (`asking.reply_json`); it is
+    empty if the answer is `unanswered`. Raises `JudgeError` if one vote fails; the other votes are
+    dropped.
     """
     if why := unanswered(answer):
         return [
             {"status": "Unsolved", "reason": UNANSWERED[why], "steps": []} for _ in range(votes)
         ]
-    return await together([_vote(model, query, answer, vote, prompts) for vote in range(votes)])
+    return await asking.together(
+        [_vote(model, query, answer, vote, prompts) for vote in range(votes)]
+    )
 
 
 async def _vote(
@@ -91,11 +79,11 @@ async def _vote(
         prompt = partial(prompts.fill, question, query, answer)
         schema = prompts.schemas.get(question)
         key = ("sopr", vote, question)
-        status, reply = await ask(model, prompt, read_status, *key, schema=schema)
-        steps.append({"question": question, "status": status, **reply.as_json()})
+        status, reply = await asking.ask(model, prompt, asking.read_status, *key, schema=schema)
+        steps.append({"question": question, "status": status, **reply})
         if status != "Unsure":
             break
-    return {"status": status, "reason": reply.reason, "steps": steps}
+    return {"status": status, "reason": reply["reason"], "steps": steps}
 
 
 def majority(votes: Sequence[Mapping[str, Any]]) -> str:
@@ -111,50 +99,20 @@ def mean_points(votes: Sequence[Mapping[str, Any]]) -> float:
     return sum(POINTS[vote["status"]] for vote in votes) / len(votes)
 
 
-async def judge_answer(
-    model: RoleModel,
-    query: str,
-    answer: Answer,
-    votes: int,
-    prompts: Prompts,
-    *,
-    fac: RoleModel | None,
-    references: Mapping[str, str] | None,
-    query_id: str,
-) -> dict[str, Any]:
-    """Judge an answer, and return the fields for the row's state. Raises `JudgeError`.
-
-    ``references`` has another run's answers, as JSON text by query id. There is always the field
-    ``votes``. With a model ``fac``, there is the field ``fac``. With references, there is the field
-    ``sowr``, or ``sowr_missing`` if the references lack the query."""
-    judged: dict[str, Any] = {"votes": await judge_sopr(model, query, answer, votes, prompts)}
-    if fac is not None:
-        judged["fac"] = await judge_fac(fac, query, answer, prompts)
-    if references is None:
-        return judged
-    if query_id not in references:  # without an answer of the reference, nothing is compared
-        return judged | {"sowr_missing": True}
-    theirs = json.loads(references[query_id])
-    their_votes = await judge_sopr(model, query, theirs, votes, prompts)
-    statuses = majority(judged["votes"]), majority(their_votes)
-    judged["sowr"] = await judge_sowr(model, query, answer, theirs, statuses, votes, prompts)
-    return judged
-
-
 async def judge_fac(
     model: RoleModel, query: str, answer: Answer, prompts: Prompts
 ) -> dict[str, Any]:
-    """Return ``{"status": "Solved" | "Unsolved", ...}`` with the fields of `asking.Reply`.
+    """Return ``{"status": "Solved" | "Unsolved", ...}`` with the fields of `asking.reply_json`.
 
     An `unanswered` answer is Unsolved without asking the judge. (Upstream asks, except if the final
     answer is missing.) Replies to upstream's question are read by upstream's rule. Raises
     `JudgeError` if no reply states a verdict; upstream scores such an answer as Unsolved."""
     if why := unanswered(answer):
-        return {"status": "Unsolved", **Reply(UNANSWERED[why], 0, 0, 0).as_json()}
-    read = read_fac if prompts.source == "upstream" else read_complete
+        return {"status": "Unsolved", **asking.reply_json(UNANSWERED[why], 0, 0, 0)}
+    read = asking.read_fac if prompts.source == "upstream" else asking.read_complete
     prompt = partial(prompts.fill, "fac", query, answer)
-    status, reply = await ask(model, prompt, read, "fac", schema=prompts.schemas.get("fac"))
-    return {"status": status, **reply.as_json()}
+    status, reply = await asking.ask(model, prompt, read, "fac", schema=prompts.schemas.get("fac"))
+    return {"status": status, **reply}
 
 
 CANDIDATE, REFERENCE = "candidate", "reference"
@@ -181,7 +139,7 @@ async def judge_sowr(
         better = CANDIDATE if ours > theirs else REFERENCE
         return _counted([{"winner": better}] * rounds, "status")
     keys = ("final_answer", "answer_details")
-    coin = seed_of("sowr", model.sampling.seed, query)
+    coin = asking.seed_of("sowr", model.sampling.seed, query)
     if all(candidate.get(key) == reference.get(key) for key in keys):
         sides = [(CANDIDATE, REFERENCE)[(coin >> turn % 31) & 1] for turn in range(rounds)]
         return _counted([{"winner": side} for side in sides], "coin")
@@ -191,10 +149,12 @@ async def judge_sowr(
         order = [CANDIDATE, REFERENCE] if (coin + turn) % 2 else [REFERENCE, CANDIDATE]
         prompt = partial(prompts.of_two, query, [both[side] for side in order])
         schema = prompts.schemas.get("better")
-        better, reply = await ask(model, prompt, read_index, "sowr", turn, schema=schema)
-        return {"winner": order[better], "first": order[0], **reply.as_json()}
+        better, reply = await asking.ask(
+            model, prompt, asking.read_index, "sowr", turn, schema=schema
+        )
+        return {"winner": order[better], "first": order[0], **reply}
 
-    return _counted(await together([compare(turn) for turn in range(rounds)]), "judge")
+    return _counted(await asking.together([compare(turn) for turn in range(rounds)]), "judge")
 
 
 def _counted(rounds: Sequence[Mapping[str, Any]], by: str) -> dict[str, Any]:

@@ -110,10 +110,6 @@ class Tools:
         does."""
         return attempt[name].changes()
 
-    def op_hashed(self, attempt: _Attempt, name: str) -> dict[str, str]:
-        """Return, for each side, the text that upstream hashes to compare databases."""
-        return attempt[name].hash_texts()
-
 
 def _domain(sources: Mapping[str, Any]) -> Domain:
     return Domain.of(sources["domain"], sources["texts"], sources["where"], known=sources["known"])

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
@@ -175,7 +176,7 @@ class Environment:
         if kit is None:
             whose = "User tools" if side == "user" else "Tools"
             raise ValueError(f"{whose} not available")
-        with self._ids(), _copying(kit, self._may_write(kit, name)):
+        with self._ids(), _copying(kit.db, self._may_write(kit, name)):
             return kit.use_tool(tool_name=name, **arguments)
 
     def replay(
@@ -223,10 +224,6 @@ class Environment:
             for name in {*ours, *theirs}
         )
 
-    def hash_texts(self) -> dict[str, str]:
-        """Return, for each side, the text that upstream hashes to compare databases."""
-        return {side: hash_text(_plain(kit.db).model_dump()) for side, kit in self.kits.items()}
-
     def changes(self) -> list[dict[str, Any]]:
         """Return [before, after]: by side, the records that differ from the shared databases."""
         both: list[dict[str, Any]] = [{}, {}]
@@ -253,8 +250,15 @@ class Environment:
             return True
         return str(kit.tool_type(name).value) not in _READ_ONLY
 
-    def _ids(self) -> _OwnIds:
-        return _OwnIds(self)
+    @contextmanager
+    def _ids(self) -> Iterator[None]:
+        """Draw ids from the environment's own sequence within the block."""
+        ids = self.domain.ids
+        ids.drawn = self._drawn
+        try:
+            yield
+        finally:
+            self._drawn = ids.drawn
 
 
 def _check_names(arguments: Mapping[str, Any]) -> None:
@@ -285,34 +289,18 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-class _OwnIds:
-    """Context in which ids are drawn from the environment's own sequence."""
-
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
-
-    def __enter__(self) -> None:
-        self._environment.domain.ids.drawn = self._environment._drawn
-
-    def __exit__(self, *_: object) -> None:
-        self._environment._drawn = self._environment.domain.ids.drawn
-
-
-class _copying:
-    """Context that sets whether a tool gets copies of records, or the shared records themselves,
-    which it must not change."""
-
-    def __init__(self, kit: Any, copies: bool) -> None:
-        self._overlays = _overlays(kit.db).values()
-        self._copies = copies
-
-    def __enter__(self) -> None:
-        for one in self._overlays:
-            one.copies = self._copies
-
-    def __exit__(self, *_: object) -> None:
-        for one in self._overlays:
-            one.copies = True
+@contextmanager
+def _copying(db: Any, copies: bool) -> Iterator[None]:
+    """Set whether reading gives copies of records within the block, or the shared records
+    themselves, which must not be changed."""
+    overlays = list(_overlays(db).values())
+    for overlay in overlays:
+        overlay.copies = copies
+    try:
+        yield
+    finally:
+        for overlay in overlays:
+            overlay.copies = True
 
 
 def _copy(base: Any) -> Any:
@@ -336,11 +324,8 @@ def _plain(db: Any) -> Any:
     overlays = _overlays(db)
     if not overlays:
         return db
-    for one in overlays.values():
-        one.copies = False
-    plain = {name: dict(one.items()) for name, one in overlays.items()}
-    for one in overlays.values():
-        one.copies = True
+    with _copying(db, False):
+        plain = {name: dict(overlay.items()) for name, overlay in overlays.items()}
     return type(db).model_construct(**plain)
 
 

@@ -15,7 +15,7 @@ from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import bounded
 
 _HANDLER = "ace_ray.benchmarks.tau2.environment.child:make"
-_READS = frozenset(["equal", "changes", "hashed"])
+_READS = frozenset(["equal", "changes"])
 _OURS = "ours"
 
 
@@ -29,22 +29,16 @@ def _host(sources: ToolSources) -> Host:
 
     def make() -> Host:
         require_allowed(sources)
-        return Host(_HANDLER, lambda: [{"domain": _with_data(sources)}])
+        return Host(_HANDLER, lambda: [{"domain": _sent(sources)}])
 
     return host_of(("tau2", *key), make)
 
 
-def _told(sources: ToolSources) -> dict[str, Any]:
-    return {
-        "domain": sources.domain,
-        "texts": sources.source_texts(),
-        "where": sources.where,
-        "known": sources.known,
-    }
-
-
-def _with_data(sources: ToolSources) -> dict[str, Any]:
-    return {**_told(sources), "data": sources.database_texts()}
+def _sent(sources: ToolSources, *, data: bool = True) -> dict[str, Any]:
+    """Return the sources, and the databases if ``data``, as the process reads them."""
+    known = {"where": sources.where, "known": sources.known}
+    fields = {"domain": sources.domain, "texts": sources.source_texts(), **known}
+    return fields | ({"data": sources.database_texts()} if data else {})
 
 
 def schemas(sources: ToolSources) -> Schemas:
@@ -56,7 +50,7 @@ def schemas(sources: ToolSources) -> Schemas:
     for _ in range(TRIES):
         try:
             with host.lock:
-                tools: Schemas = host.process().ask({"describe": _told(sources)})
+                tools: Schemas = host.process().ask({"describe": _sent(sources, data=False)})
             return tools
         except LimitBroken as error:
             raise UserError(
@@ -77,7 +71,7 @@ def check_domain(sources: ToolSources) -> None:
     """Load a domain's classes and databases once, in a separate process. Raises `UserError` if they
     do not load or must not run."""
     schemas(sources)
-    host = Host(_HANDLER, lambda: [{"domain": _with_data(sources)}])
+    host = Host(_HANDLER, lambda: [{"domain": _sent(sources)}])
     try:
         host.process()
     except (LimitBroken, ProcessLost) as error:
@@ -120,7 +114,7 @@ class TauEnvironment:
         self, sources: ToolSources, *, solo: bool, initial_state: Mapping[str, Any] | None
     ) -> None:
         self._attempt = Attempt(sources)
-        (problem,) = self._attempt.do([("open", _OURS, solo, _begin(initial_state))])
+        (problem,) = self._attempt.do([("open", _OURS, solo, initialization(initial_state))])
         if problem:
             raise ValueError(f"the task's initial state cannot be set: {problem}")
         for call in calls_of_history(initial_state):
@@ -165,7 +159,7 @@ def calls_of_history(initial_state: Mapping[str, Any] | None) -> list[Recorded]:
     ]
 
 
-def _begin(initial_state: Mapping[str, Any] | None) -> dict[str, Any]:
+def initialization(initial_state: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the part of the initial state that an environment needs."""
     state = initial_state or {}
     return {k: state[k] for k in ("initialization_data", "initialization_actions") if k in state}
