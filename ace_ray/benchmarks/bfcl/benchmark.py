@@ -24,9 +24,8 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     UpstreamPackage,
     all_files,
 )
-from ace_ray.benchmarks.bfcl.decode import executable, holds_calls
+from ace_ray.benchmarks.bfcl.decode import executable, holds_calls, source_trees
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
-from ace_ray.benchmarks.bfcl.decode.source_trees import load_grammar
 from ace_ray.benchmarks.bfcl.episode import agentic, conversation
 from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
 from ace_ray.benchmarks.bfcl.episode.services import Embeddings, Service, check_service
@@ -106,7 +105,7 @@ class BFCL(Benchmark):
 
     def entries(self) -> Sequence[Entry]:
         for language in {groups.language_of(name) for name in self._categories} - {"python"}:
-            load_grammar(language)
+            source_trees.load_grammar(language)
         return load(self._package, self._categories)
 
     def ready(self, *, named: bool) -> None:
