@@ -138,9 +138,7 @@ class Values:
         """Read new parts, the latest first, so that the latest verdict of each row counts. The
         value of a settled item does not change."""
         columns = result_columns(self._rule_sets)
-        for name in sorted(part_names(self._store), reverse=True):
-            if name in self._seen:
-                continue
+        for name in sorted({*part_names(self._store)} - self._seen, reverse=True):
             table = read_part(self._store, name, columns, rows_schema(self._rule_sets))
             # For a part that cannot be read, `read_part` returns a string. Its rows stay pending.
             for row in () if isinstance(table, str) else result_rows([table]):
@@ -230,39 +228,41 @@ class Comparison:
     @property
     def decided(self) -> bool:
         """Whether every headline is decided."""
-        return all(one.decision is not None for one in self.headlines)
+        return all(headline.decision is not None for headline in self.headlines)
 
     def advance(self, own: Values, reference: Values) -> None:
         """Compare the values read so far, and decide the headlines that can be decided."""
-        for one in self.headlines:
-            before = one.differences
-            one.own, one.differences = [], []
-            for unit in one.order.units:
+        for headline in self.headlines:
+            before = headline.differences
+            headline.own, headline.differences = [], []
+            for unit in headline.order.units:
                 mine, theirs = own.of(unit), reference.of(unit)
                 # Units without weight come last and do not change the comparison.
                 if mine is None or theirs is None or unit.weight <= 0:
                     break
-                if one.most is not None and len(one.own) >= one.most:
+                if headline.most is not None and len(headline.own) >= headline.most:
                     break
-                one.own.append(mine)
-                one.differences.append((mine[0] - theirs[1], mine[1] - theirs[0]))
+                headline.own.append(mine)
+                headline.differences.append((mine[0] - theirs[1], mine[1] - theirs[0]))
             # Compare bounds, not their number: a known unit may have received a missing verdict.
-            if one.differences != before and one.decision is None:
-                one.decision = decide(one.order.draws(one.differences), self._rule(one))
+            if headline.differences != before and headline.decision is None:
+                draws = headline.order.draws(headline.differences)
+                headline.decision = decide(draws, self._rule(headline))
 
-    def state(self, one: Headline) -> dict[str, Any]:
+    def state(self, headline: Headline) -> dict[str, Any]:
         """Return the state of a headline for ``summary.json``. Values are fractions, not percent.
         ``value`` is the headline of this run with its confidence sequence."""
-        order, units = one.order, len(one.differences)
-        difference, low, high = self._estimate(order.draws(one.differences))
-        own = self._estimate(order.draws([(2 * low - 1, 2 * high - 1) for low, high in one.own]))
+        order, units = headline.order, len(headline.differences)
+        difference, low, high = self._estimate(order.draws(headline.differences))
+        values = [(2 * low - 1, 2 * high - 1) for low, high in headline.own]
+        own = self._estimate(order.draws(values))
         names = ("estimate", "low", "high")
         rows, more = order.rows(self._samples), 0
-        if one.decision is None and 0 < units < len(order.units):
+        if headline.decision is None and 0 < units < len(order.units):
             needed = max(abs(difference), self._config.margin / 100 - abs(difference))
             more = draws_to_decide(units, len(order.units), (high - low) / 2, needed)
-            more = max(more, self._rule(one).min_units, units + 1)
-            more = 0 if one.most is not None and more > one.most else more
+            more = max(more, self._rule(headline).min_units, units + 1)
+            more = 0 if headline.most is not None and more > headline.most else more
         return {
             "units": units,
             "rows": int(rows[:units].sum()),
@@ -270,8 +270,8 @@ class Comparison:
             "difference": difference,
             "low": low,
             "high": high,
-            "outcome": one.decision.outcome.value if one.decision else None,
-            "decided_at_units": one.decision.units if one.decision else None,
+            "outcome": headline.decision.outcome.value if headline.decision else None,
+            "decided_at_units": headline.decision.units if headline.decision else None,
             "of_units": len(order.units),
             "value": {name: (at + 1) / 2 for name, at in zip(names, own, strict=True)},
         }
@@ -282,8 +282,8 @@ class Comparison:
         low, high = confidence_sequence(draws, self._alpha) if len(draws) else (-1.0, 1.0)
         return min(max(draws.estimate, low), high), low, high
 
-    def _rule(self, one: Headline) -> Rule:
-        rows = np.cumsum(one.order.rows(self._samples, weighed=True))
+    def _rule(self, headline: Headline) -> Rule:
+        rows = np.cumsum(headline.order.rows(self._samples, weighed=True))
         # `min_rows` may be larger than the benchmark.
         least = int(np.searchsorted(rows, min(self._config.min_rows, int(rows[-1])))) + 1
         return Rule(self._alpha, self._config.margin / 100, least)

@@ -170,11 +170,8 @@ def _narrowed(data: Sequence[PairedData], names: Collection[str]) -> list[Paired
     name."""
     known = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
     if unknown := [name for name in names if name not in known]:
-        raise UserError(
-            f"{unknown[0]!r} is not a known group",
-            where="--group",
-            fix=f"one of {', '.join(known)}",
-        )
+        problem, fix = f"{unknown[0]!r} is not a known group", f"one of {', '.join(known)}"
+        raise UserError(problem, where="--group", fix=fix)
     return [
         replace(paired, groups=[g for g in paired.groups if not names or g.name in names])
         for paired in data

@@ -45,14 +45,14 @@ def decisions_table(runs: Sequence[EarlyRun]) -> Table:
     """Return a table with a line for each headline score of each run."""
     lines: list[list[Value]] = []
     for run in runs:
-        for name, one in run.early.headlines.items():
-            value = one.value
+        for name, headline in run.early.headlines.items():
+            value = headline.value
             lines.append(
                 [
-                    *(run.label, name, run.against, _outcome(one, run.early)),
-                    _with_bounds(one.difference, one.low, one.high, "+"),
+                    *(run.label, name, run.against, _outcome(headline, run.early)),
+                    _with_bounds(headline.difference, headline.low, headline.high, "+"),
                     _with_bounds(value.estimate, value.low, value.high),
-                    f"{one.decided_at_units or one.units} of {one.of_units}",
+                    f"{headline.decided_at_units or headline.units} of {headline.of_units}",
                     f"{run.scored} of {run.declared}",
                     f"{run.saved_s / 3600:.2f}",
                 ]
@@ -75,9 +75,9 @@ def decisions_table(runs: Sequence[EarlyRun]) -> Table:
     )
 
 
-def _outcome(one: EarlyHeadline, early: Early) -> str:
-    said = one.outcome or f"undecided; needs {one.needs}"
-    if one.outcome == "within":
+def _outcome(headline: EarlyHeadline, early: Early) -> str:
+    said = headline.outcome or f"undecided; needs {headline.needs}"
+    if headline.outcome == "within":
         said = f"within {early.margin:g} point{'s' if early.margin != 1 else ''}"
     return f"{said}, based on older verdicts" if early.stale else said
 

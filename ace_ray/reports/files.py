@@ -46,10 +46,9 @@ def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
 
     ``wrong``: maximum wrong answers on the page, per run, language and category.
     """
-    rule_sets = {one.holders.benchmark: one.rule_sets for one in content.benchmarks}
-    reported = compare_reported(
-        content.runs, [one.holders for one in content.benchmarks], rule_sets
-    )
+    holders = [benchmark.holders for benchmark in content.benchmarks]
+    rule_sets = {b.holders.benchmark: b.rule_sets for b in content.benchmarks}
+    reported = compare_reported(content.runs, holders, rule_sets)
     files = {PAGE: _page(content, reported, wrong, made_at)}
     for table in content.tables():
         files[f"{table.name}.csv"] = csv_text(table).encode("utf-8", "replace")
@@ -72,8 +71,8 @@ def _page(content: Content, reported: ReportedComparison | None, wrong: int, mad
         for figure in benchmark.papers[rules].figures
     ]
     categories = [
-        {"matrix": _matrix(one) if len(one.categories) > 1 else None, "table": category_table(one)}
-        for one in benchmarks
+        {"matrix": _matrix(b) if len(b.categories) > 1 else None, "table": category_table(b)}
+        for b in benchmarks
     ]
     early = decisions_table(content.early) if content.early else None
     ledger = sweep and {
@@ -127,7 +126,8 @@ def _headline(content: Content) -> dict[str, Any]:
         *first, last = [benchmark.comparisons[rules] for rules in benchmark.rule_sets]
         runs = zip(benchmark.holders.runs, benchmark.holders.reported, strict=True)
         why = [(run.label, run.totals["why"]) for run, told in runs if not told.headline]
-        blocks.append({"tables": [*(replace(one, notes=[]) for one in first), last], "why": why})
+        tables = [*(replace(table, notes=[]) for table in first), last]
+        blocks.append({"tables": tables, "why": why})
     return {"blocks": blocks, "left_out": content.sweep.left_out if content.sweep else []}
 
 

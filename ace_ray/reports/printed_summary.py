@@ -219,7 +219,7 @@ def _score_lines(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     width = max(map(len, same), default=0)
     for rules, found in same.items():
         named = [
-            f"{title} {cell(one.estimate, intervals=not i, n=not i)}"
+            f"{title} {cell(one.estimate, intervals=not i)}"
             for i, (title, one) in enumerate(zip(titles(found), found, strict=True))
             if one.estimate is not None
         ]

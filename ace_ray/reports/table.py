@@ -24,7 +24,7 @@ def print_table(table: Table, console: Console, *, intervals: bool) -> None:
     for column in table.header[1:]:
         grid.add_column(plain(column), justify="right")
     for line in table.lines:
-        grid.add_row(*(plain(cell(value, intervals=intervals, n=intervals)) for value in line))
+        grid.add_row(*(plain(cell(value, intervals=intervals)) for value in line))
     # A file does not limit the width of a table as a terminal does.
     wide = console
     if not console.is_terminal:
@@ -77,7 +77,8 @@ def _csv(lines: Iterable[Iterable[Any]]) -> str:
     return out.getvalue()
 
 
-def cell(value: Value, *, intervals: bool = False, n: bool = False) -> str:
+def cell(value: Value, *, intervals: bool = False) -> str:
+    """Return the text of a cell. ``intervals``: with the interval and the size of a share."""
     if value is None:
         return NOT_AVAILABLE
     if not isinstance(value, Estimate):
@@ -85,8 +86,8 @@ def cell(value: Value, *, intervals: bool = False, n: bool = False) -> str:
     text = f"{100 * value.value:.1f}{' partial' if value.partial else ''}"
     if intervals:
         low, high = value.interval
-        text += f" [{100 * low:.1f}, {100 * high:.1f}]"
-    return f"{text} n={value.n}" if n else text
+        text += f" [{100 * low:.1f}, {100 * high:.1f}] n={value.n}"
+    return text
 
 
 def number(value: float | None, form: str, factor: float = 1) -> str | None:

@@ -153,7 +153,10 @@ def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeV
     states = benchmark.sandbox_states(state)
     changed = [] if states is None else list(islice(_changes((), *states), MOST_CHANGES))
     told = [one for one in shortened(messages, _EPISODE_CHARS) if isinstance(one, Mapping)]
-    left = _in_parts(state)
+    left = shortened(state, _EPISODE_CHARS)
+    if isinstance(state, dict) and len(state) <= _MOST_PARTS:
+        # Separately, so that one large part does not hide the others.
+        left = {name: shortened(part, _EPISODE_CHARS) for name, part in state.items()}
     steps = benchmark.transcript(told, left)
     for name, whole, part in (("messages", messages, told), ("state", state, left)):
         if part != whole:
@@ -184,13 +187,6 @@ def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeV
         endpoint=_json(row["endpoint"]),
         facts={name: shortened(row[name]) for name in FACTS},
     )
-
-
-def _in_parts(state: Any) -> Any:
-    """Shorten each part of a state separately, so that one large part does not hide the others."""
-    if isinstance(state, dict) and len(state) <= _MOST_PARTS:
-        return {name: shortened(part, _EPISODE_CHARS) for name, part in state.items()}
-    return shortened(state, _EPISODE_CHARS)
 
 
 def _shortened_changes(changed: Sequence[Change]) -> list[Change]:

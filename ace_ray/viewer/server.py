@@ -31,7 +31,7 @@ from ace_ray.reports.explain import CAUSES
 from ace_ray.reports.html.answers import HOST, PORT, path_of
 from ace_ray.reports.html.page import environment
 from ace_ray.reports.text import pretty, shown, visible
-from ace_ray.types import ResultRow
+from ace_ray.types import ResultRow, Verdict
 from ace_ray.util.safe_loading import SHOWN_CHARS
 from ace_ray.viewer.episode import MOST_CHANGES, EpisodeView
 from ace_ray.viewer.select import key_of, outcome
@@ -291,15 +291,13 @@ class _Links:
 
 def _choices(run: RunTable, query: Query) -> dict[str, list[tuple[str, int]]]:
     rules = run.rules_of(query.rules)
-
-    def error_type(row: ResultRow) -> str:
-        return row.verdicts[rules].error_type if rules in row.verdicts else ""
-
+    none = Verdict(None)
+    error_types = run.counts(lambda row: row.verdicts.get(rules, none).error_type)
     return {
         "benchmark": run.counts(lambda row: row.benchmark)[:MOST_CHOICES],
         "language": run.counts(lambda row: row.language)[:MOST_CHOICES],
         "category": sorted(run.counts(lambda row: row.category)[:MOST_CHOICES]),
-        "error_type": run.counts(error_type)[:MOST_CHOICES],
+        "error_type": error_types[:MOST_CHOICES],
         "verdict": [(name, 0) for name in (RIGHT, WRONG, NOT_SCORED, "changed")],
     }
 

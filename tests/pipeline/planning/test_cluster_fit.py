@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from ace_ray.cluster import resources
+from ace_ray.cluster.placement import bundles
 from ace_ray.cluster.resources import Resources, TooSmall, fit, holds, slow_dtype
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import cluster_engine_args
-from ace_ray.cluster.placement import bundles
 
 TOTAL = {"CPU": 64.0, "GPU": 8.0}
 SMALL = {"CPU": 16.0, "GPU": 2.0}
