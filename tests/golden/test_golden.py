@@ -181,7 +181,7 @@ def shown_of(prompts: Prompts, docs: Mapping[str, Any], entry: Entry) -> Iterato
             yield "tools", prompts.tools(functions, language)
     else:
         asked = with_system(prompts.texts.agentic, question)
-        functions, _ = offered(docs, data["involved_classes"])
+        functions, _ = offered(docs, data["involved_classes"], {})
         yield "tools", prompts.tools(functions)
         if category in MEMORY:
             yield "messages", memory_messages(prompts, docs, category, data["scenario"], asked)
