@@ -65,11 +65,8 @@ class Publication:
 
 
 class TensorBoardOptions(Section):
-    folder: str = Field(
-        "tensorboard",
-        min_length=1,
-        description="folder of event files on this machine, for `tensorboard --logdir`",
-    )
+    folder: str = Field("tensorboard", min_length=1)
+    """folder of event files on this machine, for `tensorboard --logdir`"""
 
     @field_validator("folder")
     @classmethod
@@ -114,7 +111,8 @@ def _events(publication: Publication) -> bytes:
 
 
 class ProjectOptions(Section):
-    project: str = Field("ace_ray", min_length=1, description="name of the project")
+    project: str = Field("ace_ray", min_length=1)
+    """name of the project"""
 
 
 def to_trackio(options: ProjectOptions, publication: Publication) -> str:
@@ -200,9 +198,8 @@ def to_wandb(options: ProjectOptions, publication: Publication) -> str:
 
 
 class MLflowOptions(Section):
-    experiment: str = Field(
-        "ace_ray", min_length=1, description="name of the experiment; created if it does not exist"
-    )
+    experiment: str = Field("ace_ray", min_length=1)
+    """name of the experiment; created if it does not exist"""
 
 
 # The tag that identifies the run of a publication.

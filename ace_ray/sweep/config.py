@@ -27,73 +27,55 @@ from ace_ray.util.safe_loading import json_tree
 class SweepModel(Section):
     """One model of a sweep. For keys that it does not set, it uses the sweep's values."""
 
-    source: str | None = Field(
-        None,
-        min_length=1,
-        description="source of the model, as `model.source` of a run; default: the sweep's base",
-    )
-    endpoint: dict[str, Any] | None = Field(
-        None,
-        description="endpoint of the model, in place of source: keys as `model.endpoint` of a "
-        "run, which override the sweep's",
-    )
-    adapter: str | None = Field(None, min_length=1, description="as `model.adapter` of a run")
-    adapter_revision: str | None = Field(None, description="as `model.adapter_revision` of a run")
-    revision: str | None = Field(None, description="as `model.revision` of a run")
-    label: str | None = Field(
-        None,
-        min_length=1,
-        description="name of the model in tables; default: derived from its source",
-    )
-    engine: dict[str, Any] = Field(
-        default_factory=dict,
-        description="engine arguments for this model, added to the sweep's or overriding them",
-    )
-    chat_template_kwargs: dict[str, Any] | None = Field(
-        None, description="as `model.chat_template_kwargs` of a run"
-    )
-    reasoning_parser: str | None = Field(None, description="as `model.reasoning_parser` of a run")
-    tool_parser: str | None = Field(None, description="as `model.tool_parser` of a run")
-    chat_template: str | None = Field(None, description="as `model.chat_template` of a run")
+    source: str | None = Field(None, min_length=1)
+    """source of the model, as `model.source` of a run; default: the sweep's base"""
+    endpoint: dict[str, Any] | None = None
+    """endpoint of the model, in place of source: keys as `model.endpoint` of a run, which override
+    the sweep's"""
+    adapter: str | None = Field(None, min_length=1)
+    """as `model.adapter` of a run"""
+    adapter_revision: str | None = None
+    """as `model.adapter_revision` of a run"""
+    revision: str | None = None
+    """as `model.revision` of a run"""
+    label: str | None = Field(None, min_length=1)
+    """name of the model in tables; default: derived from its source"""
+    engine: dict[str, Any] = Field(default_factory=dict)
+    """engine arguments for this model, added to the sweep's or overriding them"""
+    chat_template_kwargs: dict[str, Any] | None = None
+    """as `model.chat_template_kwargs` of a run"""
+    reasoning_parser: str | None = None
+    """as `model.reasoning_parser` of a run"""
+    tool_parser: str | None = None
+    """as `model.tool_parser` of a run"""
+    chat_template: str | None = None
+    """as `model.chat_template` of a run"""
 
 
 class SweepOptions(Section):
-    checkpoints: str | None = Field(
-        None,
-        min_length=1,
-        description="folder or s3:// prefix that contains the checkpoint folders",
-    )
-    pattern: str = Field(
-        "*",
-        min_length=1,
-        description="pattern of checkpoint names, e.g. step_* or */actor/huggingface; the number "
-        "after step or iter, or the last one that is not a part of a word, is the step",
-    )
-    every: int = Field(
-        1, ge=1, description="interval: take every n-th checkpoint, counted from the first"
-    )
-    from_step: int | None = Field(None, ge=0, alias="from", description="first step to evaluate")
-    to_step: int | None = Field(None, ge=0, alias="to", description="last step to evaluate")
-    models: list[SweepModel] = Field(
-        default_factory=list, description="models of several sizes or families"
-    )
-    swap: bool = Field(
-        True,
-        description="share a live engine between checkpoints with the same layout; false: never",
-    )
-    watch: bool = Field(False, description="keep looking for new complete checkpoints")
-    settle_s: float = Field(
-        60.0,
-        ge=0,
-        description="time that a checkpoint's files must stay unchanged before it counts as "
-        "complete",
-    )
-    stop_file: str | None = Field(None, description="file that ends the watch when it exists")
-    sweep_id: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-        description="name of the sweep folder; default: derived from the config's content",
-    )
+    checkpoints: str | None = Field(None, min_length=1)
+    """folder or s3:// prefix that contains the checkpoint folders"""
+    pattern: str = Field("*", min_length=1)
+    """pattern of checkpoint names, e.g. step_* or */actor/huggingface; the number after step or
+    iter, or the last one that is not a part of a word, is the step"""
+    every: int = Field(1, ge=1)
+    """interval: take every n-th checkpoint, counted from the first"""
+    from_step: int | None = Field(None, ge=0, alias="from")
+    """first step to evaluate"""
+    to_step: int | None = Field(None, ge=0, alias="to")
+    """last step to evaluate"""
+    models: list[SweepModel] = Field(default_factory=list)
+    """models of several sizes or families"""
+    swap: bool = True
+    """share a live engine between checkpoints with the same layout; false: never"""
+    watch: bool = False
+    """keep looking for new complete checkpoints"""
+    settle_s: float = Field(60.0, ge=0)
+    """time that a checkpoint's files must stay unchanged before it counts as complete"""
+    stop_file: str | None = None
+    """file that ends the watch when it exists"""
+    sweep_id: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """name of the sweep folder; default: derived from the config's content"""
 
 
 SWEEP = "sweep.json"

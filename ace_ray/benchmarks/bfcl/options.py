@@ -22,63 +22,46 @@ CHOICES: Mapping[str, Mapping[str, Sequence[str]]] = {
 
 
 class ServiceConfig(Section):
-    url: str = Field(min_length=1, description="URL of the service, without a query")
-    api_key_env: str | None = Field(
-        None,
-        min_length=1,
-        description="environment variable with the key, which is sent as a bearer token",
-    )
+    url: str = Field(min_length=1)
+    """URL of the service, without a query"""
+    api_key_env: str | None = Field(None, min_length=1)
+    """environment variable with the key, which is sent as a bearer token"""
 
 
 class EmbeddingsConfig(ServiceConfig):
-    model: str = Field(min_length=1, description="the model's name at the endpoint")
+    model: str = Field(min_length=1)
+    """the model's name at the endpoint"""
 
 
 class WebSearchConfig(Section):
-    search: ServiceConfig = Field(
-        description="search service: GET with q and max_results; returns a list of results"
-    )
-    fetch: ServiceConfig = Field(
-        description="fetch service: GET with url and mode; returns the page as text"
-    )
+    search: ServiceConfig
+    """search service: GET with q and max_results; returns a list of results"""
+    fetch: ServiceConfig
+    """fetch service: GET with url and mode; returns the page as text"""
 
 
 class Options(Section):
     """Keys of the item ``{name: bfcl, ...}`` in the config key ``benchmarks``."""
 
-    data: str = Field(
-        "mini",
-        description="data set: mini (ships with ace_ray), installed (the package bfcl-eval), "
-        "imported, imported:VERSION, or a folder of bfcl-eval",
-    )
-    categories: list[str] = Field(
-        default=["all"],
-        min_length=1,
-        description="category names or groups; all: every scored category that can run",
-    )
-    mode: Literal["prompt", "native"] = Field(
-        "prompt",
-        description="way to offer functions; native: through the model's tool-calling template, "
-        "with calls read by model.tool_parser",
-    )
-    system: Literal["system", "user"] = Field(
-        "system",
-        description="role of system messages; user: for templates that reject the system role",
-    )
-    results: Literal["tool", "user"] = Field(
-        "tool",
-        description="role of tool results in prompt mode; user: one message, as upstream sends "
-        "them to API models",
-    )
-    embedding: EmbeddingsConfig | None = Field(
-        None, description="OpenAI-compatible endpoint for text embeddings, used by memory_vector"
-    )
-    web_search: WebSearchConfig | None = Field(
-        None, description="search and fetch services for the web_search categories"
-    )
-    contamination: bool = Field(
-        False, description="measure contamination: ask the engine how likely the gold calls are"
-    )
+    data: str = "mini"
+    """data set: mini (ships with ace_ray), installed (the package bfcl-eval), imported,
+    imported:VERSION, or a folder of bfcl-eval"""
+    categories: list[str] = Field(default=["all"], min_length=1)
+    """category names or groups; all: every scored category that can run"""
+    mode: Literal["prompt", "native"] = "prompt"
+    """way to offer functions; native: through the model's tool-calling template, with calls read by
+    model.tool_parser"""
+    system: Literal["system", "user"] = "system"
+    """role of system messages; user: for templates that reject the system role"""
+    results: Literal["tool", "user"] = "tool"
+    """role of tool results in prompt mode; user: one message, as upstream sends them to API
+    models"""
+    embedding: EmbeddingsConfig | None = None
+    """OpenAI-compatible endpoint for text embeddings, used by memory_vector"""
+    web_search: WebSearchConfig | None = None
+    """search and fetch services for the web_search categories"""
+    contamination: bool = False
+    """measure contamination: ask the engine how likely the gold calls are"""
 
     @field_validator("categories")
     @classmethod

@@ -33,14 +33,12 @@ NAME = "stabletoolbench_judge"
 
 
 class JudgeOptions(Section):
-    labels: str = Field(
-        min_length=1,
-        description="file of JSON lines with query_id, query, answer and label (see docs)",
-    )
-    upstream: str | None = Field(
-        None, description="checkout of StableToolBench whose judge prompts are used"
-    )
-    votes: int = Field(1, ge=1, le=32, description="votes of the judge on each answer")
+    labels: str = Field(min_length=1)
+    """file of JSON lines with query_id, query, answer and label (see docs)"""
+    upstream: str | None = None
+    """checkout of StableToolBench whose judge prompts are used"""
+    votes: int = Field(1, ge=1, le=32)
+    """votes of the judge on each answer"""
 
 
 class JudgeCheck(Benchmark):

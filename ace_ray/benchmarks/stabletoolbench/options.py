@@ -33,14 +33,17 @@ FOLDERS = ("data", "upstream", "tool_folder", "reference", "cache_folder")
 class Retrieved(Section):
     """Offer the APIs of the pool that fit the query's text best."""
 
-    retrieved: int = Field(ge=1, description="number of APIs")
+    retrieved: int = Field(ge=1)
+    """number of APIs"""
 
 
 class Distractors(Section):
     """Offer the query's APIs and others of the pool."""
 
-    distractors: int = Field(ge=1, description="number of other APIs")
-    seed: int = Field(0, ge=0, description="seed that draws the other APIs")
+    distractors: int = Field(ge=1)
+    """number of other APIs"""
+    seed: int = Field(0, ge=0)
+    """seed that draws the other APIs"""
 
 
 Scope = Literal["query", "all"] | Retrieved | Distractors
@@ -49,69 +52,47 @@ Scope = Literal["query", "all"] | Retrieved | Distractors
 class Options(Section):
     """Keys of the item ``{name: stabletoolbench, ...}`` of ``benchmarks``."""
 
-    data: str = Field(
-        "mini",
-        description="data set: mini (ships with ace_ray), imported, imported:VERSION, or a "
-        "folder that is or contains solvable_queries",
-    )
-    groups: list[str] | None = Field(
-        None, min_length=1, description="groups of queries; default: all groups in the data"
-    )
-    upstream: str | None = Field(
-        None, description="checkout of StableToolBench whose prompts replace ace_ray's own"
-    )
-    tool_folder: str | None = Field(
-        None,
-        description="tool directory that describes the APIs: <Category>/<tool>.json, or "
-        "<Category>/<tool>/<api>.json",
-    )
-    tool_scope: Scope = Field(
-        "query",
-        description="APIs offered to the agent: query: the query's; {retrieved: K}: the K best of "
-        "all for the query's text; {distractors: K}: the query's and K others; all: all of the "
-        "data and of tool_folder",
-    )
+    data: str = "mini"
+    """data set: mini (ships with ace_ray), imported, imported:VERSION, or a folder that is or
+    contains solvable_queries"""
+    groups: list[str] | None = Field(None, min_length=1)
+    """groups of queries; default: all groups in the data"""
+    upstream: str | None = None
+    """checkout of StableToolBench whose prompts replace ace_ray's own"""
+    tool_folder: str | None = None
+    """tool directory that describes the APIs: <Category>/<tool>.json, or
+    <Category>/<tool>/<api>.json"""
+    tool_scope: Scope = "query"
+    """APIs offered to the agent: query: the query's; {retrieved: K}: the K best of all for the
+    query's text; {distractors: K}: the query's and K others; all: all of the data and of
+    tool_folder"""
     # ``CoT@n`` runs up to n single chains. ``DFS_woFilter_w2`` is a depth-first tree search (DFSDT)
     # with 2 children for each node. These are upstream's names.
-    method: str = Field(
-        "CoT@1", description="search method: CoT@<tries>, or DFS_woFilter_w2 (DFSDT)"
-    )
-    mode: Literal["native", "react"] = Field(
-        "native",
-        description="prompt format; native: the model's own tool calling; react: Thought, "
-        "Action, Input",
-    )
+    method: str = "CoT@1"
+    """search method: CoT@<tries>, or DFS_woFilter_w2 (DFSDT)"""
+    mode: Literal["native", "react"] = "native"
+    """prompt format; native: the model's own tool calling; react: Thought, Action, Input"""
     # A thought, an action and its input are one node each.
-    max_steps: int = Field(
-        MAX_STEPS, ge=1, le=200, description="maximum depth of a chain, in nodes"
-    )
-    max_queries: int = Field(
-        MAX_QUERIES, ge=1, le=10_000, description="maximum model calls per search"
-    )
-    apis: list[str] = Field(
-        default=["cache", "simulator"],
-        min_length=1,
-        description="sources of API answers, in the order in which they are tried: cache, "
-        "real, simulator",
-    )
-    cache: Literal["read", "readwrite"] = Field(
-        "readwrite", description="access to the cache; readwrite: record new answers"
-    )
-    cache_folder: str | None = Field(
-        None,
-        description="folder of recorded answers; default: in $ACE_RAY_CACHE, on the driver's "
-        "machine",
-    )
+    max_steps: int = Field(MAX_STEPS, ge=1, le=200)
+    """maximum depth of a chain, in nodes"""
+    max_queries: int = Field(MAX_QUERIES, ge=1, le=10_000)
+    """maximum model calls per search"""
+    apis: list[str] = Field(default=["cache", "simulator"], min_length=1)
+    """sources of API answers, in the order in which they are tried: cache, real, simulator"""
+    cache: Literal["read", "readwrite"] = "readwrite"
+    """access to the cache; readwrite: record new answers"""
+    cache_folder: str | None = None
+    """folder of recorded answers; default: in $ACE_RAY_CACHE, on the driver's machine"""
     simulator: Any = Field("same", description=f"model that simulates the APIs: {_ROLE}")
-    real: RealConfig | None = Field(None, description="service that calls the real APIs")
+    real: RealConfig | None = None
+    """service that calls the real APIs"""
     judge: Any = Field("same", description=f"model that judges answers: none, {_ROLE}")
-    votes: int = Field(3, ge=1, le=32, description="votes of the judge on each answer")
-    fac: bool = Field(
-        False, description="judge the completeness of the final answer separately as well"
-    )
-    reference: str | None = Field(
-        None, description="folder with another run's converted answers to compare with (SoWR)"
-    )
+    votes: int = Field(3, ge=1, le=32)
+    """votes of the judge on each answer"""
+    fac: bool = False
+    """judge the completeness of the final answer separately as well"""
+    reference: str | None = None
+    """folder with another run's converted answers to compare with (SoWR)"""
 
     @field_validator("method")
     @classmethod

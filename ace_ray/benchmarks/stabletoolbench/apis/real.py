@@ -34,10 +34,10 @@ FAILED = "request invalid, data error"
 class RealConfig(Section):
     """The config's ``real`` section."""
 
-    service_url: str = Field(
-        description="URL of the service that calls the APIs, in ToolBench's protocol"
-    )
-    key_env: str | None = Field(None, min_length=1, description="environment variable with the key")
+    service_url: str
+    """URL of the service that calls the APIs, in ToolBench's protocol"""
+    key_env: str | None = Field(None, min_length=1)
+    """environment variable with the key"""
 
 
 class RealApis:
