@@ -19,8 +19,8 @@ from ace_ray.cli.group import cli, is_own_process
 from ace_ray.cli.options import FULL, IDS, LIMIT, OUTPUT, OVERRIDES, asking, many
 from ace_ray.config.schema import COMMAND_LINE
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
-from ace_ray.pipeline.health.signals import supervised
 from ace_ray.util import log
+from ace_ray.util.signals import supervised
 
 
 def _values(options: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def run_evaluate(
     """Run ``ace-ray evaluate`` and return the exit code.
 
     ``own_process``: this process does nothing else, so the driver may run in a child process
-    (`ace_ray.pipeline.health.signals`)."""
+    (`ace_ray.util.signals`)."""
     _check_config(config, model, benchmarks)
     asked = (*_of_model(model), *overrides, *(["early.stop=false"] if complete else []))
     values = _values({"benchmarks": benchmarks, **options})

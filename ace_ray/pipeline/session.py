@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ace_ray.cluster import connection, resources
+from ace_ray.cluster.environment import machine_facts
 from ace_ray.cluster.resources import Resources
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import RunFailed, UserError, first_line
@@ -27,9 +28,7 @@ from ace_ray.pipeline.entries import entry_table
 from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.pipeline.health.monitor import HealthMonitor
 from ace_ray.pipeline.health.processes import Kind
-from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.pipeline.monitoring.counts import Tally
-from ace_ray.pipeline.monitoring.facts import machine_facts
 from ace_ray.pipeline.monitoring.metrics import Metrics
 from ace_ray.pipeline.monitoring.timing import timing
 from ace_ray.pipeline.monitoring.utilization import Utilization
@@ -39,6 +38,7 @@ from ace_ray.pipeline.planning.plan import PlannedRows
 from ace_ray.storage.parts import new_session, part_names
 from ace_ray.storage.stored import earlier_timing
 from ace_ray.util import log
+from ace_ray.util.signals import Interrupts
 
 if TYPE_CHECKING:
     from ace_ray.pipeline.actors.job import Job

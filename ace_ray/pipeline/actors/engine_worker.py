@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import ray
 
+from ace_ray.cluster.environment import engine_facts
 from ace_ray.cluster.placement import placed
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import EngineDead
@@ -25,7 +26,6 @@ from ace_ray.pipeline.health.causes import CrashFile, outside_cause
 from ace_ray.pipeline.health.isolation import OPEN, IsolatedRow, of_rows, shared_id
 from ace_ray.pipeline.health.processes import Heartbeat, die, this_process
 from ace_ray.pipeline.monitoring.counts import RowReport
-from ace_ray.pipeline.monitoring.facts import engine_facts
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.storage.rows import EPISODES
 from ace_ray.types import Sampling

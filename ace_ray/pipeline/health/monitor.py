@@ -16,11 +16,11 @@ from ace_ray.errors import RunFailed
 from ace_ray.pipeline.end_time import closing_s
 from ace_ray.pipeline.health.causes import why_gone
 from ace_ray.pipeline.health.processes import NAMES, Death, ProcessInfo, began_at
-from ace_ray.pipeline.health.signals import TIME_LIMIT, Interrupts
 from ace_ray.pipeline.monitoring.counts import Progress, Tally
 from ace_ray.pipeline.monitoring.utilization import Utilization
 from ace_ray.storage.lease import LeaseLost
 from ace_ray.util import log
+from ace_ray.util.signals import TIME_LIMIT, Interrupts
 
 POLL_S = 1.0
 # Minimum time without a heartbeat (one every 2 s) after which a process counts as frozen.

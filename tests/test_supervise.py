@@ -27,7 +27,7 @@ def start() -> Iterator[Start]:
     def begin(body: str) -> subprocess.Popen[str]:
         script = (
             "import os, signal, sys, time\n"
-            "from ace_ray.pipeline.health.signals import supervised\n"
+            "from ace_ray.util.signals import supervised\n"
             "def work():\n"
             f"{textwrap.indent(textwrap.dedent(body), '    ')}\n"
             "print('before')\n"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ace_ray.errors import RunFailed
-from ace_ray.pipeline.health import signals as interrupts_module
-from ace_ray.pipeline.health.signals import Interrupts
+from ace_ray.util import signals as interrupts_module
+from ace_ray.util.signals import Interrupts
 
 BOTH = [signal.SIGINT, signal.SIGTERM]
 
