@@ -295,7 +295,8 @@ class Session:
             placement.reserved(need, config, lambda: self._interrupts.asked) as places,
         ):
             sandboxes = [f"{name}-sandbox-{i}" for i in range(need.sandboxes)]
-            _started = start_actors(Scenarios(name), sandboxes, cpus=resources.SANDBOX_CPUS)
+            scenarios = Scenarios(ray.get_actor(name))
+            _started = start_actors(scenarios, sandboxes, cpus=resources.SANDBOX_CPUS)
             job = self._job(
                 pending,
                 salt,

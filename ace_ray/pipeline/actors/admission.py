@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ace_ray.pipeline.actors.cache_room import CacheRoom
 from ace_ray.pipeline.health.isolation import OPEN
@@ -51,7 +51,6 @@ class AdmissionControl:
     ) -> None:
         self._max_rows = max_rows
         self._room = room or CacheRoom(0)
-        self._episodes = 0
         self._asks_again: asyncio.TimerHandle | None = None
         self._run = run
         self._isolated_last = ISOLATED_LAST <= starts_since_progress < MOST_TRIED_FIRST
@@ -59,7 +58,7 @@ class AdmissionControl:
         self._arriving = arriving
         # Whether a row has ended in this engine.
         self.passed = False
-        self._inside = 0
+        self._admitted: set[Group] = set()
         self._closed = False
         self._partition: Partition | None = None
         # Partition of an isolated row -> number of engines that died while the row ran alone.
@@ -73,16 +72,22 @@ class AdmissionControl:
         """Wait until ``rows`` rows of ``partition`` are admitted; keep their places until the
         context ends. ``tried``: for an isolated row, the number of engines that died while the row
         ran alone. ``episodes``: whether the rows make several calls each."""
-        group = Group(asyncio.get_running_loop().create_future(), rows, episodes)
+        group = Group(rows, episodes)
         if tried:
             self._tried[partition] = tried
         self._waiting.setdefault(partition, deque()).append(group)
         self._admit()
         try:
-            await group.admitted
+            await group.admitted.wait()
             yield group
         finally:
-            self._leave(partition, group)
+            self._admitted.discard(group)
+            groups = self._waiting.get(partition, deque())
+            if group in groups:  # it was cancelled before it was admitted
+                groups.remove(group)
+                if not groups:
+                    del self._waiting[partition]
+            self._admit()
 
     def row_ended(self, group: Group) -> None:
         """Free the place of one row of ``group`` for other rows.
@@ -91,7 +96,7 @@ class AdmissionControl:
         other partition is admitted."""
         self.passed = True
         if group.rows > 1:
-            self._count(group, -1)
+            group.rows -= 1
             self._admit()
 
     def arrived(self) -> None:
@@ -104,51 +109,35 @@ class AdmissionControl:
         self._closed = True
         self._admit()
 
-    def _leave(self, partition: Partition, group: Group) -> None:
-        groups = self._waiting.get(partition, deque())
-        if group in groups:  # it was cancelled before it was admitted
-            groups.remove(group)
-            if not groups:
-                del self._waiting[partition]
-        else:
-            self._count(group, -group.rows)
-        self._admit()
-
-    def _count(self, group: Group, change: int) -> None:
-        """Add ``change`` to the number of places of an admitted group, and to the totals."""
-        group.rows += change
-        self._inside += change
-        self._episodes += change if group.episodes else 0
-
     def _admit(self) -> None:
         while self._closed and self._waiting:
             for group in self._waiting.popitem()[1]:
-                group.rows = 0
-                if not group.admitted.cancelled():
-                    group.admitted.set_result(None)
+                group.admitted.set()
         while self._waiting:
             partition = min(self._waiting, key=self._rank)
             may_come_later = self._most_tried_first or partition[0] != self._run
             if self._arriving and (may_come_later or self._waits(partition)):
                 return  # blocks that arrive later may go first
             groups = self._waiting[partition]
-            if self._inside and partition != self._partition:
+            if self._admitted and partition != self._partition:
                 return
+            inside = sum(group.rows for group in self._admitted)
+            episodes = sum(group.rows for group in self._admitted if group.episodes)
             full = False
             for group in list(groups):
-                if self._inside and self._inside + group.rows > self._max_rows:
+                if inside and inside + group.rows > self._max_rows:
                     return
-                if group.episodes and self._episodes and not full:
-                    full = not self._room.fits(self._episodes + group.rows)
+                if group.episodes and episodes and not full:
+                    full = not self._room.fits(episodes + group.rows)
                 if group.episodes and full:
                     continue
                 groups.remove(group)
-                rows, group.rows = group.rows, 0
-                if not group.admitted.cancelled():
-                    # Count the rows now, before the group's own coroutine runs.
-                    self._partition, self._run = partition, partition[0]
-                    self._count(group, rows)
-                    group.admitted.set_result(None)
+                # Count the rows now, before the group's own coroutine runs.
+                self._admitted.add(group)
+                self._partition, self._run = partition, partition[0]
+                inside += group.rows
+                episodes += group.rows if group.episodes else 0
+                group.admitted.set()
             if groups:
                 loop = asyncio.get_running_loop()
                 self._asks_again = self._asks_again or loop.call_later(ASK_AGAIN_S, self._ask_again)
@@ -176,8 +165,8 @@ class AdmissionControl:
 class Group:
     """Rows that wait together and are admitted together."""
 
-    admitted: asyncio.Future[None]
     rows: int
     """Number of places that the group has, or waits for."""
-    episodes: bool = False
+    episodes: bool
     """Whether the rows make several calls each."""
+    admitted: asyncio.Event = field(default_factory=asyncio.Event)

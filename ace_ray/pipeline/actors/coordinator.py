@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -354,6 +355,7 @@ def start_coordinator(
     return actor.remote(shared, isolated, had_success=had_success, metrics=metrics)
 
 
+@cache
 def fetch_shared(coordinator: Any) -> tuple[Entries, dict[str, Benchmark]]:
     """Return the entries and the benchmarks by name. All processes of a node share the entries."""
     table, benchmarks = ray.get(ray.get(coordinator.shared.remote()))

@@ -246,4 +246,4 @@ class EngineWorker:
     def _give_up(self) -> None:
         for task in self._tasks.values():
             task.cancel()
-        self._episodes.preparations.cancel()
+        self._reports.cancel_preparations()

@@ -17,7 +17,7 @@ from ace_ray.errors import EngineDead, EpisodeTimeout, RowError
 from ace_ray.pipeline.actors.cache_room import CacheContext, CacheRoom
 from ace_ray.pipeline.actors.candidate import MonitoredEngine
 from ace_ray.pipeline.actors.coordinator import fetch_shared
-from ace_ray.pipeline.actors.in_flight import Preparations, RowReports, Shared
+from ace_ray.pipeline.actors.in_flight import RowReports, Shared
 from ace_ray.pipeline.actors.job import Job
 from ace_ray.pipeline.actors.judging import report_bug
 from ace_ray.pipeline.actors.service import RunningService
@@ -57,12 +57,11 @@ class Episodes:
         worker: str,
         die: Callable[[str], NoReturn],
     ) -> None:
-        self._job, self._engine, self._clock = job, engine, clock
+        self._job, self._engine, self._clock, self._reports = job, engine, clock, reports
         self._roles = RoleModels(job.bindings, job.served, engine)
         self._entries, self._benchmarks = fetch_shared(job.coordinator)
         self._worker, self._die = worker, die
         self.room = CacheRoom(engine.cache_tokens)
-        self.preparations = Preparations(reports)
         self._sampling = job.config.sampling.sampling()
         self._identities = [
             candidate_identity(job.config, run.model, job.choice) for run in job.runs
@@ -132,7 +131,7 @@ class Episodes:
             path = (entry.benchmark, benchmark.preparation(entry))
             context = self._context(row, path)
             prepare = partial(self._prepare, row, context)
-            before, first = await self.preparations.wait(row, shared, prepare)
+            before, first = await self._reports.wait_for_preparation(row, shared, prepare)
         context = self._context(row, entry.path, cached)
         if before is not None:
             context.prepared = before.prepared

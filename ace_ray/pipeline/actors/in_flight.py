@@ -23,12 +23,16 @@ Shared = dict[str, asyncio.Task[EpisodeContext]]
 class RowReports:
     """Sends the reports of one worker. Rows that have ended are reported together.
 
+    While rows wait for a preparation, only the preparation is in flight. So a crash isolates it in
+    place of the rows.
+
     ``send`` sends a report at once, and returns an awaitable for `Coordinator.rows`' answer."""
 
     def __init__(self, send: Callable[[RowReport], Awaitable[bool]]) -> None:
         self._send = send
         # Ended rows that are not yet reported.
         self._ended: list[str] = []
+        self._preparing: Shared = {}
 
     async def enter(self, ids: Sequence[str], run: int | None = None) -> bool:
         """Report that work on ``ids`` begins. Return False if ``run`` is stopped."""
@@ -57,20 +61,11 @@ class RowReports:
         if ids := [row["row_id"] for row in rows if row["row_id"] not in with_record]:
             await self._send(RowReport(given_back=ids))
 
-
-class Preparations:
-    """The preparations in flight in one worker. Only the preparation is in flight while its rows
-    wait for it, and is reported, so that a crash isolates it in place of the rows."""
-
-    def __init__(self, reports: RowReports) -> None:
-        self._reports = reports
-        self._running: Shared = {}
-
-    def cancel(self) -> None:
-        for task in self._running.values():
+    def cancel_preparations(self) -> None:
+        for task in self._preparing.values():
             task.cancel()
 
-    async def wait(
+    async def wait_for_preparation(
         self,
         row: Mapping[str, Any],
         shared: Shared,
@@ -79,21 +74,21 @@ class Preparations:
         """Wait for the preparation of ``row``; the first row of a block starts it with ``prepare``.
         Return the preparation's context, and whether this row started it."""
         name = shared_id(row)
-        first = name not in shared and name not in self._running
+        first = name not in shared and name not in self._preparing
         if first:
-            self._running[name] = asyncio.ensure_future(self._run(name, prepare))
+            self._preparing[name] = asyncio.ensure_future(self._prepare(name, prepare))
         if name not in shared:
-            shared[name] = self._running[name]
+            shared[name] = self._preparing[name]
         context = await asyncio.shield(shared[name])
-        await self._reports.enter([row["row_id"]])
+        await self.enter([row["row_id"]])
         return context, first
 
-    async def _run(
+    async def _prepare(
         self, name: str, prepare: Callable[[], Awaitable[EpisodeContext]]
     ) -> EpisodeContext:
         try:
-            await self._reports.enter([name])
+            await self.enter([name])
             return await prepare()
         finally:
-            del self._running[name]
-            self._reports.send(RowReport(prepared=[name]))
+            del self._preparing[name]
+            self.send(RowReport(prepared=[name]))

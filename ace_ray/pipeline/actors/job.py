@@ -7,20 +7,17 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ace_ray.benchmarks.base import Benchmark
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import EngineNotStarted, UserError
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.actors.coordinator import Start, fetch_shared
 from ace_ray.pipeline.actors.judging import log_traceback
-from ace_ray.pipeline.entries import Entries
 from ace_ray.pipeline.health.causes import KILLED, NODE_GONE, why_gone
 from ace_ray.pipeline.health.processes import LONGEST_WHY, NAMES, Death, ProcessInfo, end_children
 from ace_ray.pipeline.roles import RoleBindings
@@ -88,19 +85,14 @@ class Job:
 @dataclass(frozen=True)
 class Scenarios:
     """Callable for sandbox actors that returns the scenario of an entry, given the entry's index.
-    ``coordinator`` is the coordinator's name."""
+    ``coordinator`` is a handle from `ray.get_actor`, as in `Job`."""
 
-    coordinator: str
+    coordinator: Any
 
     def __call__(self, index: int) -> Scenario:
-        entries, benchmarks = _shared_of(self.coordinator)
+        entries, benchmarks = fetch_shared(self.coordinator)
         entry = entries[index]
         return benchmarks[entry.benchmark].scenario(entry)
-
-
-@cache
-def _shared_of(coordinator: str) -> tuple[Entries, dict[str, Benchmark]]:
-    return fetch_shared(ray.get_actor(coordinator))
 
 
 def report(coordinator: Any, subject: str, error: Exception, *, store: bool = False) -> None:

@@ -106,8 +106,11 @@ def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
     """
     end = time.monotonic() + EXIT_S
     for core in cores:
-        if stopped := _stopped(core.pid):
-            return stopped
+        with suppress(psutil.Error):
+            top = psutil.Process(core.pid)
+            processes = top, *top.children(recursive=True)
+            if any(process.status() == psutil.STATUS_STOPPED for process in processes):
+                return "the engine core was stopped by a signal"
         code = _exit_code(core, end)
         if code == 0:
             return "the engine core received SIGTERM"
@@ -127,16 +130,6 @@ def _exit_code(core: Any, end: float) -> int | None:
         core.join(left)
         time.sleep(0.01)
     return cast("int | None", code)
-
-
-def _stopped(pid: int | None) -> str:
-    """Return a message if a signal has stopped the process or a descendant, or ""."""
-    with suppress(psutil.Error):
-        top = psutil.Process(pid)
-        processes = top, *top.children(recursive=True)
-        if any(process.status() == psutil.STATUS_STOPPED for process in processes):
-            return "the engine core was stopped by a signal"
-    return ""
 
 
 def oom_kills() -> int:

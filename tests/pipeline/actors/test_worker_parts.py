@@ -11,7 +11,7 @@ import pytest
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.models.fake import FakeEngine
 from ace_ray.pipeline.actors import in_flight
-from ace_ray.pipeline.actors.in_flight import Preparations, RowReports, Shared
+from ace_ray.pipeline.actors.in_flight import RowReports, Shared
 from ace_ray.pipeline.end_time import RowTimes
 from ace_ray.pipeline.health.isolation import shared_id
 from ace_ray.pipeline.monitoring.counts import RowReport
@@ -43,7 +43,6 @@ SHARED = shared_id(row("a"))
 def test_rows_of_a_block_share_one_preparation() -> None:
     async def play() -> None:
         reports, shared = Reports(), Shared()
-        preparations = Preparations(reports)
         prepared, may_end = list[str](), asyncio.Event()
 
         async def prepare() -> EpisodeContext:
@@ -51,11 +50,14 @@ def test_rows_of_a_block_share_one_preparation() -> None:
             await may_end.wait()
             return EpisodeContext(RoleModel(FakeEngine({}), Sampling()))
 
-        rows = [asyncio.ensure_future(preparations.wait(row(r), shared, prepare)) for r in "ab"]
+        def wait(row_id: str) -> asyncio.Task[tuple[EpisodeContext, bool]]:
+            return asyncio.ensure_future(reports.wait_for_preparation(row(row_id), shared, prepare))
+
+        rows = [wait("a"), wait("b")]
         await asyncio.sleep(0.01)
         assert reports.sent == [RowReport(entered=[SHARED])], "its rows are not in flight"
         may_end.set()
-        ends = [*await asyncio.gather(*rows), await preparations.wait(row("c"), shared, prepare)]
+        ends = [*await asyncio.gather(*rows), await wait("c")]
         assert [first for _, first in ends] == [True, False, False]
         assert prepared == ["once"]
         assert [report.entered or report.prepared for report in reports.sent] == [
