@@ -48,10 +48,9 @@ class RunCounts:
     """Number of rows for which the time did not suffice."""
     loads: list[dict[str, Any]] = field(default_factory=list)
     """Facts about each load of the weights into an engine (`ace_ray.pipeline.actors.candidate`)."""
-    spent: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Worker -> state -> seconds (`ace_ray.pipeline.monitoring.timing`)."""
-    output_tokens: dict[str, int] = field(default_factory=dict)
-    """Worker -> completion tokens of its engine, in all roles."""
+    spent: dict[str, tuple[dict[str, float], int]] = field(default_factory=dict)
+    """Worker -> its seconds by state (`ace_ray.pipeline.monitoring.timing`), and the completion
+    tokens of its engine in all roles."""
     broken: str = ""
     """Why the weights of the run cannot be evaluated; "" if they can."""
 
@@ -195,7 +194,7 @@ class Tally:
         counts = self.of(report.run)
         counts.out_of_time += len(report.late)
         if report.spent is not None:
-            counts.spent[process], counts.output_tokens[process] = report.spent
+            counts.spent[process] = report.spent
         if report.stored:
             counts.stored += report.stored
             counts.last_stored_at = time.monotonic()

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, Literal
 
 from ace_ray.cluster.resources import Resources
 from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.pipeline.monitoring.utilization import Use
 
 State = Literal["load", "warm_up", "generation", "tool", "idle"]
 # States of an engine worker, in the order of a sweep's ledger.
@@ -80,15 +80,15 @@ def timing(
     reached: Mapping[str, float],
     resources: Resources | None,
     earlier: Mapping[str, Any],
-    use: Mapping[str, Any] = MappingProxyType({}),
+    use: Use,
 ) -> dict[str, Any]:
     """Return the timing of a run, in seconds; {} if no pass evaluated it.
 
     ``run`` is its index in the job. ``tallies`` has one tally for each pass. ``earlier`` is the
-    timing of the run's earlier sessions. ``use``: figures of `utilization.Utilization`. In the
-    result, ``device_s`` and ``engines`` cover all sessions; other keys cover only this session.
-    ``device_s``, the cost of the run, has device seconds by state, including devices of served
-    models. ``engines`` lists each different engine once (`facts.engine_facts`)."""
+    timing of the run's earlier sessions. In the result, ``device_s`` and ``engines`` cover all
+    sessions; other keys cover only this session. ``device_s``, the cost of the run, has device
+    seconds by state, including devices of served models. ``engines`` lists each different engine
+    once (`facts.engine_facts`)."""
     passes = [tally.runs[run] for tally in tallies if run in tally.runs]
     if not passes or resources is None:
         return {}
@@ -98,11 +98,10 @@ def timing(
     first = next((counts.first_row_at for counts in passes if counts.first_row_at), None)
     tokens = sum(counts.prompt_tokens + counts.completion_tokens for counts in passes)
     workers = [worker for tally in tallies for worker in tally.workers]
-    made = {name: n for counts in passes for name, n in counts.output_tokens.items()}
-    latest = {name: times for counts in passes for name, times in counts.spent.items()}
-    spent = {s: sum(t[s] for counts in passes for t in counts.spent.values()) for s in STATES}
+    work = [of_worker for counts in passes for of_worker in counts.spent.items()]
+    spent = {state: sum(seconds[state] for _, (seconds, _) in work) for state in STATES}
     # Workers report only when rows end, so the time after their last row is missing.
-    spent["idle"] += max(0.0, use.get("engine_s", 0.0) - sum(spent.values()))
+    spent["idle"] += max(0.0, use.engine_s - sum(spent.values()))
     engines = [*(earlier.get("engines") or []), *(worker["engine"] for worker in workers)]
     ends = {**reached, "worker": tallies[0].begun_at, "engine": ready_at, "row": first}
     return {
@@ -115,11 +114,11 @@ def timing(
         "until_stored_s": round(stored, 2) if stored else None,
         "rows_evaluated": sum(counts.done for counts in passes),
         "tokens_per_s": _rate(tokens, seconds),
-        "output_tokens_per_s": _rate(sum(made.values()), spent["generation"]),
+        "output_tokens_per_s": _rate(sum(made for _, (_, made) in work), spent["generation"]),
         "waits": _waits(use, spent["tool"]),
-        "rows_in_flight": use.get("rows_in_flight"),
+        "rows_in_flight": use.rows_in_flight(),
         "passes": len(tallies),
-        "workers": [_worker(worker, made, latest) for worker in workers],
+        "workers": [_worker(worker, dict(work)) for worker in workers],
         "engines": [facts for at, facts in enumerate(engines) if facts not in engines[:at]],
         "engine_deaths": [death for tally in tallies for death in tally.deaths],
         "loads": [load for counts in passes for load in counts.loads],
@@ -150,27 +149,26 @@ def _device_times(
 
 
 def _worker(
-    facts: Mapping[str, Any], tokens: Mapping[str, int], spent: Mapping[str, Mapping[str, float]]
+    facts: Mapping[str, Any], work: Mapping[str, tuple[Mapping[str, float], int]]
 ) -> dict[str, Any]:
     """Return the facts of an engine worker without its engine's, and the speed of its engine."""
-    name = facts["worker"]
-    rate = _rate(tokens.get(name, 0), spent.get(name, {}).get("generation", 0.0))
+    seconds, tokens = work.get(facts["worker"], ({}, 0))
     shown = {key: fact for key, fact in facts.items() if key != "engine"}
-    return {**shown, "output_tokens_per_s": rate}
+    return {**shown, "output_tokens_per_s": _rate(tokens, seconds.get("generation", 0.0))}
 
 
 def _rate(tokens: int, seconds: float) -> float | None:
     return round(tokens / seconds, 1) if tokens and seconds else None
 
 
-def _waits(use: Mapping[str, Any], tool_s: float) -> dict[str, float] | None:
+def _waits(use: Use, tool_s: float) -> dict[str, float] | None:
     """Return the shares of the engines' time that were spent waiting, by cause and in total
     (``all``); None if the time is unknown. ``tools``: waits for sandboxes and other models."""
-    if not use.get("engine_s"):
+    if not use.engine_s:
         return None
-    waited = {**use["waited_s"], "tools": tool_s}
-    waited = {"all": sum(waited.values()), **waited}
-    return {cause: round(min(1.0, s / use["engine_s"]), 4) for cause, s in waited.items()}
+    waited_s = {**use.waited_s, "tools": tool_s}
+    waited_s = {"all": sum(waited_s.values()), **waited_s}
+    return {cause: round(min(1.0, s / use.engine_s), 4) for cause, s in waited_s.items()}
 
 
 def _phases(began: float, **ends: float | None) -> dict[str, float]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from ace_ray.pipeline.monitoring.counts import Tally
 
 Cause = Literal["start", "no_rows", "tail", "checker", "store"]
 CAUSES: tuple[Cause, ...] = ("start", "no_rows", "tail", "checker", "store")
 
-# Maximum points of a series. It must be even.
+# Maximum number of intervals of `Use.rows_in_flight`.
 MOST_POINTS = 120
 
 
@@ -29,43 +32,30 @@ class Backlog(NamedTuple):
     writer: int = 0
 
 
-class Series:
-    """Means of a value over equal intervals, at most `MOST_POINTS`; when full, the interval
-    doubles."""
+class Use:
+    """How one run has used the engines."""
 
     def __init__(self) -> None:
-        self._every_s = 1.0
-        # For each point the seconds that it covers so far, and the integral of the value.
-        self._points: list[tuple[float, float]] = []
+        # All seconds of engines, and the seconds of engines that waited.
+        self.engine_s = 0.0
+        self.waited_s: dict[str, float] = dict.fromkeys(CAUSES, 0.0)
+        # For each look, the seconds so far and the integral of the rows in flight over them.
+        self._ends, self._totals = array("d", [0.0]), array("d", [0.0])
 
-    def add(self, seconds: float, value: float) -> None:
-        """Add a value that lasted for ``seconds``."""
-        while seconds > 0:
-            if not self._points or self._points[-1][0] >= self._every_s:
-                if len(self._points) == MOST_POINTS:
-                    pairs = zip(self._points[::2], self._points[1::2], strict=True)
-                    self._points = [(a + c, b + d) for (a, b), (c, d) in pairs]
-                    self._every_s *= 2
-                self._points.append((0.0, 0.0))
-            covered, total = self._points[-1]
-            part = min(seconds, self._every_s - covered)
-            # `seconds` may be a rounding error, which must not leave the last point open.
-            covered = self._every_s if part < seconds else covered + part
-            self._points[-1] = covered, total + part * value
-            seconds -= part
+    def add_rows_in_flight(self, seconds: float, rows: int) -> None:
+        self._ends.append(self._ends[-1] + seconds)
+        self._totals.append(self._totals[-1] + seconds * rows)
 
-    def figures(self) -> dict[str, Any]:
-        """Return the interval ``every_s`` and the means ``rows``."""
-        rows = [round(total / covered, 1) for covered, total in self._points if covered]
-        return {"every_s": self._every_s, "rows": rows}
-
-
-class _Use:
-    """Figures of one run."""
-
-    def __init__(self) -> None:
-        self.waited: dict[Cause, float] = dict.fromkeys(CAUSES, 0.0)
-        self.engine_s, self.in_flight = 0.0, Series()
+    def rows_in_flight(self) -> dict[str, Any]:
+        """Return the means ``rows`` over equal intervals of ``every_s``: a power of two, such that
+        there are at most `MOST_POINTS`."""
+        every_s, end_s = 1.0, self._ends[-1]
+        while every_s * MOST_POINTS < end_s:
+            every_s *= 2
+        # A rounding error must not become an interval.
+        edges = np.append(np.arange(0.0, end_s - 1e-6, every_s), end_s)
+        means = np.diff(np.interp(edges, self._ends, self._totals)) / np.diff(edges)
+        return {"every_s": every_s, "rows": means.round(1).tolist()}
 
 
 class Utilization:
@@ -89,7 +79,7 @@ class Utilization:
         self._workers = self._seen = 0
         # Runs of the graph that are not concluded, in order.
         self._runs: list[int] = []
-        self._uses: dict[int, _Use] = {}
+        self._uses: dict[int, Use] = {}
 
     def begin(self, workers: int, runs: Iterable[int]) -> None:
         """Note that a graph starts ``workers`` engine workers for ``runs``."""
@@ -109,32 +99,26 @@ class Utilization:
             if not self._runs:
                 return
             loaded = [r for r in self._runs if r in tally.runs and tally.runs[r].ready_at]
-            use = self._uses.setdefault(max(loaded, default=self._runs[0]), _Use())
+            use = self._uses.setdefault(max(loaded, default=self._runs[0]), Use())
             engines, backlog = tally.engines, self._backlog
             self._seen = max(self._seen, sum(engines))
             starting = engines.starting + max(0, self._workers - self._seen)
             use.engine_s += seconds * (sum(engines) - engines.starting + starting)
-            use.waited["start"] += seconds * starting
+            use.waited_s["start"] += seconds * starting
             late = engines.at_work and not backlog.planned
-            use.waited["tail" if late else "start"] += seconds * engines.unused
-            use.waited[_cause(tally, backlog)] += seconds * engines.idle
-            use.in_flight.add(seconds, tally.in_flight)
+            use.waited_s["tail" if late else "start"] += seconds * engines.unused
+            use.waited_s[_cause(tally, backlog)] += seconds * engines.idle
+            use.add_rows_in_flight(seconds, tally.in_flight)
 
     def end(self) -> None:
         """Note that the graph has ended."""
         self._at = None
 
-    def take(self, run: int) -> dict[str, Any]:
-        """Return the figures of a run, which is concluded: ``engine_s``, all seconds of engines;
-        ``waited_s`` by cause; ``rows_in_flight``."""
+    def take(self, run: int) -> Use:
+        """Return and forget the figures of a run, which is concluded."""
         with self._lock:
-            use = self._uses.pop(run, None) or _Use()
             self._runs = [index for index in self._runs if index != run]
-        return {
-            "engine_s": use.engine_s,
-            "waited_s": use.waited,
-            "rows_in_flight": use.in_flight.figures(),
-        }
+            return self._uses.pop(run, None) or Use()
 
 
 def _cause(tally: Tally, backlog: Backlog) -> Cause:

@@ -62,7 +62,7 @@ def test_engines_are_counted_by_what_they_have_to_do() -> None:
     assert (coordinator.read().engines, coordinator.read().in_flight) == ((1, 0, 0, 1), 1)
     coordinator.rows(one, RowReport(0, ended=["b"], spent=({"generation": 2.0}, 7)))
     assert coordinator.read().engines == (1, 0, 1, 0)
-    assert coordinator.read().of(0).output_tokens == {one.name: 7}
+    assert coordinator.read().of(0).spent == {one.name: ({"generation": 2.0}, 7)}
     coordinator.loading(one, 1)  # other weights
     assert coordinator.read().engines == (1, 1, 0, 0)
 
@@ -88,7 +88,7 @@ def test_rows_are_counted_by_run_and_status() -> None:
     tally = coordinator.read()
     assert (tally.stored, tally.of(0).stored, tally.of(1).stored) == (5, 3, 2)
     assert tally.of(2).broken == "NaN"
-    assert tally.of(1).spent == {"host:1": {"load": 2.0}}
+    assert tally.of(1).spent == {"host:1": ({"load": 2.0}, 0)}
 
 
 @pytest.mark.parametrize("kind", ["engine", "checker"])

@@ -11,6 +11,7 @@ import pytest
 from ace_ray.cluster.resources import Resources
 from ace_ray.pipeline.monitoring.counts import Tally
 from ace_ray.pipeline.monitoring.timing import STATES, Clock, timing
+from ace_ray.pipeline.monitoring.utilization import Use
 from ace_ray.pipeline.summary import cost_of, costs
 from ace_ray.storage.object_store import open_store
 from ace_ray.storage.stored import read_summary
@@ -60,8 +61,9 @@ def test_device_seconds_cover_engines_served_models_and_earlier_sessions(
 ) -> None:
     tally = Tally()
     spent: dict[str, float] = {**dict.fromkeys(STATES, 0.0), "generation": 10.0, "load": 2.0}
-    tally.of(0).spent = {"a": spent, "b": spent}
+    tally.of(0).spent = {"a": (spent, 0), "b": (spent, 0)}
     asked: dict[str, Any] = {"began": 0, "planned": 0, "reached": {}, "resources": resources}
+    asked["use"] = Use()
     found = timing([tally], 0, earlier={}, **asked)
     assert (found["device"], found["devices"]) == (device, devices)
     assert found["device_s"]["generation"] == pytest.approx(generation)
@@ -74,14 +76,10 @@ def test_device_seconds_cover_engines_served_models_and_earlier_sessions(
 def test_workers_have_a_speed_and_the_time_after_their_last_row_counts() -> None:
     tally, resources = Tally(), Resources(2, 1.0, 1, 1)
     spent: dict[str, float] = {**dict.fromkeys(STATES, 0.0), "generation": 10.0, "tool": 5.0}
-    tally.of(0).spent = {"a": spent, "b": {**spent, "generation": 20.0}}
-    tally.of(0).output_tokens = {"a": 400, "b": 200}
+    tally.of(0).spent = {"a": (spent, 400), "b": ({**spent, "generation": 20.0}, 200)}
     tally.workers = [{"worker": name, "engine": {}} for name in "abc"]
-    use: dict[str, Any] = {
-        "engine_s": 100.0,
-        "waited_s": {"start": 40.0, "tail": 20.0},
-        "rows_in_flight": {},
-    }
+    use = Use()
+    use.engine_s, use.waited_s = 100.0, {"start": 40.0, "tail": 20.0}
     more: dict[str, Any] = {
         "began": 0.0,
         "planned": 0.0,
@@ -118,7 +116,7 @@ def test_time_until_the_first_row_by_phase() -> None:
     counts.ready_at, counts.first_row_at, counts.last_row_at = 40.0, 42.25, 50.0
     counts.last_stored_at, counts.done = 52.0, 7
     counts.prompt_tokens = counts.completion_tokens = 20
-    asked: dict[str, Any] = {"began": 10.0, "planned": 12.0, "earlier": {}}
+    asked: dict[str, Any] = {"began": 10.0, "planned": 12.0, "earlier": {}, "use": Use()}
     asked["resources"] = Resources(1, 1.0, 0, 1)
     found = timing([tally], 0, reached=reached, **asked)
     phases = {"plan": 2, "ray": 1, "actors": 0.5, "worker": 1.5, "engine": 25, "row": 2.25}

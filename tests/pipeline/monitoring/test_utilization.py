@@ -33,13 +33,13 @@ def test_each_second_of_an_engine_without_rows_has_one_cause(
     tally.engines, tally.in_flight = engines, 6
     now[0] += 10
     use.look(tally)
-    found = use.take(0)
-    assert {cause: s for cause, s in found["waited_s"].items() if s} == waited
-    assert (found["engine_s"], set(found["rows_in_flight"]["rows"])) == (40, {6})
+    of_run = use.take(0)
+    assert {cause: s for cause, s in of_run.waited_s.items() if s} == waited
+    assert (of_run.engine_s, of_run.rows_in_flight()) == (40, {"every_s": 1.0, "rows": [6.0] * 10})
     use.end()
     now[0] += 10
     use.look(tally)
-    assert (use.take(0)["engine_s"], use.take(0)["rows_in_flight"]["rows"]) == (0, [])
+    assert (use.take(0).engine_s, use.take(0).rows_in_flight()["rows"]) == (0, [])
 
 
 def test_each_second_counts_for_one_run_of_a_lane() -> None:
@@ -56,10 +56,10 @@ def test_each_second_counts_for_one_run_of_a_lane() -> None:
     tally.engines = EngineCounts(at_work=1)
     tally.of(0).ready_at = 1.0
     look(7)
-    assert use.take(0)["engine_s"] == 12
+    assert use.take(0).engine_s == 12
     look(1)  # the weights of the next run are being loaded
     tally.of(1).ready_at = 2.0
     look(3)
     tally.of(2).ready_at = 3.0
     look(9)
-    assert [use.take(run)["engine_s"] for run in (1, 2)] == [4, 9]
+    assert [use.take(run).engine_s for run in (1, 2)] == [4, 9]
