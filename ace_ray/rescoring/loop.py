@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -13,12 +13,14 @@ from ace_ray.storage.parts import Ledger, new_session, part_names, write_parts
 from ace_ray.storage.rows import AT_ONCE, rows_of
 
 Row = dict[str, Any]
-# Returns the new rows, and None for each row that does not change.
-Change = Callable[[list[Row]], Sequence[Row | None]]
 
 
 def write_again(
-    ledger: Ledger, target: Store, change: Change, *, part_rows: int | None = None
+    ledger: Ledger,
+    target: Store,
+    change: Callable[[list[Row]], list[Row]],
+    *,
+    part_rows: int | None = None,
 ) -> None:
     """Write all rows of ``ledger`` to new parts of ``target``, as ``change`` returns them.
 
@@ -28,11 +30,10 @@ def write_again(
     for table in ledger.tables(ledger.schema.names):
         size = part_rows or max(1, len(table))
         for start in range(0, len(table), size):
-            part, done = table.slice(start, size), []
-            for first in range(0, len(part), AT_ONCE):
-                batch = part.slice(first, AT_ONCE)
-                rows = change(list(rows_of(batch)))
-                done.append(batch.filter(pa.array([row is None for row in rows], pa.bool_())))
-                changed = [row for row in rows if row is not None]
-                done.append(pa.Table.from_pylist(changed, schema=ledger.schema))
-            write_parts(target, session, pa.concat_tables(done))
+            part = table.slice(start, size)
+            tables = [
+                pa.Table.from_pylist(change(list(rows_of(batch))), schema=ledger.schema)
+                for first in range(0, len(part), AT_ONCE)
+                for batch in [part.slice(first, AT_ONCE)]
+            ]
+            write_parts(target, session, pa.concat_tables(tables))

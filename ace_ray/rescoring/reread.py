@@ -261,30 +261,33 @@ def _read_batch(
     benchmarks: StoredBenchmarks,
     found: Reread,
     rows: list[dict[str, Any]],
-) -> list[dict[str, Any] | None]:
-    """Parse the answers of ``rows``. Return the new rows, and None for each row whose answers are
-    parsed as before. Add the counts to ``found``."""
+) -> list[dict[str, Any]]:
+    """Parse the answers of ``rows``. Return the rows, with new verdicts where an answer is parsed
+    differently. Add the counts to ``found``."""
     stored = [_answers(row, found) for row in rows]
     readings = iter(parser.read([answer for answers in stored for _, answer in answers]))
-    new_rows: list[dict[str, Any] | None] = []
+    new_rows = []
     for row, answers in zip(rows, stored, strict=True):
         found.rows += 1
         found.answers += len(answers)
         read = [_completion(message, answer, next(readings)) for message, answer in answers]
         pairs = [(old, assistant_message(new)) for (old, _), new in zip(answers, read, strict=True)]
         different = [n for n, (old, new) in enumerate(pairs, 1) if _content(old) != _content(new)]
+        new_rows.append(row)
         if not different:
-            new_rows.append(None)
             continue
         made, entry = benchmarks.of(row)
         counts = found.moved.setdefault((row["benchmark"], row["category"]), Counter())
         counts["answers"] += len(different)
-        judged_row = None
+        if len(found.examples) < EXAMPLES:
+            before, after = (shown(message, 160) for message in pairs[different[0] - 1])
+            found.examples.append(f"{row['id']}: {before} -> {after}")
+        if row["status"] not in CHECKED:
+            continue
         # An interactive episode would call tools, services and roles that only the run names.
-        needs_more = made.interactive(entry) or made.needs_logprobs
-        if row["model_calls"] == 1 and row["status"] in CHECKED and not needs_more:
-            judged_row = _checked(row, read[0], entry, made)
-        if judged_row is None and row["status"] in CHECKED:
+        needs_more = made.interactive(entry) or made.needs_logprobs or row["model_calls"] != 1
+        judged_row = None if needs_more else _checked(row, read[0], entry, made)
+        if judged_row is None:
             counts["diverged"] += 1
             judged_row = {
                 **row,
@@ -293,14 +296,11 @@ def _read_batch(
                 "error": f"answer {different[0]} of {len(answers)} reads differently, "
                 "so the conversation would have changed",
             }
-        elif judged_row is not None:
+        else:
             valid = f"{made.rule_sets[0]}_valid"
             counts["gained"] += bool(judged_row[valid]) and not row[valid]
             counts["lost"] += bool(row[valid]) and not judged_row[valid]
-        if len(found.examples) < EXAMPLES:
-            before, after = (shown(message, 160) for message in pairs[different[0] - 1])
-            found.examples.append(f"{row['id']}: {before} -> {after}")
-        new_rows.append(judged_row or row)
+        new_rows[-1] = judged_row
     return new_rows
 
 
