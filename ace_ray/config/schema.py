@@ -15,11 +15,11 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
-    field_validator,
     model_serializer,
     model_validator,
 )
@@ -42,7 +42,8 @@ def cache_root() -> Path:
 
 
 class Section(BaseModel):
-    """A config section. It refuses unknown keys and does not convert values between types."""
+    """A config section. It refuses unknown keys and does not convert values between types. The
+    docstring below a key is its meaning in docs/configuration.md."""
 
     model_config = ConfigDict(
         extra="forbid", protected_namespaces=(), strict=True, allow_inf_nan=False
@@ -284,10 +285,32 @@ def _total_seconds(limit: str) -> int:
     return sum(int(part or 0) * seconds for part, seconds in units)
 
 
+def _check_time_limit(limit: Any) -> Any:
+    if limit not in (None, "auto"):
+        seconds_of(str(limit))  # a number has no unit
+    return limit
+
+
+def _range_of_workers(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    try:
+        return WorkerRange.model_validate(value)
+    except ValidationError as error:  # replaces one message per type of the union
+        raise ValueError("{min: A, max: B} with 1 <= A <= B") from error
+
+
+def _sections(benchmarks: Any) -> Any:
+    """Convert the short form of a section, a name, to a mapping."""
+    if not isinstance(benchmarks, list):
+        return benchmarks
+    return [{"name": item} if isinstance(item, str) else item for item in benchmarks]
+
+
 class RunConfig(Section):
     model: ModelConfig
     """model to evaluate (the candidate)"""
-    benchmarks: list[BenchmarkConfig] = Field(min_length=1)
+    benchmarks: Annotated[list[BenchmarkConfig], BeforeValidator(_sections)] = Field(min_length=1)
     """benchmarks: names, or mappings with a name and the benchmark's own keys"""
     backend: Literal["vllm", "endpoint", "fake", "external"] = "vllm"
     """engine that generates the answers; endpoint is set by `model.endpoint`; fake answers without
@@ -302,7 +325,7 @@ class RunConfig(Section):
     repeat_subset: float = Field(0.0, ge=0, le=1)
     """share of the dialogues to generate twice, to measure how much two identical runs differ;
     repeats do not count towards accuracy"""
-    workers: CountOrAuto | WorkerRange = "auto"
+    workers: Annotated[CountOrAuto | WorkerRange, BeforeValidator(_range_of_workers)] = "auto"
     """number of engine workers; auto: as many as fit on the cluster's GPUs, 1 on CPU; {min: 1,
     max: 8}: as many as fit while nodes join and leave
     ([Clusters](clusters.md#nodes-that-come-and-go))"""
@@ -328,7 +351,7 @@ class RunConfig(Section):
     """time that the store may refuse writes before the run fails"""
     grace_s: float = Field(20.0, ge=0)
     """time that rows in flight get to finish after Ctrl-C or SIGTERM"""
-    time_limit: str | None = "auto"
+    time_limit: Annotated[str | None, BeforeValidator(_check_time_limit)] = "auto"
     """time after which the run must have ended, such as 3h40m; auto: only the end of the job in
     `SLURM_JOB_END_TIME` or `ACE_RAY_END_TIME` (Unix time); null: no limit"""
     price_per_hour: float | None = Field(None, ge=0)
@@ -372,34 +395,6 @@ class RunConfig(Section):
         if effort is None:
             return dict(asked)
         return {"enable_thinking": effort != "none", **asked, "reasoning_effort": effort}
-
-    @field_validator("time_limit", mode="before")
-    @classmethod
-    def _check_time_limit(cls, limit: Any) -> Any:
-        if limit not in (None, "auto"):
-            seconds_of(str(limit))  # a number has no unit
-        return limit
-
-    @field_validator("workers", mode="before")
-    @classmethod
-    def _range_of_workers(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        try:
-            return WorkerRange.model_validate(value)
-        except ValidationError as error:  # replaces one message per type of the union
-            raise ValueError("{min: A, max: B} with 1 <= A <= B") from error
-
-    @field_validator("benchmarks", mode="before")
-    @classmethod
-    def _names_are_short_for_sections(cls, value: Any) -> Any:
-        return _sections(value)
-
-
-def _sections(benchmarks: Any) -> Any:
-    if not isinstance(benchmarks, list):
-        return benchmarks
-    return [{"name": item} if isinstance(item, str) else item for item in benchmarks]
 
 
 # Name, in errors, of a config that was not read from a file.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from ace_ray.errors import PromptRefused, UserError, first_line
 from ace_ray.models.completions import arguments_of
 from ace_ray.models.engine_args import INSTALL
-from ace_ray.models.families import date_variables
+from ace_ray.models.families import date_variables, tree_of
 from ace_ray.types import Messages, Tools
 from ace_ray.util.sanitizing import well_formed
 
@@ -264,11 +263,8 @@ def _tokenizer_class(folder: Path) -> Any:
     """Return `PreTrainedTokenizerFast` if ``folder`` names this class, else `AutoTokenizer`."""
     import transformers
 
-    try:
-        settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-        named = settings["tokenizer_class"]
-    except (OSError, ValueError, KeyError, TypeError):
-        named = None
+    settings = tree_of(folder / "tokenizer_config.json")
+    named = settings.get("tokenizer_class")
     # AutoTokenizer imports torch, which takes 5-15 s of CPU time before a run can start.
     if named in ("PreTrainedTokenizerFast", "TokenizersBackend") and "auto_map" not in settings:
         return transformers.PreTrainedTokenizerFast

@@ -177,8 +177,7 @@ def _fix(refusal: str, *, tools: bool) -> str:
         return "check url (the part before /chat/completions) and model"
     if tools:
         return (
-            "if the endpoint does not support tools, start the server with a tool "
-            "parser, or evaluate with mode: prompt; remove keys that it rejects "
-            "with extra_body: {KEY: null}"
+            "if the endpoint does not support tools, start the server with a tool parser, or "
+            "evaluate with mode: prompt; remove keys that it rejects with extra_body: {KEY: null}"
         )
     return "remove keys that the endpoint rejects with extra_body: {KEY: null}"

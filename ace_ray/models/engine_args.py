@@ -48,11 +48,10 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
     fields = vllm_source.engine_arguments()
     if fields and (unknown := [name for name in args if name not in fields]):
         elsewhere = sections_of(RunConfig)
-        suggestions = {name: instead(name, fields, elsewhere, but="engine") for name in unknown}
-        fixes = {
-            name: fix if len(fix) < _LONG else "see vLLM's engine arguments"
-            for name, fix in suggestions.items()
-        }
+        fixes = {}
+        for name in unknown:
+            fix = instead(name, fields, elsewhere, but="engine")
+            fixes[name] = fix if len(fix) < _LONG else "see vLLM's engine arguments"
         raise unknown_keys(fixes, where="engine", what="vLLM has no engine argument")
     # Plans use these arguments, so refuse booleans, null and numbers below 1.
     for name in _SIZES:

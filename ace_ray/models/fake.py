@@ -11,7 +11,6 @@ import math
 import os
 import random
 import signal
-import threading
 import time
 import zlib
 from collections import OrderedDict
@@ -103,8 +102,6 @@ class FakeScript(Section):
     """its process is killed"""
     abort: Marked = Field(default_factory=dict)
     """its process crashes"""
-    freeze: Marked = Field(default_factory=dict)
-    """its process is stopped"""
 
 
 def count_words(messages: Messages, tools: Tools = None) -> int:
@@ -205,9 +202,6 @@ class FakeEngine:
             os.kill(os.getpid(), signal.SIGKILL)
         if _told(script.abort, last):
             os.abort()
-        if _told(script.freeze, last):
-            # Sent to this thread, since otherwise it might still answer before it stops.
-            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         if _told(script.die, last):
             raise EngineDead("told to die")
         if _told(script.hang, last):

@@ -190,12 +190,12 @@ def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
     ``tokenizer_mode`` is the engine argument of this name."""
     templates: list[Any] = []
     for name in ("tokenizer_config.json", "chat_template.json"):
-        listed = _tree(folder / name).get("chat_template")
+        listed = tree_of(folder / name).get("chat_template")
         found = listed if isinstance(listed, list) else [listed]
         templates += [one.get("template") if isinstance(one, dict) else one for one in found]
     for path in (folder / "chat_template.jinja", *sorted(folder.glob("*_chat_templates/*.jinja"))):
         templates.append(_text(path))
-    config = _tree(folder / "config.json")
+    config = tree_of(folder / "config.json")
     own = _in_mistrals_format(folder, tokenizer_mode)
     named = config.get("architectures")
     return FamilyFacts(
@@ -338,18 +338,16 @@ def choose_tool_parser(facts: FamilyFacts, source: str, *, instead: str = "") ->
     hits = tool_parsers(facts)
     if len(hits) == 1:
         return hits[0]
-    problem = "has no known format of tool calls"
-    if hits:
-        problem = f"has marks of several formats: {', '.join(hits)}"
+    problem, fix = "has no known format of tool calls", "name vLLM's parser of the family"
+    if names := ", ".join(hits):
+        problem, fix = f"has marks of several formats: {names}", f"name one of them: {names}"
     raise UserError(
-        f"the chat template of {source} {problem}",
-        where="model.tool_parser",
-        fix=(f"name one of them: {', '.join(hits)}" if hits else "name vLLM's parser of the family")
-        + instead,
+        f"the chat template of {source} {problem}", where="model.tool_parser", fix=fix + instead
     )
 
 
-def _tree(path: Path) -> dict[str, Any]:
+def tree_of(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; {} if it cannot be read."""
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

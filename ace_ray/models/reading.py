@@ -180,25 +180,25 @@ class ChildParser:
 
         self._format = form(settings["choice"])
         self.choice = self._format.choice
-        self._shows_marks: dict[bool, tuple[bool, bool | None]] = {}
+        # Whether answers are decoded again, since the run decoded special tokens differently.
+        self._decodes: dict[bool, bool] = {}
         self._bases: dict[bool, Any] = {}
         for offered in (False, True) if self.choice.tool_parser else (False,):
             tools = PROBE_TOOLS if offered else None
             base = asyncio.run(self._format.render(_CHAT, tools))
             self._bases[offered] = base
-            self._shows_marks[offered] = _shows_marks(base), None
+            self._decodes[offered] = False
             with suppress(UserError):  # the run's parser may be unknown to this vLLM
                 earlier = asyncio.run(form(settings["earlier"]).render(_CHAT, tools))
-                self._shows_marks[offered] = _shows_marks(base), _shows_marks(earlier)
+                self._decodes[offered] = _shows_marks(base) != _shows_marks(earlier)
         self._prompt = lru_cache(1024)(self._prompt_of)
 
     def read(self, answer: Mapping[str, Any]) -> Reading:
         prompt = self._prompt(answer["tools"] if self.choice.tool_parser else None)
         ids = answer["token_ids"] or []
-        now, before = self._shows_marks[bool(prompt.tools)]
         text = answer["text"]
-        if ids and before is not None and now != before:
-            text = self._decoded(ids, skip_special_tokens=not now)
+        if ids and self._decodes[bool(prompt.tools)]:
+            text = self._decoded(ids, skip_special_tokens=not _shows_marks(prompt))
         return self._format.read(prompt, text, ids)
 
     def _decoded(self, ids: list[int], *, skip_special_tokens: bool) -> str:

@@ -31,9 +31,8 @@ from ace_ray.util.secrets import masked
 RESETS = 20
 # Reason for an answer without a schema: its grammar would apply to the reasoning as well.
 UNSEEN = (
-    "the model may think, and vLLM would apply the schema to its "
-    "reasoning; set model.reasoning_parser to one of vLLM's own parsers, "
-    "which finds the end of the reasoning"
+    "the model may think, and vLLM would apply the schema to its reasoning; set "
+    "model.reasoning_parser to one of vLLM's own parsers, which finds the end of the reasoning"
 )
 EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 

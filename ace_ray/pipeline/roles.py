@@ -99,8 +99,7 @@ def _binding(
         model = resolve(
             role.model.source,
             role.model.revision,
-            endpoint_url=config.store.endpoint_url,
-            region=config.store.region,
+            **config.store.model_dump(),
             weights=role.engine.get("load_format") != "dummy",
         )
         folder = tokenizer_folder(model)
