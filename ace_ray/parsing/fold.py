@@ -55,17 +55,17 @@ class Refused(Exception):
 class Budget:
     """Limits the total size of the results of all operations of one text to `MAX_WORK`.
 
-    ``known`` returns whether a name is defined where upstream evaluates the text."""
+    ``is_defined`` returns whether a name is defined where upstream evaluates the text."""
 
-    __slots__ = ("known", "left")
+    __slots__ = ("is_defined", "remaining_work")
 
-    def __init__(self, known: Callable[[str], bool] = _NONE.__contains__) -> None:
-        self.left = MAX_WORK
-        self.known = known
+    def __init__(self, is_defined: Callable[[str], bool] = _NONE.__contains__) -> None:
+        self.remaining_work = MAX_WORK
+        self.is_defined = is_defined
 
     def charge(self, size: int) -> None:
-        self.left -= size
-        if size > MAX_CHARS or self.left < 0:
+        self.remaining_work -= size
+        if size > MAX_CHARS or self.remaining_work < 0:
             raise Refused("arithmetic with too large a result")
 
 
@@ -148,6 +148,6 @@ def _no_operand(node: ast.expr, budget: Budget) -> NotCalls | Refused:
     names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
     bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     for name in names:
-        if name.id not in bound and not budget.known(name.id):
+        if name.id not in bound and not budget.is_defined(name.id):
             return NotCalls(f"NameError in arithmetic: {name.id[:80]} is not defined")
     return Refused(f"an operation on an expression of type {type(node).__name__}")

@@ -94,8 +94,8 @@ def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
         begin = _FUNCTION.match(f"<function={part}")
         if not begin:
             raise NotCalls("a function without a name")
-        body, ended, _ = part.partition(">")[2].partition("</function>")
-        if not ended:
+        body, end_tag, _ = part.partition(">")[2].partition("</function>")
+        if not end_tag:
             body = body.partition("</tool_call>")[0]
         before, *parameters = body.split("<parameter=")
         if before.strip():  # perhaps JSON arguments, which would be lost
@@ -149,9 +149,9 @@ def _mistral(text: str, tools: Tools) -> list[Call]:
     calls = []
     for part in text.split("[TOOL_CALLS]")[1:]:
         part = part.strip().removesuffix("</s>")
-        if named := _NAMED.fullmatch(part):
-            (args,) = _values(named[2], most=1)
-            calls.append(_call(named[1], args))
+        if match := _NAMED.fullmatch(part):
+            (args,) = _values(match[2], max_values=1)
+            calls.append(_call(match[1], args))
         else:
             calls += _json_calls(part, None)
     return calls
@@ -285,15 +285,15 @@ _BETWEEN = re.compile(r"[\s,;]*+")
 _DECODER = json.JSONDecoder()
 
 
-def _values(text: str, most: int = MAX_CALLS) -> list[Any]:
+def _values(text: str, max_values: int = MAX_CALLS) -> list[Any]:
     """Parse the complete ``text`` as JSON values, separated by blanks, ``,`` or ``;``.
 
-    Raises `NotCalls`: no value, more than ``most`` values, or other text between the values."""
+    Raises `NotCalls`: no value, more than ``max_values``, or other text between the values."""
     values: list[Any] = []
     at = _after_blanks(text, 0)
     while at < len(text):
         at = _after_blanks(text, _read_value(text, at, values))
-    if not 0 < len(values) <= most:
+    if not 0 < len(values) <= max_values:
         raise NotCalls(f"{len(values)} values")
     return values
 

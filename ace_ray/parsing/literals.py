@@ -108,15 +108,15 @@ class LenientReader:
     """Reads the calls in one text as the lenient decoder does.
 
     Args:
-        known: returns whether a name is defined where upstream evaluates the text.
+        is_defined: returns whether a name is defined where upstream evaluates the text.
         bare_as_source: whether an argument that is a call without keywords becomes its source text.
     """
 
     __slots__ = ("_bare_as_source", "_budget")
 
-    def __init__(self, known: Callable[[str], bool], *, bare_as_source: bool) -> None:
+    def __init__(self, is_defined: Callable[[str], bool], *, bare_as_source: bool) -> None:
         self._bare_as_source = bare_as_source
-        self._budget = Budget(known)
+        self._budget = Budget(is_defined)
 
     def call(self, node: ast.Call) -> Call:
         """Return the name and the keyword arguments of a call. Positional arguments are dropped.
@@ -227,19 +227,19 @@ def types_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
             types.add("string")
             continue
         kinds = part.get("type")
-        own = {one for one in (kinds if isinstance(kinds, list) else [kinds]) if type(one) is str}
+        names = {t for t in (kinds if isinstance(kinds, list) else [kinds]) if type(t) is str}
         examples = [*_list(part, "enum"), *([part["const"]] if "const" in part else ())]
-        own |= {_JSON_TYPES[type(one)] for one in examples if type(one) in _JSON_TYPES}
+        names |= {_JSON_TYPES[type(value)] for value in examples if type(value) in _JSON_TYPES}
         choices = [choice for key in ("anyOf", "oneOf", "allOf") for choice in _list(part, key)]
         ref = part.get("$ref")
         if isinstance(ref, str) and ref not in followed:
             choices.append(_referred(ref, root))
-        if not own and not choices and not isinstance(ref, str):
-            own = {"string"}
+        if not names and not choices and not isinstance(ref, str):
+            names = {"string"}
         followed.add(str(ref))  # follow each reference once, so that a cycle ends
-        types |= own | ({"null"} if part.get("nullable") is True else set())
+        types |= names | ({"null"} if part.get("nullable") is True else set())
         pending += choices
-    return {_ALIASES.get(one, one) for one in (kind.strip().lower() for kind in types)} or {
+    return {_ALIASES.get(name, name) for name in (kind.strip().lower() for kind in types)} or {
         "string"
     }
 
@@ -253,11 +253,11 @@ def _referred(ref: str, root: Mapping[str, Any]) -> Any:
     """Return the value at the JSON pointer ``ref`` in ``root``; None if it does not exist."""
     if ref != "#" and not ref.startswith("#/"):
         return None
-    found: Any = root
+    value: Any = root
     for key in ref.split("/")[1:]:
         key = key.replace("~1", "/").replace("~0", "~")
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def typed(text: str, types: set[str], parse: Json) -> Any:

@@ -103,9 +103,9 @@ def plain_json(value: Any) -> Any:
     raise NotCalls(f"a value that JSON does not have ({type(value).__name__})")
 
 
-def _agent_call(name: str, given: dict[str | None, Any]) -> AgentCall:
+def _agent_call(name: str, args: dict[str | None, Any]) -> AgentCall:
     arguments, problems = {}, []
-    for key, value in given.items():
+    for key, value in args.items():
         if problem := _problem(value):
             problems.append(problem)
         elif key is None:
@@ -196,10 +196,10 @@ def agent_calls(
 def _first_list(text: str) -> list[AgentCall] | None:
     if len(text) > MAX_CODE:
         return None
-    left = MAX_CODE
+    budget_chars = MAX_CODE
     for fragment in _lists(text):
-        left -= len(fragment)
-        if left < 0:
+        budget_chars -= len(fragment)
+        if budget_chars < 0:
             break
         try:
             tree = expression(fragment)

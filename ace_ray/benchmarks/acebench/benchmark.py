@@ -108,7 +108,7 @@ class ACEBench(Benchmark):
         elif self._wording == "official":
             self._prompts = prompts.official(self._folder, options.variant)
         else:
-            self._prompts = prompts.own(options.variant)
+            self._prompts = prompts.own_prompts(options.variant)
         if options.prompt_file is not None:
             texts = prompts.users_texts(options.prompt_file)
             templates = {**self._prompts.templates, **texts}
@@ -185,8 +185,8 @@ class ACEBench(Benchmark):
         return USER_SAMPLING
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
-        own = own_role(official=self._protocol == "official")
-        return [{"role": who, "content": "x"} for who in ("system", "user", own, "user")]
+        simulator_role = own_role(official=self._protocol == "official")
+        return [{"role": who, "content": "x"} for who in ("system", "user", simulator_role, "user")]
 
     def scenario(self, entry: Entry) -> Environment:
         return open_environment(self._app_specs, entry)
@@ -201,11 +201,11 @@ class ACEBench(Benchmark):
                 max_messages=self._options.max_messages,
                 tools=self.tools(entry),
             )
-        done = await context.answer(*(context.opening or self.opening(entry)))
-        if done.tools is not None:
+        answer = await context.answer(*(context.opening or self.opening(entry)))
+        if answer.tools is not None:
             functions = entry.data["function"]
             context.episode.output = native.answer_text(
-                done.tools.content, done.tools.calls, functions
+                answer.tools.content, answer.tools.calls, functions
             )
         return context.episode
 
@@ -248,10 +248,10 @@ class ACEBench(Benchmark):
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
-        made: dict[str, Any] = {"table": {"header": list(HEADER), "lines": table(summary)}}
-        if further := sample_tables(summary["combined"]["categories"], cls.rule_sets):
-            made["further_tables"] = further
-        return made
+        tables: dict[str, Any] = {"table": {"header": list(HEADER), "lines": table(summary)}}
+        if further_tables := sample_tables(summary["combined"]["categories"], cls.rule_sets):
+            tables["further_tables"] = further_tables
+        return tables
 
     @classmethod
     def sandbox_states(cls, state: Any) -> tuple[Any, Any] | None:
@@ -273,8 +273,8 @@ class ACEBench(Benchmark):
             tags = function.get("tags")  # <domain>-<subdomain>-..., in some categories only
             tag = str(tags[0]) if isinstance(tags, list) and tags else ""
             domain, subdomain = [*tag.split("-"), ""][:2]
-            whole = {**function, "parameters": tool["function"]["parameters"]}
-            apis.append(OfferedApi(whole, domain, subdomain))
+            api = {**function, "parameters": tool["function"]["parameters"]}
+            apis.append(OfferedApi(api, domain, subdomain))
         users = len(re.findall("^user:", entry.data["question"], re.MULTILINE))
         return apis, None if entry.category == "agent_multi_turn" else max(users, 1)
 
@@ -364,7 +364,7 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
         }
     if entry.category not in NORMAL:
         raise ValueError(f"{entry.category} is an agent category; use check_agent")
-    decoded = decode(output, whole=entry.category in MULTI_TURN)
+    decoded = decode(output, whole_output=entry.category in MULTI_TURN)
     return {
         "official": official_normal(entry, decoded),
         "strict": strict_normal(entry, decoded.strict),
@@ -373,6 +373,6 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
 
 def holds_calls(entry: Entry, output: str) -> bool:
     """Return whether a rule set reads a call in ``output``, or upstream would run code from it."""
-    decoded = decode(output, whole=entry.category in MULTI_TURN)
+    decoded = decode(output, whole_output=entry.category in MULTI_TURN)
     calls = [read for read in (decoded.official, decoded.strict) if isinstance(read, list)]
     return decoded.unsafe or any(calls)

@@ -101,20 +101,20 @@ def _message(entry: Entry, gold: Any) -> str:
 
 
 def _mangled_message(entry: Entry) -> Any:
-    first, *rest = entry.gold.items()
+    first, *tail = entry.gold.items()
     if entry.category == "special_incomplete":
         api, names = first
-        return {api: [f"{names[0]}_altered", *names[1:]], **dict(rest)}
+        return {api: [f"{names[0]}_altered", *names[1:]], **dict(tail)}
     name, values = first
-    return {f"{name}_altered": values, **dict(rest)}
+    return {f"{name}_altered": values, **dict(tail)}
 
 
 def _mangled_calls(entry: Entry, calls: Calls) -> Iterator[Calls]:
     """Yield copies of ``calls`` with one argument altered, then with one function renamed. The
     entry's key decides which argument is first."""
-    places = [(key, name) for key, arguments in calls.items() for name in arguments]
-    start = int(digest(*entry.key)[:8], 16) % max(1, len(places))
-    for key, name in places[start:] + places[:start]:
+    targets = [(key, name) for key, arguments in calls.items() for name in arguments]
+    start = int(digest(*entry.key)[:8], 16) % max(1, len(targets))
+    for key, name in targets[start:] + targets[:start]:
         yield {**calls, key: {**calls[key], name: altered(calls[key][name])}}
     for key in calls:
         yield {f"{k}_altered" if k == key else k: arguments for k, arguments in calls.items()}
@@ -129,8 +129,8 @@ def altered(value: Any) -> Any:
             return value + 1
         case str():
             return f"{value} altered"
-        case [first, *rest]:
-            return [altered(first), *rest]
+        case [first, *tail]:
+            return [altered(first), *tail]
         case Mapping() if value:
             key = next(iter(value))
             return {**value, key: altered(value[key])}
@@ -145,8 +145,8 @@ State = list[dict[str, dict[str, Any]]]
 def gold_state(entry: Entry) -> State:
     """Return the gold end state, with misspelt class names corrected."""
     return [
-        {REAL_NAMES.get(name, name): attributes for name, attributes in one.items()}
-        for one in entry.gold["ground_truth"]
+        {REAL_NAMES.get(name, name): attributes for name, attributes in app.items()}
+        for app in entry.gold["ground_truth"]
     ]
 
 
@@ -156,15 +156,15 @@ def mangled_state(entry: Entry) -> State:
     The official rules never compare a class whose name the gold state misspells. An attribute of
     such a class is altered only if no other class has attributes."""
     state = gold_state(entry)
-    places = [
+    targets = [
         (number, name, attribute)
-        for number, one in enumerate(state)
-        for name, attributes in one.items()
+        for number, app in enumerate(state)
+        for name, attributes in app.items()
         for attribute in attributes
     ]
-    compared = [place for place in places if place[1] in entry.gold["ground_truth"][place[0]]]
-    places = compared or places
-    number, name, attribute = places[int(digest(*entry.key)[:8], 16) % len(places)]
+    compared = [target for target in targets if target[1] in entry.gold["ground_truth"][target[0]]]
+    targets = compared or targets
+    number, name, attribute = targets[int(digest(*entry.key)[:8], 16) % len(targets)]
     attributes = state[number][name]
     state[number] = {name: {**attributes, attribute: altered(attributes[attribute])}}
     return state
@@ -174,15 +174,15 @@ def replays(entries: Sequence[Entry], app_specs: Mapping[str, Any]) -> Iterator[
     """Replay the ideal paths. Yield a line with counts for each language and category, and a line
     for each path that does not reach the gold state."""
     for (language, category), group in groupby(entries, lambda e: e.category_key):
-        found = [(entry, *one) for entry in group for one in replay(entry, app_specs)]
+        results = [(entry, *result) for entry in group for result in replay(entry, app_specs)]
         official, strict = (
-            sum(verdicts[rule].valid is True for _, _, verdicts, _ in found) for rule in RULE_SETS
+            sum(verdicts[rule].valid is True for _, _, verdicts, _ in results) for rule in RULE_SETS
         )
         yield (
-            f"{language} {category}: of {len(found)} ideal paths replayed in the sandbox "
+            f"{language} {category}: of {len(results)} ideal paths replayed in the sandbox "
             f"{official} end in a state that the official rules accept, {strict} in the gold state"
         )
-        for entry, number, verdicts, refused in found:
+        for entry, number, verdicts, refused in results:
             if not verdicts["strict"].valid:
                 why = "; ".join([*refused[:1], verdicts["strict"].error.partition(";")[0]])
                 yield f"  {language} {entry.id}, path {number}: {why}"
@@ -208,5 +208,5 @@ def _refused(environment: Environment, path: Path) -> Iterator[str]:
         answer = environment.call(call.name, call.args)
         denied = isinstance(answer.value, dict) and answer.value.get("status") is False
         if answer.error or denied:
-            said = answer.value.get("message", answer.value) if denied else answer.value
-            yield f"step {step}, {call.name}, is refused: {said}"
+            message = answer.value.get("message", answer.value) if denied else answer.value
+            yield f"step {step}, {call.name}, is refused: {message}"

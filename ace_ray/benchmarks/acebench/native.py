@@ -133,12 +133,12 @@ def tool_names(functions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     name without ASCII letters and digits becomes ``api_<number>``; the description of its tool then
     begins with the published name."""
     published = [str(function["name"]) for function in functions]
-    taken = {name for name in published if _PLAIN_NAME.fullmatch(name)}
+    reserved_names = {name for name in published if _PLAIN_NAME.fullmatch(name)}
     names: dict[str, str] = {}
     for number, name in enumerate(published, 1):
         tool = name
-        if tool not in taken or tool in names:
-            tool = _unique(_plain(name, number), {*taken, *names})
+        if tool not in reserved_names or tool in names:
+            tool = _unique(_plain(name, number), {*reserved_names, *names})
         names[tool] = name
     return names
 
@@ -151,9 +151,9 @@ def _plain(name: str, number: int) -> str:
     return (plain if plain[0].isalpha() else f"api_{plain}")[:MAX_NAME]
 
 
-def _unique(name: str, taken: set[str]) -> str:
+def _unique(name: str, reserved_names: set[str]) -> str:
     unique, number = name, 1
-    while unique in taken:
+    while unique in reserved_names:
         number += 1
         suffix = f"_{number}"
         unique = name[: MAX_NAME - len(suffix)] + suffix
@@ -227,11 +227,11 @@ def _add_properties(schema: dict[str, Any], published: Mapping[str, Any]) -> Non
     patterns = published.get("patternProperties")
     if isinstance(patterns, Mapping):
         schema["patternProperties"] = {p: _schema(v) for p, v in patterns.items() if _is_regex(p)}
-    others = published.get("additionalProperties")
-    if isinstance(others, Mapping):
-        schema["additionalProperties"] = _schema(others)
-    elif isinstance(others, bool):
-        schema["additionalProperties"] = others
+    values = published.get("additionalProperties")
+    if isinstance(values, Mapping):
+        schema["additionalProperties"] = _schema(values)
+    elif isinstance(values, bool):
+        schema["additionalProperties"] = values
 
 
 def _type_of(choices: Sequence[Any]) -> str:

@@ -141,6 +141,6 @@ def check_native(options: Options) -> None:
 
 def chosen(names: Sequence[str]) -> list[str]:
     """Return the categories that these names and groups select, each once. Raises `UserError`."""
-    where = "benchmarks.acebench.categories"
-    check_names(names, CHOICES["categories"], what="category or group", where=where)
+    location = "benchmarks.acebench.categories"
+    check_names(names, CHOICES["categories"], what="category or group", where=location)
     return list(dict.fromkeys(c for name in names for c in GROUPS.get(name, (name,))))

@@ -52,7 +52,7 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     if not path.is_dir():
         raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
     files, language = _files(path), _language_of(path)
-    outputs = (one for c in files for one in _official(files[c], language, c, entries))
+    outputs = (output for c in files for output in _official(files[c], language, c, entries))
     return each_once(outputs, path)
 
 
@@ -82,23 +82,23 @@ def _language_of(folder: Path) -> str:
 
 
 def _official(path: Path, language: str, category: str, entries: Entries) -> Iterator[Placed]:
-    for where, row in read_rows(path):
-        entry_id = text_of(row, "id", where)
-        entry = entries.find(entry_id, where, language=language, category=category)
+    for location, row in read_rows(path):
+        entry_id = text_of(row, "id", location)
+        entry = entries.find(entry_id, location, language=language, category=category)
         # Official files have one sample per id. A key "sample" in them has another meaning.
-        yield where, Output(entry, 0, _episode(entry, row, "result", where))
+        yield location, Output(entry, 0, _episode(entry, row, "result", location))
 
 
-def _of_line(entry: Entry, row: Row, where: str) -> Episode:
-    return _episode(entry, row, "output", where)
+def _of_line(entry: Entry, row: Row, location: str) -> Episode:
+    return _episode(entry, row, "output", location)
 
 
-def _episode(entry: Entry, row: Row, key: str, where: str) -> Episode:
+def _episode(entry: Entry, row: Row, key: str, location: str) -> Episode:
     if entry.category in AGENT:
-        after, process = value_of(row, "result", where), value_of(row, "process", where)
+        after, process = value_of(row, "result", location), value_of(row, "process", location)
         return Episode(state={"after": after, "process": process})
-    output = value_of(row, key, where)
+    output = value_of(row, key, location)
     if output is not None and not isinstance(output, str):
-        raise UserError(f"the output is {shown(output)}, not a text or null", where=where)
+        raise UserError(f"the output is {shown(output)}, not a text or null", where=location)
     # The official checker raises an exception on null, but not on an empty string.
     return single_answer(output) if output is not None else Episode(state=NO_OUTPUT)

@@ -15,8 +15,8 @@ from ace_ray.benchmarks.acebench.options import AGENT, MULTI_TURN, agent_task
 from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER, PAPER_COLUMNS, TOP, WORKBOOK
 from ace_ray.benchmarks.acebench.tables import (
     aggregate,
+    identity_value,
     judged,
-    named,
     notes_on_languages,
     notes_on_missing,
     table6,
@@ -51,7 +51,7 @@ def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
     """Build Table 5: errors by type on ``special_incomplete`` and ``special_error_param`` rows."""
     labels, legend = marked(runs)
     lines: list[list[Value]] = []
-    judged_rows, others = [], []
+    judged_rows, other_errors = [], []
     for run, label in zip(runs, labels, strict=True):
         blocks = [judged(run, run.summary["combined"], name) for name in _DETECTED_IN]
         judged_blocks = [block for block in blocks if block is not None]
@@ -64,13 +64,13 @@ def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
         counts = [sum(errors[name] for name in names) for names in _SPECIAL.values()]
         lines.append([label, *counts])
         judged_rows.append(f"{sum(block['scored'] for block in judged_blocks)} of {run.label}")
-        if other := errors.total() - sum(counts):
-            others.append(f"{other} of {run.label}")
+        if other_count := errors.total() - sum(counts):
+            other_errors.append(f"{other_count} of {run.label}")
     notes = ["rows of the incomplete and error_param categories, as the paper's counts imply"]
     if judged_rows:
         notes.append(f"judged rows: {', '.join(judged_rows)}")
-    if others:
-        notes.append(f"errors of another kind, in neither column: {', '.join(others)}")
+    if other_errors:
+        notes.append(f"errors of another kind, in neither column: {', '.join(other_errors)}")
     return Table(
         name="table5",
         title="Table 5: errors on Special data by type (rows)",
@@ -221,7 +221,7 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
     figures: list[Curves | Bars] = []
     notes: list[str] = []
     for variant, heading in _PROMPTS.items():
-        members = [run for run in runs if named(run, "variant") == variant]
+        members = [run for run in runs if identity_value(run, "variant") == variant]
         if not members:
             continue
         suffix, title = (f"-{variant}", f" ({heading})") if heading else ("", "")
@@ -238,9 +238,9 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
         ]
         notes += [note.replace("Figure 7", f"Figure 7{title}", 1) for note in origins]
     shorter = [
-        f"{run.label} ({named(run, 'variant')})"
+        f"{run.label} ({identity_value(run, 'variant')})"
         for run in runs
-        if named(run, "variant") not in _PROMPTS
+        if identity_value(run, "variant") not in _PROMPTS
     ]
     if shorter:
         notes.append(f"only in Table 6, the prompt variant is not standard: {', '.join(shorter)}")

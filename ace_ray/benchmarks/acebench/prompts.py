@@ -63,7 +63,7 @@ class Prompts:
         ]
 
 
-def own(variant: str = "standard") -> Prompts:
+def own_prompts(variant: str = "standard") -> Prompts:
     """Return ace_ray's own prompts. Variants other than "standard" shorten the prompt of the normal
     categories (not of preference and special), after the paper's appendix D.4."""
     return Prompts("own", variant, {**OWN, **NORMAL_VARIANTS.get(variant, {})})
@@ -214,7 +214,7 @@ def official_agents(data_folder: Path) -> AgentTexts:
     return AgentTexts("official", texts)
 
 
-def _of(upstream: Mapping[str, Any], language: str, where: str) -> dict[str, str]:
+def _of(upstream: Mapping[str, Any], language: str, location: str) -> dict[str, str]:
     upper = language.upper()
     opener = "0" if language == "zh" else "1"
     keys = {
@@ -238,7 +238,7 @@ def _of(upstream: Mapping[str, Any], language: str, where: str) -> dict[str, str
         else:
             problem = problem_of(text, _AGENT_FIELDS.get(name, set()))
         if problem:
-            raise UserError(f"{key} {problem}", where=where, fix=_FIX)
+            raise UserError(f"{key} {problem}", where=location, fix=_FIX)
         texts[name] = str(text)
     texts["step_failed"] = texts["turn_failed"].partition("{")[0] + "{error}"
     texts["unset"] = _UNSET

@@ -164,12 +164,12 @@ class Rollout:
     async def _show_again(self, observed: list[tuple[str, Any]]) -> None:
         """Replace each answer by its value at the end of the batch. Upstream writes answers only
         then, when later calls of the batch may have changed objects in them."""
-        answered = [place for place, (error, _) in enumerate(observed) if not error]
+        answered = [index for index, (error, _) in enumerate(observed) if not error]
         if len(answered) < 2:
             return
-        shown = await self.session.shown(len(answered))
-        for place, value in zip(reversed(answered), reversed(shown), strict=False):
-            observed[place] = ("", value)
+        values = await self.session.shown(len(answered))
+        for index, value in zip(reversed(answered), reversed(values), strict=False):
+            observed[index] = ("", value)
 
     def refuse(self, text: str) -> str:
         """Return the answer to an agent_multi_step message ``text`` that contains no call. As
@@ -204,8 +204,8 @@ class Rollout:
             if error == "unknown_tool" and is_set:
                 answers.append(previous)
             elif error:
-                shown = texts["unset"] if error == "unknown_tool" else str(value)
-                answers.append(texts["step_failed"].replace("{error}", shown))
+                text = texts["unset"] if error == "unknown_tool" else str(value)
+                answers.append(texts["step_failed"].replace("{error}", text))
             else:
                 previous, is_set = value, True
                 answers.append(value)
@@ -218,7 +218,7 @@ class Rollout:
             return index > 1 and FINISH in message
         return isinstance(message, str) and FINISH in message
 
-    def state(self, before: Any, end: Any, ended: str) -> dict[str, Any]:
+    def state(self, before: Any, end: Any, ending: str) -> dict[str, Any]:
         """Return the state to store, which is enough to score the episode without an engine.
 
         ``before`` and ``end`` are states of the sandbox. The result's ``after`` is the state that
@@ -230,7 +230,7 @@ class Rollout:
             "end": end,
             "process": self.process,
             "steps": self.steps,
-            "ended": ended,
+            "ended": ending,
             "user": dict(user) or None,
         }
 
@@ -257,13 +257,13 @@ async def run_agent(
         rollout = Rollout(entry, context, texts, protocol, max_messages, session, tools)
         try:
             if entry.category == "agent_multi_turn":
-                ended = await _multi_turn(rollout)
+                ending = await _multi_turn(rollout)
             else:
-                ended = await _multi_step(rollout)
+                ending = await _multi_step(rollout)
         except Truncated as truncated:
-            ended = truncated.reason
+            ending = truncated.reason
         end = await session.state()
-    context.episode.state = rollout.state(before, end, ended)
+    context.episode.state = rollout.state(before, end, ending)
     return context.episode
 
 
@@ -345,19 +345,19 @@ _MOST_SECONDS = 1e9
 def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
     """Return the stored steps of an agent row, or the messages of any other row as steps."""
     stored = state.get("steps") if isinstance(state, Mapping) else None
-    spoken = [one for one in stored if isinstance(one, Mapping)] if isinstance(stored, list) else []
+    spoken = [s for s in stored if isinstance(s, Mapping)] if isinstance(stored, list) else []
     if not spoken:
         return of_messages(messages)
     # The opening is the system message, and in agent_multi_step also the task.
     opening = ("system",) if spoken[0].get("speaker") == "user" else ("system", "user")
-    steps = of_messages(list(takewhile(lambda one: one.get("role") in opening, messages)))
-    for one in spoken:
-        role = _ROLES.get(text_of(one.get("speaker")), "tool")
-        if role == "tool" and one.get("calls") and steps and steps[-1].role == "assistant":
-            steps[-1].calls += _calls(one)
+    steps = of_messages(list(takewhile(lambda message: message.get("role") in opening, messages)))
+    for record in spoken:
+        role = _ROLES.get(text_of(record.get("speaker")), "tool")
+        if role == "tool" and record.get("calls") and steps and steps[-1].role == "assistant":
+            steps[-1].calls += _calls(record)
             continue
-        step = Step(role, text_of(one.get("text")), text_of(one.get("reasoning")))
-        step.facts = {name: one[name] for name in _FACTS if one.get(name) not in (None, "")}
+        step = Step(role, text_of(record.get("text")), text_of(record.get("reasoning")))
+        step.facts = {name: record[name] for name in _FACTS if record.get(name) not in (None, "")}
         seconds = step.facts.get("seconds", 0)
         # A stored row may contain NaN or 10**400.
         if not isinstance(seconds, int | float) or not 0 <= seconds <= _MOST_SECONDS:
@@ -377,9 +377,9 @@ def _calls(execution: Mapping[str, Any]) -> list[Call]:
         Call(
             text_of(call.get("name")),
             text_of(call.get("arguments")),
-            text_of(observations[place]) if place < len(observations) else None,
-            text_of(errors[place]) if place < len(errors) else "",
+            text_of(observations[index]) if index < len(observations) else None,
+            text_of(errors[index]) if index < len(errors) else "",
         )
-        for place, call in enumerate(calls)
+        for index, call in enumerate(calls)
         if isinstance(call, Mapping)
     ]

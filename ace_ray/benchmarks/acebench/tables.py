@@ -77,11 +77,11 @@ def judged(run: ReportedRun, block: Block, name: str) -> Mapping[str, Any] | Non
 
 def both_languages(run: ReportedRun) -> Block | None:
     """Return the combined block if it combines English and Chinese, else None."""
-    whole = set(run.summary["languages"]) == set(LANGUAGES)
-    return run.summary["combined"] if whole else None
+    is_complete = set(run.summary["languages"]) == set(LANGUAGES)
+    return run.summary["combined"] if is_complete else None
 
 
-def named(run: ReportedRun, key: str) -> str:
+def identity_value(run: ReportedRun, key: str) -> str:
     """Return the value of ``key`` in the run's identity, "unknown" if it is missing."""
     return str(run.identity.get(key, "unknown"))
 
@@ -167,8 +167,8 @@ def _table(
     """Build a table of the paper. ``rows``: the rows that it needs."""
     title = f"Table {name.removeprefix('table')}: {title}"
     notes = [*notes_on_languages(runs), *(self_played(runs) if name != "table3" else ())]
-    made = table_of_runs(name, title, header, runs, cells, notes)
-    return replace(made, notes=[*made.notes, *notes_on_missing(rows, made.lines)])
+    table = table_of_runs(name, title, header, runs, cells, notes)
+    return replace(table, notes=[*table.notes, *notes_on_missing(rows, table.lines)])
 
 
 # Conditions that a variant changes. Shorter texts are always ace_ray's own, so the source of the
@@ -195,11 +195,11 @@ def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
         }
         cells = map(normal.get, VARIANTS)
         lines.append([members[0].model + ("*" if incomplete else ""), *cells])
-        taken = ", ".join(
-            f"{variant} from {run.label} ({named(run, 'prompts')} prompts)"
+        sources = ", ".join(
+            f"{variant} from {run.label} ({identity_value(run, 'prompts')} prompts)"
             for variant, run in by_variant.items()
         )
-        notes.append(f"{members[0].model}: {taken}")
+        notes.append(f"{members[0].model}: {sources}")
         notes += [line for line in marked(members)[1] if line.startswith("*")]
     if not lines and not missing:
         notes.append("missing: runs of at least two prompt variants, without native tool calls")
@@ -224,7 +224,7 @@ def _series(runs: Sequence[ReportedRun]) -> list[dict[str, ReportedRun]]:
     alike: dict[str, list[dict[str, ReportedRun]]] = {}
     for run in runs:
         series = alike.setdefault(_key(run), [])
-        variant = named(run, "variant")
+        variant = identity_value(run, "variant")
         room: dict[str, ReportedRun] = next((s for s in series if variant not in s), {})
         if not room:
             series.append(room)
@@ -237,5 +237,5 @@ def _series(runs: Sequence[ReportedRun]) -> list[dict[str, ReportedRun]]:
 
 
 def _key(run: ReportedRun) -> str:
-    rest: Mapping[str, str] = {k: v for k, v in run.conditions.items() if k not in _OF_THE_VARIANT}
-    return canonical_json([run.candidate, rest])
+    basis: Mapping[str, str] = {k: v for k, v in run.conditions.items() if k not in _OF_THE_VARIANT}
+    return canonical_json([run.candidate, basis])

@@ -30,12 +30,12 @@ from ace_ray.benchmarks.bfcl.episode import agentic, conversation
 from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
 from ace_ray.benchmarks.bfcl.episode.services import Embeddings, Service, check_service
 from ace_ray.benchmarks.bfcl.gold import asked_for_gold, gold_of, gold_text
-from ace_ray.benchmarks.bfcl.options import CHOICES, absent, chosen, named
+from ace_ray.benchmarks.bfcl.options import CHOICES, absent, chosen, requested_categories
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.bfcl.prompts import (
     WithoutSystem,
     official,
-    own,
+    own_prompts,
     with_system,
     without_system,
 )
@@ -91,7 +91,7 @@ class BFCL(Benchmark):
         self._package = UpstreamPackage.locate(options.data)
         self._options = options.model_copy(update={"data": self._package.name})
         # Prompts, docs, tools and conversations are read here, since workers lack the data.
-        self._prompts = own() if self._package.is_mini else official(self._package)
+        self._prompts = own_prompts() if self._package.is_mini else official(self._package)
         self._docs = function_docs(self._package)
         self._episodes = EpisodeSettings(self._prompts, self._docs, self._native, options.results)
         self._sources = tool_sources(self._package)
@@ -176,8 +176,8 @@ class BFCL(Benchmark):
         roles = ["system", "user", "assistant"]
         if not self._native:  # `Chat.require_tools` checks native tool results
             roles += [self._options.results, "assistant", "user"]
-        named = {"tool": {"name": "x()"}}
-        return self._sent([{"role": r, **named.get(r, {}), "content": "x"} for r in roles])
+        extra_fields = {"tool": {"name": "x()"}}
+        return self._sent([{"role": r, **extra_fields.get(r, {}), "content": "x"} for r in roles])
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
         if not self._native:
@@ -244,22 +244,22 @@ class BFCL(Benchmark):
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         state = episode.state or {}
-        ended = str(state.get("ended", ""))
+        ending = str(state.get("ended", ""))
         verdicts: Mapping[str, Verdict]
         if entry.category in groups.CONVERSATIONS:
             turns = _turns(episode)
-            verdicts = check_multi_turn(entry, turns, ended, self._sources, self._docs)
-            return with_metrics(verdicts, ended=ended or "finished")
+            verdicts = check_multi_turn(entry, turns, ending, self._sources, self._docs)
+            return with_metrics(verdicts, ending=ending or "finished")
         if entry.category in groups.AGENTIC:
-            verdicts = check_agentic(_answers(episode), entry.gold["ground_truth"], ended)
-            return with_metrics(verdicts, ended=ended or "finished")
+            verdicts = check_agentic(_answers(episode), entry.gold["ground_truth"], ending)
+            return with_metrics(verdicts, ending=ending or "finished")
         answer = _single_answer(episode)
-        asked = entry.category
-        if asked == groups.FORMAT_SENSITIVITY:
-            asked = asked_id(entry.id).rpartition("_")[0]
+        category = entry.category
+        if category == groups.FORMAT_SENSITIVITY:
+            category = asked_id(entry.id).rpartition("_")[0]
         functions = entry.data["function"]
-        verdicts = check_single(asked, functions, entry.gold, answer, form_of(entry.id))
-        return with_metrics(verdicts, ended=None, gold_logprobs=state.get("gold_logprobs"))
+        verdicts = check_single(category, functions, entry.gold, answer, form_of(entry.id))
+        return with_metrics(verdicts, ending=None, gold_logprobs=state.get("gold_logprobs"))
 
     def unread(self, entry: Entry, episode: Episode) -> Answers:
         if entry.category in _INTERACTIVE:
@@ -312,8 +312,8 @@ class BFCL(Benchmark):
 
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
-        asked = named(self._options)
-        missing = {name: why for name, why in absent(self._options).items() if name in asked}
+        categories = requested_categories(self._options)
+        missing = {name: why for name, why in absent(self._options).items() if name in categories}
         return {
             "mode": self._options.mode,
             "prompts": self._prompts.source,

@@ -102,11 +102,11 @@ def _xml_parameter(
     name: str, schema: Mapping[str, Any], required: Sequence[str] | None, space: str
 ) -> str:
     kind = schema.get("type", "string")
-    items, others = schema.get("items", {}), schema.get("additionalProperties")
+    items, values = schema.get("items", {}), schema.get("additionalProperties")
     if "type" in items:
         kind = f"{kind}[{items['type']}]"
-    elif isinstance(others, Mapping):
-        kind = f"{kind}[{others.get('type', 'string')}]"
+    elif isinstance(values, Mapping):
+        kind = f"{kind}[{values.get('type', 'string')}]"
     # without a list of required parameters, all are required
     needed = "true" if required is None or name in required else "false"
     attributes = f'name="{name}" type="{kind}" required="{needed}"'
@@ -147,8 +147,8 @@ def _python_type(schema: Mapping[str, Any]) -> str:
     if kind in ("array", "list", "tuple") and "items" in schema:
         return f"list[{_python_type(schema['items'])}]"
     if kind in ("object", "dict"):
-        others = schema.get("additionalProperties")
-        return f"dict[str, {_python_type(others)}]" if isinstance(others, Mapping) else "dict"
+        values = schema.get("additionalProperties")
+        return f"dict[str, {_python_type(values)}]" if isinstance(values, Mapping) else "dict"
     return _PYTHON_TYPES.get(kind, kind)
 
 
@@ -187,9 +187,9 @@ def openai_tools(
 
     The ``parameters`` of a tool are the JSON Schema of an object. As in upstream, ``response``, the
     description of a function's result, is kept. ``hinted``: add hints about the language."""
-    shown = with_hints(functions, language, hints) if hinted else list(functions)
+    docs = with_hints(functions, language, hints) if hinted else list(functions)
     tools = []
-    for function in shown:
+    for function in docs:
         parameters = function["parameters"]
         properties = _properties(parameters["properties"], hints)
         schema = {**parameters, "type": "object", "properties": properties}

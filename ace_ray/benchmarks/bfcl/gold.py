@@ -127,8 +127,8 @@ def named_call(text: str, parameters: Mapping[str, Sequence[str]]) -> str:
     except SyntaxError:
         return text
     names = parameters.get(call.func.id, ())  # the classes no longer have some functions
-    named = [ast.keyword(names[place], value) for place, value in enumerate(call.args)]
-    return ast.unparse(ast.Call(call.func, [], [*named, *call.keywords]))
+    keywords = [ast.keyword(names[index], value) for index, value in enumerate(call.args)]
+    return ast.unparse(ast.Call(call.func, [], [*keywords, *call.keywords]))
 
 
 def _turns(calls: Sequence[Sequence[str]]) -> Episode:

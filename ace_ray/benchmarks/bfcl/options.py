@@ -82,7 +82,7 @@ def absent(options: Options) -> dict[str, str]:
     return reasons
 
 
-def named(options: Options) -> set[str]:
+def requested_categories(options: Options) -> set[str]:
     """Return the names of all requested categories, including members of requested groups."""
     categories: set[str] = set()
     for name in options.categories:
@@ -96,15 +96,15 @@ def chosen(options: Options) -> list[str]:
     Raises:
         UserError: a name is unknown, or a requested category or group cannot run as configured."""
     missing = absent(options)
-    where = "benchmarks.bfcl.categories"
-    check_names(options.categories, CHOICES["categories"], what="category or group", where=where)
+    location = "benchmarks.bfcl.categories"
+    check_names(options.categories, CHOICES["categories"], what="category or group", where=location)
     for name in options.categories:
         members: Sequence[str] = groups.GROUPS.get(name, (name,))
         if missing.keys() >= set(members):
             raise UserError(
                 f"{name!r} cannot be run: {missing[members[0]]}",
-                where=where,
+                where=location,
                 fix="configure what is missing, or leave the category out",
             )
-    asked = named(options)
-    return [name for name in groups.ALL_CATEGORIES if name in asked and name not in missing]
+    categories = requested_categories(options)
+    return [name for name in groups.ALL_CATEGORIES if name in categories and name not in missing]

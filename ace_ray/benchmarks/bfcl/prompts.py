@@ -92,9 +92,9 @@ class Prompts:
     def memory(self, scenario: str, backend: str, content: str) -> str:
         """Return the system prompt that shows ``content``, the text of a memory. ``backend``: "kv",
         "vector" or "rec_sum"."""
-        whole = backend == "rec_sum"
+        is_summary = backend == "rec_sum"
         return fill(
-            self.texts.whole_memory if whole else self.texts.core_memory,
+            self.texts.whole_memory if is_summary else self.texts.core_memory,
             scenario_setting=self.texts.settings[scenario],
             memory_content=content,
         )
@@ -108,7 +108,7 @@ def with_system(text: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [{"role": "system", "content": text}, *map(dict, messages)]
 
 
-def own() -> Prompts:
+def own_prompts() -> Prompts:
     """Return prompts with the texts that ace_ray wrote."""
     return Prompts("own", OWN)
 

@@ -27,7 +27,7 @@ def entry(category: str = "normal_atom_bool", language: str = "en", **row: Any) 
 
 @pytest.mark.parametrize("variant", [*prompts.VARIANTS, "native"])
 def test_own_prompts_show_the_whole_row(variant: str) -> None:
-    texts = native.prompts() if variant == "native" else prompts.own(variant)
+    texts = native.prompts() if variant == "native" else prompts.own_prompts(variant)
     for row in data.load(data.MINI, categories=GENERATION):
         system, user = texts.messages(row)
         assert (system["role"], user["role"]) == ("system", "user")
@@ -54,7 +54,7 @@ def test_braces_in_data_survive_and_are_not_filled_again() -> None:
         function=[{"name": "F", "parameters": {"properties": {}}}],
         question="user: {time} }{ \\1 \\g<1>\n",
     )
-    system, user = prompts.own().messages(row)
+    system, user = prompts.own_prompts().messages(row)
     assert "{question} {{x}} {0.__class__}" in system["content"]
     assert "[{'name': 'F', 'parameters': {'properties': {}}}]" in system["content"]
     assert user["content"].endswith("user: {time} }{ \\1 \\g<1>\n")
@@ -73,7 +73,7 @@ def test_official_prompts_are_the_users_copy(tmp_path: Path) -> None:
     assert (texts.source, texts.variant, texts.templates) == ("official", "standard", copy)
     condensed = prompts.official(tmp_path, "condensed")
     assert (condensed.source, condensed.variant) == ("own", "condensed")
-    own_normal = prompts.own("condensed").messages(entry())[0]
+    own_normal = prompts.own_prompts("condensed").messages(entry())[0]
     assert condensed.messages(entry())[0] == own_normal
     special = entry("special_incomplete")
     assert condensed.messages(special) == texts.messages(special)

@@ -17,7 +17,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     UpstreamPackage,
 )
 from ace_ray.benchmarks.bfcl.functions import documented, with_hints
-from ace_ray.benchmarks.bfcl.prompts import Prompts, official, own
+from ace_ray.benchmarks.bfcl.prompts import Prompts, official, own_prompts
 from ace_ray.benchmarks.bfcl.texts import OWN
 from ace_ray.errors import UserError
 from tests.benchmarks.bfcl.synthetic_bfcl import COPY, bfcl, entry_of
@@ -47,7 +47,7 @@ def test_prompts_from_a_copy_are_upstreams(made_up: Path) -> None:
     assert prompts.more_functions([{"name": "f"}]) == "[{'name': 'f'}]\nMore."
     path = made_up / "bfcl_eval" / NATIVE_SOURCE
     path.write_text(path.read_text().replace("float!", "real!"))
-    assert len({prompts.sha256, prompts_of(made_up).sha256, own().sha256}) == 3
+    assert len({prompts.sha256, prompts_of(made_up).sha256, own_prompts().sha256}) == 3
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_sources_are_parsed_and_never_run(made_up: Path, tmp_path: Path) -> None
 
 def test_each_of_the_26_forms_asks_for_its_own_format() -> None:
     functions = functions_of("simple_python_3")
-    prompts = {form: own().system(functions, form) for form in FORMS}
+    prompts = {form: own_prompts().system(functions, form) for form in FORMS}
     assert len(set(prompts.values())) == len(FORMS) == 26
     assert DEFAULT in FORMS
     for form, text in prompts.items():

@@ -36,7 +36,7 @@ def check_agent(
         result: the final state as upstream records it, ``[{class: attributes}, ...]``.
         process: the texts sent to execution. The official rules use only this and ``result``.
         end: the true end state for the strict rules; None if it is ``result``.
-        steps: the transcript, from which the strict rules read the calls (see `agent_strict.made`).
+        steps: the transcript, read by the strict rules (see `agent_strict.calls_made`).
 
     ``valid`` is the end-to-end result. Metrics: ``end_to_end`` and ``process_accuracy``. Raises
     `ValueError` if the entry is in no agent category.
@@ -92,16 +92,16 @@ def _class_faults(state: dict[str, Any], target: dict[str, Any]) -> list[str]:
     name, gold = next(iter(target.items()))
     faults = []
     for attribute, value in next(iter(state.values())).items():
-        place = f"{name}.{attribute[:80]}"
+        attribute_path = f"{name}.{attribute[:80]}"
         if attribute not in gold:
-            faults.append(place)
+            faults.append(attribute_path)
         elif not isinstance(gold[attribute], dict):
             if gold[attribute] != value:
-                faults.append(place)
+                faults.append(attribute_path)
         else:
-            for key, wanted in gold[attribute].items():
-                if key not in value or wanted != value[key]:
-                    faults.append(f"{place}.{key}")
+            for key, expected in gold[attribute].items():
+                if key not in value or expected != value[key]:
+                    faults.append(f"{attribute_path}.{key}")
     return faults
 
 
@@ -119,9 +119,9 @@ def _matched(path: list[str], process: Any) -> int:
     count = position = 0
     for step in path:
         while position < len(process):
-            same = process[position].strip() == step.strip()
+            is_match = process[position].strip() == step.strip()
             position += 1
-            if same:
+            if is_match:
                 count += 1
                 break
     return count

@@ -82,8 +82,8 @@ def escaped(text: str) -> str:
     """Put a backslash before apostrophes in ``text`` that do not open or close a quoted value."""
     parts, position, inside = [], 0, False
     for quote in _APOSTROPHE.finditer(text):
-        place = quote.start()
-        parts.append(text[position:place])
+        start = quote.start()
+        parts.append(text[position:start])
         position = quote.end()
         if inside and not _CLOSES.match(text, position):
             parts.append("\\'")
@@ -93,7 +93,7 @@ def escaped(text: str) -> str:
     return "".join([*parts, text[position:]])
 
 
-def made(process: Any, steps: Any) -> list[Made]:
+def calls_made(process: Any, steps: Any) -> list[Made]:
     """Return the calls of an episode in order, from ``steps`` if it is a list, else ``process``.
 
     ``steps`` is the transcript in an episode's state. Its execution steps have ``calls``,
@@ -106,11 +106,11 @@ def made(process: Any, steps: Any) -> list[Made]:
 
 
 def _of_texts(texts: list[Any]) -> Iterator[Made]:
-    left = _MAX_CHARS
+    budget_chars = _MAX_CHARS
     for text in texts[:_MAX_TEXTS]:
-        left -= len(text) if isinstance(text, str) else 0
+        budget_chars -= len(text) if isinstance(text, str) else 0
         calls = None
-        if isinstance(text, str) and left >= 0:
+        if isinstance(text, str) and budget_chars >= 0:
             calls = agent_calls(text, loop="multi_step", protocol="official")
             calls = calls or agent_calls(text, loop="multi_step", protocol="fixed")
         for call in calls or ():
@@ -123,10 +123,10 @@ def _of_step(step: Mapping[str, Any]) -> Iterator[Made]:
     calls, observations, errors = (_list(step.get(k)) for k in ("calls", "observations", "errors"))
     if step.get("speaker") == "execution" and not calls and not errors:
         yield Made(Call("", {}), "not_a_call")  # upstream executes "[hello]": a batch without calls
-    for place in range(max(len(calls), len(errors))):
-        call = calls[place] if place < len(calls) else None
-        error = errors[place] if place < len(errors) else NOT_RUN
-        observation = observations[place] if place < len(observations) else None
+    for index in range(max(len(calls), len(errors))):
+        call = calls[index] if index < len(calls) else None
+        error = errors[index] if index < len(errors) else NOT_RUN
+        observation = observations[index] if index < len(observations) else None
         yield Made(_recorded(call), error if isinstance(error, str) else "", observation)
 
 
@@ -170,7 +170,7 @@ def same_call(call: Call, gold: Call) -> bool:
 
 def cause(entry: Entry, calls: Sequence[Made], ideal: Sequence[Path]) -> tuple[str, str]:
     """Return the cause of a wrong end state (see the module) and a sentence with the evidence."""
-    calls = [one for one in calls if one.error != NOT_RUN]
+    calls = [attempt for attempt in calls if attempt.error != NOT_RUN]
     path = max(ideal, key=lambda steps: _followed(calls, steps)[0])
     count, position = _followed(calls, path)
     if count == len(path):
@@ -179,53 +179,53 @@ def cause(entry: Entry, calls: Sequence[Made], ideal: Sequence[Path]) -> tuple[s
     offered = {function["name"]: function for function in entry.data["function"]}
     # Some ideal paths use tools that their rows do not offer.
     offered |= {step.name: {} for steps in ideal for step in steps if step.name not in offered}
-    for one in calls[position:]:
-        if problem := _call_error(one, offered):
+    for attempt in calls[position:]:
+        if problem := _call_error(attempt, offered):
             return "function_call_error", problem
-        shown = one.call.name[:80]
-        early = f"{shown} was called before {at_hand.name}"
-        if any(same_call(one.call, step) for step in later):
+        name = attempt.call.name[:80]
+        early = f"{name} was called before {at_hand.name}"
+        if any(same_call(attempt.call, step) for step in later):
             return "rule_violation", early
-        if one.call.name == at_hand.name:
-            return "information_mismanagement", f"{shown} was called with other values"
-        if _refused(one) and any(one.call.name == step.name for step in later):
+        if attempt.call.name == at_hand.name:
+            return "information_mismanagement", f"{name} was called with other values"
+        if _refused(attempt) and any(attempt.call.name == step.name for step in later):
             return "rule_violation", early
     return "undetermined", f"{at_hand.name} was not called"
 
 
-def _refused(one: Made) -> bool:
-    status = one.observation.get("status") if isinstance(one.observation, dict) else None
+def _refused(attempt: Made) -> bool:
+    status = attempt.observation.get("status") if isinstance(attempt.observation, dict) else None
     return status is False or status == "error"
 
 
 def _followed(calls: Sequence[Made], path: Path) -> tuple[int, int]:
     """Return two numbers: milestones made in order, and calls up to the last such milestone."""
     count = position = 0
-    for number, one in enumerate(calls, start=1):
+    for number, attempt in enumerate(calls, start=1):
         if count == len(path):
             break
-        if one.error not in CALL_ERRORS and same_call(one.call, path[count]):
+        if attempt.error not in CALL_ERRORS and same_call(attempt.call, path[count]):
             count, position = count + 1, number
     return count, position
 
 
-def _call_error(one: Made, offered: dict[str, Any]) -> str:
-    name = one.call.name[:80]
-    if one.error in CALL_ERRORS:
-        return f"{name or 'a message'}: {one.error}"
-    if one.error is not None:
+def _call_error(attempt: Made, offered: dict[str, Any]) -> str:
+    name = attempt.call.name[:80]
+    if attempt.error in CALL_ERRORS:
+        return f"{name or 'a message'}: {attempt.error}"
+    if attempt.error is not None:
         return ""
-    if one.call.name not in offered:
+    if attempt.call.name not in offered:
         return f"there is no tool {name}"
-    function = offered[one.call.name]
+    function = offered[attempt.call.name]
     schema = function.get("parameters", function.get("arguments"))
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):
         return ""
-    if one.call.args.keys() - properties.keys():
+    if attempt.call.args.keys() - properties.keys():
         return f"{name} was called with unknown arguments"
     required = schema.get("required")
-    if isinstance(required, list) and any(key not in one.call.args for key in required):
+    if isinstance(required, list) and any(key not in attempt.call.args for key in required):
         return f"{name} lacks a required argument"
     return ""
 
@@ -238,12 +238,12 @@ def judge(entry: Entry, result: Any, process: Any, *, end: Any, steps: Any) -> V
     """Return the verdict on the end state and the calls of an episode. Never raises.
 
     The end state is ``end``, or ``result`` if ``end`` is None. It must have the classes of the gold
-    state, each once and in any order, with equal attributes (`same_value`). `made` reads the calls
-    from ``steps`` or ``process``. Metrics: ``end_to_end`` (0 or 1) and ``process_accuracy``. The
-    error type is the `cause`.
+    state, each once and in any order, with equal attributes (`same_value`). `calls_made` reads
+    the calls from ``steps`` or ``process``. Metrics: ``end_to_end`` (0 or 1) and
+    ``process_accuracy``. The error type is the `cause`.
     """
     ideal = paths(entry.gold["mile_stone"])
-    calls = made(process, steps)
+    calls = calls_made(process, steps)
     accuracy = max(_matched(calls, path) / max(len(path), 1) for path in ideal)
     fault = _difference(entry.gold["ground_truth"], result if end is None else end)
     metrics = {"end_to_end": int(not fault), "process_accuracy": accuracy}
@@ -255,8 +255,8 @@ def judge(entry: Entry, result: Any, process: Any, *, end: Any, steps: Any) -> V
 
 def _matched(calls: list[Made], path: Path) -> int:
     n = 0
-    for one, step in zip(calls, path, strict=False):
-        if one.error in CALL_ERRORS or not same_call(one.call, step):
+    for attempt, step in zip(calls, path, strict=False):
+        if attempt.error in CALL_ERRORS or not same_call(attempt.call, step):
             break
         n += 1
     return n
@@ -267,7 +267,7 @@ def _difference(gold: list[dict[str, Any]], state: Any) -> str:
     if not isinstance(state, list) or not all(isinstance(item, dict) for item in state):
         return "the state is not a list of classes"
     classes = [(name, attributes) for item in state for name, attributes in item.items()]
-    target = {REAL_NAMES.get(n, n): attributes for one in gold for n, attributes in one.items()}
+    target = {REAL_NAMES.get(n, n): attributes for app in gold for n, attributes in app.items()}
     if sorted(name for name, _ in classes) != sorted(target):
         return f"the classes are not {', '.join(target)}"
     for name, attributes in classes:

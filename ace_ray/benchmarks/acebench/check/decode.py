@@ -27,14 +27,14 @@ _KNOWN = frozenset([
 ])  # fmt: skip
 
 
-def fragment(output: str, *, whole: bool) -> str | None:
+def fragment(output: str, *, whole_output: bool) -> str | None:
     """Return the part of an output that the official reading parses, or None.
 
-    With ``whole`` (multi-turn categories) it is the complete output without whitespace, even in
-    strings. Otherwise it is the first outermost balanced ``[...]``. All brackets from the start of
-    the output count, even in strings, so that a stray ``]`` shifts the count.
+    With ``whole_output`` (multi-turn categories) it is the complete output without whitespace, even
+    in strings. Otherwise it is the first outermost balanced ``[...]``. All brackets from the start
+    of the output count, even in strings, so that a stray ``]`` shifts the count.
     """
-    if whole:
+    if whole_output:
         return "".join(output.split())
     start, depth = -1, 0
     for bracket in _BRACKETS.finditer(output):
@@ -83,11 +83,11 @@ class Decoded(NamedTuple):
 
 # Cached: the check, and then the search for unread calls, decode the same output.
 @lru_cache(maxsize=1)
-def decode(output: str | None, *, whole: bool) -> Decoded:
-    """Decode an output by both rule sets. ``whole``: see `fragment`."""
+def decode(output: str | None, *, whole_output: bool) -> Decoded:
+    """Decode an output by both rule sets. ``whole_output``: see `fragment`."""
     if output is None:
         return Decoded("there is no output", "there is no output")
-    official_text, strict_text = fragment(output, whole=whole), output.strip()
+    official_text, strict_text = fragment(output, whole_output=whole_output), output.strip()
     official_parsed = _parse(official_text)
     if strict_text == official_text:
         strict = _strict(official_parsed, strict_text)

@@ -221,8 +221,8 @@ def _call_fault(function: Any, call: Call, gold: dict[str, Any], prints: bool) -
             return "addition_args", f"parameter {str(param)[:80]} is not expected"
         error_type = _param_fault(properties[param], value, gold[param], prints)
         if error_type is not None:
-            what = "type" if error_type == "type_error" else "value"
-            return error_type, f"parameter {param} has the wrong {what}"
+            aspect = "type" if error_type == "type_error" else "value"
+            return error_type, f"parameter {param} has the wrong {aspect}"
     return None
 
 
@@ -312,9 +312,9 @@ def judge_special(entry: Entry, output: str | None) -> Verdict:
         if entry.category == "special_irrelevant":
             kind = "" if "the limitations of the function" in output else "error_detection"
         elif entry.category == "special_incomplete":
-            kind = _named(output, "Missing necessary parameters", entry.gold, names=True)
+            kind = _error_kind(output, "Missing necessary parameters", entry.gold, names=True)
         else:
-            kind = _named(output, "There is incorrect value", entry.gold, names=False)
+            kind = _error_kind(output, "There is incorrect value", entry.gold, names=False)
     except _RAISES as error:
         return _crash(error)
     if kind == "error_detection":
@@ -324,7 +324,7 @@ def judge_special(entry: Entry, output: str | None) -> Verdict:
     return Verdict(True)
 
 
-def _named(output: str, phrase: str, gold: Mapping[str, Any], *, names: bool) -> str:
+def _error_kind(output: str, phrase: str, gold: Mapping[str, Any], *, names: bool) -> str:
     kind = ""
     for name, values in gold.items():
         if phrase not in output:

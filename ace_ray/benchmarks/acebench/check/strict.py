@@ -61,19 +61,19 @@ def assign(costs: Sequence[Sequence[int]]) -> list[int]:
         reached: list[int] = []
         column = entry
         while owner[column] >= 0:
-            here = owner[column]
+            owner_row = owner[column]
             reached.append(column)
-            left = [other for other in range(size) if other not in reached]
-            for other in left:
-                gap = costs[here][other] - row_price[here] - column_price[other]
-                if gap < slack[other]:
-                    slack[other], came_from[other] = gap, column
-            step, nearest = min((slack[other], other) for other in left)
-            for other in reached:
-                row_price[owner[other]] += int(step)
-                column_price[other] -= int(step)
-            for other in left:
-                slack[other] -= step
+            remaining_columns = [n for n in range(size) if n not in reached]
+            for index in remaining_columns:
+                gap = costs[owner_row][index] - row_price[owner_row] - column_price[index]
+                if gap < slack[index]:
+                    slack[index], came_from[index] = gap, column
+            step, nearest = min((slack[n], n) for n in remaining_columns)
+            for index in reached:
+                row_price[owner[index]] += int(step)
+                column_price[index] -= int(step)
+            for index in remaining_columns:
+                slack[index] -= step
             column = nearest
         # Walk the chain back: each column takes over the owner of the column before it.
         while column != entry:
@@ -149,14 +149,14 @@ def _group_faults(
 
     `assign` decides which call is compared with which gold call."""
     mine = [call for call in calls if call.name == name]
-    wanted = [(place, call) for place, call in enumerate(gold) if call.name == name]
-    faults = [[_call_fault(call, target, schemas) for call in mine] for _, target in wanted]
+    targets = [(index, call) for index, call in enumerate(gold) if call.name == name]
+    faults = [[_call_fault(call, target, schemas) for call in mine] for _, target in targets]
     costs = [[_FAULTS[fault[0]] if fault else 0 for fault in row] for row in faults]
-    by_place = {}
-    for (place, _), row, column in zip(wanted, faults, assign(costs), strict=True):
+    by_index = {}
+    for (index, _), row, column in zip(targets, faults, assign(costs), strict=True):
         if fault := row[column]:
-            by_place[place] = fault
-    return by_place
+            by_index[index] = fault
+    return by_index
 
 
 def _schemas(candidates: list[Any], name: str) -> Mapping[str, Any]:
@@ -203,7 +203,7 @@ def _same_type(value: Any, gold: Any, schema: Any) -> bool:
     if kind is list:
         inner = _inner(schema, "items")
         return all(
-            _same_type(item, wanted, inner) for item, wanted in zip(value, gold, strict=False)
+            _same_type(item, target, inner) for item, target in zip(value, gold, strict=False)
         )
     return True
 
@@ -279,20 +279,20 @@ def _names(entry: Entry, matches: Sequence[re.Match[str]]) -> bool:
 
 def _parameters(texts: Sequence[str | None], gold: set[str]) -> set[str]:
     """Return the parameters that ``texts`` name. Paths become the gold parameters on them."""
-    named: set[str] = set()
+    names: set[str] = set()
     for name in (name for text in texts if text for name in _split(text)):
-        named |= {name} & gold or set(name.split(".")) & gold or {name}
-    return named
+        names |= {name} & gold or set(name.split(".")) & gold or {name}
+    return names
 
 
 def _values(texts: Sequence[str | None], gold: set[str]) -> set[str]:
     """Return the values that ``texts`` name. A gold value is not split at its commas."""
-    named: set[str] = set()
+    values: set[str] = set()
     for text in filter(None, texts):
         for value in [_bare(text)] if _bare(text) in gold else _split(text):
             number = _NUMBER_WITH_UNIT.fullmatch(value)
-            named.add(number[1] if number and number[1] in gold else value)
-    return named
+            values.add(number[1] if number and number[1] in gold else value)
+    return values
 
 
 def _split(text: str) -> list[str]:

@@ -145,16 +145,16 @@ def _reread(path: Path, name: str) -> bytes:
     return _json_bytes(value, path / name)
 
 
-def _json_bytes(value: Any, where: Path) -> bytes:
+def _json_bytes(value: Any, location: Path) -> bytes:
     """Return ``value`` as JSON. Equal values give equal bytes, so that the version does not depend
     on the formatting of the file."""
     try:
         text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
-        json_value(text.encode(), where)  # keys 1 and "1" are the same in JSON
+        json_value(text.encode(), location)  # keys 1 and "1" are the same in JSON
         return text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(
-            f"contains literals that JSON cannot represent: {error}", where=str(where)
+            f"contains literals that JSON cannot represent: {error}", where=str(location)
         ) from error
 
 
@@ -176,16 +176,16 @@ def pull(*, url: str = OFFICIAL_URL, sha256: str | None = None) -> Path:
         home.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".pull-", dir=home) as scratch:
             archive = _download(url)
-            got = hashlib.sha256(archive).hexdigest()
-            if sha256 is not None and got != sha256.lower():
-                problem = f"the archive has sha256 {got}, not {sha256}"
+            archive_sha256 = hashlib.sha256(archive).hexdigest()
+            if sha256 is not None and archive_sha256 != sha256.lower():
+                problem = f"the archive has sha256 {archive_sha256}, not {sha256}"
                 raise UserError(problem, where=url, fix="check the address and --sha256")
             _unpack(archive, Path(scratch), url)
             # An archive usually has one folder around the checkout.
             inside = list(Path(scratch).iterdir())
             return import_checkout(
                 inside[0] if len(inside) == 1 and inside[0].is_dir() else Path(scratch),
-                source={"url": url, "archive_sha256": got},
+                source={"url": url, "archive_sha256": archive_sha256},
                 expect_sha256=None if pinned_otherwise else OFFICIAL_CONTENT_SHA256,
             )
     except OSError as error:
@@ -203,57 +203,57 @@ def _download(url: str) -> bytes:
             expected = int(declared) if declared.isdecimal() else 0
             while max(expected, len(body)) <= ARCHIVE_LIMIT_BYTES:
                 if time.monotonic() > deadline:
-                    what = f"the download took over {TOTAL_TIMEOUT_S:.0f} s"
-                    raise UserError(what, where=url, fix=_OFFLINE)
+                    problem = f"the download took over {TOTAL_TIMEOUT_S:.0f} s"
+                    raise UserError(problem, where=url, fix=_OFFLINE)
                 # read1 does not wait for more bytes, so the deadline also ends a slow download.
                 chunk = response.read1(_CHUNK_BYTES)
                 if not chunk:
                     break
                 body += chunk
     except (http.client.HTTPException, OSError, ValueError) as error:
-        what = f"the download failed ({type(error).__name__}: {error})"
-        raise UserError(what, where=url, fix=_OFFLINE) from None
+        problem = f"the download failed ({type(error).__name__}: {error})"
+        raise UserError(problem, where=url, fix=_OFFLINE) from None
     if max(expected, len(body)) > ARCHIVE_LIMIT_BYTES:
         problem = f"the archive is larger than {ARCHIVE_LIMIT_BYTES:,} bytes"
         raise UserError(problem, where=url, fix="this is not ACEBench, check the address")
     if len(body) < expected:  # read1 does not raise if bytes are missing
-        what = f"the download broke off after {len(body):,} of {expected:,} bytes"
-        raise UserError(what, where=url, fix="try again")
+        problem = f"the download broke off after {len(body):,} of {expected:,} bytes"
+        raise UserError(problem, where=url, fix="try again")
     return bytes(body)
 
 
-def _unpack(archive: bytes, into: Path, where: str) -> None:
+def _unpack(archive: bytes, into: Path, location: str) -> None:
     """Unpack the plain files of a tar.gz into the folder ``into``, which the caller deletes.
 
     Raises `UserError` for links, devices, paths outside the folder and too many bytes.
     """
-    what = f"unpacks to more than {UNPACKED_LIMIT_BYTES:,} bytes"
-    too_large = UserError(what, where=where, fix="this is not ACEBench")
+    problem = f"unpacks to more than {UNPACKED_LIMIT_BYTES:,} bytes"
+    too_large = UserError(problem, where=location, fix="this is not ACEBench")
     try:
         # tarfile reads extended headers of any size into memory, so limit the unpacked size first.
         with gzip.GzipFile(fileobj=io.BytesIO(archive)) as source:
             content = source.read(UNPACKED_LIMIT_BYTES + 1)
-        left = UNPACKED_LIMIT_BYTES - len(content)
-        if left < 0:
+        budget_bytes = UNPACKED_LIMIT_BYTES - len(content)
+        if budget_bytes < 0:
             raise too_large
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
             for info in tar:
                 path = PurePosixPath(info.name)
                 if path.is_absolute() or ".." in path.parts:
                     raise UserError(
-                        f"contains a path outside the folder: {info.name!r}", where=where
+                        f"contains a path outside the folder: {info.name!r}", where=location
                     )
                 if info.isdir():
                     continue
                 file = tar.extractfile(info) if info.isreg() else None
                 if file is None:
-                    raise UserError(f"contains a link or device: {info.name!r}", where=where)
+                    raise UserError(f"contains a link or device: {info.name!r}", where=location)
                 # A sparse member can unpack to more bytes than the archive contains.
-                left -= info.size if info.issparse() else 0
-                if left < 0:
+                budget_bytes -= info.size if info.issparse() else 0
+                if budget_bytes < 0:
                     raise too_large
                 (into / path).parent.mkdir(parents=True, exist_ok=True)
                 (into / path).write_bytes(file.read())
     except _BROKEN as error:
-        what = f"is damaged or not a tar.gz ({error})"
-        raise UserError(what, where=where, fix="download it again") from error
+        problem = f"is damaged or not a tar.gz ({error})"
+        raise UserError(problem, where=location, fix="download it again") from error

@@ -73,10 +73,10 @@ def _load_category(folder: Path, language: str, category: str) -> list[Entry]:
     questions, answers = _read(question_file), _read(answer_file)
     check_joined(questions, question_file, answers, answer_file)
     entries = []
-    for row_id, (where, question) in questions.items():
-        check_question(where, category, row_id, question)
-        answer_where, answer = answers[row_id]
-        gold = gold_of(answer_where, category, answer)
+    for row_id, (location, question) in questions.items():
+        check_question(location, category, row_id, question)
+        answer_location, answer = answers[row_id]
+        gold = gold_of(answer_location, category, answer)
         group = dialogue(category, row_id)
         entries.append(Entry(BENCHMARK, category, language, row_id, question, gold, group))
     return entries
@@ -123,7 +123,7 @@ def _state(value: Any) -> bool:
     return (
         bool(value)
         and _objects(value)
-        and all(len(one) == 1 and _objects([*one.values()]) for one in value)
+        and all(len(app) == 1 and _objects([*app.values()]) for app in value)
     )
 
 
@@ -139,39 +139,39 @@ NAMED_TEXTS: Shape = ("an object of lists of strings, none empty", _named_texts)
 MILESTONES: Shape = ("a list of steps, or of lists of steps, none empty", _milestones)
 
 
-def _need(where: str, row: dict[str, Any], **shapes: Shape) -> None:
+def _need(location: str, row: dict[str, Any], **shapes: Shape) -> None:
     """Raise `UserError` unless ``row`` has these keys with values of these shapes."""
     for key, (name, fits) in shapes.items():
         if key not in row:
-            raise UserError(f'"{key}" is missing', where=where, fix=f"it must be {name}")
+            raise UserError(f'"{key}" is missing', where=location, fix=f"it must be {name}")
         if not fits(row[key]):
             problem = f'"{key}" has the wrong shape ({type(row[key]).__name__})'
-            raise UserError(problem, where=where, fix=f"it must be {name}")
+            raise UserError(problem, where=location, fix=f"it must be {name}")
 
 
-def check_question(where: str, category: str, row_id: str, row: dict[str, Any]) -> None:
+def check_question(location: str, category: str, row_id: str, row: dict[str, Any]) -> None:
     """Raise `UserError` unless the row has the fields of its category's prompt."""
-    _need(where, row, question=TEXT, function=FUNCTIONS)
+    _need(location, row, question=TEXT, function=FUNCTIONS)
     if category in AGENT:
-        _need(where, row, initial_config=OBJECT, involved_classes=TEXTS)
+        _need(location, row, initial_config=OBJECT, involved_classes=TEXTS)
     elif category == "normal_preference":
-        _need(where, row, profile=TEXT)
+        _need(location, row, profile=TEXT)
     else:
-        _need(where, row, time=TEXT)
+        _need(location, row, time=TEXT)
     if category in MULTI_TURN and not re.fullmatch(r".*_[0-9]+_[0-9]+", row_id):
         problem = f"id {row_id!r} does not contain the numbers of dialogue and turn"
-        raise UserError(problem, where=where, fix="end the id in _<dialogue>_<turn>")
+        raise UserError(problem, where=location, fix="end the id in _<dialogue>_<turn>")
 
 
-def gold_of(where: str, category: str, row: dict[str, Any]) -> Any:
+def gold_of(location: str, category: str, row: dict[str, Any]) -> Any:
     """Return the gold answer in an answer row. Raises `UserError` if it has the wrong shape."""
     if category in AGENT:
-        _need(where, row, ground_truth=STATE, mile_stone=MILESTONES)
+        _need(location, row, ground_truth=STATE, mile_stone=MILESTONES)
         return {"ground_truth": row["ground_truth"], "mile_stone": row["mile_stone"]}
     if category == "special_irrelevant":
-        _need(where, row, ground_truth=TEXT)
+        _need(location, row, ground_truth=TEXT)
     elif category.startswith("special_"):
-        _need(where, row, ground_truth=NAMED_TEXTS)
+        _need(location, row, ground_truth=NAMED_TEXTS)
     else:
-        _need(where, row, ground_truth=CALLS)
+        _need(location, row, ground_truth=CALLS)
     return row["ground_truth"]

@@ -28,14 +28,14 @@ from ace_ray.errors import UserError
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def literal(node: ast.expr, where: Path) -> Any:
+def literal(node: ast.expr, location: Path) -> Any:
     """Return the value of a literal expression. Raises `UserError` for any other expression."""
     try:
         return ast.literal_eval(node)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise UserError(
             "a literal was expected, this would have to be executed",
-            where=f"{where}:{node.lineno}",
+            where=f"{location}:{node.lineno}",
             fix="import an unmodified checkout of the official repository",
         ) from error
 

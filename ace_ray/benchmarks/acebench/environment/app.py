@@ -78,9 +78,9 @@ class InitialState:
     def open(self, kind: type[Any]) -> Any:
         """Make an object of a dataclass, whose fields are attributes of this object (except
         ``state``) or keys of ``state``."""
-        given = {name: value for name, value in vars(self).items() if name != "state"}
+        values = {name: value for name, value in vars(self).items() if name != "state"}
         names = [field.name for field in fields(kind) if field.init]
-        return kind(**{n: given[n] if n in given else self.state[n] for n in names})
+        return kind(**{n: values[n] if n in values else self.state[n] for n in names})
 
 
 @dataclass(frozen=True)
@@ -142,18 +142,18 @@ class Reply(Exception):
         self.status, self.name, self.values = status, name, values
 
 
-def done(name: str, **values: Any) -> Reply:
+def success(name: str, **values: Any) -> Reply:
     return Reply(True, name, values)
 
 
-def refused(name: str, **values: Any) -> Reply:
+def refusal(name: str, **values: Any) -> Reply:
     return Reply(False, name, values)
 
 
 def need(condition: object, name: str, **values: Any) -> None:
     """Refuse the call with the tool's text ``name`` unless ``condition`` is true."""
     if not condition:
-        raise refused(name, **values)
+        raise refusal(name, **values)
 
 
 def _answering(function: Callable[..., Any], plain: bool) -> Callable[..., Any]:
@@ -163,8 +163,8 @@ def _answering(function: Callable[..., Any], plain: bool) -> Callable[..., Any]:
     def answer(app: Any, **arguments: Any) -> Any:
         try:
             result = function(app, **arguments)
-        except Reply as refusal:
-            result = refusal
+        except Reply as reply:
+            result = reply
         if not isinstance(result, Reply):
             return result
         text = app.texts.of(function.__name__, result.name, result.values)

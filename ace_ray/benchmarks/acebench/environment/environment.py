@@ -47,31 +47,31 @@ def load_app_specs(folder: Path) -> dict[str, Any]:
             if name in classes or name not in OURS:
                 _opened(classes, name, language, {}, _phone(classes, {}))
         except AS_PYTHON as error:
-            what = f"{loop} {language} {name} cannot be opened ({type(error).__name__}: {error})"
-            raise UserError(what, where=str(path), fix=_FIX) from None
+            problem = f"{loop} {language} {name} cannot be opened ({type(error).__name__}: {error})"
+            raise UserError(problem, where=str(path), fix=_FIX) from None
     return app_specs
 
 
 def check_entry(app_specs: Mapping[str, Any], entry: Entry) -> None:
     """Raise `UserError` naming the entry if its classes or phone settings are invalid."""
-    where = f"{entry.language} {entry.id}"
+    location = f"{entry.language} {entry.id}"
     classes = app_specs[_loop(entry)][entry.language]
     for name in entry.data["involved_classes"]:
         if name not in APPS or name not in classes:
             names = ", ".join(key for key in APPS if key in classes)
-            what = f"involves an unknown class {name!r}"
-            raise UserError(what, where=where, fix=f"known are {names}")
+            problem = f"involves an unknown class {name!r}"
+            raise UserError(problem, where=location, fix=f"known are {names}")
     config = entry.data["initial_config"].get("BaseApi", {})
     if not isinstance(config, dict):
-        raise UserError("initial_config.BaseApi is not an object", where=where)
+        raise UserError("initial_config.BaseApi is not an object", where=location)
     for name in ("wifi", "logged_in"):
         if not isinstance(config.get(name, True), bool):
-            what = f"initial_config.BaseApi.{name} is neither true nor false"
-            raise UserError(what, where=where)
+            problem = f"initial_config.BaseApi.{name} is neither true nor false"
+            raise UserError(problem, where=location)
     users = config.get("logged_in_users", [])
     if not isinstance(users, list) or any(not isinstance(user, str) for user in users):
-        what = "initial_config.BaseApi.logged_in_users is not a list of names"
-        raise UserError(what, where=where)
+        problem = "initial_config.BaseApi.logged_in_users is not a list of names"
+        raise UserError(problem, where=location)
 
 
 # Maximum answers kept as objects, so that `shown` includes changes by later calls.
@@ -105,8 +105,8 @@ class Environment:
     def shown(self, last: int) -> list[Any]:
         """Return the most recent answers as they are now, ``last`` of them, at most `MAX_SHOWN`.
         Upstream writes answers at the end of a batch, when later calls may have changed them."""
-        kept = list(self._results)
-        return [as_message(result) for result in kept[max(0, len(kept) - last) :]]
+        results = list(self._results)
+        return [as_message(result) for result in results[max(0, len(results) - last) :]]
 
     def state(self) -> list[dict[str, dict[str, Any]]]:
         """Return ``[{class: {attribute: value}}, ...]`` of the involved classes in order, as JSON.

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.acebench.environment.app import Reply, Texts, declare, done, need
+from ace_ray.benchmarks.acebench.environment.app import Reply, Texts, declare, need, success
 
 Record = dict[str, Any]
 
@@ -34,7 +34,7 @@ def login_account(app: Finance, user_name: Any, password: Any) -> Reply:
     account = app.user_accounts.get(user_name) if isinstance(user_name, str) else None
     need(account is not None and account["password"] == password, "mismatch")
     app.is_logged_in, app.current_user = True, user_name
-    return done("logged_in", user_name=user_name)
+    return success("logged_in", user_name=user_name)
 
 
 def get_account_balance(app: Finance) -> Record:
@@ -47,7 +47,7 @@ def deposit_money(app: Finance, amount: Any) -> Reply:
     need(_is_amount(amount), "bad_amount", amount=amount)
     account["balance"] += float(amount)
     app.deposit_history.append({"user_name": app.current_user, "amount": float(amount)})
-    return done("done", amount=amount, balance=account["balance"])
+    return success("done", amount=amount, balance=account["balance"])
 
 
 def withdraw_money(app: Finance, amount: Any) -> Reply:
@@ -56,7 +56,7 @@ def withdraw_money(app: Finance, amount: Any) -> Reply:
     need(amount <= account["balance"], "short", amount=amount)
     account["balance"] -= float(amount)
     app.withdrawal_history.append({"user_name": app.current_user, "amount": float(amount)})
-    return done("done", amount=amount, balance=account["balance"])
+    return success("done", amount=amount, balance=account["balance"])
 
 
 def transfer_money(app: Finance, receiver_name: Any, amount: Any) -> Reply:
@@ -70,7 +70,7 @@ def transfer_money(app: Finance, receiver_name: Any, amount: Any) -> Reply:
     app.user_accounts[receiver_name]["balance"] += moved
     app.withdrawal_history.append({"user_name": sender, "amount": moved, "to": receiver_name})
     app.deposit_history.append({"user_name": receiver_name, "amount": moved, "from": sender})
-    return done("done", amount=amount, receiver_name=receiver_name, balance=account["balance"])
+    return success("done", amount=amount, receiver_name=receiver_name, balance=account["balance"])
 
 
 def apply_loan(app: Finance, amount: Any) -> Reply:
@@ -92,16 +92,16 @@ def _lend(app: Finance, account: Record, kind: str, amount: Any, change: float) 
     account["loan"] += change
     account["balance"] += change
     app.loan_history.append({"user_name": app.current_user, "kind": kind, "amount": abs(change)})
-    return done("done", amount=amount, loan=account["loan"])
+    return success("done", amount=amount, loan=account["loan"])
 
 
 def view_transactions(app: Finance) -> Record:
     need(app.account, "logged_out")
     return {
         "status": True,
-        "deposits": _own(app, app.deposit_history),
-        "withdrawals": _own(app, app.withdrawal_history),
-        "loans": _own(app, app.loan_history),
+        "deposits": _own_records(app, app.deposit_history),
+        "withdrawals": _own_records(app, app.withdrawal_history),
+        "loans": _own_records(app, app.loan_history),
     }
 
 
@@ -111,12 +111,12 @@ def get_statement(app: Finance) -> Record:
         "status": True,
         "balance": account["balance"],
         "loan": account["loan"],
-        "deposited": _sum(_own(app, app.deposit_history)),
-        "withdrawn": _sum(_own(app, app.withdrawal_history)),
+        "deposited": _sum(_own_records(app, app.deposit_history)),
+        "withdrawn": _sum(_own_records(app, app.withdrawal_history)),
     }
 
 
-def _own(app: Finance, records: list[Record]) -> list[Record]:
+def _own_records(app: Finance, records: list[Record]) -> list[Record]:
     return [record for record in records if record["user_name"] == app.current_user]
 
 

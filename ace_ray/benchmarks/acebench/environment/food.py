@@ -19,8 +19,8 @@ from ace_ray.benchmarks.acebench.environment.app import (
     Reply,
     Texts,
     declare,
-    done,
     need,
+    success,
 )
 
 
@@ -45,7 +45,7 @@ def login_food_platform(app: Food, username: Any, password: Any) -> Reply:
     need(app.users[username]["password"] == password, "wrong_password")
     need(username not in app.logged_in_users, "again", username=username)
     app.logged_in_users.append(username)
-    return done("logged_in", username=username)
+    return success("logged_in", username=username)
 
 
 def view_logged_in_users(app: Food) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def add_food_delivery_order(app: Food, username: Any, merchant_name: Any, items:
             "total_price": total,
         }
     )
-    return done("ordered", merchant_name=merchant_name, total_price=total)
+    return success("ordered", merchant_name=merchant_name, total_price=total)
 
 
 def get_products(app: Food, merchant_name: Any) -> Any:

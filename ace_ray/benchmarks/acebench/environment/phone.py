@@ -24,20 +24,20 @@ from ace_ray.benchmarks.acebench.environment.app import (
     Reply,
     Texts,
     declare,
-    done,
     need,
-    refused,
+    refusal,
+    success,
 )
 
 
 def turn_on_wifi(phone: Phone) -> Reply:
     phone.wifi = True
-    return done("on")
+    return success("on")
 
 
 def login_device(phone: Phone) -> Reply:
     phone.logged_in = True
-    return done("logged_in")
+    return success("logged_in")
 
 
 BASE = declare(
@@ -76,14 +76,14 @@ def send_message(app: Messages, sender_name: Any, receiver_name: Any, message: A
         "receiver_id": app.user_id(receiver_name),
         "message": message,
     }
-    return done("sent", receiver_name=receiver_name)
+    return success("sent", receiver_name=receiver_name)
 
 
 def delete_message(app: Messages, message_id: Any) -> Reply:
     need(app.phone.logged_in, "logged_out")
     need(message_id in app.inbox, "unknown")
     del app.inbox[message_id]
-    return done("deleted", message_id=message_id)
+    return success("deleted", message_id=message_id)
 
 
 def view_messages_between_users(
@@ -177,7 +177,7 @@ def view_reminder_by_title(app: Reminders, title: Any) -> dict[str, Any]:
     for record in app.reminder_list.values():
         if record["title"] == title:
             return {"status": True, "reminder": record}
-    raise refused("none", title=title)
+    raise refusal("none", title=title)
 
 
 def add_reminder(app: Reminders, title: Any, description: Any, time: Any) -> Reply:
@@ -191,34 +191,34 @@ def add_reminder(app: Reminders, title: Any, description: Any, time: Any) -> Rep
         "time": time,
         "notified": False,
     }
-    return done("added", title=title)
+    return success("added", title=title)
 
 
 def delete_reminder(app: Reminders, reminder_id: Any) -> Reply:
     need(app.phone.logged_in, "logged_out")
     need(reminder_id in app.reminder_list, "unknown")
     del app.reminder_list[reminder_id]
-    return done("deleted", reminder_id=reminder_id)
+    return success("deleted", reminder_id=reminder_id)
 
 
 def view_all_reminders(app: Reminders) -> dict[str, Any]:
     need(app.reminder_list, "none")
-    shown = ("title", "description", "time", "notified")
-    reminders = [{name: record[name] for name in shown} for record in app.reminder_list.values()]
+    keys = ("title", "description", "time", "notified")
+    reminders = [{name: record[name] for name in keys} for record in app.reminder_list.values()]
     return {"status": True, "reminders": reminders}
 
 
 def mark_as_notified(app: Reminders, reminder_id: Any) -> Reply:
     need(reminder_id in app.reminder_list, "unknown")
     app.reminder_list[reminder_id]["notified"] = True
-    return done("marked", reminder_id=reminder_id)
+    return success("marked", reminder_id=reminder_id)
 
 
 def search_reminders(app: Reminders, keyword: Any) -> Reply:
     for record in app.reminder_list.values():
         if any(keyword.lower() in record[name].lower() for name in ("title", "description")):
             record["time"].strftime("%Y-%m-%d %H:%M")  # raises: the time is a string
-    return refused("none")
+    return refusal("none")
 
 
 REMINDER = declare(

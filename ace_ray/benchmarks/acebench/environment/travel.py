@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ace_ray.benchmarks.acebench.environment.app import Reply, Texts, declare, done, need
+from ace_ray.benchmarks.acebench.environment.app import Reply, Texts, declare, need, success
 
 NOW = datetime(2024, 7, 14, 6)
 FEE = 0.1
@@ -83,15 +83,15 @@ def get_user_details(app: Travel, user_id: Any, password: Any) -> Record:
 
 def get_reservation_details(app: Travel, reservation_id: Any = None, user_id: Any = None) -> Any:
     if reservation_id:
-        name, wanted = "reservation_id", reservation_id
+        name, value = "reservation_id", reservation_id
     elif user_id:
-        name, wanted = "user_id", user_id
+        name, value = "user_id", user_id
     else:
         return failure(app.texts.of("get_reservation_details", "unasked"))
     return [
         {**record, "flight_info": app.flight(record["flight_no"])}
         for record in app.reservations
-        if record[name] == wanted
+        if record[name] == value
     ]
 
 
@@ -199,7 +199,7 @@ def reserve_flight(
             "baggage": baggage_count,
         }
     )
-    return done("booked", reservation_id=reservation_id, total_cost=cost)
+    return success("booked", reservation_id=reservation_id, total_cost=cost)
 
 
 def modify_flight(
@@ -263,7 +263,7 @@ def cancel_reservation(app: Travel, user_id: Any, reservation_id: Any, reason: A
         name, fee = "late", price * FEE
     refund = price - fee
     process_refund(app, user, refund)
-    return done(name, refund_amount=refund, cancel_fee=fee)
+    return success(name, refund_amount=refund, cancel_fee=fee)
 
 
 def _allowances(app: Travel) -> dict[Any, dict[Any, int]]:

@@ -51,10 +51,10 @@ Executable = Callable[[Answer], list[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Result of upstream's checks of one turn. ``asked``: the key has calls in the turn; otherwise
-    nothing is compared. ``called``: the model made calls."""
+    """Result of upstream's checks of one turn. ``expects_calls``: the key has calls in it;
+    otherwise nothing is compared. ``called``: the model made calls."""
 
-    asked: bool
+    expects_calls: bool
     called: bool
     state: str = ""
     """Name of the first attribute that differs, "" if all are equal."""
@@ -63,13 +63,13 @@ class Turn:
 
     @property
     def passed(self) -> bool:
-        return not self.asked or (self.called and not self.state and not self.missing)
+        return not self.expects_calls or (self.called and not self.state and not self.missing)
 
 
 def check_multi_turn(
     entry: Entry,
     turns: Sequence[Sequence[Answer]],
-    ended: str,
+    ending: str,
     sources: ToolSources,
     docs: Docs,
     *,
@@ -80,7 +80,7 @@ def check_multi_turn(
     Args:
         entry: a multi-turn entry; ``entry.gold`` has the key's calls of each turn as strings.
         turns: the model's answers, one per step, for each turn that began.
-        ended: why the conversation ended early ("steps", "context", "deadline"), or "". Outputs of
+        ending: why the conversation ended early ("steps", "context", "deadline"), or "". Outputs of
             bfcl-eval can have "inference" too: inference failed without an answer.
         executable: returns the calls of an answer as strings, None for an answer without calls.
 
@@ -89,13 +89,13 @@ def check_multi_turn(
 
     Raises:
         UserError: the user's copy of bfcl-eval lacks a class or a method that the entry needs."""
-    steps = [[calls for one in turn if (calls := executable(one))] for turn in turns]
+    steps = [[calls for answer in turn if (calls := executable(answer))] for turn in turns]
     gold: Sequence[Sequence[str]] = entry.gold
     initial_state = initial_state_of(entry, docs)
     official, changed = replay(sources, initial_state, steps, gold, shared=True)
     strict = replay(sources, initial_state, steps, gold)[0] if changed else official
-    cut = _cut(ended, len(steps), len(gold))
-    cut_last = (TERMINATED, "the step limit cut the last turn") if ended == "steps" else ("", "")
+    cut = _cut(ending, len(steps), len(gold))
+    cut_last = (TERMINATED, "the step limit cut the last turn") if ending == "steps" else ("", "")
     return {
         "official": _verdict(official, cut, len(gold)),
         "strict": _verdict(strict, cut if cut[0] else cut_last, len(gold)),
@@ -115,10 +115,10 @@ def replay(
     ``shared``: let these instances share objects as in upstream."""
     pairs = list(zip(steps, gold, strict=False))
     ops: list[Op] = [opened(side, initial_state, shared=shared) for side in (_OURS, _THEIRS)]
-    for turn, wanted in pairs:
+    for turn, gold_calls in pairs:
         ops += [step(_OURS, calls) for calls in turn]
-        ops.append(step(_THEIRS, wanted))
-        if wanted:
+        ops.append(step(_THEIRS, gold_calls))
+        if gold_calls:
             ops.append(("difference", _OURS, _THEIRS))
     ops.append(("shared_changed",))
     answers = Attempt(sources, initial_state.classes).do(ops)
@@ -129,37 +129,37 @@ def _turns(answers: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]
     """Yield a `Turn` for each replayed turn. ``answers`` are the results of `replay`'s operations:
     per turn, those of the model's steps, of the key's calls and, if it has calls, "difference"."""
     results: Counter[str] = Counter()
-    for turn, wanted in played:
+    for turn, gold_calls in played:
         for _ in turn:
             results.update(next(answers)[0])
         expected = Counter(next(answers)[0])
-        if not wanted:
-            yield Turn(asked=False, called=bool(turn))
+        if not gold_calls:
+            yield Turn(expects_calls=False, called=bool(turn))
             continue
         yield Turn(True, bool(turn), next(answers), (expected - results).total())
 
 
-def _cut(ended: str, turns: int, wanted: int) -> tuple[str, str]:
+def _cut(ending: str, turns: int, total: int) -> tuple[str, str]:
     """Return (error type, error) of a truncated conversation, ("", "") of a complete one."""
-    if ended in ("context", "deadline", "inference"):
-        return INFERENCE, f"the conversation ended in turn {turns} of {wanted}: {ended}"
-    if turns != wanted:
-        return TERMINATED, f"the conversation ended in turn {turns} of {wanted}: {ended or 'cut'}"
+    if ending in ("context", "deadline", "inference"):
+        return INFERENCE, f"the conversation ended in turn {turns} of {total}: {ending}"
+    if turns != total:
+        return TERMINATED, f"the conversation ended in turn {turns} of {total}: {ending or 'cut'}"
     return "", ""
 
 
-def _verdict(turns: Sequence[Turn], cut: tuple[str, str], wanted: int) -> Verdict:
+def _verdict(turns: Sequence[Turn], cut: tuple[str, str], total: int) -> Verdict:
     passed = [turn.passed for turn in turns]
     kind, error = cut
     if not kind and not all(passed):
         failed = passed.index(False)
         kind, error = _failure(turns[failed], failed + 1)
-    whole = max(1, wanted)
+    divisor = max(1, total)
     metrics = {
-        "turns_passed": sum(passed) / whole,
-        "turns_state": sum(not turn.state for turn in turns) / whole,
-        "turns_response": sum(not turn.missing for turn in turns) / whole,
-        **{f"turn_{n}": float(n <= len(passed) and passed[n - 1]) for n in range(1, wanted + 1)},
+        "turns_passed": sum(passed) / divisor,
+        "turns_state": sum(not turn.state for turn in turns) / divisor,
+        "turns_response": sum(not turn.missing for turn in turns) / divisor,
+        **{f"turn_{n}": float(n <= len(passed) and passed[n - 1]) for n in range(1, total + 1)},
     }
     return Verdict(not kind, kind, error, metrics)
 
@@ -176,16 +176,16 @@ _IGNORED = str.maketrans("", "", ",./-_*^()")
 
 
 def check_agentic(
-    answers: Sequence[Answer], acceptable: Sequence[str], ended: str = ""
+    answers: Sequence[Answer], acceptable: Sequence[str], ending: str = ""
 ) -> Mapping[str, Verdict]:
     """Return the verdicts of both rule sets on an episode's answers, which are in order.
 
-    ``ended`` is the reason why the episode was truncated, or "". As in upstream, an episode is
+    ``ending`` is the reason why the episode was truncated, or "". As in upstream, an episode is
     wrong, whatever its answers, if inference failed, or if the context or the deadline truncated
     it."""
     texts = [_message(answer) for answer in answers if executable_calls(answer) is None]
-    if ended in ("context", "deadline", "inference"):
-        verdict = Verdict(False, "agentic:inference_error", f"the episode was cut: {ended}")
+    if ending in ("context", "deadline", "inference"):
+        verdict = Verdict(False, "agentic:inference_error", f"the episode was cut: {ending}")
     elif not texts or not texts[-1]:
         verdict = Verdict(False, "agentic:no_last_message", "no answer is a text without calls")
     elif _contains(_normal(texts[-1]), acceptable):

@@ -66,42 +66,42 @@ class Rules:
         return self._call_fault(self.functions[0], calls[0], 0)
 
     def count_fault(self, calls: Sequence[Read]) -> Fault | None:
-        checker, wanted = "simple_function_checker", 1
+        checker, expected = "simple_function_checker", 1
         if self.parallel:
-            checker, wanted = "parallel_function_checker_no_order", len(self.gold)
+            checker, expected = "parallel_function_checker_no_order", len(self.gold)
         elif "multiple" in self.category:
-            checker, wanted = "multiple_function_checker", len(self.gold)
-        if len(calls) == wanted:
+            checker, expected = "multiple_function_checker", len(self.gold)
+        if len(calls) == expected:
             return None
-        return f"{checker}:wrong_count", f"{len(calls)} calls instead of {wanted}"
+        return f"{checker}:wrong_count", f"{len(calls)} calls instead of {expected}"
 
-    def call_fault(self, call: Read, place: int) -> Fault | None:
-        """Compare a call with the expected call at index ``place``. Return the fault, or None."""
-        name = next(iter(self.gold[place]))
+    def call_fault(self, call: Read, gold_index: int) -> Fault | None:
+        """Compare a call with the expected call ``gold_index``. Return the fault, or None."""
+        name = next(iter(self.gold[gold_index]))
         function = next((doc for doc in self.functions if doc["name"] == name), None)
-        return self._call_fault(function, call, place)
+        return self._call_fault(function, call, gold_index)
 
-    def named(self, function: Mapping[str, Any]) -> str:
+    def name_of(self, function: Mapping[str, Any]) -> str:
         """Return the name under which a function was offered."""
         name: str = function["name"]
         return name.replace(".", "_") if self.native else name
 
     def _greedy_fault(self, calls: Sequence[Read]) -> Fault | None:
-        left = list(range(len(calls)))
-        for place in range(len(self.gold)):
-            fitting = next((n for n in left if self.call_fault(calls[n], place) is None), None)
+        pool = list(range(len(calls)))
+        for gold_index in range(len(self.gold)):
+            fitting = next((n for n in pool if self.call_fault(calls[n], gold_index) is None), None)
             if fitting is None:
-                return no_match(self.gold[place])
-            left.remove(fitting)
+                return no_match(self.gold[gold_index])
+            pool.remove(fitting)
         return None
 
-    def _call_fault(self, function: Any, call: Read, place: int) -> Fault | None:
-        acceptable = next(iter(self.gold[place].values()))
+    def _call_fault(self, function: Any, call: Read, gold_index: int) -> Fault | None:
+        acceptable = next(iter(self.gold[gold_index].values()))
         params = function["parameters"]["properties"]
         required = function["parameters"]["required"]
-        if call.name != self.named(function):
+        if call.name != self.name_of(function):
             wrong = "simple_function_checker:wrong_func_name"
-            return wrong, f"called {short(call.name)}, expected {short(self.named(function))}"
+            return wrong, f"called {short(call.name)}, expected {short(self.name_of(function))}"
         for param in required:
             if param not in call.args:
                 missing = "simple_function_checker:missing_required"
@@ -124,7 +124,7 @@ class Rules:
     ) -> Fault | None:
         described_type = details["type"]
         types = _TYPES[self.language]
-        wanted, nested = types[described_type], None
+        expected, nested = types[described_type], None
         if self.language != "python" and type(value) is not str:
             error_type = "type_error:java" if self.language == "java" else "type_error:js"
             repr(value)
@@ -141,16 +141,16 @@ class Rules:
             value = float(value)
         if described_type == "tuple" and type(value) is tuple:
             value = list(value)
-        fault, variable = type_fault(param, value, options, wanted, nested)
+        fault, variable = type_fault(param, value, options, expected, nested)
         if fault is not None:
             return fault
         if variable:
             return value_fault(param, value, options, object)
-        if wanted is dict:
+        if expected is dict:
             return dict_fault(param, value, options)
-        if wanted is list and nested is dict:
+        if expected is list and nested is dict:
             return dicts_fault(param, value, options)
-        return value_fault(param, value, options, wanted)
+        return value_fault(param, value, options, expected)
 
 
 _TYPES: Mapping[str, Mapping[str, type]] = {
@@ -183,17 +183,17 @@ def short(name: Any) -> str:
 
 
 def type_fault(
-    param: Any, value: Any, options: Sequence[Any], wanted: type, nested: type | None
+    param: Any, value: Any, options: Sequence[Any], expected: type, nested: type | None
 ) -> tuple[Fault | None, bool]:
     """Check the type of ``value``. Return the fault or None, and whether ``value`` is a variable.
 
-    Two types are accepted: ``wanted``, which is documented, and that of the first option other than
+    Two types are accepted: ``expected`` (documented) and that of the first option other than
     "". If the two differ, ``value`` is a variable, which is compared without normalisation. Items
     of a list may have the type ``nested``, or that of an option's items. They are not checked if an
     option is not a list, for example ""."""
     kind = next((type(option) for option in options if option != ""), None)
-    if type(value) is wanted:
-        variable = kind is not None and kind is not wanted
+    if type(value) is expected:
+        variable = kind is not None and kind is not expected
         if nested is None or any(_items_fit(param, value, option, nested) for option in options):
             return None, variable
         _printed(value)
@@ -202,7 +202,7 @@ def type_fault(
     elif kind is not None and type(value) is kind:
         return None, True
     _printed(value)
-    sentence = f"{short(param)} is {type(value).__name__} in place of {wanted.__name__}"
+    sentence = f"{short(param)} is {type(value).__name__} in place of {expected.__name__}"
     return ("type_error:simple", sentence), False
 
 
@@ -212,15 +212,15 @@ def _items_fit(param: Any, value: Any, option: Any, nested: type) -> bool:
     return all(type_fault(param, item, option, nested, None)[0] is None for item in value)
 
 
-def value_fault(param: Any, value: Any, options: Sequence[Any], wanted: type) -> Fault | None:
-    """Check that a value of type ``wanted`` equals one of the options.
+def value_fault(param: Any, value: Any, options: Sequence[Any], expected: type) -> Fault | None:
+    """Check that a value of type ``expected`` equals one of the options.
 
     Strings, also those in lists, are normalised. Option "" is an empty list. Other values are
     compared under Python's ``==``, where 1 equals 1.0 and True."""
-    if wanted is str:
+    if expected is str:
         kind, noun, text = "string", "strings", normal(value)
         fits = any(type(option) is str and normal(option) == text for option in options)
-    elif wanted is list:
+    elif expected is list:
         kind, noun = "list/tuple", "lists"
         fits = _normal_texts(value) in [_normal_texts(option) for option in options]
     else:
@@ -271,8 +271,8 @@ def dicts_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fau
         if len(value) != len(option):
             fault = "value_error:list_dict_count", f"{short(param)} has the wrong number of objects"
             continue
-        for place in range(len(value)):
-            fault = dict_fault(param, value[place], [option[place]])
+        for index in range(len(value)):
+            fault = dict_fault(param, value[index], [option[index]])
             if fault is not None:
                 break
         else:
@@ -282,7 +282,7 @@ def dicts_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fau
 
 def _normal_texts(items: Any) -> list[Any]:
     # By index, as in upstream, so that values that are not a list raise the same error.
-    values = [items[place] for place in range(len(items))]
+    values = [items[index] for index in range(len(items))]
     return [normal(item) if type(item) is str else item for item in values]
 
 

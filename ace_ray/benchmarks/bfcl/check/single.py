@@ -73,33 +73,33 @@ def check_single(
         try:
             calls = read_with_keywords(answer, form, language)
         except NotCalls:
-            return _both(failed)
+            return _verdict_pair(failed)
         except Refused as refused:
             return {"official": failed, "strict": _of_error(refused)}
         return {"official": failed, "strict": _verdict(_strict_fault, rules, calls)}
     except Refused as error:
-        return _both(_of_error(error))
+        return _verdict_pair(_of_error(error))
     if calls is None or not all(isinstance(call.args, dict) for call in calls):
-        return _both(Verdict(False, _MALFORMED, "the decoded value is not a list of calls"))
+        return _verdict_pair(Verdict(False, _MALFORMED, "the decoded value is not a list of calls"))
     official = _verdict(Rules.fault, rules, calls)
     if any(call.bare > 1 for call in calls):
         official = Verdict(False, _FAILED, "no calls: several positional arguments")
     bound_otherwise = any(call.positional or call.repeated is not None for call in calls)
     if bound_otherwise or (rules.parallel and not official.valid):
         return {"official": official, "strict": _verdict(_strict_fault, rules, calls)}
-    return _both(official)
+    return _verdict_pair(official)
 
 
 def _strict_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
     if fault := rules.count_fault(calls):
         return fault
-    named = []
+    bound_calls = []
     for call in calls:
         bound = _bound(rules, call)
         if not isinstance(bound, Read):
             return bound
-        named.append(bound)
-    return _parallel_fault(rules, named) if rules.parallel else rules.fault(named)
+        bound_calls.append(bound)
+    return _parallel_fault(rules, bound_calls) if rules.parallel else rules.fault(bound_calls)
 
 
 def _verdict(
@@ -112,7 +112,7 @@ def _verdict(
     return Verdict(True) if fault is None else Verdict(False, *fault)
 
 
-def _both(verdict: Verdict) -> Mapping[str, Verdict]:
+def _verdict_pair(verdict: Verdict) -> Mapping[str, Verdict]:
     return {"official": verdict, "strict": verdict}
 
 
@@ -136,7 +136,7 @@ def _bound(rules: Rules, call: Read) -> Read | Fault:
 
     A call of a function that was not offered is returned unchanged. Raises `NotCalls` or `Refused`
     for an argument that cannot be evaluated."""
-    function = next((f for f in rules.functions if rules.named(f) == call.name), None)
+    function = next((f for f in rules.functions if rules.name_of(f) == call.name), None)
     if function is None:
         return call
     unexpected = "simple_function_checker:unexpected_param"
@@ -148,13 +148,13 @@ def _bound(rules: Rules, call: Read) -> Read | Fault:
     args: dict[Any, Any] = dict(call.args)
     if call.bare:
         args.pop(None, None)
-    for place, make in call.positional.items():
+    for index, make in call.positional.items():
         value = make()
-        if place >= len(names):
-            return unexpected, f"argument {place + 1} exceeds the {len(names)} parameters"
-        if names[place] in args:
-            return unexpected, f"the parameter {short(names[place])} is given twice"
-        args[names[place]] = value
+        if index >= len(names):
+            return unexpected, f"argument {index + 1} exceeds the {len(names)} parameters"
+        if names[index] in args:
+            return unexpected, f"the parameter {short(names[index])} is given twice"
+        args[names[index]] = value
     return Read(call.name, args)
 
 
@@ -166,31 +166,31 @@ def _parallel_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
     """
     raised: Exception | None = None
     fitting: list[list[int]] = []
-    for place in range(len(rules.gold)):
+    for gold_index in range(len(rules.gold)):
         fitting.append([])
         for number, call in enumerate(calls):
             try:
-                if rules.call_fault(call, place) is None:
-                    fitting[place].append(number)
+                if rules.call_fault(call, gold_index) is None:
+                    fitting[gold_index].append(number)
             except RAISES as error:
                 raised = error
-    taken: dict[int, int] = {}
-    for place in range(len(fitting)):
-        if not _assign(place, fitting, taken, set()):
+    owner: dict[int, int] = {}
+    for gold_index in range(len(fitting)):
+        if not _assign(gold_index, fitting, owner, set()):
             if raised is not None:
                 raise raised
-            return no_match(rules.gold[place])
+            return no_match(rules.gold[gold_index])
     return None
 
 
-def _assign(place: int, fitting: list[list[int]], taken: dict[int, int], tried: set[int]) -> bool:
-    """Assign a call to the expected call at index ``place``, and reassign other calls if necessary.
+def _assign(index: int, fitting: list[list[int]], owner: dict[int, int], tried: set[int]) -> bool:
+    """Assign a call to the expected call at index ``index``, and reassign other calls if necessary.
     Return whether this was possible."""
-    for number in fitting[place]:
+    for number in fitting[index]:
         if number not in tried:
             tried.add(number)
-            if number not in taken or _assign(taken[number], fitting, taken, tried):
-                taken[number] = place
+            if number not in owner or _assign(owner[number], fitting, owner, tried):
+                owner[number] = index
                 return True
     return False
 
@@ -211,7 +211,7 @@ def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
     except NotCalls:
         called, undecoded = False, True
     except Refused as refused:
-        return _both(_of_error(refused))
+        return _verdict_pair(_of_error(refused))
     official = _relevance_verdict(category, called)
     if undecoded:
         try:
@@ -230,8 +230,8 @@ def _refusal(answer: Answer) -> Verdict:
     """Return the ``strict`` verdict on an answer without decoded calls."""
     text = answer.text
     if answer.calls or (text and (answer.unreadable or attempts_call(text))):
-        what = "the answer attempts a call that cannot be read"
-        return Verdict(False, "irrelevance_error:unreadable_call", what)
+        problem = "the answer attempts a call that cannot be read"
+        return Verdict(False, "irrelevance_error:unreadable_call", problem)
     if text is None or (text.strip() and not text.strip().startswith(_INFERENCE_ERROR)):
         return Verdict(True)
     return Verdict(False, "irrelevance_error:no_answer", "the answer is not a call or a refusal")
@@ -319,8 +319,8 @@ def _is_call(text: str) -> bool:
         end = _closed(text, call.end())
         if end is None:  # cut, or a quote or bracket is missing
             return _ARGUMENTS.match(text, call.end()) is not None
-        rest = _REST.match(text, end)
-        at = rest.end() if rest else end
+        tail = _REST.match(text, end)
+        at = tail.end() if tail else end
         if at == len(text) or "\n" in text[end:at]:
             return True
     return False

@@ -46,8 +46,8 @@ def java_value(text: str, kind: str, items: str | None = None) -> Any:
 
     Raises `ValueError` for an unknown type and for too many digits, and `NotImplementedError` for
     the collections that upstream does not convert."""
-    most = MAX_CHARS if kind == "HashMap" else MAX_LIST_CHARS
-    if kind in ("Array", "ArrayList", "HashMap") and len(text) > most:
+    max_chars = MAX_CHARS if kind == "HashMap" else MAX_LIST_CHARS
+    if kind in ("Array", "ArrayList", "HashMap") and len(text) > max_chars:
         return text
     if kind in ("byte", "short", "integer"):
         return int(text) if _INTEGER.fullmatch(text) else text
@@ -73,10 +73,10 @@ def java_value(text: str, kind: str, items: str | None = None) -> Any:
 
 
 def _array(text: str, items: str | None) -> Any:
-    found = _ARRAY.search(text)
-    if found is None:
+    match = _ARRAY.search(text)
+    if match is None:
         return text
-    parts = [part.strip() for part in found[1].split(",")]
+    parts = [part.strip() for part in match[1].split(",")]
     return [_untyped(part) if not items else java_value(part, items) for part in parts if part]
 
 
@@ -95,10 +95,10 @@ def _item(text: str, items: str | None) -> Any:
 
 
 def _hash_map(text: str) -> Any:
-    found = _MAP.search(text)
-    if found is None:
+    match = _MAP.search(text)
+    if match is None:
         return {} if _EMPTY_MAP.search(text) else text
-    return {key: _untyped(value.strip()) for key, value in _PUT.findall(found[1])}
+    return {key: _untyped(value.strip()) for key, value in _PUT.findall(match[1])}
 
 
 def _untyped(text: str) -> Any:
@@ -185,12 +185,12 @@ def _js_array(text: str, items: str | None) -> Any:
     end = _nested_end(text)
     if end is not None:
         # The first match begins with the bracket of the outer array.
-        first, *further = _INNER.findall(text[:end])
-        return [_row(first.strip().removeprefix("[")), *map(_row, further)]
-    found = _JS_ARRAY.match(text)
-    if found is None:
+        first, *rows = _INNER.findall(text[:end])
+        return [_row(first.strip().removeprefix("[")), *map(_row, rows)]
+    match = _JS_ARRAY.match(text)
+    if match is None:
         return text
-    inside = (found[1] if found[1] is not None else found[2]).strip()
+    inside = (match[1] if match[1] is not None else match[2]).strip()
     parts = [part.strip() for part in inside.split(",")] if inside else []
     if not items:
         return [_js_untyped(part) for part in parts]
@@ -217,26 +217,26 @@ def _nested_end(text: str) -> int | None:
     while True:
         line_end = text.find("\n", start)
         line_end = len(text) if line_end < 0 else line_end
-        further = None
+        separator = None
         end = start - 1
         while (end := text.find("]", end + 1, line_end)) >= 0:
             spaces = _SPACE.match(text, end + 1)
             assert spaces is not None
             if text.startswith(closing, spaces.end()):
                 return spaces.end() + 1
-            further = _FURTHER.match(text, end + 1)
+            separator = _FURTHER.match(text, end + 1)
         # Only the last inner array of a line can be followed by one on another line.
-        if further is None or further.end() <= line_end:
+        if separator is None or separator.end() <= line_end:
             return None
-        start = further.end()
+        start = separator.end()
 
 
 def _object(text: str) -> Any:
-    found = _OBJECT.match(text)
-    if found is None:
+    match = _OBJECT.match(text)
+    if match is None:
         return text
     pairs: dict[str, Any] = {}
-    for name, raw in _PAIR.findall(found[1]):
+    for name, raw in _PAIR.findall(match[1]):
         key, value = name.strip().strip("'\""), raw.strip()
         if value.startswith("[") and value.endswith("]"):
             pairs[key] = _js_array(value, None)

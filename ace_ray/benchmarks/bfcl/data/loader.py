@@ -63,9 +63,9 @@ from ace_ray.types import Entry
 
 Docs = dict[str, list[dict[str, Any]]]
 # Id, data and gold of an entry.
-Made = tuple[str, dict[str, Any], Any]
+Record = tuple[str, dict[str, Any], Any]
 # Location and content of an answer's row.
-Answered = tuple[str, Row]
+Line = tuple[str, Row]
 
 
 def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> list[Entry]:
@@ -87,8 +87,8 @@ def function_docs(package: UpstreamPackage) -> Docs:
     for name, file in files.items():
         docs[name] = []
         path = doc_file(file)
-        for where, row in json_lines(package.read(path), package.where(path)):
-            shaped(FunctionDoc, row, where)
+        for location, row in json_lines(package.read(path), package.where(path)):
+            shaped(FunctionDoc, row, location)
             docs[name].append(row)
     return docs
 
@@ -105,8 +105,8 @@ def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
         if package.is_mini and not package.has(path):
             continue
         rows = rows_by_id(package.read(path), package.where(path))
-        for where, row in rows.values():
-            shaped(Turns, row, where)
+        for location, row in rows.values():
+            shaped(Turns, row, location)
         conversations[scenario] = [
             {"id": row_id, "question": row["question"]} for row_id, (_, row) in rows.items()
         ]
@@ -118,7 +118,7 @@ class _Reader:
 
     def __init__(self, package: UpstreamPackage) -> None:
         self._package = package
-        self._made: dict[str, list[Made]] = {}
+        self._records: dict[str, list[Record]] = {}
 
     def entries(self, category: str) -> list[Entry]:
         return [
@@ -126,53 +126,53 @@ class _Reader:
             for row_id, data, gold in self._category(category)
         ]
 
-    def _category(self, category: str) -> list[Made]:
-        if category not in self._made:
+    def _category(self, category: str) -> list[Record]:
+        if category not in self._records:
             if category == FORMAT_SENSITIVITY:
-                self._made[category] = self._format_sensitivity(category)
+                self._records[category] = self._format_sensitivity(category)
             else:
                 make = next(make for names, make in _MAKERS.items() if category in names)
-                self._made[category] = [make(category, *row) for row in self._joined(category)]
-        return self._made[category]
+                self._records[category] = [make(category, *row) for row in self._joined(category)]
+        return self._records[category]
 
-    def _format_sensitivity(self, category: str) -> list[Made]:
-        made: list[Made] = []
+    def _format_sensitivity(self, category: str) -> list[Record]:
+        records: list[Record] = []
         for original, ids in _format_ids(self._package).items():
             rows = self._category(original)
-            where = self._package.where(FORMAT_IDS)
+            location = self._package.where(FORMAT_IDS)
             if unknown := set(ids) - {row_id for row_id, _, _ in rows}:
-                raise UserError(f"{original} has no entry {min(unknown)!r}", where=where)
+                raise UserError(f"{original} has no entry {min(unknown)!r}", where=location)
             for row_id, data, gold in rows:  # upstream keeps the order of the rows, not of the ids
                 if row_id in ids:
                     for form in FORMS:
-                        made.append((f"{category}_{len(made)}:{form}:{row_id}", data, gold))
-        return made
+                        records.append((f"{category}_{len(records)}:{form}:{row_id}", data, gold))
+        return records
 
-    def _joined(self, category: str) -> list[tuple[str, str, Row, Answered | None]]:
+    def _joined(self, category: str) -> list[tuple[str, str, Row, Line | None]]:
         """Return (id, location, row, answer) of each question; answer: (location, row) or None."""
         question_path, answer_path = question_file(category), answer_file(category)
         questions = self._rows(category, question_path)
         answers = self._rows(category, answer_path) if answer_path else {}
         if answer_path:
-            where = self._package.where
-            check_joined(questions, where(question_path), answers, where(answer_path))
+            locate = self._package.where
+            check_joined(questions, locate(question_path), answers, locate(answer_path))
         return [
-            (row_id, where, row, answers.get(row_id)) for row_id, (where, row) in questions.items()
+            (key, location, row, answers.get(key)) for key, (location, row) in questions.items()
         ]
 
     def _rows(self, category: str, path: str) -> Rows:
         """Read a file; give rows of unused categories the form of the others."""
-        raw, where = self._package.read(path), self._package.where(path)
+        raw, location = self._package.read(path), self._package.where(path)
         if category == CHATABLE:
             return {
                 f"{category}_{number}": (line, {"question": [[message]], "function": []})
-                for number, (line, row) in enumerate(json_lines(raw, where))
+                for number, (line, row) in enumerate(json_lines(raw, location))
                 for message in [{"role": "user", "content": row.get("question")}]
             }
         if category == REST and path == answer_file(REST):
-            lines = json_lines(raw, where)
+            lines = json_lines(raw, location)
             return {f"{category}_{row.get('idx')}": (line, row) for line, row in lines}
-        rows = rows_by_id(raw, where)
+        rows = rows_by_id(raw, location)
         for _, row in rows.values():
             if category == SQL and isinstance(row.get("question"), list):  # the turn's messages
                 row["question"] = [row["question"]]
@@ -183,9 +183,9 @@ class _Reader:
         return rows
 
 
-def _single(category: str, row_id: str, where: str, row: Row, answer: Answered | None) -> Made:
+def _single(category: str, row_id: str, location: str, row: Row, answer: Line | None) -> Record:
     """Make an entry. In the categories REST and EXEC, its gold answer is texts of calls."""
-    shaped(Single, row, where)
+    shaped(Single, row, location)
     gold = None
     if category in (REST, *EXEC):
         texts = _gold(CalledGold, answer)
@@ -193,37 +193,37 @@ def _single(category: str, row_id: str, where: str, row: Row, answer: Answered |
             gold = _called_gold([texts] if isinstance(texts, str) else texts, row["function"])
         except (NotCalls, Refused, LookupError, TypeError) as error:
             problem = f"{row_id!r} has gold calls that cannot be read: {error}"
-            raise UserError(problem, where=where) from error
+            raise UserError(problem, where=location) from error
     elif answer is not None:
         gold = _gold(SingleGold, answer)
     return row_id, {key: row[key] for key in ("question", "function")}, gold
 
 
-def _multi_turn(category: str, row_id: str, where: str, row: Row, answer: Answered | None) -> Made:
-    shaped(MultiTurn, row, where)
+def _multi_turn(category: str, row_id: str, location: str, row: Row, answer: Line | None) -> Record:
+    shaped(MultiTurn, row, location)
     gold, turns = _gold(MultiTurnGold, answer), len(row["question"])
     if len(gold) != turns:
         problem = f"{row_id!r} has {turns} turns, but its gold calls cover {len(gold)}"
-        raise UserError(problem, where=where)
-    kept = ("question", "initial_config", "involved_classes", "missed_function")
-    return row_id, {key: row[key] for key in kept if key in row}, gold
+        raise UserError(problem, where=location)
+    keys = ("question", "initial_config", "involved_classes", "missed_function")
+    return row_id, {key: row[key] for key in keys if key in row}, gold
 
 
-def _agentic(category: str, row_id: str, where: str, row: Row, answer: Answered | None) -> Made:
+def _agentic(category: str, row_id: str, location: str, row: Row, answer: Line | None) -> Record:
     data: dict[str, Any] = {"question": row["question"]}
     if category in MEMORY:
-        shaped(Memory, row, where)
+        shaped(Memory, row, location)
         data["scenario"] = row["scenario"]
         data["involved_classes"] = [f"MemoryAPI_{category.removeprefix('memory_')}"]
     else:
-        shaped(WebSearch, row, where)
+        shaped(WebSearch, row, location)
         data["involved_classes"] = ["WebSearchAPI"]
         data["show_snippet"] = "no_snippet" not in category
     gold = {"ground_truth": _gold(AgenticGold, answer)}
     return row_id.replace(published(category), category), data, gold
 
 
-_MAKERS: Mapping[Sequence[str], Callable[..., Made]] = {
+_MAKERS: Mapping[Sequence[str], Callable[..., Record]] = {
     (*SINGLE_TURN, CHATABLE, SQL, REST, *EXEC): _single,
     CONVERSATIONS: _multi_turn,
     AGENTIC: _agentic,
@@ -247,21 +247,21 @@ def _options(value: Any) -> Any:
     return {key: [inner] for key, inner in value.items()} if isinstance(value, dict) else value
 
 
-def _gold(model: type[Part], answer: Answered | None) -> Any:
+def _gold(model: type[Part], answer: Line | None) -> Any:
     """Return the ``ground_truth`` of an answer. Raises `UserError` if it does not fit ``model``."""
     assert answer is not None
-    where, row = answer
-    shaped(model, row, where)
+    location, row = answer
+    shaped(model, row, location)
     return row["ground_truth"]
 
 
 def _format_ids(package: UpstreamPackage) -> dict[str, list[str]]:
-    where = package.where(FORMAT_IDS)
-    ids = json_value(package.read(FORMAT_IDS), where)
+    location = package.where(FORMAT_IDS)
+    ids = json_value(package.read(FORMAT_IDS), location)
     if not isinstance(ids, dict) or not ids.keys() <= set(SINGLE_TURN):
-        raise UserError("is not an object {single-turn category: ids}", where=where)
+        raise UserError("is not an object {single-turn category: ids}", where=location)
     if not all(is_texts(listed) for listed in ids.values()):
-        raise UserError("has a category whose value is not a list of ids", where=where)
+        raise UserError("has a category whose value is not a list of ids", where=location)
     return ids
 
 

@@ -39,13 +39,13 @@ def read_texts(package: UpstreamPackage) -> Texts:
     text = source.text
     returned = sorted({form.returned for form in FORMS})
     more = "DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION"
-    core, whole = (f"MEMORY_BACKEND_INSTRUCTION_{kind}" for kind in ("CORE_ARCHIVAL", "UNIFIED"))
+    core, summary = (f"MEMORY_BACKEND_INSTRUCTION_{kind}" for kind in ("CORE_ARCHIVAL", "UNIFIED"))
     return Texts(
         styles={
             # Parts without fields are not templates, and may contain braces.
             style: {
-                part: text("PROMPT_STYLE_TEMPLATES", style, part, fields=wanted or None)
-                for part, wanted in STYLE_FIELDS.items()
+                part: text("PROMPT_STYLE_TEMPLATES", style, part, fields=fields or None)
+                for part, fields in STYLE_FIELDS.items()
             }
             for style in sorted({form.style for form in FORMS})
         },
@@ -60,7 +60,7 @@ def read_texts(package: UpstreamPackage) -> Texts:
         agentic=text("ADDITIONAL_SYSTEM_PROMPT_FOR_AGENTIC_RESPONSE_FORMAT"),
         settings={name: text("MEMORY_AGENT_SETTINGS", name) for name in SCENARIOS},
         core_memory=text(core, fields=MEMORY_FIELDS),
-        whole_memory=text(whole, fields=MEMORY_FIELDS),
+        whole_memory=text(summary, fields=MEMORY_FIELDS),
         hints=_hints(package),
     )
 
@@ -138,15 +138,15 @@ class _Source:
     """A parsed source file of upstream. Its errors name the file."""
 
     def __init__(self, package: UpstreamPackage, path: str) -> None:
-        self._where = package.where(path)
+        self._location = package.where(path)
         try:
             self._tree = python_tree(package.read(path))
         except ValueError as error:
             raise self.error(f"is not Python source ({error})") from error
         self._constants = _constants(self._tree)
 
-    def error(self, what: str) -> UserError:
-        return UserError(what, where=self._where, fix=_FIX)
+    def error(self, problem: str) -> UserError:
+        return UserError(problem, where=self._location, fix=_FIX)
 
     def function(self, name: str) -> ast.FunctionDef:
         for node in self._tree.body:

@@ -150,8 +150,8 @@ def _source(text: str, form: Form) -> str:
     text = f"{'' if text.startswith('[') else '['}{text}{'' if text.endswith(']') else ']'}"
     if not form.tagged:
         return text
-    text, ended, _ = text.partition("<TOOLCALL>")[2].partition("</TOOLCALL>")
-    if not ended:
+    text, end_tag, _ = text.partition("<TOOLCALL>")[2].partition("</TOOLCALL>")
+    if not end_tag:
         raise NotCalls("no <TOOLCALL> tags")
     return text.strip()
 
@@ -223,12 +223,12 @@ def _python_call(node: ast.expr, reader: LenientReader) -> Read:
         raise NotCalls(f"{type(node).__name__} instead of a call")
     name, args = reader.call(node)
     positional = {n: partial(_positional, item) for n, item in enumerate(node.args)}
-    seen: set[str | None] = set()
+    names: set[str | None] = set()
     repeated = None
     for argument in node.keywords:
-        if argument.arg in seen:
+        if argument.arg in names:
             repeated = argument.arg
-        seen.add(argument.arg)
+        names.add(argument.arg)
     return Read(name, args, positional, repeated=repeated)
 
 

@@ -185,15 +185,15 @@ def load_grammar(language: str) -> tuple[Any, Any]:
         grammar = importlib.import_module(f"tree_sitter_{language}")
         installed = {name: importlib.metadata.version(name) for name in ("tree-sitter", package)}
     except ImportError as error:
-        named = (error.name or package).replace("_", "-")
-        raise UserError(f"{named} is not installed", where="bfcl", fix=fix) from None
-    for name, wanted, right in (
+        missing_name = (error.name or package).replace("_", "-")
+        raise UserError(f"{missing_name} is not installed", where="bfcl", fix=fix) from None
+    for name, pin, right in (
         ("tree-sitter", parser, installed["tree-sitter"].startswith(PARSERS)),
         (package, version, installed[package] == version),
     ):
         if not right:
-            what = f"{name} {installed[name]} is installed, but upstream's verdicts need {wanted}"
-            raise UserError(what, where="bfcl", fix=fix)
+            problem = f"{name} {installed[name]} is installed, but upstream's verdicts need {pin}"
+            raise UserError(problem, where="bfcl", fix=fix)
     # In these versions ``language()`` returns an address, which tree-sitter accepts with a warning.
     return tree_sitter.Parser, tree_sitter.Language(grammar.language())
 
@@ -213,18 +213,18 @@ def _read_of(
     the nodes that are comments. Raises `NotCalls` for an argument name that is given twice."""
     args: dict[str | None, Any] = {}
     positional = {}
-    place = count = 0
+    index = count = 0
     for node in arguments:
         if node.type == "assignment_expression":
             left, _, right = node.children[:3]
             key = text(left)
             if key in args:
                 raise NotCalls("a repeated argument")
-            place += 1
+            index += 1
             args[key] = value(right)
         elif node.is_named and node.type not in comments:
-            positional[place] = partial(value, node)
-            place += 1
+            positional[index] = partial(value, node)
+            index += 1
             if node.type in bare:
                 count += 1
                 args.setdefault(None, text(node))

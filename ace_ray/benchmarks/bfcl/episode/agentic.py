@@ -62,19 +62,19 @@ async def prepare_memory(
             sandbox = Sandbox(session, embed)
             await sandbox.restore(snapshot)
             context.episode.messages = []
-            first, *others = prerequisite["question"]
+            first, *turns = prerequisite["question"]
             conversation, opening = await _begin(entry, context, settings, sandbox, first)
             try:
-                ended = await conversation.play([opening, *others])
+                ending = await conversation.play([opening, *turns])
             except PromptTooLong:  # this conversation is dropped too; others may fit
-                ended = "context"
-            if ended not in _FORGOTTEN:
+                ending = "context"
+            if ending not in _FORGOTTEN:
                 snapshot = await sandbox.snapshot()
         record = {"id": prerequisite["id"], "messages": context.episode.messages}
-        records.append(record | conversation.state(ended))
-        if ended == "deadline":
-            never = {"messages": [], "turns": [], "results": [], "ended": ended}
-            records += [{"id": left["id"], **never} for left in conversations[number:]]
+        records.append(record | conversation.state(ending))
+        if ending == "deadline":
+            never = {"messages": [], "turns": [], "results": [], "ended": ending}
+            records += [{"id": talk["id"], **never} for talk in conversations[number:]]
             break
     return {"snapshot": snapshot, "conversations": records}
 
@@ -103,12 +103,12 @@ async def memory_rollout(
         await sandbox.restore(snapshot)
         question = with_system(settings.prompts.texts.agentic, entry.data["question"][0])
         conversation, opening = await _begin(entry, context, settings, sandbox, question)
-        ended = await conversation.play([opening])
+        ending = await conversation.play([opening])
         end = await sandbox.snapshot()
-    if ended not in _FORGOTTEN and any(one["ended"] in _FORGOTTEN for one in prepared):
-        ended = "preparation"
+    if ending not in _FORGOTTEN and any(record["ended"] in _FORGOTTEN for record in prepared):
+        ending = "preparation"
     context.episode.state = {
-        **conversation.state(ended),
+        **conversation.state(ending),
         "memory": snapshot,
         "memory_sha256": digest(snapshot),
         "memory_end": end,
@@ -181,15 +181,15 @@ class WebSearchAPI:
     async def search_engine_query(
         self, keywords: Any, max_results: Any = 10, region: Any = "wt-wt"
     ) -> list[dict[str, str]] | dict[str, str]:
-        wanted = MAX_RESULTS if max_results is None else min(int(max_results), MAX_RESULTS)
-        asked = {"q": str(keywords), "max_results": str(max(0, wanted)), "region": str(region)}
-        reply = await self._search.get(asked)
+        limit = MAX_RESULTS if max_results is None else min(int(max_results), MAX_RESULTS)
+        params = {"q": str(keywords), "max_results": str(max(0, limit)), "region": str(region)}
+        reply = await self._search.get(params)
         if reply.status != 200:  # the service or our configuration is wrong
             raise ServiceFailed(f"the search returned HTTP {reply.status}")
         fields = ("title", "href", "body") if self._snippets else ("title", "href")
         return [
             {field: str(result.get(field, ""))[:_FIELD_CHARS] for field in fields}
-            for result in _results(reply)[: max(0, wanted)]
+            for result in _results(reply)[: max(0, limit)]
         ]
 
     async def fetch_url_content(self, url: Any, mode: Any = "raw") -> dict[str, str]:
@@ -213,7 +213,7 @@ def _results(reply: Reply) -> list[Mapping[str, Any]]:
         results = json.loads(reply.body)
     except (ValueError, RecursionError):
         results = None
-    if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
+    if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
         raise ServiceFailed("the search did not return a list of objects")
     return results
 
@@ -236,6 +236,6 @@ async def web_search_rollout(
     tools = WebSearchAPI(config, transport, snippets=bool(entry.data["show_snippet"]))
     messages = with_system(settings.prompts.texts.agentic, entry.data["question"][0])
     conversation = Conversation(context, tools.step, settings.tools(functions), settings.results)
-    ended = await conversation.play([settings.opening(messages, functions)])
-    context.episode.state = conversation.state(ended)
+    ending = await conversation.play([settings.opening(messages, functions)])
+    context.episode.state = conversation.state(ending)
     return context.episode

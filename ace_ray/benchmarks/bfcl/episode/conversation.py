@@ -103,12 +103,12 @@ class Conversation:
             return truncated.reason
         return ""
 
-    def state(self, ended: str) -> dict[str, Any]:
+    def state(self, ending: str) -> dict[str, Any]:
         """Return the values for `Episode.state`, from which `BFCL.check` computes the verdicts."""
         return {
             "turns": [[answer.as_json() for answer in turn] for turn in self.turns],
             "results": self.observed,
-            "ended": ended,
+            "ended": ending,
         }
 
     def _result_messages(
@@ -188,7 +188,7 @@ async def rollout(entry: Entry, context: EpisodeContext, settings: EpisodeSettin
                     messages = [{"role": "user", "content": text}]
                 yield settings.opening(messages, functions) if number == 0 else messages
 
-        ended = await conversation.play(turns())
+        ending = await conversation.play(turns())
         end = await session.state()
-    context.episode.state = {**conversation.state(ended), "before": before, "end": end}
+    context.episode.state = {**conversation.state(ending), "before": before, "end": end}
     return context.episode

@@ -30,7 +30,7 @@ class ServiceFailed(RowError):
     """A service returned no usable reply after all retries. Resuming the run retries the row."""
 
 
-def check_service(config: ServiceConfig, where: str) -> None:
+def check_service(config: ServiceConfig, location: str) -> None:
     """Check the config of a service without sending a request.
 
     Raises:
@@ -43,14 +43,14 @@ def check_service(config: ServiceConfig, where: str) -> None:
     except ValueError as error:
         raise UserError(
             f"is not a service URL: {error}",
-            where=f"{where}.url",
+            where=f"{location}.url",
             fix="write http(s)://host/path, without query; keys go into the environment",
         ) from None
     name = config.api_key_env
     if name is not None and not os.environ.get(name, "").strip():
         raise UserError(
             f"the environment variable {name} is not set",
-            where=f"{where}.api_key_env",
+            where=f"{location}.api_key_env",
             fix="set it to the service's key, or leave api_key_env out",
         )
 
@@ -122,13 +122,13 @@ class Embeddings:
         return [self._vectors[text] for text in texts]
 
 
-def _vectors(reply: Reply, wanted: int) -> list[list[float]]:
+def _vectors(reply: Reply, count: int) -> list[list[float]]:
     try:
         if reply.status != 200:
             raise ValueError(f"HTTP {reply.status}")
         rows = sorted(json.loads(reply.body)["data"], key=lambda row: row["index"])
         vectors = [[float(number) for number in row["embedding"]] for row in rows]
-        if len(vectors) != wanted or len({len(row) for row in vectors}) != 1 or not vectors[0]:
+        if len(vectors) != count or len({len(row) for row in vectors}) != 1 or not vectors[0]:
             raise ValueError("not one vector per text")
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise ServiceFailed(f"no embeddings: {type(error).__name__}: {error}"[:300]) from error

@@ -105,14 +105,14 @@ _NAMED = (("name", "arguments"), ("tool_name", "parameters"))
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file of a result folder; ``named`` is the category in the file's name."""
+    """One file of a result folder; ``label`` is the category in the file's name."""
 
     path: Path
-    named: str
+    label: str
 
     @property
     def category(self) -> str:
-        return _RENAMED.get(self.named, self.named)
+        return _RENAMED.get(self.label, self.label)
 
 
 def entries_of(package: UpstreamPackage) -> Entries:
@@ -143,24 +143,24 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
 def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
     if path.is_file() and not _FILE.fullmatch(path.name):
         form = _form_of([path], "output", "")
-        for where, row in read_rows(path):
+        for location, row in read_rows(path):
             if not _dropped(row.get("id"), entries):
-                entry = _answered_by(row, entries, where)
-                value = value_of(row, "output", where)
-                yield where, _output(entry, value, sample_of(row, where), form, entries)
+                entry = _answered_by(row, entries, location)
+                value = value_of(row, "output", location)
+                yield location, _output(entry, value, sample_of(row, location), form, entries)
         return
     sources = _sources(path, entries)
     model = _model_folder(sources[0].path).name
     form = _form_of([source.path for source in sources], "result", model)
     for source in sources:
-        for where, row in read_rows(source.path):
-            entry_id = text_of(row, "id", where)
+        for location, row in read_rows(source.path):
+            entry_id = text_of(row, "id", location)
             if "_prereq_" in entry_id or _dropped(entry_id, entries):
                 continue
-            if source.named in _RENAMED:
-                entry_id = entry_id.replace(f"{source.named}_", f"{source.category}_", 1)
-            entry = entries.find(entry_id, where, language="en", category=source.category)
-            yield where, _output(entry, value_of(row, "result", where), 0, form, entries)
+            if source.label in _RENAMED:
+                entry_id = entry_id.replace(f"{source.label}_", f"{source.category}_", 1)
+            entry = entries.find(entry_id, location, language="en", category=source.category)
+            yield location, _output(entry, value_of(row, "result", location), 0, form, entries)
 
 
 def _dropped(entry_id: Any, entries: Entries) -> bool:
@@ -176,18 +176,18 @@ def _output(entry: Entry, value: Any, sample: int | str, form: Form, entries: En
     """Return an output. Add a remark if an irrelevance answer is an empty list, which may stand for
     text or no answer."""
     if value == [] and entry.category in ("irrelevance", "live_irrelevance"):
-        what = "empty lists in irrelevance categories, with words or without (strict: refusals)"
-        entries.remarks[what] += 1
+        remark = "empty lists in irrelevance categories, with words or without (strict: refusals)"
+        entries.remarks[remark] += 1
     return Output(entry, sample, _episode(entry, value, form))
 
 
-def _answered_by(row: Row, entries: Entries, where: str) -> Entry:
+def _answered_by(row: Row, entries: Entries, location: str) -> Entry:
     """Return the entry that a row answers. Load only the category that the row's id contains."""
     if "category" not in row:
-        category = text_of(row, "id", where).partition(":")[0].rpartition("_")[0]
+        category = text_of(row, "id", location).partition(":")[0].rpartition("_")[0]
         if category in entries.categories:
             row = {**row, "category": category}
-    return entries.answered_by(row, where)
+    return entries.answered_by(row, location)
 
 
 def _sources(path: Path, entries: Entries) -> list[Source]:
@@ -203,25 +203,25 @@ def _sources(path: Path, entries: Entries) -> list[Source]:
         raise UserError("contains no BFCL_v4_<category>_result.json", where=str(path), fix=fix)
     if len(models := {_model_folder(file): None for file in files}) > 1:
         names = ", ".join([folder.name for folder in models][:3])
-        what = f"contains the results of {len(models)} models: {names}"
-        raise UserError(what, where=str(path), fix=fix)
+        problem = f"contains the results of {len(models)} models: {names}"
+        raise UserError(problem, where=str(path), fix=fix)
     sources: dict[str, Source] = {}
     for file in files:
         name = _FILE.fullmatch(file.name)
         assert name is not None  # `_below` and `_outputs` have checked the name
         source = Source(file, name[1])
-        if source.named in _GROUP_NAMES:
-            entries.remarks[f"files named {source.named}, a group of categories, skipped"] += 1
+        if source.label in _GROUP_NAMES:
+            entries.remarks[f"files named {source.label}, a group of categories, skipped"] += 1
             continue
-        unused_file = path.is_file() and source.named in groups.UNUSED
-        if _NOT_SCORED.fullmatch(source.named) and not unused_file:
-            if source.named in groups.UNUSED:
+        unused_file = path.is_file() and source.label in groups.UNUSED
+        if _NOT_SCORED.fullmatch(source.label) and not unused_file:
+            if source.label in groups.UNUSED:
                 entries.remarks["files of unused categories skipped (name one to score it)"] += 1
             continue
         require_known("category", source.category, entries.categories, str(file))
-        if other := sources.get(source.category):
-            what = f"is a second file of {source.category}; the other one is {other.path}"
-            raise UserError(what, where=str(file), fix="remove one of them")
+        if duplicate := sources.get(source.category):
+            problem = f"is a second file of {source.category}; the other one is {duplicate.path}"
+            raise UserError(problem, where=str(file), fix="remove one of them")
         sources[source.category] = source
     if not sources:
         raise UserError("contains no scored category", where=str(path), fix=fix)
@@ -229,11 +229,11 @@ def _sources(path: Path, entries: Entries) -> list[Source]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
-        here = Path(place)
-        if len(here.relative_to(folder).parts) >= _LEVELS - 1:
+    for dirpath, folders, files in os.walk(folder):
+        parent = Path(dirpath)
+        if len(parent.relative_to(folder).parts) >= _LEVELS - 1:
             folders.clear()
-        yield from (here / name for name in files if _FILE.fullmatch(name))
+        yield from (parent / name for name in files if _FILE.fullmatch(name))
 
 
 def _model_folder(file: Path) -> Path:
@@ -254,7 +254,7 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
 
     Raises `UserError` if no answer is a list and a string has a call in a format that only
     upstream's handler of this model can read."""
-    listed = spelled = prompted = tagged = 0
+    listed = json_args = prompted = tagged = 0
     lists = own_form = False
     lists_only = "FC" in model or _LISTS_ONLY.search(model) is not None
     fc_texts = _FC_TEXTS.search(model) is not None and model.upper().endswith("FC")
@@ -270,8 +270,8 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
                     lists = True
                     listed += bool(called)
                     # ``{name: arguments}`` with arguments as a JSON string.
-                    spelled += any(
-                        _named(call) is None and isinstance(next(iter(call.values()), None), str)
+                    json_args += any(
+                        _parts(call) is None and isinstance(next(iter(call.values()), None), str)
                         for call in called
                     )
                 elif isinstance(answer, str):
@@ -287,13 +287,13 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
         )
     if _TAGS_ONLY.search(model):
         return "tagged"
-    in_lists: Form = "calls" if 2 * spelled >= listed else "objects"
+    in_lists: Form = "calls" if 2 * json_args >= listed else "objects"
     if in_text and not (lists and listed >= prompted):
         return "gemini" if _GEMINI.search(model) else "phi" if _PHI.search(model) else "text"
     return "tagged" if tagged > listed else in_lists
 
 
-def _named(call: dict[str, Any]) -> tuple[str, Any] | None:
+def _parts(call: dict[str, Any]) -> tuple[str, Any] | None:
     """Return the name and the arguments of a call that has a key for each, else None."""
     for name, arguments in _NAMED:
         if call.keys() == {name, arguments} and isinstance(call[name], str):
@@ -310,9 +310,9 @@ def _flat(value: Any, entry_id: Any) -> Iterator[Any]:
 
 def _episode(entry: Entry, value: Any, form: Form) -> Episode:
     """Return the episode of a result. `BFCL.check` reads its ``state``."""
-    ended = ""
+    ending = ""
     if entry.category in _CONVERSATIONS:
-        turns, ended = _conversation(entry, value, form)
+        turns, ending = _conversation(entry, value, form)
     else:
         turns = [[_answer(value, form)]]
     episode, native = Episode(), False
@@ -325,7 +325,7 @@ def _episode(entry: Entry, value: Any, form: Form) -> Episode:
         episode.record(Completion(text or "", tools=tools))
     if entry.category in _CONVERSATIONS or native:
         stored = [[answer.as_json() for answer in turn] for turn in turns]
-        episode.state = {"turns": stored, "ended": ended}
+        episode.state = {"turns": stored, "ended": ending}
     return episode
 
 
@@ -338,10 +338,10 @@ def _conversation(entry: Entry, value: Any, form: Form) -> tuple[list[list[Answe
         return [], "inference"
     if len(value) + sum(map(len, value)) > MAX_ANSWERS:
         return [], "steps"
-    wanted = 1 if agentic else len(entry.gold)
+    gold_turns = 1 if agentic else len(entry.gold)
     turns = [[_answer(answer, form, agentic=agentic) for answer in turn] for turn in value]
     # Upstream stops a conversation in a turn with `MAX_STEPS` answers that all contain calls.
-    cut = len(turns) < wanted or (bool(turns) and len(turns[-1]) >= MAX_STEPS)
+    cut = len(turns) < gold_turns or (bool(turns) and len(turns[-1]) >= MAX_STEPS)
     return turns, "steps" if cut else ""
 
 
@@ -373,8 +373,8 @@ def _calls(value: Any, form: Form) -> tuple[ToolCall, ...] | None:
     for call in value:
         if not isinstance(call, dict) or not call:
             return None
-        named = _named(call) if form == "objects" else None
-        name, arguments = named or next(iter(call.items()))
+        parts = _parts(call) if form == "objects" else None
+        name, arguments = parts or next(iter(call.items()))
         if isinstance(arguments, str):
             calls.append(ToolCall(name, arguments))
         elif isinstance(arguments, dict) and form == "objects":
@@ -396,12 +396,12 @@ def _json(value: Any) -> str:
 def _tagged(text: str) -> tuple[ToolCall, ...]:
     """Read the calls between ``<tool_call>`` tags (upstream ``qwen_fc.py``). Skip blocks that are
     not JSON. If a block is JSON but not a call, return no calls."""
-    calls, place = [], 0
-    while (begin := text.find(_TAG, place)) >= 0:
+    calls, position = [], 0
+    while (begin := text.find(_TAG, position)) >= 0:
         end = text.find(_TAG_END, begin + len(_TAG))
         if end < 0:
             break
-        place = end + len(_TAG_END)
+        position = end + len(_TAG_END)
         try:
             value = bounded_json(text[begin + len(_TAG) : end])
         except ValueError:  # `NotCalls` too

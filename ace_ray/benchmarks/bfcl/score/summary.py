@@ -102,15 +102,15 @@ TURN_METRICS = ("turns_passed", "turns_state", "turns_response")
 def with_metrics(
     verdicts: Mapping[str, Verdict],
     *,
-    ended: str | None,
+    ending: str | None,
     gold_logprobs: Sequence[float] | None = None,
 ) -> dict[str, Verdict]:
     """Add the episode's ending and the gold calls' probability to the metrics of ``verdicts``.
 
-    ``ended`` is one of `ENDINGS`, None for a single-turn entry. ``gold_logprobs``:
+    ``ending`` is one of `ENDINGS`, None for a single-turn entry. ``gold_logprobs``:
     log-probabilities of the tokens of the gold calls, if measured."""
     gold = gold_logprobs and {GOLD: math.exp(sum(gold_logprobs) / len(gold_logprobs))}
-    return with_ending(verdicts, ended, ENDINGS, **(gold or {}))
+    return with_ending(verdicts, ending, ENDINGS, **(gold or {}))
 
 
 class Diagnostics:

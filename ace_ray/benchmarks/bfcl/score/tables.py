@@ -25,14 +25,14 @@ def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, An
     scores.
 
     ``absent`` maps each category that was not run to the reason; its scores read ``N/A``."""
-    made = statistics.table(summary, RULE_SETS)
-    lines = [*made["lines"], *([category, "", "N/A", "N/A"] for category in absent)]
+    base_table = statistics.table(summary, RULE_SETS)
+    lines = [*base_table["lines"], *([category, "", "N/A", "N/A"] for category in absent)]
     for version, names in (("v4", (*_HEADLINE, "overall")), ("v3", ("overall",))):
         for name in names:
             cells = [summary["rules"][rules][version][name] for rules in RULE_SETS]
             if name == "overall" or cells[0]["value"] is not None:
                 lines.append([cells[0]["title"], "", *percents(cells, VALUE)])
-    return {**made, "lines": lines}
+    return {**base_table, "lines": lines}
 
 
 def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -46,13 +46,13 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
         title = "turns of conversations (%, official)"
         tables.append({"title": title, "header": _TURNS_HEADER, "lines": lines})
     if sensitivity := summary["format_sensitivity"]:
-        both = [sensitivity[rules] for rules in RULE_SETS]
+        blocks = [sensitivity[rules] for rules in RULE_SETS]
         lines = [
-            [form, str(stats["n"]), *percents(block["forms"][form] for block in both)]
-            for form, stats in both[0]["forms"].items()
+            [form, str(stats["n"]), *percents(block["forms"][form] for block in blocks)]
+            for form, stats in blocks[0]["forms"].items()
         ]
         lines += [
-            [f"{name} (points)", "", *(_points(block[name]) or "N/A" for block in both)]
+            [f"{name} (points)", "", *(_points(block[name]) or "N/A" for block in blocks)]
             for name in ("range", "stdev")
         ]
         header = ["form", "n", "official", "strict"]
@@ -157,20 +157,20 @@ def _leaderboard(runs: Sequence[ReportedRun], version: str, rules: str) -> Table
 
 def _turns(runs: Sequence[ReportedRun], rules: str) -> Table:
     labels, legend = marked(runs)
-    named = zip(runs, labels, strict=True)
-    lines = [[label, *line] for run, label in named for line in _turn_lines(run.summary, rules)]
+    pairs = zip(runs, labels, strict=True)
+    lines = [[label, *line] for run, label in pairs for line in _turn_lines(run.summary, rules)]
     title = f"Turns of conversations (%), {rules} rules: in no score"
     return Table("turn-matches", title, ["Model", *_TURNS_HEADER], lines, legend)
 
 
 def _forms(runs: Sequence[ReportedRun], rules: str) -> Table | None:
-    shown = [run for run in runs if run.summary["format_sensitivity"]]
-    if not shown:
+    form_runs = [run for run in runs if run.summary["format_sensitivity"]]
+    if not form_runs:
         return None
-    labels, legend = marked(shown)
-    blocks = [run.summary["format_sensitivity"][rules] for run in shown]
+    labels, legend = marked(form_runs)
+    blocks = [run.summary["format_sensitivity"][rules] for run in form_runs]
     lines: list[list[Value]] = [
-        [str(form), *(estimate(one["forms"].get(str(form))) for one in blocks)] for form in FORMS
+        [str(form), *(estimate(b["forms"].get(str(form))) for b in blocks)] for form in FORMS
     ]
     lines += [
         [f"{name} (points)", *(_points(block[name]) for block in blocks)]

@@ -65,9 +65,9 @@ class Tools:
     ) -> None:
         """Create the environment ``name``. ``shared``: it shares objects with other environments of
         the attempt (see `Shared`)."""
-        given = InitialState(**initial_state)
+        state = InitialState(**initial_state)
         memo = attempt.shared if shared else None
-        attempt.environments[name] = open_environment(self._sources, given, memo)
+        attempt.environments[name] = open_environment(self._sources, state, memo)
 
     def op_call(
         self, attempt: _Attempt, name: str, call: str, arguments: Mapping[str, Any]

@@ -132,15 +132,15 @@ class Environment:
             with known_vectors(self._vectors), localcontext():
                 # Copy the result of a nested call, unlike upstream. Otherwise a model could build
                 # a few dozen objects that contain each other, which take forever to print.
-                shown = _shown(evaluate(text, self._tools, copy.deepcopy))
-            if len(shown) > MAX_RESULT_CHARS:
+                result = _text_of(evaluate(text, self._tools, copy.deepcopy))
+            if len(result) > MAX_RESULT_CHARS:
                 raise CallRefused("the result is too large")
         except MemoryError:  # the state may be half changed
             raise
         except Exception as error:  # noqa: BLE001  # the model sees any error of a tool
-            shown = _error(error)
+            result = _error(error)
         self._cpu_s -= time.process_time() - began
-        return shown
+        return result
 
     def broke(self) -> None:
         """Reduce the remaining CPU time after a call that exceeded a limit of its process."""
@@ -191,9 +191,9 @@ def open_environment(
             instance._load_scenario(config, long_context=initial_state.long_context)
         if initial_state.long_context:
             for key in _SHARED.get(class_name, ()):
-                given = initial_state.initial_config.get(class_name, {}).get(key, {})
+                preset = initial_state.initial_config.get(class_name, {}).get(key, {})
                 records = getattr(instance, key)
-                added = {k: copy.deepcopy(v, memo) for k, v in records.items() if k not in given}
+                added = {k: copy.deepcopy(v, memo) for k, v in records.items() if k not in preset}
                 setattr(instance, key, records | added)
         for name in names:
             tools[name] = _with_defaults(getattr(instance, name), memo)
@@ -210,13 +210,13 @@ def _with_defaults(method: Callable[..., Any], memo: Shared) -> Callable[..., An
     signature = inspect.signature(method)
 
     @wraps(method)
-    def called(*args: Any, **named: Any) -> Any:
+    def called(*args: Any, **kwargs: Any) -> Any:
         try:
-            given = signature.bind(*args, **named).arguments
+            arguments = signature.bind(*args, **kwargs).arguments
         except TypeError:
-            return method(*args, **named)  # raises Python's own error
-        missing = {k: v for k, v in changeable.items() if k not in given}
-        return method(*args, **named, **{k: copy.deepcopy(v, memo) for k, v in missing.items()})
+            return method(*args, **kwargs)  # raises Python's own error
+        missing = {k: v for k, v in changeable.items() if k not in arguments}
+        return method(*args, **kwargs, **{k: copy.deepcopy(v, memo) for k, v in missing.items()})
 
     return called
 
@@ -227,7 +227,7 @@ def _changeable(function: Callable[..., Any]) -> Mapping[str, Any]:
     return {p.name: p.default for p in parameters if isinstance(p.default, (list, dict, set))}
 
 
-def _shown(result: Any) -> str:
+def _text_of(result: Any) -> str:
     if type(result) is dict:
         try:
             return json.dumps(result)
@@ -245,8 +245,8 @@ def _error(error: Exception) -> str:
 
 def shared_changed(shared: Shared) -> bool:
     """Return whether calls have changed an object that environments share."""
-    kept = {id(item): item for item in shared.get(id(shared), ())}
-    return any(kept[key] != made for key, made in shared.items() if key in kept)
+    originals = {id(item): item for item in shared.get(id(shared), ())}
+    return any(originals[key] != clone for key, clone in shared.items() if key in originals)
 
 
 def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
@@ -257,12 +257,12 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
     compared, to bound the cost. If a comparison raises (a crash in upstream), the values differ."""
     for name, instance in theirs.items():
         for key, value in vars(instance).items():
-            if not key.startswith("_") and not _same(vars(ours[name]), key, value):
+            if not key.startswith("_") and not _is_equal(vars(ours[name]), key, value):
                 return f"{name}.{key}"
     return ""
 
 
-def _same(attributes: Mapping[str, Any], key: str, value: Any) -> bool:
+def _is_equal(attributes: Mapping[str, Any], key: str, value: Any) -> bool:
     try:
         return key in attributes and bool(attributes[key] == value)
     except Exception:  # noqa: BLE001  # e.g. endless recursion in a directory that contains itself

@@ -19,7 +19,7 @@ _BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s+(?=\()")
 _SYNTAX_ERROR = re.compile(r"(?:Syntax|Indentation|Tab)Error: ")
 
 Tools = Mapping[str, Callable[..., Any]]
-Taken = Callable[[Any], Any]
+Convert = Callable[[Any], Any]
 
 
 class CallRefused(Exception):
@@ -36,10 +36,10 @@ def as_upstream_reads(text: str) -> str:
     return _BEFORE_BRACKET.sub(r"\1", text)
 
 
-def evaluate(text: str, tools: Tools, taken: Taken) -> Any:
+def evaluate(text: str, tools: Tools, convert: Convert) -> Any:
     """Execute the call in ``text``, and return its result.
 
-    A nested call's result is passed through ``taken`` before it becomes an argument. Raises
+    A nested call's result is passed through ``convert`` before it becomes an argument. Raises
     `CallRefused`; `NameError`, with Python's message, for an unknown tool; and any `Exception` that
     the tool raises."""
     text = as_upstream_reads(text)
@@ -55,10 +55,10 @@ def evaluate(text: str, tools: Tools, taken: Taken) -> Any:
         raise CallRefused(message) from None
     if not isinstance(tree, ast.Call):
         raise CallRefused("not a call of a function")
-    return _call(tree, tools, taken)
+    return _call(tree, tools, convert)
 
 
-def _call(node: ast.Call, tools: Tools, taken: Taken) -> Any:
+def _call(node: ast.Call, tools: Tools, convert: Convert) -> Any:
     name = dotted_name(node.func)
     if name is None:
         raise CallRefused("not a call of a function by its name")
@@ -67,30 +67,30 @@ def _call(node: ast.Call, tools: Tools, taken: Taken) -> Any:
     args: list[Any] = []
     for item in node.args:
         if isinstance(item, ast.Starred):
-            args.extend(_value(item.value, tools, taken))
+            args.extend(_value(item.value, tools, convert))
         else:
-            args.append(_value(item, tools, taken))
-    named: dict[str, Any] = {}
+            args.append(_value(item, tools, convert))
+    kwargs: dict[str, Any] = {}
     for keyword in node.keywords:
         if keyword.arg is None:
             raise CallRefused("** among the arguments")
-        if keyword.arg in named:
+        if keyword.arg in kwargs:
             raise CallRefused(f"keyword argument repeated: {keyword.arg} (<string>, line 1)")
-        named[keyword.arg] = _value(keyword.value, tools, taken)
-    return tools[name](*args, **named)
+        kwargs[keyword.arg] = _value(keyword.value, tools, convert)
+    return tools[name](*args, **kwargs)
 
 
-def _value(node: ast.expr, tools: Tools, taken: Taken) -> Any:
+def _value(node: ast.expr, tools: Tools, convert: Convert) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Call):
-        return taken(_call(node, tools, taken))
+        return convert(_call(node, tools, convert))
     if isinstance(node, ast.List):
-        return [_value(item, tools, taken) for item in node.elts]
+        return [_value(item, tools, convert) for item in node.elts]
     if isinstance(node, ast.Tuple):
-        return tuple([_value(item, tools, taken) for item in node.elts])
+        return tuple([_value(item, tools, convert) for item in node.elts])
     if isinstance(node, ast.Dict):
-        return _dict(node, tools, taken)
+        return _dict(node, tools, convert)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
         number = node.operand.value if isinstance(node.operand, ast.Constant) else None
         if isinstance(number, (int, float, complex)):
@@ -100,13 +100,13 @@ def _value(node: ast.expr, tools: Tools, taken: Taken) -> Any:
     raise CallRefused(f"{type(node).__name__} among the arguments")
 
 
-def _dict(node: ast.Dict, tools: Tools, taken: Taken) -> dict[Any, Any]:
+def _dict(node: ast.Dict, tools: Tools, convert: Convert) -> dict[Any, Any]:
     pairs: dict[Any, Any] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
             raise CallRefused("** in an argument")
         # An unhashable key raises TypeError, as in Python.
-        pairs[_value(key, tools, taken)] = _value(value, tools, taken)
+        pairs[_value(key, tools, convert)] = _value(value, tools, convert)
     return pairs
 
 

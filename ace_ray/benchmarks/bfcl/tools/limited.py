@@ -39,7 +39,7 @@ def load_classes(sources: ToolSources, names: Sequence[str]) -> None:
             host.process().ask({"load": list(names)})
         except LimitBroken as error:
             raise UserError(
-                f"a class does not load: {error}", where=sources.where, fix="name an intact copy"
+                f"a class does not load: {error}", where=sources.location, fix="name an intact copy"
             ) from error
         except ProcessLost as error:
             problem = f"the tool process does not start ({error})"

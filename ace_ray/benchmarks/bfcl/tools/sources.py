@@ -38,7 +38,7 @@ class ToolSources:
     """The source text of each module; picklable. Empty for the mini set (see `own`)."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
-    where: str = "mini"
+    location: str = "mini"
     """Name of the copy, for error messages."""
     sha256: str = ""
     named: bool = False
@@ -57,20 +57,20 @@ def tool_sources(package: UpstreamPackage) -> ToolSources:
         try:
             texts[module] = package.read(f"{TOOL_FOLDER}/{module}.py").decode("utf-8")
         except UnicodeDecodeError as error:
-            place = f"{package.name}: {TOOL_FOLDER}/{module}.py"
-            raise UserError(f"is not UTF-8 ({error.reason})", where=place, fix=_FIX) from error
+            location = f"{package.name}: {TOOL_FOLDER}/{module}.py"
+            raise UserError(f"is not UTF-8 ({error.reason})", where=location, fix=_FIX) from error
     return ToolSources(texts, package.name, digest(sorted(texts.items())))
 
 
 def require_allowed(sources: ToolSources) -> None:
     """Raise `UserError` if ``sources`` must not run: they differ from the published sources, and
     the user did not name the copy in the command."""
-    known = not sources.texts or digest(sorted(sources.texts.items())) == OFFICIAL_TOOLS_SHA256
-    if not (sources.named or known):
+    is_known = not sources.texts or digest(sorted(sources.texts.items())) == OFFICIAL_TOOLS_SHA256
+    if not (sources.named or is_known):
         raise UserError(
             f"the classes in {TOOL_FOLDER} differ from bfcl-eval {VERSION}, and only the stored run"
             " names this copy, so ace_ray does not run the classes",
-            where=sources.where,
+            where=sources.location,
             fix="score the run with --data and a copy that you trust",
         )
 
@@ -91,7 +91,7 @@ def load_class(sources: ToolSources, name: str) -> type[Any]:
     module = TOOL_MODULES.get(name, "")
     tool_class = vars(_load(sources, module)).get(name) if module in sources.texts else None
     if not isinstance(tool_class, type):
-        raise UserError(f"has no class {name}", where=sources.where, fix=_FIX)
+        raise UserError(f"has no class {name}", where=sources.location, fix=_FIX)
     return tool_class
 
 
@@ -102,7 +102,7 @@ def _load(sources: ToolSources, name: str) -> ModuleType:
             require_allowed(sources)
             _LOADED[key] = PrivateModules(
                 sources.texts,
-                place=lambda module: f"{sources.where}: {TOOL_FOLDER}/{module}.py",
+                place=lambda module: f"{sources.location}: {TOOL_FOLDER}/{module}.py",
                 package=_PREFIX,
                 names=NAMES,
                 stand_ins=STAND_INS,

@@ -63,10 +63,10 @@ class FlatIndex:
         self._rows: list[tuple[int, Any]] = []
 
     def add_with_ids(self, vectors: Any, ids: Any) -> None:
-        self._rows += [(int(one), row) for row, one in zip(vectors, ids, strict=True)]
+        self._rows += [(int(row_id), row) for row, row_id in zip(vectors, ids, strict=True)]
 
     def remove_ids(self, ids: Any) -> None:
-        gone = {int(one) for one in ids}
+        gone = {int(row_id) for row_id in ids}
         self._rows = [row for row in self._rows if row[0] not in gone]
 
     def reset(self) -> None:
@@ -80,7 +80,7 @@ class FlatIndex:
         if k < 1:
             raise AssertionError
         matrix = np.stack([row for _, row in self._rows])
-        ids = np.array([one for one, _ in self._rows], dtype=np.int64)
+        ids = np.array([row_id for row_id, _ in self._rows], dtype=np.int64)
         scores = np.asarray(queries) @ matrix.T
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(scores, order, axis=1), ids[order]

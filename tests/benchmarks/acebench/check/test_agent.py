@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench.check.agent import check_agent
-from ace_ray.benchmarks.acebench.check.agent_strict import made, paths
+from ace_ray.benchmarks.acebench.check.agent_strict import calls_made, paths
 from ace_ray.parsing.literals import Call
 from ace_ray.types import Entry, Verdict
 
@@ -172,7 +172,7 @@ def test_causes_of_errors_are_proven_by_the_calls() -> None:
         step(LOGIN, FRANK, observations=["x"], errors=["failed"]),
         {"speaker": "execution", "text": "no questions", "errors": ["not_a_call"]},
     ]
-    called = [(one.call.name, one.error, one.observation) for one in made(["[ignored()]"], told)]
+    called = [(c.call.name, c.error, c.observation) for c in calls_made(["[ignored()]"], told)]
     assert called == [("login", "failed", "x"), ("view", "not_run", None), ("", "not_a_call", None)]
     # The path that was followed furthest decides. A tool of a path is known, offered or not.
     ways = [["[send(to='a', text='b')]"], ["[login()]", "[view(name='Eve')]"]]

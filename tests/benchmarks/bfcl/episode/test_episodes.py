@@ -14,7 +14,7 @@ from ace_ray.benchmarks.bfcl.check.conversations import check_agentic
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.episode.agentic import prepare_memory
 from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
-from ace_ray.benchmarks.bfcl.prompts import own
+from ace_ray.benchmarks.bfcl.prompts import own_prompts
 from ace_ray.benchmarks.bfcl.score.summary import with_metrics
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.sandbox.protocol import LocalSession
@@ -46,7 +46,7 @@ def test_prompted_model_sees_functions_calls_and_results() -> None:
     model = ScriptedModel(text, "fine", "bye")
     episode = played(MINI, BASE, model)
     first, second, third = model.chats
-    assert first == own().messages(BASE.data["question"][0], DOCS["Bakery"])
+    assert first == own_prompts().messages(BASE.data["question"][0], DOCS["Bakery"])
     ((results,), _) = episode.state["results"]
     told = [
         {"role": "tool", "name": call, "content": result}
@@ -71,7 +71,7 @@ def test_model_with_tools_sees_numbered_calls_and_their_results() -> None:
     model = ScriptedModel(say("", *calls), "fine", ("close_day", {}), ("close_day", "no json"))
     episode = played(bfcl(mode="native"), BASE, model)
     assert model.chats[0] == BASE.data["question"][0]
-    assert model.asked[0].tools == own().tools(DOCS["Bakery"])
+    assert model.asked[0].tools == own_prompts().tools(DOCS["Bakery"])
     assistant, one, two = model.chats[1][-3:]
     assert assistant["tool_calls"] == [
         {"id": f"call0000{n}", "type": "function", "function": {"name": name, "arguments": given}}
@@ -91,10 +91,10 @@ def test_held_out_functions_come_in_their_turn(native: bool) -> None:
     model = ScriptedModel("?")
     played(bfcl(mode="native") if native else MINI, MISS_FUNC, model)
     held = next(doc for doc in DOCS["Bakery"] if doc["name"] == name)
-    text = own().more_functions(None if native else [held])
+    text = own_prompts().more_functions(None if native else [held])
     assert model.chats[int(turn)][-1] == {"role": "user", "content": text}
     before, after = (model.asked[number].tools or () for number in (0, int(turn)))
-    assert list(after) == [*before, *(own().tools([held], hints=0) if native else ())]
+    assert list(after) == [*before, *(own_prompts().tools([held], hints=0) if native else ())]
     assert name not in str([model.chats[0], *before])
 
 
@@ -150,7 +150,7 @@ def filled(
     entry = KV if embed is None else entry_of(benchmark, "memory_vector")
     seconds = 0.5 if hang in replies else 60
     context = staged(benchmark, entry, ScriptedModel(*replies), seconds, works=works)
-    prepared = prepare_memory(entry, context, EpisodeSettings(own(), DOCS), TALKS, embed)
+    prepared = prepare_memory(entry, context, EpisodeSettings(own_prompts(), DOCS), TALKS, embed)
     return asyncio.run(prepared), context.episode
 
 
@@ -165,8 +165,8 @@ def test_each_conversation_starts_from_the_memory_before() -> None:
     talks = found["conversations"]
     assert [(talk["id"], talk["ended"]) for talk in talks] == [(one["id"], "") for one in TALKS]
     first, second, _ = (talk["messages"][0]["content"] for talk in talks)
-    functions = own().system(DOCS["MemoryAPI_kv"])
-    assert first == f"{functions}\n\n{own().memory(KV.data['scenario'], 'kv', '(empty)')}"
+    functions = own_prompts().system(DOCS["MemoryAPI_kv"])
+    assert first == f"{functions}\n\n{own_prompts().memory(KV.data['scenario'], 'kv', '(empty)')}"
     assert "one" in second
 
 
@@ -176,7 +176,7 @@ def test_question_starts_from_the_snapshot() -> None:
     model = ScriptedModel(text, "ok")
     episode = played(MINI, KV, model, prepared={"snapshot": snapshot})
     system = model.chats[0][0]
-    assert system["content"].endswith(f"\n\n{own().texts.agentic}")
+    assert system["content"].endswith(f"\n\n{own_prompts().texts.agentic}")
     assert '"a_key": "kept"' in system["content"]
     assert "submerged" not in system["content"]
     assert episode.state["results"][0][0][0] == '{"value": "submerged"}'
@@ -188,9 +188,9 @@ def test_question_starts_from_the_snapshot() -> None:
 def test_native_mode_shows_the_memory_beside_the_tools() -> None:
     prepared = {"snapshot": {"memory": "the text"}}
     played(bfcl(mode="native"), SUMMARY, model := ScriptedModel("ok"), prepared=prepared)
-    assert model.asked[0].tools == own().tools(DOCS["MemoryAPI_rec_sum"])
-    text = own().memory(SUMMARY.data["scenario"], "rec_sum", "the text")
-    assert model.chats[0][0]["content"] == f"{text}\n\n{own().texts.agentic}"
+    assert model.asked[0].tools == own_prompts().tools(DOCS["MemoryAPI_rec_sum"])
+    text = own_prompts().memory(SUMMARY.data["scenario"], "rec_sum", "the text")
+    assert model.chats[0][0]["content"] == f"{text}\n\n{own_prompts().texts.agentic}"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_conversation_that_context_or_deadline_cut_writes_nothing(
     assert [one["ended"] for one in state["prepared"]] == endings
     cut = {"context", "deadline"} & set(endings)  # upstream keeps what "steps" wrote
     assert state["ended"] == ("preparation" if cut else "")
-    verdicts = with_metrics(check_agentic([], ["x"]), ended=state["ended"])
+    verdicts = with_metrics(check_agentic([], ["x"]), ending=state["ended"])
     assert verdicts["official"].metrics == ({"ended_preparation": 1} if cut else {})
 
 

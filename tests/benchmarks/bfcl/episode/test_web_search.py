@@ -16,7 +16,7 @@ from ace_ray.benchmarks.bfcl.episode.agentic import web_search_rollout as rollou
 from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings
 from ace_ray.benchmarks.bfcl.episode.services import Embeddings, Service, ServiceFailed
 from ace_ray.benchmarks.bfcl.options import EmbeddingsConfig, ServiceConfig, WebSearchConfig
-from ace_ray.benchmarks.bfcl.prompts import own
+from ace_ray.benchmarks.bfcl.prompts import own_prompts
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.models.http import HttpRequest, Reply
 from ace_ray.types import Sampling
@@ -171,8 +171,9 @@ def test_episode_asks_and_answers() -> None:
     turn = ["[search_engine_query(keywords='a')]", "{'answer': 'x'}"]
     model = ScriptedModel(*turn)
     context = EpisodeContext(RoleModel(model, Sampling()))
-    episode = asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS), CONFIG, Web(web)))
-    assert model.chats[0][0]["content"].endswith(f"\n\n{own().texts.agentic}")
+    settings = EpisodeSettings(own_prompts(), DOCS)
+    episode = asyncio.run(rollout(entry, context, settings, CONFIG, Web(web)))
+    assert model.chats[0][0]["content"].endswith(f"\n\n{own_prompts().texts.agentic}")
     assert model.chats[1][-1]["role"] == "tool"
     assert "body" not in model.chats[1][-1]["content"]
     assert (episode.state["turns"], episode.state["ended"]) == ([turn], "")

@@ -114,7 +114,7 @@ def test_turn_matches_are_sums_over_conversations() -> None:
 
 def known(category: str, probability: float, count: int) -> list[ResultRow]:
     logprobs = [math.log(probability)] * 4
-    found = with_metrics(verdicts(True), ended=None, gold_logprobs=logprobs)
+    found = with_metrics(verdicts(True), ending=None, gold_logprobs=logprobs)
     return [scored_row(category, f"{category}_{i}", found) for i in range(count)]
 
 
