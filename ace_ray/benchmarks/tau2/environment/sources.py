@@ -144,8 +144,7 @@ def _value(node: ast.expr) -> Any:
         operand = _value(node.operand)
         return -operand if isinstance(node.op, ast.USub) else +operand
     if isinstance(node, ast.BinOp):
-        left_operand = _value(node.left)
-        return operate(type(node.op), left_operand, _value(node.right))
+        return operate(type(node.op), _value(node.left), _value(node.right))
     if isinstance(node, ast.Call):
         called = _value(node.func)
         for argument in node.args:
