@@ -167,7 +167,7 @@ class Rollout:
         answered = [place for place, (error, _) in enumerate(observed) if not error]
         if len(answered) < 2:
             return
-        shown = await self.session.shown(len(answered))
+        shown = await self.session.newest_answers(len(answered))
         for place, value in zip(reversed(answered), reversed(shown), strict=False):
             observed[place] = ("", value)
 
