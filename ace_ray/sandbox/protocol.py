@@ -51,7 +51,7 @@ class Session(Protocol):
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation: ...
 
     async def newest_answers(self, last: int) -> list[Any]:
-        """Return the result of `Recalling.newest_answers`; [] if the scenario is not `Recalling`."""
+        """Return what `Recalling.newest_answers` returns; [] if the scenario is not `Recalling`."""
 
     async def state(self) -> Any: ...
 
