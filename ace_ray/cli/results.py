@@ -101,7 +101,7 @@ def show(
     show_rows(
         StoredRun(opens(run)),
         Filter(**wanted),
-        other=StoredRun(opens(changed)) if changed else None,
+        base=StoredRun(opens(changed)) if changed else None,
         limit=(0 if as_json else 20) if limit is None else limit,
         as_json=as_json,
     )

@@ -309,7 +309,7 @@ def _metadata(view: EpisodeView) -> dict[str, Any]:
 def _store(view: EpisodeView) -> dict[str, Any]:
     """Return the final state of an episode, and the tools that the model could call."""
     tools = {} if view.tools is None else {"tools": [asdict(tool) for tool in view.tools]}
-    return tools if view.left is None else {"state": view.left, **tools}
+    return tools if view.state is None else {"state": view.state, **tools}
 
 
 def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class SandboxActor:
         if scenario is None:
             return None
         self._open.move_to_end(episode)
-        if method == "shown" and not isinstance(scenario, Recalling):
+        if method == "newest_answers" and not isinstance(scenario, Recalling):
             return ([],)
         return (getattr(scenario, method)(*values),)  # named by `PooledSession`, not by a model
 
@@ -82,8 +82,8 @@ class SandboxPool:
 class PooledSession:
     """A `Session` on an actor of the pool. It moves to another actor after a crash."""
 
-    def __init__(self, actors: Sequence[Any], place: int, spec: Any) -> None:
-        self._actors, self._place, self._spec = actors, place, spec
+    def __init__(self, actors: Sequence[Any], actor_index: int, spec: Any) -> None:
+        self._actors, self._actor_index, self._spec = actors, actor_index, spec
         self._episode = uuid4().hex
         self._log: list[Call] = []
 
@@ -114,8 +114,8 @@ class PooledSession:
         self._log.append((name, arguments))
         return observation
 
-    async def shown(self, last: int) -> list[Any]:
-        answers: list[Any] = await self._ask("shown", last)
+    async def newest_answers(self, last: int) -> list[Any]:
+        answers: list[Any] = await self._ask("newest_answers", last)
         return answers
 
     async def state(self) -> Any:
@@ -127,7 +127,7 @@ class PooledSession:
 
     @property
     def _actor(self) -> Any:
-        return self._actors[self._place]
+        return self._actors[self._actor_index]
 
     async def _ask(self, method: str, *values: Any) -> Any:
         failure = ""
@@ -151,7 +151,7 @@ class PooledSession:
         raise SandboxLost(f"a sandbox call was lost {MAX_MOVES} times ({failure})")
 
     def _move(self) -> None:
-        self._place = (self._place + 1) % len(self._actors)
+        self._actor_index = (self._actor_index + 1) % len(self._actors)
 
 
 def start_actors(

@@ -69,11 +69,11 @@ _LOCK = threading.Lock()
 
 def host_of(key: Hashable, make: Callable[[], Host]) -> Host:
     """Return the host for ``key`` in this process. The first call creates it with ``make``."""
-    place = (key, os.getpid())
+    host_key = (key, os.getpid())
     with _LOCK:
-        if place not in _HOSTS:
-            _HOSTS[place] = make()
-        return _HOSTS[place]
+        if host_key not in _HOSTS:
+            _HOSTS[host_key] = make()
+        return _HOSTS[host_key]
 
 
 @atexit.register

@@ -72,18 +72,18 @@ class LimitedProcess:
         self._socket, theirs = socket.socketpair()
         with theirs:
             # An editable installation is not in sys.path, so its folder is added.
-            paths = json.dumps([*(os.path.abspath(one) for one in sys.path if one), _PACKAGES])
+            paths = json.dumps([*(os.path.abspath(path) for path in sys.path if path), _PACKAGES])
             fd = str(theirs.fileno())
             # Sets have the same order in every process, and numpy starts no threads.
             fixed = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-            kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+            environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
             self._process = subprocess.Popen(
                 # Ignore the environment, the user's site packages and `.pth` files.
                 [sys.executable, "-P", "-s", "-S", "-c", _START, fd, handler, paths],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env=kept | fixed,
+                env=environment | fixed,
                 cwd="/",
                 process_group=0,
             )
@@ -121,8 +121,8 @@ class LimitedProcess:
         if kind == ANSWERED:
             return values[0]
         if kind == MISTAKE:
-            what, where, fix = values
-            raise UserError(what, where=where, fix=fix)
+            problem, location, fix = values
+            raise UserError(problem, where=location, fix=fix)
         raise RuntimeError(f"in the tool process: {values[0]}")
 
     def end(self) -> None:

@@ -76,19 +76,19 @@ class PrivateModules:
             return self._loaded[name]
 
     def _run(self, name: str) -> ModuleType:
-        place = self.place(name)
+        file_name = self.place(name)
         module = ModuleType(f"{self.prefix}.{name}")
         allowed = {key: value for key, value in vars(builtins).items() if key in BUILTINS}
         replaced = {**self.extra, "__import__": self._import}
         module.__dict__["__builtins__"] = allowed | replaced
         try:
-            code = compile(self.texts[name], place, "exec", dont_inherit=True)
+            code = compile(self.texts[name], file_name, "exec", dont_inherit=True)
             exec(code, module.__dict__)  # noqa: S102  # the user's package, not a model's text
         except UserError:
             raise
         except Exception as error:
-            what = f"does not load ({type(error).__name__}: {str(error)[:200]})"
-            raise UserError(what, where=place, fix=self.fix) from error
+            problem = f"does not load ({type(error).__name__}: {str(error)[:200]})"
+            raise UserError(problem, where=file_name, fix=self.fix) from error
         return module
 
     def _import(

@@ -39,7 +39,7 @@ class Scenario(Protocol):
 class Recalling(Protocol):
     """A scenario in which a call may change the answers to earlier calls."""
 
-    def shown(self, last: int) -> list[Any]:
+    def newest_answers(self, last: int) -> list[Any]:
         """Return the newest answers that are not errors, at most ``last``, as they read now.
 
         The list is shorter if the scenario has dropped old answers."""
@@ -50,8 +50,8 @@ class Session(Protocol):
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation: ...
 
-    async def shown(self, last: int) -> list[Any]:
-        """Return the result of `Recalling.shown`; [] if the scenario is not `Recalling`."""
+    async def newest_answers(self, last: int) -> list[Any]:
+        """Return what `Recalling.newest_answers` returns; [] if the scenario is not `Recalling`."""
 
     async def state(self) -> Any: ...
 
@@ -67,8 +67,8 @@ class LocalSession:
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
         return self._scenario.call(name, arguments)
 
-    async def shown(self, last: int) -> list[Any]:
-        return self._scenario.shown(last) if isinstance(self._scenario, Recalling) else []
+    async def newest_answers(self, last: int) -> list[Any]:
+        return self._scenario.newest_answers(last) if isinstance(self._scenario, Recalling) else []
 
     async def state(self) -> Any:
         return self._scenario.state()

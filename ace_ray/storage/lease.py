@@ -60,7 +60,7 @@ class Lease:
             "schema_version": 1,
             **this_process(),
             "holder": secrets.token_hex(8),
-            "since": _now(),
+            "since": _timestamp(),
             "beat": 0,
         }
         watched: tuple[str, float] | None = None
@@ -108,7 +108,7 @@ class Lease:
                 self._renew(self._quick)
 
     def _renew(self, store: Store) -> None:
-        claim = {**self._claim, "beat": self._claim["beat"] + 1, "renewed": _now()}
+        claim = {**self._claim, "beat": self._claim["beat"] + 1, "renewed": _timestamp()}
         tag = store.put_if(LEASE, as_json(claim), self._tag)
         if tag is None:
             # If boto3 repeated the request, its first try may have succeeded. Check the holder.
@@ -144,7 +144,7 @@ def _whose(content: bytes) -> str:
     return "process {1} on {0} since {2}".format(*parts)
 
 
-def _now() -> str:
+def _timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

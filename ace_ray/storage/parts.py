@@ -154,8 +154,8 @@ def read_bounded(
         raise ValueError(f"it has {size >> 20} MiB, more than {MOST_BYTES >> 20}")
     # The second limit is needed because pyarrow reads the schema recursively.
     limits = {"thrift_string_size_limit": 4 << 20, "thrift_container_size_limit": 1_000}
-    wanted = pa.schema([schema.field(column) for column in columns])
-    texts = [f.name for f in wanted if f.type in (pa.string(), pa.large_string())]
+    column_schema = pa.schema([schema.field(column) for column in columns])
+    texts = [f.name for f in column_schema if f.type in (pa.string(), pa.large_string())]
     try:
         file = pq.ParquetFile(source, read_dictionary=texts, pre_buffer=True, **limits)
     except KeyError as error:  # a column in `read_dictionary` is missing
@@ -177,8 +177,8 @@ def read_bounded(
             raise ValueError(f"it has more than {most_rows} rows")
         if unpacked > MOST_BYTES:
             raise ValueError(f"its columns take more than {MOST_BYTES >> 20} MiB unpacked")
-        batches.append(pa.table(batch).select(columns).cast(wanted))
-    table = pa.concat_tables(batches) if batches else wanted.empty_table()
+        batches.append(pa.table(batch).select(columns).cast(column_schema))
+    table = pa.concat_tables(batches) if batches else column_schema.empty_table()
     if row is not None:
         if table.num_rows <= index:
             raise ValueError("its footer is damaged")
@@ -265,27 +265,27 @@ class Ledger:
         """Indices of the rows, ordered by part and by their place in it."""
         return np.lexsort((self.position, self.part))
 
-    def tables(self, columns: Sequence[str], known: np.ndarray | None = None) -> Iterator[pa.Table]:
+    def tables(self, columns: Sequence[str], ids: np.ndarray | None = None) -> Iterator[pa.Table]:
         """Yield ``columns`` of the rows that count, one table per part that has such rows.
-        ``known``: ids of the rows to yield; of a part with one of them, only its row group is read.
+        ``ids``: ids of the rows to yield; of a part with one of them, only its row group is read.
         If `compact` merges parts meanwhile, the new parts are read instead.
 
         Raises `UserError`: a part cannot be read."""
         rows = self._in_parts
-        if known is not None:
-            wanted = np.zeros(len(self.ids) + 1, dtype=bool)
-            wanted[self.find(known)] = True  # the last element is for ids that are not stored
-            rows = rows[wanted[rows]]
+        if ids is not None:
+            mask = np.zeros(len(self.ids) + 1, dtype=bool)
+            mask[self.find(ids)] = True  # the last element is for ids that are not stored
+            rows = rows[mask[rows]]
         ends = np.searchsorted(self.part[rows], np.arange(len(self.parts) + 1))
         for name, begin, end in zip(self.parts, ends[:-1], ends[1:], strict=True):
             if begin == end:
                 continue
             positions = self.position[rows[begin:end]]
-            single = int(positions[0]) if known is not None and len(positions) == 1 else None
+            single = int(positions[0]) if ids is not None and len(positions) == 1 else None
             table = self.read(self.store, name, columns, self.schema, single)
             if table == GONE:
-                rest = self.ids[np.sort(rows[begin:])]
-                yield from self._now(rest).tables(columns, rest)
+                remaining_ids = self.ids[np.sort(rows[begin:])]
+                yield from self._reread(remaining_ids).tables(columns, remaining_ids)
                 return
             if isinstance(table, str):
                 raise UserError(
@@ -295,16 +295,16 @@ class Ledger:
                 )
             yield table if single is not None else table.take(positions)
 
-    def _now(self, ids: np.ndarray) -> Ledger:
+    def _reread(self, ids: np.ndarray) -> Ledger:
         """Read the ledger again. Raises `UserError` if it lacks any of ``ids``."""
-        now = read_ledger(self.store, schema=self.schema, read=self.read)
-        if lost := int((now.find(ids) < 0).sum()):
+        ledger = read_ledger(self.store, schema=self.schema, read=self.read)
+        if lost := int((ledger.find(ids) < 0).sum()):
             raise UserError(
                 f"{lost} rows disappeared while they were read",
                 where=self.store.root,
                 fix="run the same command again",
             )
-        return now
+        return ledger
 
     def rows(self) -> Iterator[ResultRow]:
         """Yield the rows that count, one at a time."""

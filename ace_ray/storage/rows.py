@@ -144,7 +144,7 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
 def _engine_columns(episode: Episode) -> dict[str, Any]:
     """Return the sums of the engine's figures over all calls; null if a call has none. An endpoint
     may report cached tokens, but no times."""
-    figures = [one for one in episode.engine if one is not None]
+    figures = [figure for figure in episode.engine if figure is not None]
     if not figures or len(figures) < len(episode.engine):
         cached = episode.endpoint and episode.endpoint["cached_tokens"]
         return {**dict.fromkeys(ENGINE), "cached_prompt_tokens": cached}
@@ -174,7 +174,7 @@ _TOKEN_IDS: TypeAdapter[list[list[int]]] = TypeAdapter(
 def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the messages stored in a row. Raises `UserError`: the column is damaged."""
     messages = _read(row, "messages")
-    if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         raise _damaged(row, "messages", "is not a list of messages")
     return messages
 
@@ -314,15 +314,15 @@ def _check_verdicts(table: pa.Table) -> None:
         for name in verdict_names([rules]):
             if name not in table.column_names:
                 continue
-            here, there = (pc.is_null(table.column(one)) for one in (f"{rules}_valid", name))
+            no_verdict, no_part = (pc.is_null(table.column(c)) for c in (f"{rules}_valid", name))
             differ = pc.and_not if name == f"{rules}_metrics" else pc.xor
-            if pc.any(differ(there, here)).as_py():
+            if pc.any(differ(no_part, no_verdict)).as_py():
                 raise ValueError(f"it has verdicts without {name}, or {name} without a verdict")
 
 
-def _check_range(name: str, column: pa.ChunkedArray, least: int, most: int) -> None:
+def _check_range(name: str, column: pa.ChunkedArray, minimum: int, maximum: int) -> None:
     bounds = pc.min_max(column).as_py()
-    if bounds["min"] < least or bounds["max"] > most:
+    if bounds["min"] < minimum or bounds["max"] > maximum:
         raise ValueError(f"it has a {name} outside the valid range")
 
 
@@ -368,11 +368,11 @@ def _result_rows(table: pa.Table, rule_sets: Sequence[str]) -> Iterator[ResultRo
             endpoint_of({"row_id": row_id, "endpoint": text})
             for row_id, text in zip(ids, fields[endpoint], strict=True)
         ]
-    given = [
+    verdict_columns = [
         zip(*(table.column(f"{r}_{part}").to_pylist() for part in _RESULT_PARTS), strict=True)
         for r in rule_sets
     ]
-    verdicts = zip(*given, strict=True) if given else iter([()] * len(ids))
+    verdicts = zip(*verdict_columns, strict=True) if verdict_columns else iter([()] * len(ids))
     for row_id, parts, *values in zip(ids, verdicts, *fields, strict=True):
         row = ResultRow(*values)
         for rules, (valid, error_type, metrics) in zip(rule_sets, parts, strict=True):
@@ -383,8 +383,8 @@ def _result_rows(table: pa.Table, rule_sets: Sequence[str]) -> Iterator[ResultRo
                     row.unjudged[rules] = metrics_of(metrics)
                     continue
                 short = metrics is None or len(metrics) <= _SHORT_CHARS
-                made = _shared_verdict if short else _stored_verdict
-                row.verdicts[rules] = made(valid, error_type, metrics)
+                make = _shared_verdict if short else _stored_verdict
+                row.verdicts[rules] = make(valid, error_type, metrics)
             except ValueError as error:
                 raise _damaged({"row_id": row_id}, f"{rules}_metrics", str(error)) from error
         yield row

@@ -84,8 +84,8 @@ class Restriction(Stored):
         total = f" of {self.of}" if self.of else ""
         entries = f"{self.limit}{total} entries" if self.limit else ""
         count = len(self.ids or ())
-        named = f"{count} named id{'s' * (count > 1)}" if count else ""
-        return " of ".join(filter(None, (entries, named)))
+        id_words = f"{count} named id{'s' * (count > 1)}" if count else ""
+        return " of ".join(filter(None, (entries, id_words)))
 
 
 class _Config(Stored):
@@ -176,9 +176,9 @@ class Manifest(Stored):
 
     def restriction(self, benchmark: str) -> Restriction:
         """Return the restriction of ``benchmark``. Its ``limit`` defaults to the run's limit."""
-        own = self.restricted.get(benchmark, Restriction())
-        limit = own.limit or self.config.limit
-        return own.model_copy(update={"limit": limit, "of": self.outputs.of})
+        restriction = self.restricted.get(benchmark, Restriction())
+        limit = restriction.limit or self.config.limit
+        return restriction.model_copy(update={"limit": limit, "of": self.outputs.of})
 
     @property
     def all_rule_sets(self) -> tuple[str, ...]:
@@ -190,15 +190,15 @@ class Manifest(Stored):
     def mixed_versions(self) -> dict[str, list[str]]:
         """Packages and settings that affect scores and differ between sessions -> their values."""
         names = _MOVE_SCORES if self.config.backend == "vllm" else _MOVE_SCORES[:1]
-        found = {
-            name: list(dict.fromkeys(one.versions.get(name, "none") for one in self.sessions))
+        values_by_name = {
+            name: list(dict.fromkeys(s.versions.get(name, "none") for s in self.sessions))
             for name in names
         }
-        readings = [one.reading for one in self.sessions if one.reading]
-        for name in dict.fromkeys(name for one in readings for name in one):
-            values = (one.get(name) for one in readings)
-            found[name] = list(dict.fromkeys(canonical_json(value) for value in values))
-        return {name: versions for name, versions in found.items() if len(versions) > 1}
+        readings = [s.reading for s in self.sessions if s.reading]
+        for name in dict.fromkeys(name for reading in readings for name in reading):
+            values = (reading.get(name) for reading in readings)
+            values_by_name[name] = list(dict.fromkeys(canonical_json(value) for value in values))
+        return {name: versions for name, versions in values_by_name.items() if len(versions) > 1}
 
     @property
     def created(self) -> datetime:
@@ -322,9 +322,9 @@ def read_manifest(store: Store) -> Manifest:
             where=store.root,
             fix="name the folder of one run, e.g. runs/<run id>",
         )
-    where = f"{store.root}/{MANIFEST}"
-    tree = json_object(content, where)
-    manifest = validated(Manifest, tree, where=where)
+    location = f"{store.root}/{MANIFEST}"
+    tree = json_object(content, location)
+    manifest = validated(Manifest, tree, where=location)
     manifest._tree = tree
     return manifest
 
@@ -334,8 +334,8 @@ def read_summary(store: Store) -> Summary | None:
     content = store.get(SUMMARY)
     if content is None:
         return None
-    where = f"{store.root}/{SUMMARY}"
-    return validated(Summary, json_object(content, where), where=where)
+    location = f"{store.root}/{SUMMARY}"
+    return validated(Summary, json_object(content, location), where=location)
 
 
 def earlier_summary(store: Store) -> Summary:
@@ -363,12 +363,12 @@ def session_record(facts: Mapping[str, Any]) -> dict[str, Any]:
 def with_session(manifest: Manifest, record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the sessions of a run and the new ``record``. If there are more than
     `MOST_SESSIONS`, drop old sessions, first those whose versions occur again later."""
-    sessions = [one.model_dump() for one in manifest.sessions]
+    sessions = [session.model_dump() for session in manifest.sessions]
     sessions.append(dict(record))
     while len(sessions) > MOST_SESSIONS:
-        later = [one["versions"] for one in sessions]
-        same = (at for at, one in enumerate(later) if one in later[at + 1 :])
-        sessions.pop(next(same, 0))
+        later = [session["versions"] for session in sessions]
+        repeats = (at for at, versions in enumerate(later) if versions in later[at + 1 :])
+        sessions.pop(next(repeats, 0))
     return sessions
 
 

@@ -36,41 +36,41 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A difference between two states. ``place``: path of keys and indices to a value. ``kind``:
+    """A difference between two states. ``key_path``: path of keys and indices to a value. ``kind``:
     ``added``, ``removed`` or ``changed``. ``before``, ``after``: JSON values, None if absent."""
 
-    place: tuple[str | int, ...]
+    key_path: tuple[str | int, ...]
     kind: str
     before: Any = None
     after: Any = None
 
     @property
     def path(self) -> str:
-        """``place`` as a string, such as ``a.b[0]``."""
-        parts = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in self.place)
+        """``key_path`` as a string, such as ``a.b[0]``."""
+        parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.key_path)
         return "".join(parts).removeprefix(".")
 
     def as_json(self) -> dict[str, Any]:
         values = {"before": self.before, "after": self.after}
-        return {"path": self.path, "place": list(self.place), "kind": self.kind, **values}
+        return {"path": self.path, "place": list(self.key_path), "kind": self.kind, **values}
 
 
-def _changes(place: tuple[str | int, ...], before: Any, after: Any) -> Iterator[Change]:
-    """Yield the differences between two values at ``place``. Lists are compared by index."""
+def _changes(key_path: tuple[str | int, ...], before: Any, after: Any) -> Iterator[Change]:
+    """Yield the differences between two values at ``key_path``. Lists are compared by index."""
     if before is _ABSENT:
-        yield Change(place, "added", after=after)
+        yield Change(key_path, "added", after=after)
     elif after is _ABSENT:
-        yield Change(place, "removed", before=before)
+        yield Change(key_path, "removed", before=before)
     elif isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in dict.fromkeys([*before, *after]):
-            inner = (*place, str(key))
+            inner = (*key_path, str(key))
             yield from _changes(inner, before.get(key, _ABSENT), after.get(key, _ABSENT))
     elif isinstance(before, list) and isinstance(after, list):
         pairs = zip_longest(before, after, fillvalue=_ABSENT)
         for number, (old, new) in enumerate(pairs):
-            yield from _changes((*place, number), old, new)
+            yield from _changes((*key_path, number), old, new)
     elif before != after or type(before) is not type(after):
-        yield Change(place, "changed", before, after)
+        yield Change(key_path, "changed", before, after)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -80,7 +80,7 @@ class EpisodeView:
     ``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``tools``: tools that the
     chat template offered, None if the messages contain them. ``gold``: gold answer in a 1-tuple,
     None if not stored. ``states``: sandbox before and after the episode, None without a sandbox.
-    ``changed``: differences between these two. ``left``: the row's column ``state``."""
+    ``changed``: differences between these two. ``state``: the row's column ``state``."""
 
     row_id: str
     key: Mapping[str, str]
@@ -92,22 +92,22 @@ class EpisodeView:
     gold: tuple[Any] | None
     states: tuple[Any, Any] | None
     changed: list[Change]
-    left: Any
+    state: Any
     endpoint: Any
     facts: Mapping[str, Any]
 
     def __repr__(self) -> str:
         """Return one line, since steps and states may have megabytes."""
         judged = {r: "right" if v["valid"] else v["error_type"] for r, v in self.verdicts.items()}
-        told = ", ".join(f"{rules} {one_line(said, 80)}" for rules, said in judged.items())
+        words = ", ".join(f"{rules} {one_line(text, 80)}" for rules, text in judged.items())
         name = f"{one_line(self.key['id'], 80)}, sample {self.facts['sample']}"
-        return f"<EpisodeView {name}: {told or self.status}, {len(self.steps)} steps>"
+        return f"<EpisodeView {name}: {words or self.status}, {len(self.steps)} steps>"
 
-    def told_facts(self) -> list[tuple[str, str]]:
+    def fact_texts(self) -> list[tuple[str, str]]:
         """Return (name, text) of each known fact on the row, such as tokens and seed."""
         facts = self.facts
         tokens = (facts["prompt_tokens"], facts["completion_tokens"])
-        named = {
+        values = {
             "model": facts["model"] or "",
             "tokens": "unknown" if None in tokens else f"{tokens[0]:,} + {tokens[1]:,}",
             "model calls": facts["model_calls"],
@@ -121,7 +121,7 @@ class EpisodeView:
             "started": "" if facts["started_at"] is None else f"{facts['started_at']:%F %T} UTC",
             "repeat": "yes" if facts["repeat"] else "",
         }
-        return [(name, str(value)) for name, value in named.items() if value not in ("", None)]
+        return [(name, str(value)) for name, value in values.items() if value not in ("", None)]
 
     def as_json(self) -> dict[str, Any]:
         """Return the row as JSON values."""
@@ -139,7 +139,7 @@ class EpisodeView:
             if self.states is None
             else dict(zip(("before", "after"), self.states, strict=True)),
             "changes": [change.as_json() for change in self.changed],
-            "state": self.left,
+            "state": self.state,
             "endpoint": self.endpoint,
             **self.facts,
             "started_at": started.isoformat() if started is not None else None,
@@ -152,14 +152,14 @@ def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeV
     messages, state = messages_of(row), state_of(row)
     states = benchmark.sandbox_states(state)
     changed = [] if states is None else list(islice(_changes((), *states), MOST_CHANGES))
-    told = [one for one in shortened(messages, _EPISODE_CHARS) if isinstance(one, Mapping)]
-    left = shortened(state, _EPISODE_CHARS)
+    short_messages = [m for m in shortened(messages, _EPISODE_CHARS) if isinstance(m, Mapping)]
+    short_state = shortened(state, _EPISODE_CHARS)
     if isinstance(state, dict) and len(state) <= _MOST_PARTS:
         # Separately, so that one large part does not hide the others.
-        left = {name: shortened(part, _EPISODE_CHARS) for name, part in state.items()}
-    steps = benchmark.transcript(told, left)
-    for name, whole, part in (("messages", messages, told), ("state", state, left)):
-        if part != whole:
+        short_state = {name: shortened(part, _EPISODE_CHARS) for name, part in state.items()}
+    steps = benchmark.transcript(short_messages, short_state)
+    for name, raw, value in (("messages", messages, short_messages), ("state", state, short_state)):
+        if value != raw:
             size = f"{len(row[name]):,} characters"
             steps.append(Step("note", f"[the row's {name}, {size}, are shortened]"))
     why = ": ".join(filter(None, (row["error_class"], row["error"])))
@@ -183,7 +183,7 @@ def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeV
         gold=None if row["gold"] is None else (_json(row["gold"]),),
         states=None if states is None else (shortened(states[0]), shortened(states[1])),
         changed=_shortened_changes(changed),
-        left=left,
+        state=short_state,
         endpoint=_json(row["endpoint"]),
         facts={name: shortened(row[name]) for name in FACTS},
     )
@@ -195,18 +195,18 @@ def _shortened_changes(changed: Sequence[Change]) -> list[Change]:
     share = {"chars": SHOWN_CHARS // shares, "values": SHOWN_VALUES // shares}
     return [
         Change(
-            tuple(shortened(part, **share) for part in one.place),
-            one.kind,
-            shortened(one.before, **share),
-            shortened(one.after, **share),
+            tuple(shortened(part, **share) for part in change.key_path),
+            change.kind,
+            shortened(change.before, **share),
+            shortened(change.after, **share),
         )
-        for one in changed
+        for change in changed
     ]
 
 
 def _metrics(text: str | None) -> dict[str, float]:
-    found = islice(metrics_of(text).items(), SHOWN_VALUES // MOST_CHANGES)
-    return {shortened(name): value for name, value in found}
+    metrics = islice(metrics_of(text).items(), SHOWN_VALUES // MOST_CHANGES)
+    return {shortened(name): value for name, value in metrics}
 
 
 def _json(text: str | None) -> Any:

@@ -24,14 +24,14 @@ def episodes(run: StoredRun, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]
 
     To bound memory, texts are read in groups of about `MOST_HELD` characters. The order of ``rows``
     is kept only within a group."""
-    places = {row.row_id: place for place, row in enumerate(rows)}
+    indices = {row.row_id: index for index, row in enumerate(rows)}
     classes = {name: class_of(name, run.manifest) for name in {row.benchmark for row in rows}}
     group: list[dict[str, Any]] = []
     chars = 0
 
     def views() -> Iterator[EpisodeView]:
-        for texts in sorted(group, key=lambda texts: places[texts["row_id"]]):
-            yield episode_view(texts, classes[rows[places[texts["row_id"]]].benchmark])
+        for texts in sorted(group, key=lambda texts: indices[texts["row_id"]]):
+            yield episode_view(texts, classes[rows[indices[texts["row_id"]]].benchmark])
 
     for texts in run.stored(rows, [*COLUMNS, *verdict_names(run.manifest.all_rule_sets)]):
         group.append(texts)
@@ -76,12 +76,12 @@ class Filter:
 
     def check(self, run: StoredRun) -> None:
         """Raise `UserError` if a value of the filter does not occur in ``run``."""
-        known = {name: {getattr(row, name) for row in run.rows} for name in KEYS[:3]}
-        known |= {"rules": {*run.manifest.all_rule_sets}, "status": {*STATUSES}}
-        for name, values in known.items():
-            if (asked := getattr(self, name)) and asked not in values:
+        values_by_name = {name: {getattr(row, name) for row in run.rows} for name in KEYS[:3]}
+        values_by_name |= {"rules": {*run.manifest.all_rule_sets}, "status": {*STATUSES}}
+        for name, values in values_by_name.items():
+            if (value := getattr(self, name)) and value not in values:
                 raise UserError(
-                    f"{run.uri} has no row with {asked!r}",
+                    f"{run.uri} has no row with {value!r}",
                     where=f"--{name}",
                     fix=f"name one of {', '.join(sorted(values))}",
                 )
@@ -104,35 +104,35 @@ class Filter:
         return self.error_type in ("", verdict.error_type)
 
 
-def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:
-    """Return the rows of ``run`` that match ``wanted``, in `entry_order`. If ``other`` is a run,
+def select(run: StoredRun, query: Filter, base: StoredRun | None = None) -> list[ResultRow]:
+    """Return the rows of ``run`` that match ``query``, in `entry_order`. If ``base`` is a run,
     return only rows that have another verdict there."""
-    theirs = None if other is None else {key_of(row): row for row in other.rows}
+    theirs = None if base is None else {key_of(row): row for row in base.rows}
     rows = []
     for row in run.rows:
-        rules = wanted.rules or run.manifest.rule_sets_of(row.benchmark)[0]
-        if wanted.takes(row, rules) and (theirs is None or is_changed(row, theirs, rules)):
+        rules = query.rules or run.manifest.rule_sets_of(row.benchmark)[0]
+        if query.takes(row, rules) and (theirs is None or is_changed(row, theirs, rules)):
             rows.append(row)
     return sorted(rows, key=entry_order)
 
 
-def select_known(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:
+def select_known(run: StoredRun, query: Filter, base: StoredRun | None = None) -> list[ResultRow]:
     """Return rows as `select`. Raises `UserError`: no row can match, or the entry is unknown."""
-    wanted.check(run)
-    rows = select(run, wanted, other)
-    if wanted.entry and not rows:
+    query.check(run)
+    rows = select(run, query, base)
+    if query.entry and not rows:
         raise UserError(
             f"{run.uri} has no such row",
-            where=wanted.entry,
+            where=query.entry,
             fix="name the id of an entry or of a row, or omit the id to list all rows",
         )
     return rows
 
 
-def is_changed(row: ResultRow, others: Mapping[tuple[object, ...], ResultRow], rules: str) -> bool:
-    """Return whether ``others`` contains the row with another verdict under ``rules``."""
-    other = others.get(key_of(row))
-    return other is not None and is_right(other, rules) != is_right(row, rules)
+def is_changed(row: ResultRow, by_key: Mapping[tuple[object, ...], ResultRow], rules: str) -> bool:
+    """Return whether ``by_key`` contains the row with another verdict under ``rules``."""
+    match = by_key.get(key_of(row))
+    return match is not None and is_right(match, rules) != is_right(row, rules)
 
 
 def is_right(row: ResultRow, rules: str) -> bool | None:

@@ -136,10 +136,10 @@ class _TokenRequired:
         return secrets.compare_digest(token.encode(), self._token.encode())
 
     def _admitted(self, request: Request, cookie: str) -> Response:
-        asked = [one for one in request.query_params.multi_items() if one[0] != TOKEN]
+        pairs = [pair for pair in request.query_params.multi_items() if pair[0] != TOKEN]
         # Keep a single leading slash: a URL that begins with two slashes names another host.
-        there = f"/{request.scope['raw_path'].decode('ascii', 'replace').lstrip('/')}"
-        answer = RedirectResponse(f"{there}?{urlencode(asked)}" if asked else there, 303, _HEADERS)
+        path = f"/{request.scope['raw_path'].decode('ascii', 'replace').lstrip('/')}"
+        answer = RedirectResponse(f"{path}?{urlencode(pairs)}" if pairs else path, 303, _HEADERS)
         # With "lax", browsers also send the cookie when a user follows a link in a report.
         answer.set_cookie(cookie, self._token, httponly=True, samesite="lax")
         return answer
@@ -174,32 +174,32 @@ class _Site:
 
     def rows(self, request: Request) -> Response:
         name, run = self._run(request)
-        asked = request.query_params
-        query, against = Query.of(asked), self._other(name, asked.get("against", ""))
-        other = self._runs.get(against)
-        found = run.select(query, other)
-        pages = max(1, -(-len(found) // PAGE_ROWS))
-        page = min(max(1, _whole(asked.get("page"))), pages)
-        shown = found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
+        params = request.query_params
+        query, against = Query.of(params), self._base_name(name, params.get("against", ""))
+        base = self._runs.get(against)
+        rows = run.select(query, base)
+        pages = max(1, -(-len(rows) // PAGE_ROWS))
+        page = min(max(1, _page_number(params.get("page"))), pages)
+        page_rows = rows[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
         link = _Links(name, query, against)
         return _page(
             "rows.html.j2",
             title=name,
             run={"name": name, **run.facts()},
-            others=[one for one in self._runs if one != name],
+            others=[n for n in self._runs if n != name],
             against=against,
             query=query,
             rules=run.rule_sets,
             causes=CAUSES,
             choices=_choices(run, query),
-            count=len(found),
+            count=len(rows),
             lines=[
                 {
                     "row": row,
                     "href": link.row(row.row_id),
-                    "other": other.by_key.get(key_of(row)) if other else None,
+                    "other": base.by_key.get(key_of(row)) if base else None,
                 }
-                for row in shown
+                for row in page_rows
             ],
             page=page,
             pages=pages,
@@ -217,17 +217,17 @@ class _Site:
         if (row := run.by_id.get(row_id)) is None:
             raise _NotFound("the run has no such row", where=row_id, fix="see the list of rows")
         sides: list[dict[str, Any]] = [{"name": name, "row": row_view(run.episode(row))}]
-        asked = request.query_params
+        params = request.query_params
         beside = request.path_params.get("other")
-        against = self._other(name, asked.get("against", "")) if beside is None else beside
+        against = self._base_name(name, params.get("against", "")) if beside is None else beside
         if beside is not None:
             if beside not in self._runs:
                 fix = "choose a run from the list of runs"
                 raise _NotFound("no such run", where=beside, fix=fix)
-            other = self._runs[beside]
-            same = other.by_key.get(key_of(row))
-            sides.append({"name": beside, "row": same and row_view(other.episode(same))})
-        link = _Links(name, Query.of(asked), against)
+            base = self._runs[beside]
+            base_row = base.by_key.get(key_of(row))
+            sides.append({"name": beside, "row": base_row and row_view(base.episode(base_row))})
+        link = _Links(name, Query.of(params), against)
         return _page(
             "row.html.j2",
             title=row.id,
@@ -235,22 +235,22 @@ class _Site:
             turn=self._turn(run, link, row, pair=beside is not None),
             sides=sides,
             pairs=[
-                (other, _Links(name, link.query, other).row(row.row_id, pair=True))
-                for other, table in self._runs.items()
-                if other != name and key_of(row) in table.by_key
+                (run_name, _Links(name, link.query, run_name).row(row.row_id, pair=True))
+                for run_name, table in self._runs.items()
+                if run_name != name and key_of(row) in table.by_key
             ],
         )
 
     def _turn(self, run: RunTable, link: _Links, row: ResultRow, *, pair: bool) -> dict[str, str]:
         """Return links to the previous and next row in the list, and the position of ``row``."""
-        found = [one.row_id for one in run.select(link.query, self._runs.get(link.against))]
-        if row.row_id not in found:
+        row_ids = [r.row_id for r in run.select(link.query, self._runs.get(link.against))]
+        if row.row_id not in row_ids:
             return {"previous": "", "next": "", "place": ""}
-        at = found.index(row.row_id)
+        at = row_ids.index(row.row_id)
         return {
-            "previous": link.row(found[at - 1], pair=pair) if at else "",
-            "next": link.row(found[at + 1], pair=pair) if at + 1 < len(found) else "",
-            "place": f"{at + 1:,} of {len(found):,}",
+            "previous": link.row(row_ids[at - 1], pair=pair) if at else "",
+            "next": link.row(row_ids[at + 1], pair=pair) if at + 1 < len(row_ids) else "",
+            "place": f"{at + 1:,} of {len(row_ids):,}",
         }
 
     def _run(self, request: Request) -> tuple[str, RunTable]:
@@ -261,13 +261,13 @@ class _Site:
         self._runs[name].refresh()
         return name, self._runs[name]
 
-    def _other(self, name: str, asked: str) -> str:
-        """Return the run to compare with: ``asked`` if it exists, else the only other run, else
+    def _base_name(self, name: str, against: str) -> str:
+        """Return the run to compare with: ``against`` if it exists, else the only other run, else
         ""."""
-        others = [one for one in self._runs if one != name]
-        if asked in others:
-            return asked
-        return others[0] if len(others) == 1 else ""
+        names = [n for n in self._runs if n != name]
+        if against in names:
+            return against
+        return names[0] if len(names) == 1 else ""
 
 
 class _Links:
@@ -302,7 +302,7 @@ def _choices(run: RunTable, query: Query) -> dict[str, list[tuple[str, int]]]:
     }
 
 
-def _whole(text: str | None) -> int:
+def _page_number(text: str | None) -> int:
     return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 9 else 1
 
 
@@ -313,11 +313,11 @@ def words(text: str) -> dict[str, Any]:
 
 
 def row_view(view: EpisodeView) -> dict[str, Any]:
-    """Return the values for the page of a row. The value ``asked`` is the index of the first
+    """Return the values for the page of a row. The value ``first_answer`` is the index of the first
     answer, before which the page shows the offered tools."""
     roles = [step.role for step in view.steps]
-    asked = roles.index("assistant") if "assistant" in roles else len(roles)
-    return {"view": view, "facts": view.told_facts(), "asked": asked}
+    first_answer = roles.index("assistant") if "assistant" in roles else len(roles)
+    return {"view": view, "facts": view.fact_texts(), "first_answer": first_answer}
 
 
 def render(template: str, view: Mapping[str, Any]) -> str:
@@ -326,10 +326,10 @@ def render(template: str, view: Mapping[str, Any]) -> str:
 
 @cache
 def _environment() -> Environment:
-    made = environment("ace_ray.viewer", "pages")
-    made.filters |= {"words": words, "pretty": pretty, "outcome": outcome}
-    made.globals["most_changes"] = MOST_CHANGES
-    return made
+    env = environment("ace_ray.viewer", "pages")
+    env.filters |= {"words": words, "pretty": pretty, "outcome": outcome}
+    env.globals["most_changes"] = MOST_CHANGES
+    return env
 
 
 def _page(template: str, *, status: int = 200, **view: Any) -> Response:
@@ -340,8 +340,8 @@ def _asset(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _ASSETS:
         raise _NotFound("no such file", where=name, fix="")
-    place = "reports/html" if name == "report.css" else "viewer/pages"
-    content = files("ace_ray").joinpath(f"{place}/{name}").read_bytes()
+    folder = "reports/html" if name == "report.css" else "viewer/pages"
+    content = files("ace_ray").joinpath(f"{folder}/{name}").read_bytes()
     return Response(content, media_type=_ASSETS[name], headers=_HEADERS)
 
 

@@ -21,26 +21,26 @@ _ID = 12
 
 def show(
     run: StoredRun,
-    wanted: Filter,
+    query: Filter,
     *,
-    other: StoredRun | None = None,
+    base: StoredRun | None = None,
     limit: int = 0,
     as_json: bool = False,
 ) -> None:
-    """Print at most ``limit`` rows (0: all) of ``run`` that match ``wanted``.
+    """Print at most ``limit`` rows (0: all) of ``run`` that match ``query``.
 
-    If ``wanted`` names an entry, complete rows are printed, else a list. With ``as_json``, each
+    If ``query`` names an entry, complete rows are printed, else a list. With ``as_json``, each
     line is a complete row. Raises `UserError`: the filter cannot match, or the entry is unknown.
     """
-    rows = select_known(run, wanted, other)
-    if as_json or wanted.entry:
+    rows = select_known(run, query, base)
+    if as_json or query.entry:
         for number, view in enumerate(episodes(run, rows[: limit or None])):
             if as_json:
                 print(json.dumps(view.as_json(), ensure_ascii=True))
             else:
-                print(*([""] if number else []), *whole(view), sep="\n")
+                print(*([""] if number else []), *row_lines(view), sep="\n")
     else:
-        for line in listed(run, rows, wanted.rules, other, limit):
+        for line in listed(run, rows, query.rules, base, limit):
             print(line)
     if limit and len(rows) > limit and not as_json:
         print(f"{len(rows) - limit} more; --limit 0 shows all")
@@ -50,19 +50,19 @@ def listed(
     run: StoredRun,
     rows: Sequence[ResultRow],
     rules: str,
-    other: StoredRun | None,
+    base: StoredRun | None,
     limit: int,
 ) -> Iterator[str]:
     """Yield the number of rows, and for each row its id, outcomes and the start of its answer."""
     count = f"{len(rows)} of {len(run.rows)} rows"
-    yield f"{count} have a different verdict in {other.uri}" if other else count
+    yield f"{count} have a different verdict in {base.uri}" if base else count
     by_id = {row.row_id: row for row in rows}
     for view in episodes(run, rows[: limit or None]):
         row = by_id[view.row_id]
-        asked = [rules] if rules else run.manifest.rule_sets_of(row.benchmark)
-        said = dict.fromkeys(outcome(row, name) for name in asked)
+        rule_sets = [rules] if rules else run.manifest.rule_sets_of(row.benchmark)
+        outcomes = dict.fromkeys(outcome(row, name) for name in rule_sets)
         several = f" #{row.sample}" if row.sample else ""
-        start = f"{row.id}{several}  {' / '.join(said)}"
+        start = f"{row.id}{several}  {' / '.join(outcomes)}"
         answer = one_line(_answer(view), 2 * WIDTH)
         yield f"{cleaned(start)}\n    {answer[: WIDTH - 4]}"
 
@@ -76,12 +76,12 @@ def _answer(view: EpisodeView) -> str:
     return view.error
 
 
-def whole(view: EpisodeView) -> Iterator[str]:
+def row_lines(view: EpisodeView) -> Iterator[str]:
     """Yield the lines of one complete row."""
     key = view.key
     names = [name for name in (key["benchmark"], key["category"], key["language"]) if name]
     yield _line(f"{key['id']}   ({', '.join(names)}; row {view.row_id[:_ID]})")
-    yield _line(", ".join(f"{name} {value}" for name, value in view.told_facts()))
+    yield _line(", ".join(f"{name} {value}" for name, value in view.fact_texts()))
     if not view.verdicts:
         yield _line(f"not scored: {view.status}{': ' if view.error else ''}{view.error}")
     for rules, verdict in view.verdicts.items():
@@ -123,9 +123,9 @@ def whole(view: EpisodeView) -> Iterator[str]:
         yield from _block(pretty(view.states[0]))
         yield from _titled("state after: changes")
         yield from _changes(view.changed)
-    elif view.left is not None:
+    elif view.state is not None:
         yield from _titled("state")
-        yield from _block(pretty(view.left))
+        yield from _block(pretty(view.state))
 
 
 def _tools(tools: Sequence[Tool] | None) -> Iterator[str]:

@@ -40,9 +40,9 @@ def tables_of(stores: Sequence[Store]) -> list[RunTable]:
 
     Raises `UserError`: a store is not a run or sweep, or none of the sweep's runs has started."""
     runs: list[Store] = []
-    for named in stores:
-        folders = run_folders(named)
-        runs += [named] if folders is None else [named.child(folder) for folder in folders]
+    for store in stores:
+        folders = run_folders(store)
+        runs += [store] if folders is None else [store.child(folder) for folder in folders]
     if not runs:
         raise UserError(
             "no run of the sweep has started",
@@ -67,8 +67,8 @@ class Query(Filter):
     text: str = ""
 
     @classmethod
-    def of(cls, asked: Mapping[str, str]) -> Query:
-        values: dict[str, Any] = {name: asked.get(name, "") for name in _IN_URL}
+    def of(cls, params: Mapping[str, str]) -> Query:
+        values: dict[str, Any] = {name: params.get(name, "") for name in _IN_URL}
         return cls(**values)
 
     def as_dict(self) -> dict[str, str]:
@@ -146,10 +146,10 @@ class RunTable:
         table = self._parts[name].select(columns)
         return table if row is None else table.slice(row, 1)
 
-    def rules_of(self, asked: str) -> str:
-        return asked if asked in self.rule_sets else self.rule_sets[0]
+    def rules_of(self, name: str) -> str:
+        return name if name in self.rule_sets else self.rule_sets[0]
 
-    def select(self, query: Query, other: RunTable | None = None) -> list[ResultRow]:
+    def select(self, query: Query, base: RunTable | None = None) -> list[ResultRow]:
         """Return the rows that match ``query``, in the order of their entries. Raises `UserError`:
         texts cannot be read."""
         rules = self.rules_of(query.rules)
@@ -159,28 +159,28 @@ class RunTable:
         if query.verdict == NOT_SCORED:
             rows = [row for row in rows if rules not in row.verdicts]
         if query.verdict == "changed":
-            theirs = other.by_key if other is not None and rules in other.rule_sets else {}
+            theirs = base.by_key if base is not None and rules in base.rule_sets else {}
             rows = [row for row in rows if is_changed(row, theirs, rules)]
         if query.cause:
-            causes = self._causes(other) if other is not None else {}
+            causes = self._causes(base) if base is not None else {}
             rows = [row for row in rows if causes.get(key_of(row)) == query.cause]
         if query.text:
             rows = self._holding(query.text, rows)
         return rows
 
-    def _causes(self, other: RunTable) -> Mapping[tuple[object, ...], str]:
-        """Return why rows differ from their rows in ``other``. The last result is kept."""
+    def _causes(self, base: RunTable) -> Mapping[tuple[object, ...], str]:
+        """Return why rows differ from their rows in ``base``. The last result is kept."""
         with self._explaining:
-            runs = (other.run, self.run)
+            runs = (base.run, self.run)
             if self._explained[0] != runs:
-                found = explain(*runs)
-                self._explained = (runs, {(*one.key, 0): one.cause for one in found.differences})
+                explanation = explain(*runs)
+                self._explained = (runs, {(*d.key, 0): d.cause for d in explanation.differences})
             return self._explained[1]
 
     def counts(self, value: Callable[[ResultRow], str]) -> list[tuple[str, int]]:
         """Return (value, number of rows), most frequent first. The value "" is left out."""
-        found = Counter(filter(None, map(value, self.rows)))
-        return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+        counts = Counter(filter(None, map(value, self.rows)))
+        return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
     def facts(self) -> dict[str, Any]:
         """Return the values for the run's line in the list of runs."""

@@ -167,7 +167,7 @@ class Rollout:
         answered = [index for index, (error, _) in enumerate(observed) if not error]
         if len(answered) < 2:
             return
-        values = await self.session.shown(len(answered))
+        values = await self.session.newest_answers(len(answered))
         for index, value in zip(reversed(answered), reversed(values), strict=False):
             observed[index] = ("", value)
 

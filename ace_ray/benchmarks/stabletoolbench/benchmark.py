@@ -160,10 +160,10 @@ class StableToolBench(Benchmark):
 
     def resolved(self) -> dict[str, Any]:
         options = self._options
-        given = {name: getattr(options, name) for name in FOLDERS}
+        folders = {name: getattr(options, name) for name in FOLDERS}
         absolute = {
             name: str(path_of(value, f"{_WHERE}.{name}").absolute())
-            for name, value in given.items()
+            for name, value in folders.items()
             if value
         }
         return {
@@ -201,8 +201,8 @@ class StableToolBench(Benchmark):
         return simulator_sampling(self._roles[role]) if simulates else asking.SAMPLING
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
-        asked = [{"role": "user", "content": "x"}]
-        return [{"role": "system", "content": "x"}, *asked] if role == "simulator" else asked
+        chat = [{"role": "user", "content": "x"}]
+        return [{"role": "system", "content": "x"}, *chat] if role == "simulator" else chat
 
     def service(self) -> Service | None:
         return self._sources.service()
@@ -246,8 +246,8 @@ class StableToolBench(Benchmark):
             try:
                 state |= await asyncio.wait_for(judged, JUDGE_S + max(0.0, context.left_s or 0.0))
             except TimeoutError:
-                what = "the judge gave no verdict before its deadline"
-                raise asking.JudgeError(what) from None
+                problem = "the judge gave no verdict before its deadline"
+                raise asking.JudgeError(problem) from None
         episode = context.episode
         episode.messages = messages
         episode.output, episode.finish_reason = run.output, run.finish_reason
@@ -279,17 +279,17 @@ class StableToolBench(Benchmark):
         }
         if self._options.fac:
             drawn = model.sampling
-            own = drawn if _has_own_sampling(self._roles["judge"]) else asking.FAC_SAMPLING
-            most = min(own.max_tokens, drawn.max_tokens)  # if the candidate judges: its limit
-            alone = replace(model, sampling=replace(own, seed=drawn.seed, max_tokens=most))
+            sampling = drawn if _has_own_sampling(self._roles["judge"]) else asking.FAC_SAMPLING
+            limit = min(sampling.max_tokens, drawn.max_tokens)  # if the candidate judges: its limit
+            alone = replace(model, sampling=replace(sampling, seed=drawn.seed, max_tokens=limit))
             judged["fac"] = await measures.judge_fac(alone, query, answer, prompts)
         reference = self._reference.get(entry.category, {}).get(entry.id)
         if reference is not None:
             theirs = json.loads(reference)
             their_votes = await measures.judge_sopr(model, query, theirs, votes, prompts)
             statuses = measures.majority(judged["votes"]), measures.majority(their_votes)
-            given = (answer, theirs, statuses, votes, prompts)
-            judged["sowr"] = await measures.judge_sowr(model, query, *given)
+            args = (answer, theirs, statuses, votes, prompts)
+            judged["sowr"] = await measures.judge_sowr(model, query, *args)
         elif self._reference:  # without an answer of the reference, nothing is compared
             judged["sowr_missing"] = True
         seconds = round(time.perf_counter() - began, 4)
@@ -299,8 +299,8 @@ class StableToolBench(Benchmark):
         return verdicts(entry, episode.state)
 
     def unread(self, entry: Entry, episode: Episode) -> Answers:
-        said = [m for m in episode.messages if m.get("role") == "assistant"]
-        return [texts_of(m) for m in said if not m.get("tool_calls")]
+        turns = [m for m in episode.messages if m.get("role") == "assistant"]
+        return [texts_of(m) for m in turns if not m.get("tool_calls")]
 
     statistics = staticmethod(summarize)
     scores = staticmethod(scores)
@@ -378,9 +378,9 @@ class StableToolBench(Benchmark):
                 if state:
                     apis = self._apis(entry)
                     if self._options.tool_scope == "all":  # thousands for each query
-                        own = set(map(published_names, entry.data["apis"]))
+                        ids = set(map(published_names, entry.data["apis"]))
                         names = {call["name"] for call in state["calls"]}
-                        apis = [a for a in apis if a.name in names or published_names(a.doc) in own]
+                        apis = [a for a in apis if a.name in names or published_names(a.doc) in ids]
                     tools = schemas(apis, self._settings.texts)
                     yield entry.id, {**state["answer"], "available_tools": tools}
 

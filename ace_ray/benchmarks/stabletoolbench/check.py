@@ -34,8 +34,8 @@ Pairs = Sequence[Sequence[str]]
 def api_recall(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> float:
     """Return the share of relevant APIs that were called; 0 if no API is relevant. The result JSON
     calls this share ``api_call_score``."""
-    wanted = {(tool, api) for tool, api in relevant}
-    return len(wanted & _reached(calls)) / len(wanted) if wanted else 0.0
+    pairs = {(tool, api) for tool, api in relevant}
+    return len(pairs & _reached(calls)) / len(pairs) if pairs else 0.0
 
 
 def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -46,14 +46,14 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
     call, even of an unknown function, have these shares of their calls: ``hallucinated`` (unknown
     function), ``errors`` (an API answered with an error), ``cache_hit``, ``from_<source>``,
     ``cached_<origin>`` and ``failed_<kind>`` (see `Answered.failure`)."""
-    wanted, reached = {(tool, api) for tool, api in relevant}, _reached(calls)
+    pairs, reached = {(tool, api) for tool, api in relevant}, _reached(calls)
     shares = {
         "api_recall": api_recall(relevant, calls),
-        "exact_set": float(reached == wanted),
+        "exact_set": float(reached == pairs),
         f"{CALLS}{len(calls)}": 1.0,
     }
     if reached:
-        shares["api_precision"] = len(wanted & reached) / len(reached)
+        shares["api_precision"] = len(pairs & reached) / len(reached)
     counts: Counter[str] = Counter()
     for call in calls:
         is_unknown = call["code"] == UNKNOWN

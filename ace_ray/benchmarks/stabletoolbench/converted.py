@@ -189,15 +189,15 @@ def _from_messages(messages: Sequence[Mapping[str, Any]]) -> list[Node]:
 
 def _from_nodes(query: str, run: Mapping[str, Any]) -> list[Node]:
     chance = random.Random(query)
-    shown = chance.choice(run["tries"])["nodes"] if run["tries"] else []
-    steps = list(_walk(shown, chance))
+    run_nodes = chance.choice(run["tries"])["nodes"] if run["tries"] else []
+    steps = list(_walk(run_nodes, chance))
     following: list[Step] = [*steps[1:], {}]
     nodes = []
-    for step, given in zip(steps, following, strict=False):
+    for step, next_step in zip(steps, following, strict=False):
         if step["type"] == "Thought":
             nodes.append(node("assistant", step["description"]))
         elif step["type"] == "Action":
-            arguments, response = given.get("description", ""), given.get("observation", "")
+            arguments, response = next_step.get("description", ""), next_step.get("observation", "")
             nodes.append(called(step["description"], arguments, response))
     return nodes
 
@@ -205,9 +205,9 @@ def _from_nodes(query: str, run: Mapping[str, Any]) -> list[Node]:
 def _walk(steps: Sequence[Step], chance: random.Random) -> Iterator[Step]:
     """Yield the nodes on a random path from the root to a leaf, without the root."""
     below: dict[int, list[int]] = {}
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         if step["parent"] is not None:
-            below.setdefault(step["parent"], []).append(place)
+            below.setdefault(step["parent"], []).append(index)
     at = 0
     while below.get(at):
         at = chance.choice(below[at])
@@ -241,8 +241,8 @@ def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, s
     files = {group: folder / f"{group}.json" for group in groups}
     answers = {
         group: {
-            query_id: answer_json(answer_of(given, where), where)
-            for query_id, given, where in (converted_answers(path) if path.exists() else ())
+            query_id: answer_json(answer_of(tree, location), location)
+            for query_id, tree, location in (converted_answers(path) if path.exists() else ())
         }
         for group, path in files.items()
     }
@@ -253,8 +253,8 @@ def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, s
 
 def converted_answers(path: Path) -> Iterator[tuple[str, Any, str]]:
     """Yield (query id, converted answer, place for errors) from a file. Raises `UserError`."""
-    for query_id, given in json_object(path, FIX).items():
-        yield query_id, given, f"{path}, query {query_id:.60}"
+    for query_id, tree in json_object(path, FIX).items():
+        yield query_id, tree, f"{path}, query {query_id:.60}"
 
 
 def json_object(path: Path, fix: str) -> dict[str, Any]:
@@ -265,11 +265,11 @@ def json_object(path: Path, fix: str) -> dict[str, Any]:
     return value
 
 
-def answer_of(given: Any, where: str) -> Mapping[str, Any]:
+def answer_of(tree: Any, location: str) -> Mapping[str, Any]:
     """Return the ``answer`` of a converted answer. Raises `UserError` if a judge cannot read it."""
-    answer = given.get("answer") if isinstance(given, Mapping) else None
+    answer = tree.get("answer") if isinstance(tree, Mapping) else None
     if not is_answer(answer):
-        raise UserError("has no converted answer", where=where, fix=FIX)
+        raise UserError("has no converted answer", where=location, fix=FIX)
     return answer
 
 
@@ -281,13 +281,13 @@ def is_answer(answer: Any) -> TypeGuard[Mapping[str, Any]]:
     )
 
 
-def answer_json(answer: Mapping[str, Any], where: str) -> str:
+def answer_json(answer: Mapping[str, Any], location: str) -> str:
     """Return the ``answer`` of a converted answer as JSON text. A long chain cannot be pickled.
 
-    Raises `UserError` that names ``where`` if the answer is nested deeper than `MAX_NESTING`."""
+    Raises `UserError` that names ``location`` if the answer is nested deeper than `MAX_NESTING`."""
     try:
         check_depth(answer, MAX_NESTING - 1)
     except Unbounded:
-        what = "the answer is nested too deeply"
-        raise UserError(what, where=where, fix="remove the answer") from None
+        problem = "the answer is nested too deeply"
+        raise UserError(problem, where=location, fix="remove the answer") from None
     return json.dumps(answer)

@@ -92,10 +92,10 @@ class JudgeCheck(Benchmark):
         episode.state = {"votes": votes, "judge_attempt": context.attempt}
         return episode
 
-    def _sampling(self, given: Sampling) -> Sampling:
+    def _sampling(self, sampling: Sampling) -> Sampling:
         """Return the judge's sampling with the config's values, but not its temperature."""
         default = asdict(Sampling())
-        changed = {name: value for name, value in asdict(given).items() if value != default[name]}
+        changed = {k: v for k, v in asdict(sampling).items() if v != default[k]}
         return replace(asking.SAMPLING, **{**changed, "temperature": asking.SAMPLING.temperature})
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
@@ -112,8 +112,8 @@ class JudgeCheck(Benchmark):
         def counted() -> Iterator[ResultRow]:
             for row in rows:
                 stated = row.verdicts["strict"].metrics if row.verdicts else {}
-                said = (name.removeprefix(_SAID) for name in stated if name.startswith(_SAID))
-                pairs[row.category, next(said, None)] += 1
+                statuses = (name.removeprefix(_SAID) for name in stated if name.startswith(_SAID))
+                pairs[row.category, next(statuses, None)] += 1
                 yield row
 
         summary = self.statistics(counted(), max_unscored)
@@ -158,22 +158,22 @@ def read_labels(path: Path) -> list[Entry]:
     question. ``label`` is Solved, Unsure or Unsolved. Several answers may have the same query.
     Raises `UserError` that names file and line."""
     lines = enumerate(json_lines(read_bounded(path), path))
-    return [_entry(number, row, where) for number, (where, row) in lines]
+    return [_entry(number, row, line) for number, (line, row) in lines]
 
 
-def _entry(number: int, row: Mapping[str, Any], where: str) -> Entry:
+def _entry(number: int, row: Mapping[str, Any], line: str) -> Entry:
     for key in ("query_id", "query", "answer", "label"):
         if key not in row:
-            raise UserError(f"has no {key}", where=where, fix=_FIX)
+            raise UserError(f"has no {key}", where=line, fix=_FIX)
     name, query, label = row["query_id"], row["query"], row["label"]
     if isinstance(name, bool) or not isinstance(name, str | int):
-        raise UserError(f"query_id is {name!r:.60}", where=where, fix="write a number or a string")
+        raise UserError(f"query_id is {name!r:.60}", where=line, fix="write a number or a string")
     if not isinstance(query, str) or not query.strip():
-        raise UserError(f"query is {query!r:.60}", where=where, fix="write the user's request")
+        raise UserError(f"query is {query!r:.60}", where=line, fix="write the user's request")
     status = label.capitalize() if isinstance(label, str) else None
     if status not in asking.STATUSES:
         fix = f"write {', '.join(asking.STATUSES)}"
-        raise UserError(f"label is {label!r:.60}", where=where, fix=fix)
+        raise UserError(f"label is {label!r:.60}", where=line, fix=fix)
     answer = row["answer"]
     if isinstance(answer, str):
         answer = answer_of_text(answer)
@@ -182,11 +182,11 @@ def _entry(number: int, row: Mapping[str, Any], where: str) -> Entry:
     if not is_answer(answer):
         raise UserError(
             "answer is neither a string nor a converted answer",
-            where=where,
+            where=line,
             fix='write a string, or {"final_answer": string, "answer_details": [...]}',
         )
     # As JSON text: a long chain cannot be pickled.
-    data = {"query": query, "answer": answer_json(answer, where)}
+    data = {"query": query, "answer": answer_json(answer, line)}
     return Entry(NAME, status, "en", f"{number}-{name}", data, status, group=str(name))
 
 
@@ -202,9 +202,9 @@ def agreement(pairs: Counter[tuple[str, str | None]]) -> dict[str, Any]:
     confusion = {a: {b: pairs[a, b] for b in asking.STATUSES} for a in asking.STATUSES}
     n = sum(sum(by_verdict.values()) for by_verdict in confusion.values())
     right = sum(confusion[s][s] for s in asking.STATUSES)
-    said = {s: sum(confusion[a][s] for a in asking.STATUSES) for s in asking.STATUSES}
+    totals = {s: sum(confusion[a][s] for a in asking.STATUSES) for s in asking.STATUSES}
     # Number of agreements expected by chance.
-    chance = sum(sum(confusion[s].values()) * said[s] for s in asking.STATUSES) / n if n else 0.0
+    chance = sum(sum(confusion[s].values()) * totals[s] for s in asking.STATUSES) / n if n else 0.0
     share = wilson(right, n)
     return {
         "n": n,

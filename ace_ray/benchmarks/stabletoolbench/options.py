@@ -96,7 +96,7 @@ class Options(Section):
 
     @field_validator("method")
     @classmethod
-    def _known(cls, method: str) -> str:
+    def _check_method(cls, method: str) -> str:
         if not _METHOD.fullmatch(method):
             raise ValueError("CoT@<tries> or DFS_woFilter_w<children>")
         return method

@@ -66,13 +66,14 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
         raise UserError("contains no <group>.json", where=str(path), fix=fix)
     for file in files:
         votes = _votes_beside(file)
-        for query_id, given, where in converted.converted_answers(file):
-            entry = entries.find(query_id, where, category=file.stem)
+        for query_id, tree, location in converted.converted_answers(file):
+            entry = entries.find(query_id, location, category=file.stem)
             if votes is not None and query_id not in votes:
-                what = "has no votes, but other queries of its group have votes"
-                raise UserError(what, where=where, fix="judge it, too, or remove the file of votes")
+                problem = "has no votes, but other queries of its group have votes"
+                fix = "judge it, too, or remove the file of votes"
+                raise UserError(problem, where=location, fix=fix)
             statuses = None if votes is None else votes[query_id]
-            yield where, Output(entry, 0, _episode(entry, given, statuses, where))
+            yield location, Output(entry, 0, _episode(entry, tree, statuses, location))
 
 
 def _is_result_file(path: Path) -> bool:
@@ -90,15 +91,15 @@ def _results(path: Path, entries: Entries) -> Iterator[Placed]:
         raise UserError("contains no list of results", where=str(path), fix=_RESULT_FIX)
     samples: Counter[str] = Counter()
     for number, result in enumerate(results):
-        where = f"{path}, result {number}"
+        location = f"{path}, result {number}"
         row = result if isinstance(result, dict) else {}
-        entry = entries.find(outputs.text_of(row, "query_id", where), where)
+        entry = entries.find(outputs.text_of(row, "query_id", location), location)
         answer = row.get("system_answer")
         if not converted.is_answer(answer):
-            raise UserError("has no answer (system_answer)", where=where, fix=_RESULT_FIX)
+            raise UserError("has no answer (system_answer)", where=location, fix=_RESULT_FIX)
         query = row.get("query_text", entry.data["query"])
-        episode = _episode(entry, {"query": query, "answer": answer}, None, where)
-        yield where, Output(entry, samples[entry.id], episode)
+        episode = _episode(entry, {"query": query, "answer": answer}, None, location)
+        yield location, Output(entry, samples[entry.id], episode)
         samples[entry.id] += 1
 
 
@@ -108,49 +109,49 @@ def _votes_beside(file: Path) -> dict[str, list[str]] | None:
     if not files:
         return None
     if len(files) > 1:
-        what = f"contains two files of votes on {file.name}: {files[0].name} and {files[1].name}"
-        raise UserError(what, where=str(file.parent), fix="remove one of them")
+        problem = f"contains two files of votes on {file.name}: {files[0].name} and {files[1].name}"
+        raise UserError(problem, where=str(file.parent), fix="remove one of them")
     votes = {}
     for query_id, row in converted.json_object(files[0], _VOTES_FIX).items():
-        where = f"{files[0]}, query {query_id:.60}"
+        location = f"{files[0]}, query {query_id:.60}"
         statuses = row.get("is_solved") if isinstance(row, dict) else None
         if not isinstance(statuses, dict) or not 0 < len(statuses) <= MAX_VOTES:
-            raise UserError("has no votes (is_solved)", where=where, fix=_VOTES_FIX)
+            raise UserError("has no votes (is_solved)", where=location, fix=_VOTES_FIX)
         # The keys are the numbers of the votes, without leading zeros.
         numbers = sorted(statuses, key=lambda number: (len(number), number))
-        votes[query_id] = [_status(statuses[number], where) for number in numbers]
+        votes[query_id] = [_status(statuses[number], location) for number in numbers]
     return votes
 
 
-def _status(value: Any, where: str) -> str:
+def _status(value: Any, location: str) -> str:
     status = value.removeprefix(_STATUS) if isinstance(value, str) else value
     if not isinstance(status, str) or status not in POINTS:
-        what = f"a vote is {outputs.shown(value)}, not a status"
-        raise UserError(what, where=where, fix=_VOTES_FIX)
+        problem = f"a vote is {outputs.shown(value)}, not a status"
+        raise UserError(problem, where=location, fix=_VOTES_FIX)
     return status
 
 
-def _of_line(entry: Entry, row: Row, where: str) -> Episode:
-    output = outputs.value_of(row, "output", where)
-    if isinstance(output, Mapping):
-        return _episode(entry, output if "answer" in output else {"answer": output}, None, where)
-    if output is not None and not isinstance(output, str):
-        what = f"the output is {outputs.shown(output)}, not a string, a converted answer or null"
-        raise UserError(what, where=where)
+def _of_line(entry: Entry, row: Row, location: str) -> Episode:
+    value = outputs.value_of(row, "output", location)
+    if isinstance(value, Mapping):
+        return _episode(entry, value if "answer" in value else {"answer": value}, None, location)
+    if value is not None and not isinstance(value, str):
+        problem = f"the output is {outputs.shown(value)}, not a string, a converted answer or null"
+        raise UserError(problem, where=location)
     no_answer: dict[str, Any] = {"final_answer": "", "answer_details": converted.linked([])}
-    answer = no_answer if output is None else converted.answer_of_text(output)
-    return _episode(entry, {"answer": answer}, None, where)
+    answer = no_answer if value is None else converted.answer_of_text(value)
+    return _episode(entry, {"answer": answer}, None, location)
 
 
-def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) -> Episode:
+def _episode(entry: Entry, tree: Any, votes: Sequence[str] | None, location: str) -> Episode:
     """Return the episode of a converted answer, with the state that a run would have stored."""
-    answer = converted.answer_of(given, where)
+    answer = converted.answer_of(tree, location)
     query = entry.data["query"]
-    asked = given.get("query", query)
-    if not isinstance(asked, str) or asked.split() != query.split():
+    text = tree.get("query", query)
+    if not isinstance(text, str) or text.split() != query.split():
         raise UserError(
-            f"the query is {outputs.shown(asked)}, but in the data it is {outputs.shown(query)}",
-            where=where,
+            f"the query is {outputs.shown(text)}, but in the data it is {outputs.shown(query)}",
+            where=location,
             fix="give the data that these answers were made with",
         )
     nodes = _nodes(converted.chain(answer))
@@ -170,7 +171,7 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
                     "answer_details": converted.linked(converted.both_ends(nodes)),
                 },
             },
-            "calls": _calls(_nodes(converted.graph(answer)), tools.apis_of(entry), _offered(given)),
+            "calls": _calls(_nodes(converted.graph(answer)), tools.apis_of(entry), _offered(tree)),
             "votes": judged,
             "fac": None,
             "sowr": None,
@@ -231,9 +232,9 @@ def _calls(
     return calls
 
 
-def _offered(given: Mapping[str, Any]) -> frozenset[str]:
+def _offered(tree: Mapping[str, Any]) -> frozenset[str]:
     """Return the function names in ``available_tools``, in the form of any upstream version."""
-    listed = given.get("available_tools")
+    listed = tree.get("available_tools")
     listed = listed if isinstance(listed, list) else ()
     functions = [tool.get("function", tool) for tool in listed if isinstance(tool, Mapping)]
     names = [function.get("name") for function in functions if isinstance(function, Mapping)]

@@ -144,5 +144,5 @@ def _key(doc: Any) -> str:
 
 def _require(count: int, limit: int, kind: str) -> None:
     if count > limit:
-        what = f"{kind} is {count:,}, but the pool has only {limit:,} such APIs"
-        raise UserError(what, where=_WHERE, fix=f"write at most {limit:,}, or all")
+        problem = f"{kind} is {count:,}, but the pool has only {limit:,} such APIs"
+        raise UserError(problem, where=_WHERE, fix=f"write at most {limit:,}, or all")

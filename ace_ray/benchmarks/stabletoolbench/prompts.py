@@ -143,8 +143,8 @@ def read_texts(root: Path) -> Texts:
         python_source(root, source, _FIX) for source in SOURCES
     )
     in_environment = root / ENVIRONMENT
-    shown = _function(utils, "process_system_message", root / UTILS)
-    react = [text for text in _texts(shown) if " " in text]
+    function = _function(utils, "process_system_message", root / UTILS)
+    react = [text for text in _texts(function) if " " in text]
     if len(react) < 4:
         raise _missing("the ReAct form", root / UTILS)
     system, user = (
@@ -172,21 +172,21 @@ def read_texts(root: Path) -> Texts:
     )
 
 
-def _first(values: Iterable[_T | None], what: str, where: Path) -> _T:
-    """Return the first value that is not None. Raises `UserError`: ``what`` is missing."""
+def _first(values: Iterable[_T | None], subject: str, path: Path) -> _T:
+    """Return the first value that is not None. Raises `UserError`: ``subject`` is missing."""
     for value in values:
         if value is not None:
             return value
-    raise _missing(what, where)
+    raise _missing(subject, path)
 
 
-def _missing(what: str, where: Path) -> UserError:
-    return UserError(f"{what} is missing", where=str(where), fix=_FIX)
+def _missing(subject: str, path: Path) -> UserError:
+    return UserError(f"{subject} is missing", where=str(path), fix=_FIX)
 
 
-def _function(tree: ast.Module, name: str, where: Path) -> ast.FunctionDef:
+def _function(tree: ast.Module, name: str, path: Path) -> ast.FunctionDef:
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    return _first((node for node in functions if node.name == name), name, where)
+    return _first((node for node in functions if node.name == name), name, path)
 
 
 def _assigned(tree: ast.Module, target: str) -> Iterator[ast.expr]:
@@ -230,7 +230,7 @@ def _finish(node: ast.expr) -> dict[str, str] | None:
         return None
 
 
-def _observations(step: ast.FunctionDef, where: Path) -> dict[str, str]:
+def _observations(step: ast.FunctionDef, path: Path) -> dict[str, str]:
     """Return the observations in ``_step`` for Finish and for functions that do not exist.
 
     They are returned as ``return text, code``; several texts of a code are in the order of the
@@ -246,9 +246,9 @@ def _observations(step: ast.FunctionDef, where: Path) -> dict[str, str]:
     for code, keys in _FINISH_TEXTS.items():
         values = [text for text in map(_text, by_code[code]) if text is not None]
         if len(values) != len(keys):
-            raise _missing("the observations of Finish", where)
+            raise _missing("the observations of Finish", path)
         texts |= dict(zip(keys, values, strict=True))
     parts = (part for node in by_code[1] for part in ast.walk(node))
     unknown = (_text(part, "{name}") for part in parts if isinstance(part, ast.JoinedStr))
-    error = _first(unknown, "the observation of a missing function", where)
+    error = _first(unknown, "the observation of a missing function", path)
     return {**texts, "no_function": json.dumps({"error": error, "response": ""})}

@@ -67,8 +67,8 @@ def not_offered(folder: Path, entries: Iterable[Entry]) -> Iterator[str]:
         offered = {(doc["tool"], doc["api"]) for doc in entry.data["apis"]}
         for tool, api in entry.gold["relevant"]:
             if (tool, api) not in offered:
-                where = f"{root / files_of(entry.category)[0]}, query {entry.id}"
-                yield f"{where}: the relevant API {tool} / {api} is not in its api_list"
+                location = f"{root / files_of(entry.category)[0]}, query {entry.id}"
+                yield f"{location}: the relevant API {tool} / {api} is not in its api_list"
 
 
 def present(folder: Path) -> list[str]:
@@ -124,21 +124,21 @@ def _load_group(folder: Path, group: str, tools: ToolFolder | None) -> Iterator[
             fix="get the file, or leave the group out",
         )
     rows = _queries(query_file)
-    wanted = dict.fromkeys(_ids(ids_file) if ids_file.is_file() else rows)
-    if unknown := [row_id for row_id in wanted if row_id not in rows]:
+    ids = dict.fromkeys(_ids(ids_file) if ids_file.is_file() else rows)
+    if unknown := [row_id for row_id in ids if row_id not in rows]:
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
         raise UserError(
             f"names queries that do not exist: {', '.join(unknown[:5])}{more}",
             where=str(ids_file),
             fix=f"remove these ids, or add the queries to {query_file}",
         )
-    for row_id in (row_id for row_id in rows if row_id in wanted):
-        where = f"{query_file}, query {row_id}"
-        query = dataset.shaped(Query, rows[row_id], where)
+    for row_id in (row_id for row_id in rows if row_id in ids):
+        location = f"{query_file}, query {row_id}"
+        query = dataset.shaped(Query, rows[row_id], location)
         if not query.api_list:
             raise UserError(
                 "the query has no APIs, so it cannot be evaluated",
-                where=where,
+                where=location,
                 fix="remove the query and its id from the data",
             )
         docs = [api.doc() for api in query.api_list]
@@ -155,8 +155,8 @@ def _queries(path: Path) -> dict[str, dict[str, Any]]:
         raise UserError(f"contains a {type(value).__name__}", where=str(path), fix="give a list")
     rows: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(value, start=1):
-        where = f"{path}, query {number} of the list"
-        row_id = str(dataset.shaped(Identified, row, where).query_id)
+        location = f"{path}, query {number} of the list"
+        row_id = str(dataset.shaped(Identified, row, location).query_id)
         if row_id in rows:
             raise UserError(f"the query_id {row_id} appears twice", where=str(path))
         rows[row_id] = row
@@ -168,14 +168,14 @@ def _ids(path: Path) -> list[str]:
     if isinstance(value, dict):
         value = list(value)
     if not isinstance(value, list) or any(
-        isinstance(one, bool) or not isinstance(one, (int, str)) for one in value
+        isinstance(query_id, bool) or not isinstance(query_id, (int, str)) for query_id in value
     ):
         raise UserError(
             "contains no query ids",
             where=str(path),
             fix="it must be a list of ids, or an object with ids as its keys",
         )
-    return [str(one) for one in value]
+    return [str(query_id) for query_id in value]
 
 
 def _json(path: Path) -> Any:

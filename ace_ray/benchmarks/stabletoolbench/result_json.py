@@ -91,7 +91,7 @@ def _result(entry: Entry, state: Mapping[str, Any], evaluation_method: str) -> d
         "evaluation": {
             "answer_status": majority(votes) if votes else None,
             # True for a call of Finish anywhere. Upstream's pass rate and `finish` need it last.
-            "has_finish": any(one.get("name") == FINISH for one in converted.tool_messages(answer)),
+            "has_finish": any(m.get("name") == FINISH for m in converted.tool_messages(answer)),
             "evaluation_method": evaluation_method,
         },
         "timing": {"evaluation_time": float(state.get("judged_s", 0.0))},
@@ -100,17 +100,17 @@ def _result(entry: Entry, state: Mapping[str, Any], evaluation_method: str) -> d
 
 def _summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the ``summary`` of the file; averages are over scored answers."""
-    sopr = [one["scores"]["sopr_score"] for one in results]
+    sopr = [r["scores"]["sopr_score"] for r in results]
     judged = [points for points in sopr if points is not None]
     solved = judged.count(1.0) if judged else None
-    seconds = [one["timing"]["evaluation_time"] for one in results]
+    seconds = [r["timing"]["evaluation_time"] for r in results]
     return {
         "total_evaluations": len(results),
         "solved_count": solved,
         "solved_percentage": None if solved is None else 100.0 * solved / len(judged),
-        "finish_count": sum(one["evaluation"]["has_finish"] for one in results),
+        "finish_count": sum(r["evaluation"]["has_finish"] for r in results),
         "average_sopr_score": _mean(judged),
-        "average_api_call_score": _mean([one["scores"]["api_call_score"] for one in results]),
+        "average_api_call_score": _mean([r["scores"]["api_call_score"] for r in results]),
         "total_evaluation_time": sum(seconds),
         "average_evaluation_time": _mean(seconds),
     }

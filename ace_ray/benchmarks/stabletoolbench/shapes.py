@@ -48,8 +48,8 @@ class _Request(Part):
             "description": description,
             "tool_description": tool_description,
             "method": self.method,
-            "required": [one.model_dump() for one in self.required_parameters or ()],
-            "optional": [one.model_dump() for one in self.optional_parameters or ()],
+            "required": [parameter.model_dump() for parameter in self.required_parameters or ()],
+            "optional": [parameter.model_dump() for parameter in self.optional_parameters or ()],
             "template": self.template_response,
         }
 
@@ -102,8 +102,8 @@ def _tool_of(path: Path) -> _Tool:
     tree = json_value(read_bounded(path, TOOL_LIMIT_BYTES), str(path))
     if isinstance(tree, dict) and "api_list" not in tree:
         if not {"name", "api_name"} & set(tree):
-            what = "describes neither a tool (api_list) nor an API (name)"
-            raise UserError(what, where=str(path), fix="correct or remove the file")
+            problem = "describes neither a tool (api_list) nor an API (name)"
+            raise UserError(problem, where=str(path), fix="correct or remove the file")
         shaped(_ToolApi, tree, str(path))  # an error names the API's key
         tree = {**tree, "api_list": [tree]}
     return shaped(_Tool, tree, str(path))
@@ -176,9 +176,9 @@ class ToolFolder:
         for api in (api for tool in tools for api in tool.api_list):
             parameters = {"required": api.required_parameters, "optional": api.optional_parameters}
             fields: dict[str, Any] = {
-                key: [one.model_dump() for one in given]
-                for key, given in parameters.items()
-                if given is not None
+                key: [parameter.model_dump() for parameter in group]
+                for key, group in parameters.items()
+                if group is not None
             }
             if isinstance(api.description, str):
                 fields["description"] = api.description

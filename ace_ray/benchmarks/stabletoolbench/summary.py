@@ -56,11 +56,11 @@ def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str,
     summary = statistics(noted(), RULE_SETS, LEVELS, max_unscored)
     del summary["groups"], summary["languages"]
     every = list(by_name.values())
-    asked = _asked(every)
+    judged_metrics = _judged_metrics(every)
     usable = {}
     for name, stats in summary["categories"].items():
         group = by_name[name]
-        group.asked = asked
+        group.judged_metrics = judged_metrics
         stats |= group.metrics()
         for rules in RULE_SETS:
             stats[rules] |= group.sopr(rules)
@@ -97,7 +97,7 @@ class Group:
         # Number of calls for each metric that is a share of a row's calls.
         self.counts: Counter[str] = Counter()
         # Metrics of `OF_SKIPPED` that the run's judge was asked for; set after the last row.
-        self.asked: Collection[str] = ()
+        self.judged_metrics: Collection[str] = ()
         # Values and queries of the rows with a metric, by (rule set, metric).
         self._sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0])
         self._queries: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -125,8 +125,8 @@ class Group:
         Failed rows (``infra_error``, ``quarantined``) are left out."""
         (total, rows), queries = self._sums[rules, name], self._queries[rules, name]
         # If the reference answers no query of this group, nothing was compared.
-        apart = name in RATES and self._sowr_missing() and not self.has(name)
-        if name in self.asked and not apart and not answered_only:
+        lacks_reference = name in RATES and self._sowr_missing() and not self.has(name)
+        if name in self.judged_metrics and not lacks_reference and not answered_only:
             total += OF_SKIPPED[name] * len(self._skipped)
             rows += len(self._skipped)
             queries = queries | set(self._skipped)
@@ -197,8 +197,8 @@ def _average(
 def _mean_votes(groups: Mapping[str, Group], rules: str) -> list[float]:
     """Return the means of `Group.votes`; an empty list if groups or votes are missing."""
     votes = [group.votes(rules) for group in groups.values()]
-    whole = len(votes) == len(GROUPS) and len(set(map(len, votes))) == 1
-    return [sum(values) / len(values) for values in zip(*votes, strict=True)] if whole else []
+    is_complete = len(votes) == len(GROUPS) and len(set(map(len, votes))) == 1
+    return [sum(values) / len(values) for values in zip(*votes, strict=True)] if is_complete else []
 
 
 def _spread(votes: Sequence[float]) -> float | None:
@@ -206,7 +206,7 @@ def _spread(votes: Sequence[float]) -> float | None:
     return pstdev(votes) if votes else None
 
 
-def _asked(groups: Sequence[Group]) -> set[str]:
+def _judged_metrics(groups: Sequence[Group]) -> set[str]:
     """Return the metrics of `OF_SKIPPED` that any row has; {"sopr"} if no row was checked."""
     if not any(group.checked for group in groups):
         return {"sopr"}

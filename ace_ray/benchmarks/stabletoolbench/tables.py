@@ -73,8 +73,8 @@ def further_tables(summary: Stats) -> list[dict[str, Any]]:
         {"title": "without a judge", **_lines([*metrics, "calls per query"], groups, unjudged)},
     ]
     if summary["sources"]["calls"]:
-        made = _lines(["calls", *SOURCES], {**categories, "all": summary}, sources)
-        tables.append({"title": "where observations came from", **made})
+        lines = _lines(["calls", *SOURCES], {**categories, "all": summary}, sources)
+        tables.append({"title": "where observations came from", **lines})
     return tables + sample_tables(categories, RULE_SETS)
 
 
@@ -174,10 +174,10 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
             continue
         header = [*map(_title, GROUPS), "Average", *(["Spread of votes"] if votes else [])]
         line = partial(_line, measure=measure, rules=rules)
-        shown = runs if votes else present
+        table_runs = runs if votes else present
         title = f"{measure}, {title}"
         notes = [*notes, _LIKE_FOR_LIKE]
-        tables.append(table_of_runs(measure.lower(), title, header, shown, line, notes))
+        tables.append(table_of_runs(measure.lower(), title, header, table_runs, line, notes))
     panels = {
         _title(name): lambda run, name=name: _of_group(run, name, "SoPR", rules) for name in GROUPS
     }

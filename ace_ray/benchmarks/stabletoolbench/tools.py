@@ -124,18 +124,18 @@ def _schema(name: str, description: str, parameters: dict[str, Any]) -> Schema:
 
 def _api(doc: Doc, texts: Texts, name: str) -> Api:
     std_tool = names.standardize(doc["tool"])
-    shown = texts.function.replace("{tool}", std_tool)
+    text = texts.function.replace("{tool}", std_tool)
     if description := doc["description"].strip():
         if doc["api"]:
             description = description.replace(doc["api"], name)
-        shown += texts.function_says.replace("{description}", description[:MAX_DESCRIPTION])
+        text += texts.function_says.replace("{description}", description[:MAX_DESCRIPTION])
     return Api(
         doc=doc,
         std_category=names.standardize_category(doc["category"]),
         std_tool=std_tool,
         std_api=names.api_name(doc["api"]),
         name=name,
-        description=shown.strip(),
+        description=text.strip(),
         parameters=_parameters(doc),
     )
 
@@ -146,12 +146,12 @@ def _parameters(doc: Doc) -> dict[str, Any]:
     for kind in listed if doc["required"] else ():
         for parameter in doc[kind]:
             name = names.api_name(parameter["name"])
-            shown = {
+            schema = {
                 "type": _TYPES.get(parameter["type"], "string"),
                 "description": parameter["description"][:MAX_DESCRIPTION],
             }
             if str(parameter["default"]):
-                shown["example_value"] = parameter["default"]
-            properties[name] = shown
+                schema["example_value"] = parameter["default"]
+            properties[name] = schema
             listed[kind].append(name)
     return {"type": "object", "properties": properties, **listed}

@@ -80,15 +80,15 @@ def answer_of(completion: Completion, tools: Tools, *, native: bool) -> Answer:
 def _read(text: str, tools: Tools) -> Answer:
     """Read the calls of a text. Calls in another format than the protocol's may be code that the
     text shows to the user. They count only if all their tools were offered."""
-    found = known_calls(text, tools)
+    parsed = known_calls(text, tools)
     names = {tool["function"]["name"] for tool in tools}
-    if found is None:
+    if parsed is None:
         return Answer(text)
-    if found.reader != _MARKED and not all(call.name in names for call in found.calls):
+    if parsed.reader != _MARKED and not all(call.name in names for call in parsed.calls):
         return Answer(text)
-    mark = "<tool_call>" if found.reader == _MARKED else "```"
+    mark = "<tool_call>" if parsed.reader == _MARKED else "```"
     beside = text.partition(mark)[0].strip() if mark in text else ""
-    calls = (ToolCall(call.name, json.dumps(call.args, ensure_ascii=False)) for call in found.calls)
+    calls = (ToolCall(c.name, json.dumps(c.args, ensure_ascii=False)) for c in parsed.calls)
     return Answer(beside, tuple(calls))
 
 

@@ -100,14 +100,14 @@ class Tau2(Benchmark):
         # Read on the driver: workers lack a copy of the data.
         self._texts = read_texts(self._package)
         self._policies = {
-            one.name: policy(self._package, one, options.policy) for one in self._categories
+            c.name: policy(self._package, c, options.policy) for c in self._categories
         }
-        domains = dict.fromkeys(one.domain for one in self._categories)
+        domains = dict.fromkeys(category.domain for category in self._categories)
         self._sources = {name: tool_sources(self._package, name) for name in domains}
         self._schemas: dict[str, Schemas] = {}
-        self._named = False
+        self._copy_is_trusted = False
         self._roles: dict[str, Role] = {}
-        if not all(one.solo for one in self._categories):
+        if not all(category.solo for category in self._categories):
             self._roles["user"] = parse_role(options.user, f"{_WHERE}.user")
 
     # Entries and prompts.
@@ -115,14 +115,14 @@ class Tau2(Benchmark):
     def entries(self) -> Sequence[Entry]:
         return [
             entry
-            for one in self._categories
-            for entry in load(self._package, one, self._options.split)
+            for category in self._categories
+            for entry in load(self._package, category, self._options.split)
         ]
 
     def ready(self, *, named: bool) -> None:
-        self._named = named
+        self._copy_is_trusted = named
         self._sources = {
-            name: replace(sources, named=named) for name, sources in self._sources.items()
+            name: replace(sources, is_trusted=named) for name, sources in self._sources.items()
         }
         for sources in self._sources.values():
             check_domain(sources)
@@ -137,8 +137,8 @@ class Tau2(Benchmark):
             "answers_asked": FIRST_ANSWERS,
             "texts_sha256": self._texts.sha256,
             "policies_sha256": digest(self._policies),
-            "tools_sha256": {name: one.sha256 for name, one in self._sources.items()},
-            "databases_sha256": {name: one.data_sha256 for name, one in self._sources.items()},
+            "tools_sha256": {name: s.sha256 for name, s in self._sources.items()},
+            "databases_sha256": {name: s.data_sha256 for name, s in self._sources.items()},
             # pydantic writes the errors and the schemas of tools.
             "pydantic": pydantic.VERSION,
         }
@@ -186,11 +186,11 @@ class Tau2(Benchmark):
         category = CATEGORIES[entry.category]
         async with context.sandbox() as session:
             rollout = Rollout(context, session, self._settings(category), self._user_system(entry))
-            ended = await rollout.play(self.prompt(entry), _history(entry))
+            end_reason = await rollout.play(self.prompt(entry), _history(entry))
             before, after = await session.state()
         state: dict[str, Any] = {
             "trajectory": rollout.trajectory,
-            "ended": ended,
+            "ended": end_reason,
             "stopped": rollout.stopped,
             "steps": rollout.steps,
             "errors": rollout.errors,
@@ -222,7 +222,7 @@ class Tau2(Benchmark):
     def role_tools(self, role: str) -> list[dict[str, Any]] | None:
         if role != "user" or not self._native:
             return None
-        return next((tools for one in self._categories if (tools := self._user_tools(one))), None)
+        return next((tools for c in self._categories if (tools := self._user_tools(c))), None)
 
     def offers_tools(self, role: str) -> bool:
         return role == "user" and self._native and any(map(_has_user_tools, self._categories))
@@ -237,13 +237,13 @@ class Tau2(Benchmark):
     def unread(self, entry: Entry, episode: Episode) -> Answers:
         trajectory = (episode.state or {}).get("trajectory") or ()
         turns = [message for message in trajectory if message["role"] == "assistant"]
-        said = [message for message in episode.messages if message.get("role") == "assistant"]
+        answers = [message for message in episode.messages if message.get("role") == "assistant"]
         return [
             texts_of(message)
-            for place, (message, turn) in enumerate(zip(said, turns, strict=False))
+            for index, (message, turn) in enumerate(zip(answers, turns, strict=False))
             if not turn.get("tool_calls") and not message.get("tool_calls")
             # The greeting is not written by the model.
-            if place or message.get("content") != self._texts.greeting
+            if index or message.get("content") != self._texts.greeting
         ]
 
     # Numbers of a run.
@@ -278,31 +278,31 @@ class Tau2(Benchmark):
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
         """Yield upstream's results JSON, one file for each category."""
         samples = 1 + max((int(row["sample"]) for row in rows()), default=0)
-        for one in self._categories:
-            entries = [entry for entry in self.dataset() if entry.category == one.name]
-            workflow = one.domain == "telecom" and self._options.policy == "workflow"
-            guidelines = self._texts.user_guidelines(tools=bool(self._user_tools(one)))
+        for category in self._categories:
+            entries = [entry for entry in self.dataset() if entry.category == category.name]
+            workflow = category.domain == "telecom" and self._options.policy == "workflow"
+            guidelines = self._texts.user_guidelines(tools=bool(self._user_tools(category)))
             info = {
                 "git_commit": "ace_ray",
                 "num_trials": samples,
                 "max_steps": self._options.max_steps,
                 "max_errors": self._options.max_errors,
                 "user_info": {
-                    "implementation": "dummy_user" if one.solo else "user_simulator",
-                    "llm": None if one.solo else self._user_name(summary),
-                    "global_simulation_guidelines": None if one.solo else guidelines,
+                    "implementation": "dummy_user" if category.solo else "user_simulator",
+                    "llm": None if category.solo else self._user_name(summary),
+                    "global_simulation_guidelines": None if category.solo else guidelines,
                 },
                 "agent_info": {
-                    "implementation": "llm_agent_solo" if one.solo else "llm_agent",
+                    "implementation": "llm_agent_solo" if category.solo else "llm_agent",
                     "llm": _model_name(summary),
                 },
                 "environment_info": {
-                    "domain_name": f"{one.domain}-workflow" if workflow else one.domain,
-                    "policy": self._policies[one.name],
+                    "domain_name": f"{category.domain}-workflow" if workflow else category.domain,
+                    "policy": self._policies[category.name],
                 },
             }
-            pieces = results_json(one, entries, rows, info)
-            yield f"results_{one.name}.json", b"".join(pieces)
+            pieces = results_json(category, entries, rows, info)
+            yield f"results_{category.name}.json", b"".join(pieces)
 
     @classmethod
     def import_data(cls, path: Path | None) -> None:
@@ -337,8 +337,8 @@ class Tau2(Benchmark):
         def of(_: str, name: str) -> list[Entry]:
             domain = CATEGORIES[name].domain
             if domain not in self._sources:
-                one = tool_sources(self._package, domain)
-                self._sources[domain] = replace(one, named=self._named)
+                sources = tool_sources(self._package, domain)
+                self._sources[domain] = replace(sources, is_trusted=self._copy_is_trusted)
             return load(self._package, CATEGORIES[name], self._options.split)
 
         @cache
@@ -432,9 +432,9 @@ class Tau2(Benchmark):
             yield "different episode limits"
         if options.split != "base":
             yield f"the split is {options.split}"
-        if any(one.name not in LEADERBOARD for one in self._categories):
+        if any(category.name not in LEADERBOARD for category in self._categories):
             yield "categories besides airline, retail and telecom are not ranked there"
-        if any(one.solo for one in self._categories):
+        if any(category.solo for category in self._categories):
             yield "in solo mode upstream forces each answer to be a call, but ace_ray does not"
 
     def _user_name(self, summary: Mapping[str, Any]) -> str:
@@ -450,14 +450,14 @@ def _count(package: UpstreamPackage) -> Mapping[str, int]:
     """Check all files that runs need; count tasks by "<category>/<split>". Raises `UserError`."""
     read_texts(package)
     rows = {}
-    for one in CATEGORIES.values():
-        policy(package, one, "manual"), policy(package, one, "workflow")
-        for split in splits(package, one.domain):
+    for category in CATEGORIES.values():
+        policy(package, category, "manual"), policy(package, category, "workflow")
+        for split in splits(package, category.domain):
             # Other splits have tasks without a ticket, which solo mode needs.
-            if split == "base" or not one.solo:
-                rows[f"{one.name}/{split}"] = len(load(package, one, split))
+            if split == "base" or not category.solo:
+                rows[f"{category.name}/{split}"] = len(load(package, category, split))
     for domain in DOMAINS:
-        check_domain(replace(tool_sources(package, domain), named=True))
+        check_domain(replace(tool_sources(package, domain), is_trusted=True))
     return rows
 
 

@@ -24,8 +24,8 @@ class Category:
 
 # Categories by name, in print order.
 CATEGORIES = {
-    one.name: one
-    for one in (
+    category.name: category
+    for category in (
         Category("airline", "airline"),
         Category("retail", "retail"),
         Category("telecom", "telecom", user_tools=True),
@@ -35,7 +35,7 @@ CATEGORIES = {
 }
 # Domains of upstream's leaderboard.
 LEADERBOARD = ("airline", "retail", "telecom")
-DOMAINS = tuple(dict.fromkeys(one.domain for one in CATEGORIES.values()))
+DOMAINS = tuple(dict.fromkeys(category.domain for category in CATEGORIES.values()))
 
 # Upstream's defaults (``config.py``).
 MAX_STEPS = 200

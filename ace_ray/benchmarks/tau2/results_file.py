@@ -64,7 +64,7 @@ def _simulation(entry: Entry, row: Row) -> dict[str, Any]:
     state = json.loads(row["state"])
     start = bounded_time(row["started_at"])
     seconds = float(row["duration_s"] or 0.0)
-    ended = str(state["ended"])
+    end_reason = str(state["ended"])
     return {
         "id": row["row_id"],
         "task_id": entry.id,
@@ -72,24 +72,24 @@ def _simulation(entry: Entry, row: Row) -> dict[str, Any]:
         "start_time": start.isoformat(),
         "end_time": bounded_time(start, seconds).isoformat(),
         "duration": seconds,
-        "termination_reason": ended if ended in _KNOWN_ENDS else _OTHER_END,
+        "termination_reason": end_reason if end_reason in _KNOWN_ENDS else _OTHER_END,
         "agent_cost": None,
         "user_cost": None,
-        "reward_info": _reward(entry, row, ended),
+        "reward_info": _reward(entry, row, end_reason),
         "messages": list(_messages(state["trajectory"], start)),
         "trial": row["sample"],
         "seed": row["seed"],
     }
 
 
-def _reward(entry: Entry, row: Row, ended: str) -> dict[str, Any]:
+def _reward(entry: Entry, row: Row, end_reason: str) -> dict[str, Any]:
     """Return the stored verdict in upstream's form; nothing is judged again."""
     metrics = json.loads(row["official_metrics"] or "{}")
     parts = {name: metrics[key] for name, key in METRICS.items() if key in metrics}
     basis = (entry.gold or {}).get("reward_basis", ["DB", "COMMUNICATE"])
     reward: dict[str, Any] = {
         "reward": float(row["official_valid"]),
-        "reward_basis": basis if ended in STOPS else None,
+        "reward_basis": basis if end_reason in STOPS else None,
         "reward_breakdown": parts or None,
         "info": {"note": row["official_error"]} if row["official_error"] else None,
     }
@@ -102,14 +102,14 @@ def _messages(trajectory: Sequence[Mapping[str, Any]], start: datetime) -> Itera
     for turn, message in enumerate(trajectory):
         # Upstream sorts by time, so each message needs a different time.
         at = bounded_time(start, turn / 1000).isoformat(timespec="milliseconds")
-        shown: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "role": message["role"],
             "content": message["content"],
             "turn_idx": turn,
             "timestamp": at,
         }
         if message["role"] == "tool":
-            yield shown | {
+            yield fields | {
                 "id": message["id"],
                 "requestor": message["requestor"],
                 "error": message["error"],
@@ -124,7 +124,7 @@ def _messages(trajectory: Sequence[Mapping[str, Any]], start: datetime) -> Itera
             }
             for call in message.get("tool_calls") or ()
         ]
-        yield shown | {"tool_calls": calls or None}
+        yield fields | {"tool_calls": calls or None}
 
 
 class _Spoken(Part):
@@ -146,24 +146,24 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
     category = _category(head, path)
     # If the data cannot be read, fail here, not once for each simulation.
     entries.of("en", category.name)
-    seen: set[tuple[str, int, bool]] = set()
+    keys: set[tuple[str, int, bool]] = set()
     came: Counter[str] = Counter()
-    for where, source in simulations:
+    for location, source in simulations:
         entry, trial, why, episode = None, 0, "", Episode()
         try:
             tree = _json_file(source) if isinstance(source, Path) else source
-            one = _Ended.model_validate(tree)
-            task = str(one.task_id)
+            simulation = _Ended.model_validate(tree)
+            task = str(simulation.task_id)
             # Number simulations without a trial in file order: upstream only counts them.
-            trial = came[task] if one.trial is None else one.trial
+            trial = came[task] if simulation.trial is None else simulation.trial
             came[task] += 1
             entry = entries.get("en", category.name, task)
             if entry is None:
                 why = f"task {shown(task)} is not in the data of {category.name}"
-            elif one.termination_reason in _WITHOUT_VERDICT:
-                why = f"ended by {one.termination_reason}"
+            elif simulation.termination_reason in _WITHOUT_VERDICT:
+                why = f"ended by {simulation.termination_reason}"
             else:
-                episode = _episode(tree, one.termination_reason, solo=category.solo)
+                episode = _episode(tree, simulation.termination_reason, solo=category.solo)
         except UserError as error:
             why = error.what
         except ValidationError as error:
@@ -171,12 +171,12 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
         except ValueError as error:
             why = str(error)
         key = (entry.id if entry else "", trial, not why)
-        if entry is not None and key in seen:
+        if entry is not None and key in keys:
             why = f"task {shown(entry.id)} has two simulations of trial {trial}"
             entry = None
-        seen.add(key)
+        keys.add(key)
         if entry is None or why:
-            yield Unscored(where, why, entry, trial)
+            yield Unscored(location, why, entry, trial)
         else:
             yield Output(entry, trial, episode)
 
@@ -192,24 +192,24 @@ def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
     if not isinstance(simulations, list):
         raise _no_results(path)
     if simulations:
-        return head, ((f"simulation {n}", one) for n, one in enumerate(simulations))
+        return head, ((f"simulation {n}", tree) for n, tree in enumerate(simulations))
     folder = file.parent / "simulations"
-    found = {one.stem: one for one in sorted(folder.glob("[!.]*.json"))}
+    paths = {p.stem: p for p in sorted(folder.glob("[!.]*.json"))}
     index = head.get("simulation_index")
     listed = index if isinstance(index, list) else []
-    named = [str(one["id"]) for one in listed if isinstance(one, dict) and "id" in one]
+    ids = [str(record["id"]) for record in listed if isinstance(record, dict) and "id" in record]
     files = [
-        found.get(name, folder / f"{Path(name).name}.json")
-        for name in {**found, **dict.fromkeys(named)}
+        paths.get(name, folder / f"{Path(name).name}.json")
+        for name in {**paths, **dict.fromkeys(ids)}
     ]
     if not files:
         raise _no_results(path, "contains no simulations")
-    return head, ((f"simulation {n} ({shown(one.name)})", one) for n, one in enumerate(files))
+    return head, ((f"simulation {n} ({shown(p.name)})", p) for n, p in enumerate(files))
 
 
-def _no_results(path: Path, what: str = "is not a results file of tau2") -> UserError:
+def _no_results(path: Path, problem: str = "is not a results file of tau2") -> UserError:
     fix = "give the JSON file or the folder that `tau2 run` saved"
-    return UserError(what, where=str(path), fix=fix)
+    return UserError(problem, where=str(path), fix=fix)
 
 
 def _category(head: Mapping[str, Any], path: Path) -> Category:
@@ -221,8 +221,8 @@ def _category(head: Mapping[str, Any], path: Path) -> Category:
         raise _no_results(path) from error
     name = f"{domain}_solo" if solo else domain
     if name not in CATEGORIES:
-        what = f"is of the domain {shown(name)}"
-        raise UserError(what, where=str(path), fix=f"known: {', '.join(CATEGORIES)}")
+        problem = f"is of the domain {shown(name)}"
+        raise UserError(problem, where=str(path), fix=f"known: {', '.join(CATEGORIES)}")
     return CATEGORIES[name]
 
 
@@ -246,10 +246,10 @@ def _integer(text: str) -> int | float:
         return float(text)
 
 
-def _episode(tree: Any, ended: Any, *, solo: bool) -> Episode:
-    if ended not in _READ_ENDS:
-        raise ValueError(f"the termination_reason {shown(ended)} is not known")
-    if tree.get("messages") is None and ended not in STOPS:
+def _episode(tree: Any, end_reason: Any, *, solo: bool) -> Episode:
+    if end_reason not in _READ_ENDS:
+        raise ValueError(f"the termination_reason {shown(end_reason)} is not known")
+    if tree.get("messages") is None and end_reason not in STOPS:
         tree = {"messages": []}  # the reward is 0, whatever was said
     elif tree.get("messages") is None and tree.get("ticks"):
         raise ValueError("a voice conversation (ticks in place of messages) is not supported")
@@ -265,8 +265,8 @@ def _episode(tree: Any, ended: Any, *, solo: bool) -> Episode:
         output=last["content"],
         state={
             "trajectory": trajectory,
-            "ended": ended,
-            "stopped": ended in STOPS or _says_that_it_ends(last, solo=solo),
+            "ended": end_reason,
+            "stopped": end_reason in STOPS or _says_that_it_ends(last, solo=solo),
         },
     )
 

@@ -79,7 +79,7 @@ class Rollout:
         default_factory=lambda: {"model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
     )
     _user_view: list[Message] = field(default_factory=list)
-    _done: bool = False
+    _called_done: bool = False
     """Whether a solo agent has called ``done``. If it has not, the text `STOP` is an error."""
 
     async def play(self, opening: Sequence[Message], history: Sequence[Mapping[str, Any]]) -> str:
@@ -96,9 +96,9 @@ class Rollout:
     async def _play(self, history: Sequence[Mapping[str, Any]]) -> str:
         speaker, answer = await self._begin(history)
         while True:
-            ended = self._ended(speaker, answer)
-            if ended is not None:
-                return ended
+            reason = self._end_reason(speaker, answer)
+            if reason is not None:
+                return reason
             if answer is not None and answer.calls:
                 await self._run(speaker, answer)
                 answer = None
@@ -109,28 +109,28 @@ class Rollout:
                 answer = await (self._ask_agent() if speaker == "assistant" else self._ask_user())
             self.steps += 1
 
-    def _ended(self, speaker: Speaker, answer: Answer | None) -> str | None:
+    def _end_reason(self, speaker: Speaker, answer: Answer | None) -> str | None:
         """Return why the episode is over, None if it goes on. Limits are checked only if no call is
         pending. A reached limit takes precedence over the endings "user_stop" and "agent_stop"."""
-        ended = None
+        reason = None
         if answer is not None and answer.is_empty:
             return "agent_error" if speaker == "assistant" else "user_error"
         if answer is not None and not answer.calls:
             if speaker == "user":
                 if any(mark in answer.text for mark in ENDS):
-                    ended = "user_stop"
+                    reason = "user_stop"
             elif self.settings.solo:
-                ended = "agent_stop" if self._done else "agent_error"
+                reason = "agent_stop" if self._called_done else "agent_error"
         elif answer is not None and self.settings.solo and STOP in answer.text:
-            ended = "agent_error"  # upstream's run fails here, before the calls run
-        self.stopped = ended in ("user_stop", "agent_stop")
-        if ended == "agent_error" or (answer is not None and answer.calls):
-            return ended
+            reason = "agent_error"  # upstream's run fails here, before the calls run
+        self.stopped = reason in ("user_stop", "agent_stop")
+        if reason == "agent_error" or (answer is not None and answer.calls):
+            return reason
         if self.errors >= self.settings.max_errors:
             return "too_many_errors"
         if self.steps >= self.settings.max_steps:
             return "max_steps"
-        return ended
+        return reason
 
     async def _begin(self, history: Sequence[Mapping[str, Any]]) -> tuple[Speaker, Answer | None]:
         """Start the episode. Return the last speaker and the last turn; the turn is None if a
@@ -170,16 +170,16 @@ class Rollout:
         messages = context.episode.messages
         answer = Answer("")
         for attempt in range(FIRST_ANSWERS):
-            asked = context.episode.model_calls
+            call_count = context.episode.model_calls
             completion = await context.ask(
                 tools=tools,
                 sampling=self._drawn(context.candidate.sampling, attempt, settings.agent_tools),
             )
             if isinstance(completion, Truncated):
-                if completion.reason == "context" and not asked:
+                if completion.reason == "context" and not call_count:
                     # The user has answered, so `EpisodeContext.ask` did not raise this itself.
-                    what = "the candidate's first prompt does not fit into the context"
-                    raise PromptTooLong(what)
+                    problem = "the candidate's first prompt does not fit into the context"
+                    raise PromptTooLong(problem)
                 raise completion
             answer = answer_of(completion, settings.agent_tools, native=settings.native)
             if not answer.is_empty:
@@ -189,8 +189,8 @@ class Rollout:
         names = [call.name for call in answer.calls]
         if settings.solo and DONE in names and all(map(_is_readable, answer.calls)):
             answer = Answer(STOP)
-            self._done = True
-        return self._said("assistant", answer)
+            self._called_done = True
+        return self._record_turn("assistant", answer)
 
     async def _ask_user(self) -> Answer:
         """Ask the user simulator for its next turn."""
@@ -211,7 +211,7 @@ class Rollout:
             answer = answer_of(completion, settings.user_tools, native=settings.native)
             if not answer.is_empty:
                 break
-        return self._said("user", answer)
+        return self._record_turn("user", answer)
 
     def _drawn(self, sampling: Sampling, attempt: int, tools: Tools) -> Sampling:
         """Return the sampling parameters of a request. A repeated request gets another seed. In the
@@ -222,7 +222,7 @@ class Rollout:
             return sampling
         return replace(sampling, stop=(*sampling.stop, RESULT_MARK))
 
-    def _said(self, speaker: Speaker, answer: Answer) -> Answer:
+    def _record_turn(self, speaker: Speaker, answer: Answer) -> Answer:
         """Record a turn and return it. If a call's arguments are unusable, upstream's run fails;
         here the returned turn is empty."""
         if not all(map(_is_readable, answer.calls)):
@@ -240,8 +240,8 @@ class Rollout:
             message["tool_calls"] = calls
         self.trajectory.append(message)
         if speaker == "user":
-            own = _assistant(answer, calls if self.settings.native else ())
-            self._user_view.append(own)
+            turn = _assistant(answer, calls if self.settings.native else ())
+            self._user_view.append(turn)
             if not calls and not answer.is_empty:
                 self.context.say("user", answer.text)
         elif not calls and not answer.is_empty:
@@ -254,12 +254,12 @@ class Rollout:
         message = _assistant(answer)
         if speaker == "assistant" and self.settings.native:
             recorded = self.context.episode.messages[-1].get("tool_calls", ())
-            for call, known in zip(message["tool_calls"], recorded, strict=False):
-                call["id"] = known.get("id", "")
+            for call, recorded_call in zip(message["tool_calls"], recorded, strict=False):
+                call["id"] = recorded_call.get("id", "")
         earlier = [
-            {"tool_calls": one["tool_calls"]}
-            for one in self.trajectory
-            if one["role"] == speaker and "tool_calls" in one
+            {"tool_calls": turn["tool_calls"]}
+            for turn in self.trajectory
+            if turn["role"] == speaker and "tool_calls" in turn
         ]
         number_calls(message, earlier)
         return [{"id": call["id"], **call["function"]} for call in message["tool_calls"]]
@@ -267,24 +267,24 @@ class Rollout:
     async def _run(self, speaker: Speaker, answer: Answer) -> None:
         """Run the calls of the last message in order, and record their results."""
         calls = self.trajectory[-1]["tool_calls"]
-        shown = []
+        results = []
         for call in calls:
-            given = {
+            request = {
                 "requestor": speaker,
                 "arguments": arguments_of(call["arguments"]),
                 "last": call is calls[-1],
             }
-            observation = await self.session.call(call["name"], given)
+            observation = await self.session.call(call["name"], request)
             failed = bool(observation.error)
             self.errors += failed
-            shown.append(str(observation.value))
-            self._result(speaker, call["id"], shown[-1], failed)
+            results.append(str(observation.value))
+            self._result(speaker, call["id"], results[-1], failed)
         view = self._view(speaker)
         if self.settings.native:
-            view += tool_results(view[-1], shown)
+            view += tool_results(view[-1], results)
         else:
             names = [call["name"] for call in calls]
-            text = results_text(list(zip(names, shown, strict=True)))
+            text = results_text(list(zip(names, results, strict=True)))
             view.append({"role": "user", "content": text})
 
     def _view(self, speaker: str) -> list[Message]:
@@ -343,9 +343,9 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
     trajectory = state.get("trajectory") if isinstance(state, Mapping) else None
     if not isinstance(trajectory, list):
         return of_messages(messages)
-    seen = of_messages(messages)
-    steps = [step for step in seen[:1] if step.role == "system"]
-    said = iter([step for step in seen if step.role == "assistant"])
+    chat_steps = of_messages(messages)
+    steps = [step for step in chat_steps[:1] if step.role == "system"]
+    turns = iter([step for step in chat_steps if step.role == "assistant"])
     for message in trajectory:
         if not isinstance(message, Mapping):
             continue
@@ -354,8 +354,8 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
             _answer(steps, text, bool(message.get("error")))
             continue
         step = Step(role, text)
-        if role == "assistant" and (own := next(said, None)) is not None:
-            step.reasoning, step.written, step.facts = own.reasoning, own.written, own.facts
+        if role == "assistant" and (turn := next(turns, None)) is not None:
+            step.reasoning, step.written, step.facts = turn.reasoning, turn.written, turn.facts
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             if isinstance(call, Mapping):
@@ -368,8 +368,8 @@ def _answer(steps: list[Step], text: str, failed: bool) -> None:
     """Add a tool's result to the last step: to the first of its calls that still lacks a result."""
     error = "failed" if failed else ""
     if steps:
-        for place, call in enumerate(steps[-1].calls):
+        for index, call in enumerate(steps[-1].calls):
             if call.observation is None:
-                steps[-1].calls[place] = Call(call.name, call.arguments, text, error)
+                steps[-1].calls[index] = Call(call.name, call.arguments, text, error)
                 return
     steps.append(Step("tool", text))

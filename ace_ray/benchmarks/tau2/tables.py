@@ -22,7 +22,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
 
     If no domain of the leaderboard was run, the mean covers the domains that were run."""
     present = summary["categories"]
-    found = {name: statistics.estimate(stats[rules]) for name, stats in present.items()}
+    estimates = {name: statistics.estimate(stats[rules]) for name, stats in present.items()}
     ranked = [name for name in LEADERBOARD if name in present] or list(present)
     missing = [name for name in LEADERBOARD if name not in present]
     mean = aggregates({MEAN: Column(MEAN, ranked)}, judged(present, rules, 1.0))[MEAN]
@@ -33,7 +33,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     titles = {name: name.replace("_", " ").capitalize() for name in CATEGORIES}
     return [
         Score(MEAN, "mean", estimate, missing, len(LEADERBOARD)),
-        *(Score(title, "share", found.get(name)) for name, title in titles.items()),
+        *(Score(title, "share", estimates.get(name)) for name, title in titles.items()),
         Score(statistics.ALL_ROWS, statistics.POOLED, every),
     ]
 
@@ -55,12 +55,12 @@ def leaderboard(summary: Mapping[str, Any]) -> dict[str, Any]:
     lines = []
     for name, stats in summary["categories"].items():
         if name in CATEGORIES:
-            found = stats["official"]
-            passed = found.get("samples", {}).get("pass_hat_k", {})
-            if not passed and found["accuracy"] is not None:
-                passed = {"1": found["accuracy"]}
+            official_stats = stats["official"]
+            passed = official_stats.get("samples", {}).get("pass_hat_k", {})
+            if not passed and official_stats["accuracy"] is not None:
+                passed = {"1": official_stats["accuracy"]}
             cells = (passed.get(str(k)) for k in range(1, _MOST_TRIALS + 1))
-            lines.append([name, str(found["n"]), *map(_percent, cells)])
+            lines.append([name, str(official_stats["n"]), *map(_percent, cells)])
     ks = [f"pass^{k}" for k in range(1, _MOST_TRIALS + 1)]
     title = "the leaderboard's columns, official, % (it asks for 4 trials of the base split)"
     return {"title": title, "header": ["domain", "tasks", *ks], "lines": lines}

@@ -60,10 +60,10 @@ class UserScenario(Part):
 
     def text(self) -> str:
         """Return the text for the user simulator."""
-        told = self.instructions
+        instructions = self.instructions
         lines = [] if self.persona is None else ["Persona:", indent(self.persona, "\t")]
-        told = told if isinstance(told, str) else told.text()
-        return "\n".join([*lines, "Instructions:", indent(told, "\t")])
+        instructions = instructions if isinstance(instructions, str) else instructions.text()
+        return "\n".join([*lines, "Instructions:", indent(instructions, "\t")])
 
 
 class Action(Part):
@@ -115,11 +115,11 @@ class Message(Part):
 
     def stored(self) -> dict[str, Any]:
         """Return the message in the form of `Rollout.trajectory`."""
-        kept: dict[str, Any] = {"role": self.role, "content": self.content or ""}
+        fields: dict[str, Any] = {"role": self.role, "content": self.content or ""}
         if self.role == "tool":
-            kept |= {"id": self.id, "requestor": self.requestor, "error": self.error}
+            fields |= {"id": self.id, "requestor": self.requestor, "error": self.error}
         if self.tool_calls:
-            kept["tool_calls"] = [
+            fields["tool_calls"] = [
                 {
                     "id": call.id,
                     "name": call.name,
@@ -129,7 +129,7 @@ class Message(Part):
                 }
                 for call in self.tool_calls
             ]
-        return kept
+        return fields
 
 
 class MessageOfHistory(Message):
@@ -150,18 +150,18 @@ class Task(Part):
     evaluation_criteria: Criteria | None = None
 
 
-def task_of(tree: Any, where: str) -> Task:
+def task_of(tree: Any, source: str) -> Task:
     """Validate a task. Raises `UserError` that names the invalid key."""
-    named = tree.get("id") if isinstance(tree, Mapping) else None
-    place = f"{where}, task {named!r:.60}" if isinstance(named, str) else where
-    found = shaped(Task, tree, place, _FIX)
-    if "evaluation_criteria" not in found.model_fields_set:
+    task_id = tree.get("id") if isinstance(tree, Mapping) else None
+    location = f"{source}, task {task_id!r:.60}" if isinstance(task_id, str) else source
+    task = shaped(Task, tree, location, _FIX)
+    if "evaluation_criteria" not in task.model_fields_set:
         raise UserError(
             "evaluation_criteria: field required",
-            where=place,
+            where=location,
             fix="add it (null: nothing is judged), or use an unmodified copy of the data",
         )
-    return found
+    return task
 
 
 _SHOWN = ("user_scenario", "ticket", "initial_state")
@@ -174,24 +174,24 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
     entry has ``user_scenario``, ``ticket`` and ``initial_state`` as in upstream's file; ``gold`` is
     ``evaluation_criteria``. Raises `UserError` that names file and task."""
     path = domain_file(category.domain, "tasks.json")
-    where = package.where(path)
-    trees = json_value(package.read(path), where, _FIX)
+    location = package.where(path)
+    trees = json_value(package.read(path), location, _FIX)
     if not isinstance(trees, list):
-        raise UserError("contains no list of tasks", where=where, fix=_FIX)
-    wanted = None if split is None else set(_split(package, category, split))
-    entries, seen = [], set()
+        raise UserError("contains no list of tasks", where=location, fix=_FIX)
+    split_ids = None if split is None else set(_split(package, category, split))
+    entries, task_ids = [], set()
     for tree in trees:
         if isinstance(tree, Mapping) and isinstance(tree.get("id"), str):
-            seen.add(tree["id"])
-            if wanted is not None and tree["id"] not in wanted:
+            task_ids.add(tree["id"])
+            if split_ids is not None and tree["id"] not in split_ids:
                 continue
-        task = task_of(tree, where)
+        task = task_of(tree, location)
         if category.solo and task.ticket is None:
-            if wanted is None:
+            if split_ids is None:
                 continue
             raise UserError(
                 f"task {task.id!r} has no ticket, which the agent needs in solo mode",
-                where=where,
+                where=location,
                 fix="choose another split, or leave the category out",
             )
         entries.append(
@@ -204,8 +204,8 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
                 gold=tree.get("evaluation_criteria"),
             )
         )
-    if missing := sorted((wanted or set()) - seen):
-        raise UserError(f"{missing[0]!r} of split {split!r} is not a task", where=where, fix=_FIX)
+    if extra := sorted((split_ids or set()) - task_ids):
+        raise UserError(f"{extra[0]!r} of split {split!r} is not a task", where=location, fix=_FIX)
     return entries
 
 
@@ -219,14 +219,14 @@ def splits(package: UpstreamPackage, domain: str) -> dict[str, list[str]]:
 
 
 def _split(package: UpstreamPackage, category: Category, split: str) -> list[str]:
-    known = splits(package, category.domain)
-    if split not in known:
+    ids_by_split = splits(package, category.domain)
+    if split not in ids_by_split:
         raise UserError(
             f"{category.domain} has no split {split!r}",
             where="benchmarks.tau2.split",
-            fix=did_you_mean(split, known),
+            fix=did_you_mean(split, ids_by_split),
         )
-    return known[split]
+    return ids_by_split[split]
 
 
 def policy(package: UpstreamPackage, category: Category, kind: str) -> str:
@@ -237,10 +237,10 @@ def policy(package: UpstreamPackage, category: Category, kind: str) -> str:
     solo = "_solo" if category.solo else ""
     support = "manual" if kind == "manual" else f"workflow{solo}"  # solo mode has no manual
     main = read_text(package, domain_file("telecom", f"main_policy{solo}.md"))
-    rest = read_text(package, domain_file("telecom", f"tech_support_{support}.md"))
+    tech_support = read_text(package, domain_file("telecom", f"tech_support_{support}.md"))
     return (
         f"<main_policy>\n{main}\n</main_policy>\n"
-        f"<tech_support_policy>\n{rest}\n</tech_support_policy>"
+        f"<tech_support_policy>\n{tech_support}\n</tech_support_policy>"
     )
 
 
@@ -254,8 +254,8 @@ def databases(package: UpstreamPackage, domain: str) -> dict[str, str]:
             try:
                 texts[side] = json.dumps(tomllib.loads(texts[side]), default=date.isoformat)
             except (ValueError, TypeError, RecursionError) as error:
-                what = f"is not valid TOML ({error})"
-                raise UserError(what, where=package.where(path), fix=_FIX) from error
+                problem = f"is not valid TOML ({error})"
+                raise UserError(problem, where=package.where(path), fix=_FIX) from error
     return texts
 
 
@@ -268,24 +268,24 @@ def gold_episode(scenario: Scenario, entry: Entry) -> Episode:
     for number, action in enumerate(criteria.get("actions") or ()):
         side = "assistant" if solo else action.get("requestor", "assistant")
         trajectory += call(scenario, side, f"gold{number}", action["name"], action["arguments"])
-    told = ". ".join(criteria.get("communicate_info") or ("Done",))
-    trajectory.append({"role": "assistant", "content": told})
-    return _ended(trajectory, solo=solo)
+    text = ". ".join(criteria.get("communicate_info") or ("Done",))
+    trajectory.append({"role": "assistant", "content": text})
+    return _episode(trajectory, solo=solo)
 
 
 def silent_episode(entry: Entry) -> Episode:
     """Return an episode that ends at once: the agent makes no call and says nothing."""
-    return _ended(list(history(entry)), solo=CATEGORIES[entry.category].solo)
+    return _episode(list(history(entry)), solo=CATEGORIES[entry.category].solo)
 
 
 def call(
     scenario: Scenario, side: str, call_id: str, name: str, arguments: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Call a tool of ``scenario``; yield the messages of the call and its result."""
-    given = {"requestor": side, "arguments": arguments, "last": True}
-    observation = scenario.call(name, given)
-    made = {"id": call_id, "name": name, "arguments": json.dumps(arguments)}
-    yield {"role": side, "content": "", "tool_calls": [made]}
+    request = {"requestor": side, "arguments": arguments, "last": True}
+    observation = scenario.call(name, request)
+    tool_call = {"id": call_id, "name": name, "arguments": json.dumps(arguments)}
+    yield {"role": side, "content": "", "tool_calls": [tool_call]}
     yield {
         "role": "tool",
         "id": call_id,
@@ -301,8 +301,8 @@ def history(entry: Entry) -> Iterator[dict[str, Any]]:
         yield Message.model_validate(message).stored()
 
 
-def _ended(trajectory: list[dict[str, Any]], *, solo: bool) -> Episode:
+def _episode(trajectory: list[dict[str, Any]], *, solo: bool) -> Episode:
     stop = {"role": "assistant" if solo else "user", "content": STOP}
-    ended = "agent_stop" if solo else "user_stop"
-    state = {"trajectory": [*trajectory, stop], "ended": ended, "stopped": True}
+    end_reason = "agent_stop" if solo else "user_stop"
+    state = {"trajectory": [*trajectory, stop], "ended": end_reason, "stopped": True}
     return Episode(output=STOP, state=state)

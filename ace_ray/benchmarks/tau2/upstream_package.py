@@ -80,8 +80,8 @@ def domain_file(domain: str, name: str) -> str:
 
 def tool_modules(domain: str) -> tuple[str, ...]:
     """Return the names of the modules that a domain's tools need, without the prefix ``tau2.``."""
-    own = (f"domains.{domain}.{name}" for name in TOOL_MODULES[domain])
-    return (*SHARED_TOOL_MODULES, *own)
+    domain_modules = (f"domains.{domain}.{name}" for name in TOOL_MODULES[domain])
+    return (*SHARED_TOOL_MODULES, *domain_modules)
 
 
 def source_file(module: str) -> str:
@@ -131,9 +131,9 @@ class Texts:
 
     def solo_prompt(self, policy: str, ticket: str) -> str:
         """Return the system message of an agent without a user."""
-        asked = filled(self.solo, stop_function_name=DONE, stop_token=STOP)
+        instruction = filled(self.solo, stop_function_name=DONE, stop_token=STOP)
         return filled(
-            self.solo_system, agent_instruction=asked, domain_policy=policy, ticket=ticket
+            self.solo_system, agent_instruction=instruction, domain_policy=policy, ticket=ticket
         )
 
     def user_prompt(self, scenario: str, *, tools: bool) -> str:
@@ -179,19 +179,19 @@ def read_text(package: UpstreamPackage, path: str) -> str:
         # Upstream opens the file in text mode, which converts line ends.
         return package.read(path).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
-        where = package.where(path)
-        raise UserError(f"is not UTF-8 ({error.reason})", where=where, fix=_FIX) from error
+        location = package.where(path)
+        raise UserError(f"is not UTF-8 ({error.reason})", where=location, fix=_FIX) from error
 
 
 def _assigned_text(package: UpstreamPackage, path: str, name: str) -> str:
     """Return the string that a module assigns to ``name``: a literal, ``literal.strip()``, or the
     argument ``content`` of a call. Raises `UserError`."""
-    where = package.where(path)
+    location = package.where(path)
     try:
         tree = python_tree(package.read(path))
     except ValueError as error:
-        what = f"is not Python source that can be read ({error})"
-        raise UserError(what, where=where, fix=_FIX) from error
+        problem = f"is not Python source that can be read ({error})"
+        raise UserError(problem, where=location, fix=_FIX) from error
     for node in tree.body:
         if isinstance(node, ast.Assign) and name in map(ast.unparse, node.targets):
             match node.value:
@@ -200,7 +200,7 @@ def _assigned_text(package: UpstreamPackage, path: str, name: str) -> str:
                 case ast.Call(ast.Attribute(ast.Constant(str(text)), "strip"), []):
                     return text.strip()
                 case ast.Call(keywords=keywords):
-                    contents = [one.value for one in keywords if one.arg == "content"]
+                    contents = [keyword.value for keyword in keywords if keyword.arg == "content"]
                     if contents and isinstance(contents[0], ast.Constant):
                         return str(contents[0].value)
-    raise UserError(f"has no text {name}", where=where, fix=_FIX)
+    raise UserError(f"has no text {name}", where=location, fix=_FIX)

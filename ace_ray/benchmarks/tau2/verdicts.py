@@ -61,7 +61,7 @@ class Replayed:
         compared: false if the task has neither actions nor assertions. Then DB and ENV_ASSERTION
             do not count."""
 
-    same: bool = False
+    same_by_hash: bool = False
     same_by_value: bool = False
     assertions: Sequence[bool] = ()
     problem: str = ""
@@ -91,7 +91,7 @@ def replayed(
         ("sync", _GOLD),
         ("gold", _GOLD, list(criteria.get("actions") or ())),
         ("equal", _OURS, _GOLD),
-        *(("assert", _OURS, dict(one)) for one in assertions),
+        *(("assert", _OURS, dict(assertion)) for assertion in assertions),
     ]
     answers = Attempt(sources).do(ops)
     problems = [
@@ -100,12 +100,12 @@ def replayed(
         if op[0] in ("open", "replay", "sync")
     ]
     equal = answers[len(problems) + 1]
-    held = answers[len(problems) + 2 :]
-    problems += [why for _, why in held]
+    checks = answers[len(problems) + 2 :]
+    problems += [why for _, why in checks]
     return Replayed(
-        same=equal[0],
+        same_by_hash=equal[0],
         same_by_value=equal[1],
-        assertions=[bool(holds) for holds, _ in held],
+        assertions=[bool(holds) for holds, _ in checks],
         problem=next(filter(None, problems), ""),
     )
 
@@ -140,10 +140,10 @@ def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> d
     """Return the official and the strict verdict on a stored episode; ``state`` is `Episode.state`.
     Raises `SandboxLost`."""
     state = state if isinstance(state, Mapping) else {}
-    ended, trajectory = str(state.get("ended", "")), state.get("trajectory") or []
-    official_stop = ended in STOPS
-    if not official_stop and not (state.get("stopped") and ended == "max_steps"):
-        return dict.fromkeys(RULE_SETS, _ended(ended))
+    end_reason, trajectory = str(state.get("ended", "")), state.get("trajectory") or []
+    official_stop = end_reason in STOPS
+    if not official_stop and not (state.get("stopped") and end_reason == "max_steps"):
+        return dict.fromkeys(RULE_SETS, _end_verdict(end_reason))
     criteria: Mapping[str, Any] | None = entry.gold
     if criteria is None:
         return dict.fromkeys(RULE_SETS, Verdict(True))
@@ -151,7 +151,7 @@ def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> d
     if criteria.get("actions") is not None or criteria.get("env_assertions") is not None:
         initial = entry.data.get("initial_state")
         replay = replayed(sources, trajectory, criteria, initial, solo=solo)
-    official = _ended(ended)
+    official = _end_verdict(end_reason)
     if official_stop:
         official = official_verdict(criteria, trajectory, replay)
     return {
@@ -174,9 +174,9 @@ def official_verdict(
     return _verdict(
         criteria,
         replay,
-        same=replay.same,
-        made=lambda action: any(_is_action(action, call) for call in calls),
-        said=lambda info: any(info.lower() in text for text in texts),
+        same_state=replay.same_by_hash,
+        is_made=lambda action: any(_is_action(action, call) for call in calls),
+        is_said=lambda info: any(info.lower() in text for text in texts),
     )
 
 
@@ -191,7 +191,7 @@ def strict_verdict(
         if message["role"] == "assistant" and not message.get("tool_calls")
     ]
 
-    def made(action: Mapping[str, Any]) -> bool:
+    def is_made(action: Mapping[str, Any]) -> bool:
         side = None if solo else action.get("requestor", "assistant")
         return any(
             side in (None, by) and _is_action(action, call, strict=True) for by, call in calls
@@ -200,9 +200,9 @@ def strict_verdict(
     return _verdict(
         criteria,
         replay,
-        same=replay.same_by_value,
-        made=made,
-        said=lambda info: any(is_told(info, text) for text in heard),
+        same_state=replay.same_by_value,
+        is_made=is_made,
+        is_said=lambda info: any(is_told(info, text) for text in heard),
     )
 
 
@@ -210,20 +210,20 @@ def _verdict(
     criteria: Mapping[str, Any],
     replay: Replayed,
     *,
-    same: bool,
-    made: Callable[[Mapping[str, Any]], bool],
-    said: Callable[[str], bool],
+    same_state: bool,
+    is_made: Callable[[Mapping[str, Any]], bool],
+    is_said: Callable[[str], bool],
 ) -> Verdict:
     """Return the verdict on the parts of the reward, each 0 or 1. Its metrics are the values of the
     parts that count."""
     if replay.problem:
         return Verdict(False, "replay_failed", replay.problem[:300], {})
     parts = {
-        "ACTION": float(all(map(made, criteria.get("actions") or ()))),
-        "COMMUNICATE": float(all(map(said, criteria.get("communicate_info") or ()))),
+        "ACTION": float(all(map(is_made, criteria.get("actions") or ()))),
+        "COMMUNICATE": float(all(map(is_said, criteria.get("communicate_info") or ()))),
     }
     if replay.compared:
-        parts |= {"DB": float(same), "ENV_ASSERTION": float(all(replay.assertions))}
+        parts |= {"DB": float(same_state), "ENV_ASSERTION": float(all(replay.assertions))}
     basis = criteria.get("reward_basis", _DEFAULT_BASIS)
     metrics = {METRICS[name]: parts[name] for name in basis if name in parts}
     for name, (kind, text) in _ERRORS.items():
@@ -232,7 +232,7 @@ def _verdict(
     return Verdict(True, metrics=metrics)
 
 
-def _ended(how: str) -> Verdict:
+def _end_verdict(how: str) -> Verdict:
     return Verdict(False, how or "not_ended", f"the episode ended by {how or 'nothing'}")
 
 
@@ -242,23 +242,23 @@ def _is_action(action: Mapping[str, Any], call: Message, *, strict: bool = False
     ``strict`` compares the gold arguments, too."""
     if action["name"] != call["name"]:
         return False
-    given, gold = arguments_of(call["arguments"]), action["arguments"]
+    arguments, gold = arguments_of(call["arguments"]), action["arguments"]
     keys = action.get("compare_args")
     if keys is None:
-        keys = [*given, *gold] if strict else list(given)
-    ours, theirs = ({key: args[key] for key in keys if key in args} for args in (given, gold))
+        keys = [*arguments, *gold] if strict else list(arguments)
+    ours, theirs = ({key: args[key] for key in keys if key in args} for args in (arguments, gold))
     return ours == theirs
 
 
 def _answered_calls(trajectory: Sequence[Message]) -> list[tuple[str, Message]]:
     """Return the calls that did not fail, each with the side that made it."""
     calls = []
-    for place, message in enumerate(trajectory):
-        asked = message.get("tool_calls") or ()
-        results = trajectory[place + 1 : place + 1 + len(asked)]
+    for index, message in enumerate(trajectory):
+        requests = message.get("tool_calls") or ()
+        results = trajectory[index + 1 : index + 1 + len(requests)]
         calls += [
             (str(call.get("requestor", message["role"])), call)
-            for call, result in zip(asked, results, strict=False)
+            for call, result in zip(requests, results, strict=False)
             if not result.get("error")
         ]
     return calls
@@ -272,14 +272,14 @@ def is_told(info: str, text: str) -> bool:
     """Return whether ``text`` contains ``info`` as separate words or as a separate number.
 
     "$1,628.00" contains ``1628``; "16280", "1628.50" and "A1628" do not."""
-    wanted = " ".join(_GROUPED.sub("", info).lower().split())
-    found = " ".join(_GROUPED.sub("", text).lower().split())
-    if not wanted:
+    phrase = " ".join(_GROUPED.sub("", info).lower().split())
+    content = " ".join(_GROUPED.sub("", text).lower().split())
+    if not phrase:
         return True
     before, after = r"(?<!\w)(?<!\d\.)", r"(?!\w)(?!\.\d)"
-    if _NUMBER.fullmatch(wanted):
-        whole, _, rest = wanted.partition(".")
-        rest = rest.rstrip("0")
-        tail = rf"\.{rest}0*" if rest else r"(?:\.0+)?"
-        return re.search(rf"{before}{re.escape(whole)}{tail}{after}", found) is not None
-    return re.search(rf"{before}{re.escape(wanted)}{after}", found) is not None
+    if _NUMBER.fullmatch(phrase):
+        integer, _, fraction = phrase.partition(".")
+        fraction = fraction.rstrip("0")
+        tail = rf"\.{fraction}0*" if fraction else r"(?:\.0+)?"
+        return re.search(rf"{before}{re.escape(integer)}{tail}{after}", content) is not None
+    return re.search(rf"{before}{re.escape(phrase)}{after}", content) is not None

@@ -28,12 +28,12 @@ LOCK_S = 60.0
 @dataclass(frozen=True)
 class LocalStore(Store):
     root: str
-    named: str = ""
+    user_folder: str = ""
     """The folder that the user named, if ``root`` is a subfolder of it; else ""."""
 
     def put(self, path: str, data: bytes) -> None:
         with self._failures(path):
-            _write(self._made(path), data)
+            _write(self._create_parent(path), data)
 
     def get(self, path: str) -> bytes | None:
         with self._failures(path, "read"):
@@ -53,16 +53,16 @@ class LocalStore(Store):
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
         with self._failures(path):
-            place = self._made(path) if tag is None else self._unlinked(path)
+            file = self._create_parent(path) if tag is None else self._unlinked(path)
             # If the folder is deleted meanwhile, the call below tries again and creates it.
-            with suppress(FileNotFoundError, NotADirectoryError), locked(place.parent) as held:
-                if held:
+            with suppress(FileNotFoundError, NotADirectoryError), locked(file.parent) as is_current:
+                if is_current:
                     stored = self.tagged(path)
                     if (stored and stored[1]) != tag:
                         return None
-                    _write(place, data)
+                    _write(file, data)
                     return hashlib.sha256(data).hexdigest()
-        if tag is not None and not place.parent.is_dir():
+        if tag is not None and not file.parent.is_dir():
             return None
         return self.put_if(path, data, tag)
 
@@ -98,13 +98,13 @@ class LocalStore(Store):
 
     def delete(self, path: str) -> None:
         with self._failures(path):
-            place = self._unlinked(path)
+            file = self._unlinked(path)
             with suppress(FileNotFoundError, NotADirectoryError):
-                place.unlink()
+                file.unlink()
         # Remove empty folders: object stores have no folders.
         with suppress(OSError):
             root = os.path.normpath(self.root)
-            for folder in takewhile(lambda one: one.is_relative_to(root), place.parents):
+            for folder in takewhile(lambda parent: parent.is_relative_to(root), file.parents):
                 with locked(folder, wait=False):  # not during a `put_if`
                     folder.rmdir()
 
@@ -125,7 +125,7 @@ class LocalStore(Store):
     @property
     def top(self) -> str:
         """The folder that the user named. It may itself be reached through symbolic links."""
-        return self.named or self.root
+        return self.user_folder or self.root
 
     def _unlinked(self, path: str) -> Path:
         """Return the local path of ``path``. Raises `OSError` if it is outside `top`, or if one of
@@ -141,11 +141,11 @@ class LocalStore(Store):
                 raise OSError(errno.ELOOP, problem)
         return file
 
-    def _made(self, path: str) -> Path:
+    def _create_parent(self, path: str) -> Path:
         """Return the local path of ``path`` as `_unlinked` does, and create its parent folder."""
-        place = self._unlinked(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        return place
+        file = self._unlinked(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return file
 
     def check_writable(self) -> None:
         self.check_unlinked(".")
@@ -188,17 +188,17 @@ _FIXES = {
 }
 
 
-def _write(place: Path, data: bytes) -> None:
-    """Write a file atomically: after a crash, ``place`` has the old or the new content."""
-    scratch = place.with_name(f".tmp-{secrets.token_hex(8)}")
+def _write(target: Path, data: bytes) -> None:
+    """Write a file atomically: after a crash, ``target`` has the old or the new content."""
+    scratch = target.with_name(f".tmp-{secrets.token_hex(8)}")
     try:
         with scratch.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        scratch.replace(place)
+        scratch.replace(target)
         # Without fsync of the folder, a power cut may undo the rename.
-        with _opened(place.parent) as folder:
+        with _opened(target.parent) as folder:
             os.fsync(folder)
     except BaseException:
         scratch.unlink(missing_ok=True)
@@ -244,7 +244,7 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
                     raise OSError(error.errno, message) from error
                 time.sleep(0.01)
         try:
-            same = os.path.samestat(os.fstat(handle), folder.stat())
+            is_same = os.path.samestat(os.fstat(handle), folder.stat())
         except FileNotFoundError:
-            same = False
-        yield same  # closing the folder releases the lock
+            is_same = False
+        yield is_same  # closing the folder releases the lock

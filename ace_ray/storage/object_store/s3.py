@@ -229,8 +229,8 @@ def _check_answer(
         is_s3 = "x-amz-bucket-region" in headers  # S3's own redirects name the bucket's region
     elif status < 300 and operation in _TAGGED:
         # A web server may send an ETag with an HTML page. Only S3 adds x-amz headers.
-        own = any(name.lower().startswith("x-amz") for name in headers)
-        is_s3 = "etag" in headers and (own or not page)
+        has_amz_header = any(name.lower().startswith("x-amz") for name in headers)
+        is_s3 = "etag" in headers and (has_amz_header or not page)
     elif operation in _WITH_XML and status < 500 and status not in _PASSED_ON:
         is_s3 = not page and any(mark in body for mark in _MARKS)
     else:

@@ -52,7 +52,7 @@ def told(environment: TauEnvironment, *calls: Call) -> list[tuple[str, str]]:
 def test_tools_and_their_schemas(
     package: UpstreamPackage, airline: ToolSources, telecom: ToolSources
 ) -> None:
-    assert all(tool_sources(package, domain).known for domain in KNOWN_SHA256)
+    assert all(tool_sources(package, domain).is_published for domain in KNOWN_SHA256)
     (tools,) = schemas(airline).values()
     assert len(tools) == 14
     sides = {side: len(one) for side, one in schemas(telecom).items()}
@@ -85,7 +85,7 @@ def test_a_strange_copy_is_not_run_for_a_stored_run(airline: ToolSources) -> Non
     strange = replace(airline, sha256="0" * 64)
     with pytest.raises(UserError, match="only the stored run names this copy"):
         schemas(strange)
-    assert schemas(replace(strange, named=True))
+    assert schemas(replace(strange, is_trusted=True))
 
 
 class Record(BaseModel):

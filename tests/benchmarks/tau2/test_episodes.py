@@ -212,7 +212,7 @@ def turn(role: str, text: str = "", *calls: tuple[str, Any], failed: bool = Fals
 
 def parts(criteria: Any, *turns: list[Any], solo: bool = False) -> tuple[float, float]:
     trajectory = [message for one in turns for message in one]
-    replay = verdicts.Replayed(same=True, same_by_value=True)
+    replay = verdicts.Replayed(same_by_hash=True, same_by_value=True)
     official = verdicts.official_verdict(criteria, trajectory, replay)
     strict = verdicts.strict_verdict(criteria, trajectory, replay, solo=solo)
     return float(bool(official.valid)), float(bool(strict.valid))

@@ -102,7 +102,7 @@ class Environment:
         self._results.append(observation.value)
         return Observation(as_message(observation.value))
 
-    def shown(self, last: int) -> list[Any]:
+    def newest_answers(self, last: int) -> list[Any]:
         """Return the most recent answers as they are now, ``last`` of them, at most `MAX_SHOWN`.
         Upstream writes answers at the end of a batch, when later calls may have changed them."""
         results = list(self._results)

@@ -43,10 +43,10 @@ CREATE TABLE IF NOT EXISTS answers (
 _log = logging.getLogger(__name__)
 
 
-def cache_folder(given: str | None, where: str) -> Path:
+def cache_folder(folder: str | None, location: str) -> Path:
     """Return the folder of recorded answers that a user names; by default one in `cache_root`."""
-    if given:
-        return local_folder(given, where).absolute()
+    if folder:
+        return local_folder(folder, location).absolute()
     return cache_root() / "stabletoolbench" / "answers"
 
 
@@ -96,12 +96,12 @@ class AnswerCache:
         they are part of a run's identity, so answers that a run records must not replace them in
         the next run.
         """
-        given = json.loads(arguments)
+        value = json.loads(arguments)
         makers = (RECORDED, simulator_id, "")
         rows = self._connection.execute(
             "SELECT answer, maker, failed FROM answers WHERE api = ? AND arguments IN (?, ?) "
             "AND maker IN (?, ?, ?)",
-            (api, canonical_json(given), recorded_key(str(given)), *makers),
+            (api, canonical_json(value), recorded_key(str(value)), *makers),
         )
         by_maker = {row[1]: list(row) for row in rows}
         return next((by_maker[maker] for maker in makers if maker in by_maker), None)
@@ -111,9 +111,9 @@ class AnswerCache:
     ) -> Found | None:
         """Record an answer on disk, unless the call has one with this ``simulator_id``. Then return
         the result of `get`, which may be None if recording failed. The failure is logged."""
-        given = json.loads(arguments)
-        said = json.dumps(str(given))
-        row = (api, canonical_json(given), simulator_id, said, answer, failed)
+        value = json.loads(arguments)
+        text = json.dumps(str(value))
+        row = (api, canonical_json(value), simulator_id, text, answer, failed)
         try:
             with self._connection as connection:
                 connection.execute("INSERT OR IGNORE INTO answers VALUES (?,?,?,?,?,?)", row)
@@ -132,7 +132,7 @@ class AnswerCache:
             "SELECT given, answer FROM answers WHERE api = ? AND maker = ? ORDER BY rowid LIMIT ?",
             (api, RECORDED, EXAMPLES),
         )
-        pairs = [[json.loads(given), answer] for given, answer in rows]
+        pairs = [[json.loads(request), answer] for request, answer in rows]
         while len(pairs) > 1 and sum(len(key) + len(text) for key, text in pairs) > EXAMPLE_CHARS:
             pairs.pop()
         return pairs
@@ -150,9 +150,9 @@ _METHODS: dict[str, Callable[..., Any]] = {
 }
 
 
-def answered_of(found: Found) -> Answered:
+def answered_of(record: Found) -> Answered:
     """Return a recorded answer as an `ApiCaller` gives it."""
-    text, maker, failed = found
+    text, maker, failed = record
     tree = json.loads(text)
     origin = RECORDED if maker == RECORDED else "simulator" if maker else "real"
     failure = "simulator" if failed else ""

@@ -56,8 +56,8 @@ def import_answers(source: Path, folder: Path) -> int:
     if skipped:
         _log.warning("%s: %d values without error and response are skipped", source, skipped)
     if not imported:
-        what = "contains no <category>/<tool>/<api>.json with answers"
-        raise UserError(what, where=str(source), fix="name a folder of recorded answers")
+        problem = "contains no <category>/<tool>/<api>.json with answers"
+        raise UserError(problem, where=str(source), fix="name a folder of recorded answers")
     return len(imported)
 
 
@@ -82,14 +82,14 @@ def export_answers(folder: Path, target: Path) -> int:
                 continue
             path = target.joinpath(*parts)
             first: dict[str, Any] = {}
-            for _, given, answer in answers:
-                first.setdefault(json.loads(given), json.loads(answer))
+            for _, request, answer in answers:
+                first.setdefault(json.loads(request), json.loads(answer))
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps(first, indent=1), encoding="utf-8")
             except OSError as error:
-                what = f"cannot be written: {error.strerror}"
-                raise UserError(what, where=str(path), fix="name another folder") from error
+                problem = f"cannot be written: {error.strerror}"
+                raise UserError(problem, where=str(path), fix="name another folder") from error
             exported += len(first)
     if left_out:
         text = "%d APIs are left out, since their names are not file names; the first: %.200s"
@@ -119,8 +119,8 @@ def _json_object(root: Path, relative: Path) -> dict[str, Any]:
     try:
         tree = load(raw.decode("utf-8"), MAX_FILE_BYTES)
     except (Unusable, UnicodeDecodeError) as error:
-        what = f"is not JSON that can be used: {error}"
-        raise UserError(what, where=str(root / relative)) from None
+        problem = f"is not JSON that can be used: {error}"
+        raise UserError(problem, where=str(root / relative)) from None
     if not isinstance(tree, dict):
         raise UserError(f"is a {type(tree).__name__}, not an object", where=str(root / relative))
     return tree

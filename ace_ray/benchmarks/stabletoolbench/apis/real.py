@@ -93,24 +93,24 @@ class RealApis:
         return error or value["error"], value.get("response", "")
 
 
-def check_real(config: RealConfig, where: str) -> None:
+def check_real(config: RealConfig, location: str) -> None:
     """Raise `UserError` if the service's URL is malformed or may contain a secret. The error does
     not show the URL."""
-    where, fix = f"{where}.service_url", "write https://HOST/PATH"
+    location, fix = f"{location}.service_url", "write https://HOST/PATH"
     try:
         http_url(config.service_url)
     except ValueError as error:
-        raise UserError(f"the URL cannot be used: {error}", where=where, fix=fix) from None
+        raise UserError(f"the URL cannot be used: {error}", where=location, fix=fix) from None
     parts = urlsplit(config.service_url)
     if parts.query or parts.fragment:
         raise UserError(
             "the URL contains a query or a fragment",
-            where=where,
+            where=location,
             fix=f"{fix}; a key belongs in the environment variable that key_env names",
         )
 
 
-def read_key(config: RealConfig, where: str) -> str:
+def read_key(config: RealConfig, location: str) -> str:
     """Return the service's key, "" if ``key_env`` is not set. Raises `UserError` if the environment
     variable ``key_env`` contains no key."""
     name = config.key_env
@@ -120,7 +120,7 @@ def read_key(config: RealConfig, where: str) -> str:
     if not key or not key.isascii() or not key.isprintable():
         raise UserError(
             f"the environment variable {name!r} does not contain a key",
-            where=f"{where}.key_env",
+            where=f"{location}.key_env",
             fix="export it",
         )
     return key

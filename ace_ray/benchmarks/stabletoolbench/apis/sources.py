@@ -166,20 +166,20 @@ class ApiCaller:
         Raises `RowError` or `EngineDead` if the simulator fails, but not because of the arguments.
         """
         try:
-            given = answers.arguments_of(arguments)
+            request = answers.arguments_of(arguments)
         except answers.Unusable:
             return Answered(answers.BAD_ARGUMENTS, "", "none", failure="arguments")
-        service, key = self._service, (cache.api_key(api), json.dumps(given))
-        if service and (found := await service("get", *key, self._simulator_id)):
-            return cache.answered_of(found)
+        service, key = self._service, (cache.api_key(api), json.dumps(request))
+        if service and (record := await service("get", *key, self._simulator_id)):
+            return cache.answered_of(record)
         answered = Answered(NO_ANSWER, "", "none", failure="no_backend")
         if self._real:
-            answered = await self._real.answer(api, given)
+            answered = await self._real.answer(api, request)
         if answered.failure and self._simulator:
             examples: list[list[str]] = []
             if service and self._simulator.takes_examples:
                 examples = await service("examples", key[0])
-            answered = await self._simulator.answer(api, given, examples)
+            answered = await self._simulator.answer(api, request, examples)
         if service and self._writes and answered.failure in ("", "simulator"):
             return await self._record(service, key, answered)
         return answered
@@ -192,5 +192,5 @@ class ApiCaller:
         text = answers.answer_text(answered.error, answered.response)
         maker = self._simulator_id if answered.source == "simulator" else ""
         mine = [text, maker, int(bool(answered.failure))]
-        found = await service("put", *key, maker, text, mine[-1])
-        return answered if found in (None, mine) else cache.answered_of(found)
+        record = await service("put", *key, maker, text, mine[-1])
+        return answered if record in (None, mine) else cache.answered_of(record)

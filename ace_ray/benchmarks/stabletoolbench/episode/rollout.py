@@ -232,13 +232,14 @@ class Rollout:
             number_calls(message, node.messages)
         for number, call in enumerate(reply.calls):
             node = await self._act(node, call)
-            made = message["tool_calls"][number]
+            tool_call = message["tool_calls"][number]
+            function = tool_call["function"]
             if node.code == tools.UNKNOWN:
-                made["function"]["name"] = HALLUCINATED
+                function["name"] = HALLUCINATED
             if number == 0:
                 node.messages.append(message)
-            result = {"role": "tool", "name": made["function"]["name"], "content": node.observation}
-            node.messages.append(result | {"tool_call_id": made["id"]})
+            result = {"role": "tool", "name": function["name"], "content": node.observation}
+            node.messages.append(result | {"tool_call_id": tool_call["id"]})
         self.tries[-1][first].note |= reply.note
         return node
 
@@ -247,23 +248,23 @@ class Rollout:
         node = self._add(node, "Action Input", call.arguments)
         if call.name == FINISH:
             end = reading.read_finish(call.arguments, self.settings.texts)
-            seen, node.code = end.observation, end.code
+            text, node.code = end.observation, end.code
             if end.code == reading.ANSWERED:
                 node.answer = node.note["answer"] = end.answer
         else:
-            seen, node.code = await self._call(node, call)
+            text, node.code = await self._call(node, call)
         node.pruned = node.code == reading.GAVE_UP
-        cut = len(seen) > MAX_OBSERVATION
-        node.observation = seen[:MAX_OBSERVATION] + "..." if cut else seen
+        cut = len(text) > MAX_OBSERVATION
+        node.observation = text[:MAX_OBSERVATION] + "..." if cut else text
         return node
 
     async def _call(self, node: Node, call: ToolCall) -> tuple[str, int]:
         api = tools.find(self.apis, call.name, exact=self.settings.exact_names)
-        made = tools.call_record(call.name, api, call.arguments)
+        record = tools.call_record(call.name, api, call.arguments)
         if api is None:
             name = json.dumps(call.name)[1:-1]  # for use inside a JSON string
             outcome = self.settings.texts.no_function.replace("{name}", name), tools.UNKNOWN
-            made |= {"code": tools.UNKNOWN, "source": "none", "error": tools.UNKNOWN_FUNCTION}
+            record |= {"code": tools.UNKNOWN, "source": "none", "error": tools.UNKNOWN_FUNCTION}
         else:
             answered = await self.context.wait_for(
                 "an API", lambda: self.caller.call(api, call.arguments)
@@ -271,10 +272,10 @@ class Rollout:
             if isinstance(answered, Truncated):
                 raise answered
             outcome = observation(answered), status_code(answered.error)
-            made |= {"code": outcome[1], "source": answered.source, "error": answered.error}
-            made |= {"origin": answered.origin, "failure": answered.failure}
+            record |= {"code": outcome[1], "source": answered.source, "error": answered.error}
+            record |= {"origin": answered.origin, "failure": answered.failure}
             if answered.schema_refused:
-                made["schema_refused"] = answered.schema_refused
+                record["schema_refused"] = answered.schema_refused
             node.note["source"] = answered.source
-        self.calls.append(made | {"try": len(self.tries) - 1, "node": node.index})
+        self.calls.append(record | {"try": len(self.tries) - 1, "node": node.index})
         return outcome

@@ -24,13 +24,13 @@ async def chains(rollout: Rollout) -> str:
 
     Return how the last chain ended: "answered", "gave_up", "max_steps" or "context". Raises
     `Truncated` and `RowError`."""
-    ended = ""
+    end_reason = ""
     for _ in range(rollout.settings.tries):
-        ended = await _chain(rollout)
+        end_reason = await _chain(rollout)
         # A reply with an answer and a give-up also ends all chains, but without an answer.
-        if ended == "answered" or rollout.tries[-1][-1].terminal:
+        if end_reason == "answered" or rollout.tries[-1][-1].terminal:
             break
-    return ended
+    return end_reason
 
 
 async def _chain(rollout: Rollout) -> str:
@@ -89,7 +89,7 @@ async def _visit(rollout: Rollout, node: Node) -> int:
 def _other_action(texts: Texts, node: Node) -> list[Message]:
     """Return a list with one message, which asks for an action not yet tried at ``node``. If no
     action was tried, the list is empty."""
-    done = []
+    actions = []
     for child in node.children:
         leaf = child
         while not leaf.terminal and leaf.kind != "Action Input" and leaf.children:
@@ -102,10 +102,10 @@ def _other_action(texts: Texts, node: Node) -> list[Message]:
             }
             if texts.source == "upstream":
                 action["mento-carlo-action-value"] = 0.0
-            done.append(action)
-    if not done:
+            actions.append(action)
+    if not actions:
         return []
-    previous = json.dumps(done, indent=2) + "\n"
+    previous = json.dumps(actions, indent=2) + "\n"
     if node.observation:
         previous += texts.last_observation.replace("{observation}", node.observation)
     text = texts.diversity.replace("{previous_candidate}", previous)
@@ -155,9 +155,9 @@ async def run_agent(
     Raises `RowError` if the engine or a backend of the APIs fails."""
     rollout = Rollout(entry, context, settings, apis, caller)
     try:
-        ended = await (search(rollout) if settings.width else chains(rollout))
+        end_reason = await (search(rollout) if settings.width else chains(rollout))
     except Truncated as truncated:
-        ended = truncated.reason
+        end_reason = truncated.reason
     leaves = [node for nodes in rollout.tries for node in nodes if not node.children]
     gave_up = [node for node in leaves if node.code == GAVE_UP and not node.terminal]
     chosen = next((node for node in leaves if node.terminal and not node.pruned), None)
@@ -169,14 +169,14 @@ async def run_agent(
         # Upstream draws a give-up at random; here the entry determines it.
         chosen = random.Random(entry.content_hash()).choice(gave_up)
         final = _final(GIVE_UP, chosen.description)
-    elif ended == "gave_up":
+    elif end_reason == "gave_up":
         final = _final(GIVE_UP, "")
     last = rollout.last
     return AgentRun(
         method=settings.options.method,
         valid=chosen is not None,
         final=final,
-        ended=ended,
+        ended=end_reason,
         query_count=context.episode.model_calls,
         dropped_calls=rollout.dropped_calls,
         tries=[{"nodes": [node.as_json() for node in nodes]} for nodes in rollout.tries],

@@ -82,8 +82,8 @@ async def ask(
                 break
             except PromptTooLong as error:
                 if len(cuts) == 1:
-                    what = f"{key[0]}: the question does not fit the judge: {error}"
-                    raise JudgeError(what) from error
+                    problem = f"{key[0]}: the question does not fit the judge: {error}"
+                    raise JudgeError(problem) from error
                 del cuts[0]
             except RowError as error:
                 raise JudgeError(f"{key[0]}: the judge failed: {error}") from error
@@ -258,17 +258,17 @@ def _objects(text: str) -> tuple[list[Any], str]:
 
 def _fields(objects: list[Any], names: tuple[str, ...]) -> Iterator[Any]:
     """Yield the values of the fields ``names`` at any depth, and in ``arguments`` as JSON text."""
-    left = list(objects)
-    while left:
-        item = left.pop()
+    stack = list(objects)
+    while stack:
+        item = stack.pop()
         if isinstance(item, list):
-            left += item
+            stack += item
         elif isinstance(item, tuple):
             for name, value in item:
                 if name.strip().lower() in names:
                     yield value
                 quoted = name == "arguments" and isinstance(value, str)
-                left += _objects(value)[0] if quoted else [value]
+                stack += _objects(value)[0] if quoted else [value]
 
 
 def _asked_fields(text: str) -> Iterator[Any]:

