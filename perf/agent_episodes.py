@@ -144,12 +144,12 @@ def bare_calls(scratch: Path, run: Path, chains: Sequence[Any]) -> dict[str, Any
     }
     (scratch / "spec.json").write_text(json.dumps(spec))
     command = [sys.executable, __file__, str(scratch / "spec.json")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = [line for line in result.stdout.splitlines() if line.startswith("{")]
     if not lines:
-        raise SystemExit(f"the bare engine failed ({done.returncode}): {done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(lines[-1])
-    return found
+        raise SystemExit(f"the bare engine failed ({result.returncode}): {result.stderr[-2000:]}")
+    report: dict[str, Any] = json.loads(lines[-1])
+    return report
 
 
 async def make_calls(spec: Mapping[str, Any]) -> None:
@@ -163,7 +163,7 @@ async def make_calls(spec: Mapping[str, Any]) -> None:
     args = AsyncEngineArgs(model=spec["model"], **{**defaults, **spec["engine"]})
     engine = AsyncLLM.from_engine_args(args)
     tokenizer = engine.get_tokenizer()
-    found = {"seconds": 0.0, "prompt_tokens": 0, "completion_tokens": 0}
+    usage = {"seconds": 0.0, "prompt_tokens": 0, "completion_tokens": 0}
 
     async def play(number: int, calls: Sequence[Mapping[str, Any]]) -> None:
         for index, call in enumerate(calls):
@@ -177,13 +177,13 @@ async def make_calls(spec: Mapping[str, Any]) -> None:
             )
             prompt = {"prompt_token_ids": ids}
             async for output in engine.generate(prompt, params, request_id=f"{number}-{index}"):
-                found["prompt_tokens"] += len(ids)
-                found["completion_tokens"] += len(output.outputs[0].token_ids)
+                usage["prompt_tokens"] += len(ids)
+                usage["completion_tokens"] += len(output.outputs[0].token_ids)
 
     start = time.perf_counter()
     await asyncio.gather(*(play(*item) for item in enumerate(spec["chains"])))
-    found["seconds"] = time.perf_counter() - start
-    print("\n" + json.dumps(found), flush=True)
+    usage["seconds"] = time.perf_counter() - start
+    print("\n" + json.dumps(usage), flush=True)
     engine.shutdown()
 
 

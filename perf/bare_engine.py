@@ -99,10 +99,10 @@ class BareEngine:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith(f'{{"{name}"'.encode()):
-                found: dict[str, Any] = json.loads(line)
-                return found
+                reply: dict[str, Any] = json.loads(line)
+                return reply
             self._log.write(line)
             self.phases.read(line)
         self._log.flush()
-        said = (self._folder / "bare.log").read_text(errors="replace")[-2000:]
-        raise SystemExit(f"the bare engine failed:\n{said}")
+        log_tail = (self._folder / "bare.log").read_text(errors="replace")[-2000:]
+        raise SystemExit(f"the bare engine failed:\n{log_tail}")

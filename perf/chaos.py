@@ -95,12 +95,14 @@ class LocalDoor:
             swap(rows, self._spare)
 
 
-def swap(one: Path, other: Path) -> None:
+def swap(first_path: Path, second_path: Path) -> None:
     """Exchange two paths in one step, so that no writer finds neither."""
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    cwd_fd, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange):
-        raise OSError(ctypes.get_errno(), "cannot be exchanged", str(one), None, str(other))
+    if libc.renameat2(cwd_fd, os.fsencode(first_path), cwd_fd, os.fsencode(second_path), exchange):
+        raise OSError(
+            ctypes.get_errno(), "cannot be exchanged", str(first_path), None, str(second_path)
+        )
 
 
 class SecondNode:
@@ -112,13 +114,13 @@ class SecondNode:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
-    def there(self) -> bool:
+    def is_up(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     @property
     def starting(self) -> bool:
         """True while it has no engine worker yet, whose rows its end could hit."""
-        return self.there and not family(self._process.pid if self._process else 0).get("engine")
+        return self.is_up and not family(self._process.pid if self._process else 0).get("engine")
 
     def join(self, raylet: psutil.Process) -> None:
         self.end()
@@ -164,9 +166,9 @@ class Soak:
         self.deck: list[str] = []
         self.faults: Counter[str] = Counter()
         self.ends: Counter[int] = Counter()
-        self.left: Counter[str] = Counter()
+        self.leftovers: Counter[str] = Counter()
         self.driver: subprocess.Popen[bytes] | None = None
-        self._seen: dict[psutil.Process, str] = {}
+        self._processes: dict[psutil.Process, str] = {}
         self._engines: set[psutil.Process] = set()
         self._engine_died_at = 0.0
         self._node = SecondNode(scratch)
@@ -193,87 +195,87 @@ class Soak:
         stored = mark = needless = 0
         struck = False
         while (code := driver.poll()) != 0:
-            now = time.monotonic()
+            now_s = time.monotonic()
             if code is not None:
                 print(f"       the driver ended with {code}: {self.last_word()}", flush=True)
                 self.ends[code] += 1
                 needless = 0 if struck else needless + 1
                 if needless == 3:
                     raise SystemExit(f"the driver ended three times by itself:\n{self.tail()}")
-                driver, struck, mark, moved_at = self.start(output), False, stored, now
+                driver, struck, mark, moved_at = self.start(output), False, stored, now_s
                 continue
             time.sleep(0.5)
-            found = self.look()
+            processes = self.look()
             count = len(part_names(store))
             if count > stored:
-                stored, moved_at = count, now
-            if now - moved_at > STUCK_S:
+                stored, moved_at = count, now_s
+            if now_s - moved_at > STUCK_S:
                 raise SystemExit(f"nothing was stored for {STUCK_S:g} s:\n{self.tail()}")
-            enough = now > until and self.faults.total() >= self.options.kills
-            due = stored > mark and now - struck_at > gap
-            if due and not enough and (card := self.draw(found)):
-                self.strike(card, found, run)
+            enough = now_s > until and self.faults.total() >= self.options.kills
+            due = stored > mark and now_s - struck_at > gap
+            if due and not enough and (card := self.draw(processes)):
+                self.strike(card, processes, run)
                 struck, mark, gap = True, stored, self.dice.uniform(3, 10)
                 struck_at = moved_at = time.monotonic()
         self.ends[0] += 1
 
     def look(self) -> dict[str, list[psutil.Process]]:
-        found = family(self.driver.pid) if self.driver else {}
-        engines = set(found.get("engine", []))
+        processes = family(self.driver.pid) if self.driver else {}
+        engines = set(processes.get("engine", []))
         if self._engines - engines:
             self._engine_died_at = time.monotonic()
         self._engines = engines
-        self._seen |= {process: name for name, group in found.items() for process in group}
-        return found
+        self._processes |= {process: name for name, group in processes.items() for process in group}
+        return processes
 
-    def draw(self, found: dict[str, list[psutil.Process]]) -> str | None:
+    def draw(self, processes: dict[str, list[psutil.Process]]) -> str | None:
         """The first card that has something to hit; None while it has to wait."""
         if len(self.deck) < len(DECK):
             real = self.options.engine == "vllm"
             more = [card for card in DECK if card != (NODE if real else "core")]
             self.dice.shuffle(more)
             self.deck += more
-        there = {*SIGNALS, "store", *found, *(["freeze"] if "engine" in found else [])}
-        there |= {NODE} if "raylet" in found and not self._node.starting else set()
-        card = next(card for card in self.deck if card in there)
+        cards = {*SIGNALS, "store", *processes, *(["freeze"] if "engine" in processes else [])}
+        cards |= {NODE} if "raylet" in processes and not self._node.starting else set()
+        card = next(card for card in self.deck if card in cards)
         if card in ENGINES:
-            youngest = max(process.create_time() for process in found["engine"])
+            youngest = max(process.create_time() for process in processes["engine"])
             apart_s = min(time.monotonic() - self._engine_died_at, time.time() - youngest)
             if apart_s < APART_S:
                 return None
         self.deck.remove(card)
         return card
 
-    def strike(self, card: str, found: dict[str, list[psutil.Process]], run: str) -> None:
+    def strike(self, card: str, processes: dict[str, list[psutil.Process]], run: str) -> None:
         if card == NODE:
-            card = self.dice.choice(["node term", "node kill"]) if self._node.there else "node join"
+            card = self.dice.choice(["node term", "node kill"]) if self._node.is_up else "node join"
         print(f"  {self.faults.total() + 1:3}  {card}", flush=True)
         self.faults[card] += 1
         if card in SIGNALS:
             assert self.driver is not None
             self.driver.send_signal(SIGNALS[card])
         elif card == "node join":
-            self._node.join(found["raylet"][0])
+            self._node.join(processes["raylet"][0])
         elif card in ("node term", "node kill"):
             (self._node.term if card == "node term" else self._node.end)()
         elif card == "store":
             with self.door.refusing(run):
                 time.sleep(self.dice.uniform(5, 20))
         else:
-            victim = self.dice.choice(found["engine" if card == "freeze" else card])
+            victim = self.dice.choice(processes["engine" if card == "freeze" else card])
             with suppress(psutil.NoSuchProcess):  # it has just ended by itself
                 victim.send_signal(signal.SIGSTOP if card == "freeze" else signal.SIGKILL)
 
     def sweep(self) -> None:
         """Wait for what ended drivers left behind to end too; count what does not, and end it."""
         self._node.end()
-        psutil.wait_procs(list(self._seen), timeout=20)
-        for process, name in self._seen.items():
+        psutil.wait_procs(list(self._processes), timeout=20)
+        for process, name in self._processes.items():
             title = title_of(process)
             if end(process):
-                self.left[name] += 1
+                self.leftovers[name] += 1
                 print(f"       left behind: {name}, {title}", flush=True)
-        self._seen = {}
+        self._processes = {}
 
     def stop(self) -> None:
         self._node.end()
@@ -285,8 +287,8 @@ class Soak:
 
     def last_word(self) -> str:
         """The last message of a driver that has just ended."""
-        said = [line for line in self.tail().splitlines() if line.startswith("ace-ray:")]
-        return said[-1] if said else "no word"
+        lines = [line for line in self.tail().splitlines() if line.startswith("ace-ray:")]
+        return lines[-1] if lines else "no word"
 
     def tail(self) -> str:
         return (self.scratch / "drivers.log").read_text(errors="replace")[-3000:]
@@ -320,14 +322,14 @@ def soak(options: argparse.Namespace, scratch: Path, door: Any) -> int:
             run.round(output, until)
             run.sweep()
             expected = f"{door.uri}/undisturbed/{RUN_ID}"
-            wrong += compare(expected, f"{output}/{RUN_ID}", whole=fake)
+            wrong += compare(expected, f"{output}/{RUN_ID}", contents=fake)
     finally:
         run.stop()
     print(f"\nseed {options.seed}, {options.engine} engine, {options.store} store: {rounds} rounds")
     print(f"in {(time.monotonic() - began) / 60:.1f} minutes")
     print(f"{run.faults.total()} faults: {listed(run.faults)}")
     print(f"drivers ended with: {listed(run.ends)}")
-    print(f"processes left behind by drivers: {listed(run.left)}")
+    print(f"processes left behind by drivers: {listed(run.leftovers)}")
     print(f"differences from the undisturbed run: {wrong}")
     return 1 if wrong else 0
 

@@ -49,11 +49,11 @@ def outputs(entry: Entry) -> list[str]:
     calls = [(function_name(entry, name), dict(args)) for name, args in gold.items()]
     right = render(calls)
     fewer = [(name, dict(list(args.items())[:-1])) for name, args in calls]
-    other = [(name, {key: "something else" for key in args}) for name, args in calls]
+    wrong_calls = [(name, {key: "something else" for key in args}) for name, args in calls]
     return [
         right,
         render(fewer),
-        render(other),
+        render(wrong_calls),
         render([("another_function", args) for _, args in calls]),
         f"Here is the call you need:\n{right}",
         right.replace("True", "true").replace("False", "false"),
@@ -110,14 +110,14 @@ def bfcl_multi_turn(copy: UpstreamPackage) -> Iterator[Check]:
 def measure(name: str, checks: list[Check], seconds: float, target: float) -> bool:
     """Judge all outputs again and again for so long. Returns whether it is fast enough."""
     valid = {"official": 0, "strict": 0}
-    done, started = 0, cpu_s()
-    while not done or cpu_s() - started < seconds:
-        found: list[Any] = [check() for check in checks]
-        done += len(checks)
+    n_checks, started = 0, cpu_s()
+    while not n_checks or cpu_s() - started < seconds:
+        verdict_lists: list[Any] = [check() for check in checks]
+        n_checks += len(checks)
     end_processes()
-    rate = done / (cpu_s() - started)
+    rate = n_checks / (cpu_s() - started)
     for rules in valid:
-        valid[rules] = sum(verdicts[rules].valid for verdicts in found)
+        valid[rules] = sum(verdicts[rules].valid for verdicts in verdict_lists)
     print(
         f"{name}: {len(checks):,} outputs, valid {valid['official']:,} official and "
         f"{valid['strict']:,} strict; {rate:,.0f} a second on one core (target {target:,.0f})",
@@ -128,8 +128,8 @@ def measure(name: str, checks: list[Check], seconds: float, target: float) -> bo
 
 def cpu_s() -> float:
     """CPU time of this process and of its children that have ended."""
-    used = os.times()
-    return used.user + used.system + used.children_user + used.children_system
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def main() -> int:

@@ -48,23 +48,23 @@ class Shape:
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Name -> shape of all of them, as checkpoints name them."""
         kv = self.kv_heads * self.head
-        found: dict[str, tuple[int, ...]] = {
+        shapes: dict[str, tuple[int, ...]] = {
             "model.embed_tokens.weight": (self.vocabulary, self.hidden)
         }
         for layer in range(self.layers):
             at = f"model.layers.{layer}"
             for name, size in (("q", self.hidden), ("k", kv), ("v", kv)):
-                found[f"{at}.self_attn.{name}_proj.weight"] = (size, self.hidden)
-                found[f"{at}.self_attn.{name}_proj.bias"] = (size,)
-            found[f"{at}.self_attn.o_proj.weight"] = (self.hidden, self.hidden)
+                shapes[f"{at}.self_attn.{name}_proj.weight"] = (size, self.hidden)
+                shapes[f"{at}.self_attn.{name}_proj.bias"] = (size,)
+            shapes[f"{at}.self_attn.o_proj.weight"] = (self.hidden, self.hidden)
             for name in ("gate", "up"):
-                found[f"{at}.mlp.{name}_proj.weight"] = (self.intermediate, self.hidden)
-            found[f"{at}.mlp.down_proj.weight"] = (self.hidden, self.intermediate)
+                shapes[f"{at}.mlp.{name}_proj.weight"] = (self.intermediate, self.hidden)
+            shapes[f"{at}.mlp.down_proj.weight"] = (self.hidden, self.intermediate)
             for name in ("input", "post_attention"):
-                found[f"{at}.{name}_layernorm.weight"] = (self.hidden,)
-        found["model.norm.weight"] = (self.hidden,)
-        found["lm_head.weight"] = (self.vocabulary, self.hidden)
-        return found
+                shapes[f"{at}.{name}_layernorm.weight"] = (self.hidden,)
+        shapes["model.norm.weight"] = (self.hidden,)
+        shapes["lm_head.weight"] = (self.vocabulary, self.hidden)
+        return shapes
 
     @property
     def parameters(self) -> int:
@@ -161,16 +161,16 @@ def write_weights(folder: Path, shape: Shape, seed: int, shard_bytes: int = SHAR
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
-def _shards(shape: Shape, most: int) -> Iterator[dict[str, tuple[int, ...]]]:
+def _shards(shape: Shape, limit_bytes: int) -> Iterator[dict[str, tuple[int, ...]]]:
     shard: dict[str, tuple[int, ...]] = {}
-    held = 0
+    shard_bytes = 0
     for name, sizes in shape.tensors().items():
         size = 2 * math.prod(sizes)
-        if shard and held + size > most:
+        if shard and shard_bytes + size > limit_bytes:
             yield shard
-            shard, held = {}, 0
+            shard, shard_bytes = {}, 0
         shard[name] = sizes
-        held += size
+        shard_bytes += size
     yield shard
 
 

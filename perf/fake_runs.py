@@ -95,8 +95,8 @@ def watched(
             driver.terminate()
             driver.wait()
     if driver.returncode:
-        said = log.read_text(errors="replace")[-3000:]
-        raise SystemExit(f"the run ended with {driver.returncode}:\n{said}")
+        log_tail = log.read_text(errors="replace")[-3000:]
+        raise SystemExit(f"the run ended with {driver.returncode}:\n{log_tail}")
     return watch
 
 
@@ -109,12 +109,12 @@ class Ran:
         rows = stored_columns(uri, columns)
         self.workers = rows.column("worker").to_pylist()
         self.started = rows.column("started_at").cast(pa.int64()).to_numpy() / 1e6
-        self.generation, self.held = (rows.column(name).to_numpy() for name in columns[2:])
-        self.ended = np.sort(self.started + self.held)
-        edge = max(1, int(len(self.ended) * EDGE))
-        self.first, self.last = float(self.ended[edge]), float(self.ended[-edge])
+        self.generation, self.worker_s = (rows.column(name).to_numpy() for name in columns[2:])
+        self.ended_at = np.sort(self.started + self.worker_s)
+        edge = max(1, int(len(self.ended_at) * EDGE))
+        self.first, self.last = float(self.ended_at[edge]), float(self.ended_at[-edge])
         """Times at which the first and all but the last `EDGE` of the rows had ended."""
-        self.count = int(((self.ended > self.first) & (self.ended <= self.last)).sum())
+        self.count = int(((self.ended_at > self.first) & (self.ended_at <= self.last)).sum())
         """Rows that ended between them."""
 
     def ms_a_row(self, watch: Watch, name: str) -> float:

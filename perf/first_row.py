@@ -72,7 +72,7 @@ def compare(args: argparse.Namespace, scratch: Path) -> None:
         sides["bare"].append(bare(scratch, len(messages)))
         for name, tree in trees.items():
             sides[name].append(pipeline(scratch, tree))
-        totals = ", ".join(f"{name} {total(found[-1]):.1f} s" for name, found in sides.items())
+        totals = ", ".join(f"{name} {total(rounds[-1]):.1f} s" for name, rounds in sides.items())
         print(f"round {number + 1}: {totals}", flush=True)
     show(sides)
 
@@ -83,20 +83,20 @@ def bare(scratch: Path, rows: int) -> Side:
     with BareEngine(scratch) as engine:
         alone = engine.ask(1)["seconds"]
         first = engine.first_of(rows)
-    found = {"imports": engine.imported_at - began, **engine.phases.seconds(), ROW: first}
-    return {**found, ALONE: alone}
+    phases = {"imports": engine.imported_at - began, **engine.phases.seconds(), ROW: first}
+    return {**phases, ALONE: alone}
 
 
 def pipeline(scratch: Path, tree: Path) -> Side:
     """Run ``ace-ray evaluate``, the first scored row included."""
     shutil.rmtree(scratch / "runs", ignore_errors=True)
     began = time.time()
-    asked = ["evaluate", str(scratch / "config.yaml"), "--log-format", "json"]
-    _, said = ace_ray(*asked, scratch=scratch, tree=tree)
+    arguments = ["evaluate", str(scratch / "config.yaml"), "--log-format", "json"]
+    _, output = ace_ray(*arguments, scratch=scratch, tree=tree)
     timing = summary_of(scratch / "runs")["timing"]
     phases = dict(timing["until_first_row_s"])
     (worker,) = timing["workers"]
-    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     planned = next(line["time"] for line in lines if line.get("event") == "begin")
     imports = datetime.fromisoformat(planned).timestamp() - phases["plan"] - began
     engine, row = phases.pop("engine"), phases.pop(ROW)
@@ -109,20 +109,20 @@ def pipeline(scratch: Path, tree: Path) -> Side:
 def show(sides: dict[str, list[Side]]) -> None:
     print(f"\n{'seconds, medians':16}" + "".join(f" {side:>9}" for side in sides))
     for name in (*DRIVER, *PHASES, "around it", ROW):
-        cells = [[one[name] for one in found if name in one] for found in sides.values()]
-        shown = [f"{statistics.median(cell):.2f}" if cell else "" for cell in cells]
-        print(f"{name:16}" + "".join(f" {cell:>9}" for cell in shown))
-    totals = {name: statistics.median(map(total, found)) for name, found in sides.items()}
+        cells = [[phases[name] for phases in rounds if name in phases] for rounds in sides.values()]
+        medians = [f"{statistics.median(cell):.2f}" if cell else "" for cell in cells]
+        print(f"{name:16}" + "".join(f" {cell:>9}" for cell in medians))
+    totals = {name: statistics.median(map(total, rounds)) for name, rounds in sides.items()}
     print(f"{'all':16}" + "".join(f" {seconds:>9.2f}" for seconds in totals.values()))
     for name in list(totals)[1:]:
         longer = totals[name] - totals["bare"]
         print(f"{name}: the first row takes {longer:.1f} s longer than bare vLLM's first text")
-    less = statistics.median(found[ROW] - found[ALONE] for found in sides["bare"])
+    less = statistics.median(phases[ROW] - phases[ALONE] for phases in sides["bare"])
     print(f"(asked for one prompt alone, bare vLLM has its text {less:.1f} s earlier)")
 
 
-def total(found: Side) -> float:
-    return sum(found.values()) - found.get(ALONE, 0.0)
+def total(phases: Side) -> float:
+    return sum(phases.values()) - phases.get(ALONE, 0.0)
 
 
 if __name__ == "__main__":

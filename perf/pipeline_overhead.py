@@ -85,8 +85,8 @@ def compare(args: argparse.Namespace, scratch: Path) -> int:
     seconds: dict[str, list[float]] = {}
     for number in range(args.rounds):
         for name in args.sides:
-            found = sides[name]()
-            for side, value in found.items():
+            rates = sides[name]()
+            for side, value in rates.items():
                 seconds.setdefault(side, []).append(value)
                 share = ""
                 if args.cache_tokens and name in ("pipeline", "other"):
@@ -100,8 +100,8 @@ def compare(args: argparse.Namespace, scratch: Path) -> int:
     target = 0.88 if args.dummy else 0.95 if args.model == SMOLLM2 else 0.97
     for name in ("bare", "again", "tuned", "other"):
         if name in median and "pipeline" in median:
-            named = f" (target {target:g})" if name == "bare" else ""
-            print(f"  pipeline to {name}: {median[name] / median['pipeline']:.3f}{named}")
+            target_note = f" (target {target:g})" if name == "bare" else ""
+            print(f"  pipeline to {name}: {median[name] / median['pipeline']:.3f}{target_note}")
     if "bare" not in median or "pipeline" not in median:
         return 0
     return int(median["bare"] / median["pipeline"] < target)

@@ -28,17 +28,17 @@ _NAMES = {"raylet": "raylet", "gcs_server": "gcs"}
 
 def family(pid: int) -> dict[str, list[psutil.Process]]:
     """Kind -> the descendants of ``pid``, oldest first; all other processes are ``other``."""
-    found: dict[str, list[psutil.Process]] = {}
+    groups: dict[str, list[psutil.Process]] = {}
     try:
         children = psutil.Process(pid).children(recursive=True)
     except psutil.Error:
-        return found
+        return groups
     for process in children:
         try:
-            found.setdefault(kind(process), []).append(process)
+            groups.setdefault(kind(process), []).append(process)
         except psutil.Error:
             continue
-    return {name: sorted(group, key=psutil.Process.create_time) for name, group in found.items()}
+    return {name: sorted(group, key=psutil.Process.create_time) for name, group in groups.items()}
 
 
 def kind(process: psutil.Process) -> str:
@@ -47,7 +47,7 @@ def kind(process: psutil.Process) -> str:
     title = " ".join(process.cmdline())
     if SPAWNED in title and (parent := process.parent()) and kind(parent) == "engine":
         return "core"
-    return next((found for found, part in TITLES.items() if part in title), "other")
+    return next((process_kind for process_kind, part in TITLES.items() if part in title), "other")
 
 
 def end(process: psutil.Process) -> bool:
@@ -75,11 +75,11 @@ class Watch:
         self._seconds: list[defaultdict[str, float]] = []
         self._private: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         """Kind -> (time, bytes of its largest process that no other process shares)."""
-        self.most: Counter[str] = Counter()
+        self.peaks: Counter[str] = Counter()
         """Kind -> most processes at a time."""
 
     def sample(self) -> None:
-        now = time()
+        sampled_at = time()
         for name, group in self._processes().items():
             sizes = []
             for process in group:
@@ -90,24 +90,24 @@ class Watch:
                     continue
                 self._cpu[key] = (name, times.user + times.system)
                 sizes.append(memory.rss - memory.shared)
-            self._private[name].append((now, max(sizes, default=0)))
-            self.most[name] = max(self.most[name], len(sizes))
+            self._private[name].append((sampled_at, max(sizes, default=0)))
+            self.peaks[name] = max(self.peaks[name], len(sizes))
         total: defaultdict[str, float] = defaultdict(float)
         for name, seconds in self._cpu.values():
             total[name] += seconds
-        self._at.append(now)
+        self._at.append(sampled_at)
         self._seconds.append(total)
 
     def _processes(self) -> dict[str, list[psutil.Process]]:
-        found = family(self._root)
+        groups = family(self._root)
         try:
             command = psutil.Process(self._command)
-            found["driver"] = [command, *command.children()[:1]]
+            groups["driver"] = [command, *command.children()[:1]]
         except psutil.Error:
-            found["driver"] = []
-        ours = {process.pid for process in found["driver"]}
-        others = [process for process in found.get("other", []) if process.pid not in ours]
-        return {**found, "other": others}
+            groups["driver"] = []
+        ours = {process.pid for process in groups["driver"]}
+        strays = [process for process in groups.get("other", []) if process.pid not in ours]
+        return {**groups, "other": strays}
 
     def cores(self, name: str) -> float:
         """CPU seconds of a kind in a second, since the sample before the last."""
@@ -116,27 +116,27 @@ class Watch:
         spent = self._seconds[-1][name] - self._seconds[-3][name]
         return float(spent / (self._at[-1] - self._at[-3]))
 
-    def spent(self, name: str, began: float, ended: float) -> float:
+    def spent(self, name: str, began: float, ended_at: float) -> float:
         """CPU seconds of a kind between two times."""
         seconds = [total[name] for total in self._seconds]
-        first, last = np.interp([began, ended], self._at, seconds)
+        first, last = np.interp([began, ended_at], self._at, seconds)
         return float(last - first)
 
-    def largest(self, name: str, began: float, ended: float) -> float:
+    def largest(self, name: str, began: float, ended_at: float) -> float:
         """MiB of the largest process of a kind between two times; 0 without one."""
-        sizes = [size for at, size in self._private[name] if began <= at <= ended]
+        sizes = [size for at, size in self._private[name] if began <= at <= ended_at]
         return float(max(sizes, default=0)) / MIB
 
-    def table(self, began: float, ended: float, rows: int) -> Iterator[str]:
+    def table(self, began: float, ended_at: float, rows: int) -> Iterator[str]:
         """A line for each kind: what ``rows`` rows between two times took, and whether it grew."""
         yield "| process | at most | CPU ms a row | private MiB, second quarter | last | at most |"
         yield "|---|---|---|---|---|---|"
-        quarter = (ended - began) / 4
-        for name in sorted(self.most, key=lambda name: -self.spent(name, began, ended)):
+        quarter = (ended_at - began) / 4
+        for name in sorted(self.peaks, key=lambda name: -self.spent(name, began, ended_at)):
             yield (
-                f"| {name} | {self.most[name]} "
-                f"| {1000 * self.spent(name, began, ended) / rows:.2f} "
+                f"| {name} | {self.peaks[name]} "
+                f"| {1000 * self.spent(name, began, ended_at) / rows:.2f} "
                 f"| {self.largest(name, began + quarter, began + 2 * quarter):.0f} "
-                f"| {self.largest(name, ended - quarter, ended):.0f} "
+                f"| {self.largest(name, ended_at - quarter, ended_at):.0f} "
                 f"| {self.largest(name, 0.0, math.inf):.0f} |"
             )

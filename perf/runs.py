@@ -48,14 +48,14 @@ def of_tree(tree: Path | str) -> dict[str, str]:
     tree = Path(tree).resolve()
     if not (tree / "ace_ray" / "__init__.py").is_file():
         raise SystemExit(f"{tree}: no checkout of ace_ray; name a folder that holds ace_ray/")
-    others = os.environ.get("PYTHONPATH", "")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(tree), others]))}
+    inherited_path = os.environ.get("PYTHONPATH", "")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(tree), inherited_path]))}
 
 
 def ace_ray(*arguments: str, scratch: Path, tree: Path | str = ROOT) -> tuple[float, str]:
     """Run a command of the checkout ``tree`` in ``scratch``. Returns its seconds and stderr."""
     began = time.perf_counter()
-    done = subprocess.run(
+    result = subprocess.run(
         [*COMMAND, *arguments],
         capture_output=True,
         text=True,
@@ -63,17 +63,17 @@ def ace_ray(*arguments: str, scratch: Path, tree: Path | str = ROOT) -> tuple[fl
         cwd=scratch,
         env=of_tree(tree),
     )
-    if done.returncode:
-        said = f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-        raise SystemExit(f"ace-ray {arguments[0]} ended with {done.returncode}:\n{said}")
-    return time.perf_counter() - began, done.stderr
+    if result.returncode:
+        output = f"{result.stdout[-2000:]}\n{result.stderr[-2000:]}"
+        raise SystemExit(f"ace-ray {arguments[0]} ended with {result.returncode}:\n{output}")
+    return time.perf_counter() - began, result.stderr
 
 
 def summary_of(output: Path) -> dict[str, Any]:
     """The summary of the only run in ``output``."""
     (path,) = output.glob("*/summary.json")
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    summary: dict[str, Any] = json.loads(path.read_text())
+    return summary
 
 
 def planned_messages(config: Path) -> list[list[dict[str, str]]]:

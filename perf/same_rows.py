@@ -15,30 +15,32 @@ COLUMNS += [
 TOTALS = ("declared", "scored", "infra_error", "quarantined", "skipped", "missing", "complete")
 
 
-def compare(expected: str, found: str, *, whole: bool) -> int:
-    """Print how the run at ``found`` differs from the one at ``expected``; number of differences.
+def compare(expected: str, actual: str, *, contents: bool) -> int:
+    """Print how the run at ``actual`` differs from the one at ``expected``; number of differences.
 
-    ``whole``: the rows' content and the scores too, not only ids, status and totals.
+    ``contents``: the rows' content and the scores too, not only ids, status and totals.
     """
-    columns = COLUMNS if whole else COLUMNS[:2]
-    wanted, _, _ = stored_rows(expected, columns)
-    rows, doubled, parts = stored_rows(found, columns)
-    differ = {row_id for row_id in wanted.keys() & rows.keys() if wanted[row_id] != rows[row_id]}
+    columns = COLUMNS if contents else COLUMNS[:2]
+    baseline, _, _ = stored_rows(expected, columns)
+    rows, doubled, parts = stored_rows(actual, columns)
+    differ = {
+        row_id for row_id in baseline.keys() & rows.keys() if baseline[row_id] != rows[row_id]
+    }
     unlucky = {row_id for row_id in differ if rows[row_id][0] == "quarantined"}
     counts = {
-        "lost": len(wanted.keys() - rows.keys()),
-        "foreign": len(rows.keys() - wanted.keys()),
+        "lost": len(baseline.keys() - rows.keys()),
+        "foreign": len(rows.keys() - baseline.keys()),
         "doubled": doubled,
         "differing": len(differ - unlucky),
         "quarantined by kills": len(unlucky),
     }
     listed = ", ".join(f"{name} {count}" for name, count in counts.items())
-    print(f"  {len(wanted)} rows: {listed}; {parts}")
+    print(f"  {len(baseline)} rows: {listed}; {parts}")
     for row_id in sorted(differ)[:5]:
-        pairs = zip(columns, wanted[row_id], rows[row_id], strict=True)
+        pairs = zip(columns, baseline[row_id], rows[row_id], strict=True)
         changed = {name: (str(a)[:80], str(b)[:80]) for name, a, b in pairs if a != b}
         print(f"    {row_id}: {json.dumps(changed)}")
-    before, after = totals(expected, whole=whole), totals(found, whole=whole)
+    before, after = totals(expected, contents=contents), totals(actual, contents=contents)
     unlike = [key for key in before if before[key] != after[key]]
     if unlike:
         print(f"    summary.json differs in {unlike}")
@@ -70,6 +72,6 @@ def timeless(state: str | None) -> str | None:
     return json.dumps(tree)
 
 
-def totals(uri: str, *, whole: bool) -> dict[str, Any]:
+def totals(uri: str, *, contents: bool) -> dict[str, Any]:
     summary = json.loads(open_store(uri).get("summary.json") or b"{}")
-    return {key: summary.get(key) for key in (*TOTALS, *(["benchmarks"] if whole else []))}
+    return {key: summary.get(key) for key in (*TOTALS, *(["benchmarks"] if contents else []))}

@@ -74,10 +74,10 @@ def compare(args: argparse.Namespace, scratch: Path) -> int:
         theirs = {row["row_id"]: row["output"] for row in rows}
         differing += sum(theirs[row["row_id"]] != row["output"] for row in swept[label])
         print(f"  {label} alone: {seconds:.1f} s, {busy(rows):.1f} s of it in rows", flush=True)
-    own, other = statistics.median(alone), statistics.median(with_swap)
-    print(f"overhead with a command each: {shown_all(alone)} s, median {own:.1f}")
-    print(f"overhead after the first with a sweep: {shown_all(with_swap)} s, median {other:.1f}")
-    times = own / other
+    command_s, sweep_s = statistics.median(alone), statistics.median(with_swap)
+    print(f"overhead with a command each: {shown_all(alone)} s, median {command_s:.1f}")
+    print(f"overhead after the first with a sweep: {shown_all(with_swap)} s, median {sweep_s:.1f}")
+    times = command_s / sweep_s
     print(
         f"smaller by {times:.1f} (target {TARGET:g}); answers that differ: {differing} (target 0)"
     )
@@ -87,17 +87,17 @@ def compare(args: argparse.Namespace, scratch: Path) -> int:
 def sweep(shared: dict[str, Any], scratch: Path) -> dict[str, list[dict[str, Any]]]:
     """Sweep over the checkpoints. Returns label -> rows."""
     config, output = scratch / "sweep.yaml", scratch / "swept"
-    asked = {"checkpoints": str(scratch / "checkpoints"), "sweep_id": "sweep"}
-    config.write_text(yaml.safe_dump({**shared, **asked}))
+    settings = {"checkpoints": str(scratch / "checkpoints"), "sweep_id": "sweep"}
+    config.write_text(yaml.safe_dump({**shared, **settings}))
     seconds, _ = ace_ray("sweep", str(config), "--output", str(output), scratch=scratch)
-    found = {}
+    rows_by_label = {}
     ledger = json.loads((output / "sweep/ledger.json").read_text())["runs"]
     print(f"sweep of {len(ledger)} checkpoints: {seconds:.1f} s", flush=True)
     for line in ledger:
-        found[line["label"]] = rows_of(output / "sweep" / line["run_id"])
-        shown = ", ".join(f"{state} {value:.1f}" for state, value in line["seconds"].items())
-        print(f"  {line['label']}: {line['engine']}, {shown}", flush=True)
-    return found
+        rows_by_label[line["label"]] = rows_of(output / "sweep" / line["run_id"])
+        timings = ", ".join(f"{state} {value:.1f}" for state, value in line["seconds"].items())
+        print(f"  {line['label']}: {line['engine']}, {timings}", flush=True)
+    return rows_by_label
 
 
 def rows_of(run: Path) -> list[dict[str, Any]]:

@@ -52,8 +52,8 @@ def write(tmp_path: Path) -> Write:
 def plan(name: str) -> None:
     tree = {"model": {"source": "fake"}, "benchmarks": [name], "backend": "fake"}
     fake = ModelRef("fake", "fake", "fake", "fake")
-    made = make_plan(RunConfig.model_validate(tree), fake, [make_benchmark(name, {})])
-    assert len(made.rows) == 1
+    run_plan = make_plan(RunConfig.model_validate(tree), fake, [make_benchmark(name, {})])
+    assert len(run_plan.rows) == 1
 
 
 class Mine(Benchmark):
@@ -256,23 +256,23 @@ def test_benchmarks_of_installed_packages_are_offered(
 class Sums(Mine):
     """The third published sum is wrong; the fourth entry lacks a gold answer."""
 
-    known: str = ""
+    mistake: str = ""
 
     def entries(self) -> list[Entry]:
         texts = enumerate(("2", "4", "7", None), start=1)
         return [Entry(id=str(n), prompt=f"{n} + {n}", gold=gold) for n, gold in texts]
 
     def check(self, entry: Entry, episode: Episode) -> Verdict:
-        if self.known == "unjudged":
+        if self.mistake == "unjudged":
             return Verdict(None)
-        right = self.known == "all" or episode.output == str(2 * int(entry.id))
+        right = self.mistake == "all" or episode.output == str(2 * int(entry.id))
         return Verdict(right, "wrong_sum")
 
     def gold(self, entry: Entry) -> Gold | None:
         if entry.gold is None:
             return None
         mangled = Episode(output=f"{entry.gold}1")
-        return Gold(Episode(output=entry.gold), mangled, may_fail=entry.id == self.known)
+        return Gold(Episode(output=entry.gold), mangled, may_fail=entry.id == self.mistake)
 
 
 def test_surprising_gold_answers_are_named(
@@ -287,12 +287,12 @@ def test_surprising_gold_answers_are_named(
         "3: the gold answer is wrong_sum (correct)",
         "3 gold answers and 3 wrong copies: 1 unexpected verdicts",
     ]
-    monkeypatch.setattr(Sums, "known", "3")
+    monkeypatch.setattr(Sums, "mistake", "3")
     assert Sums.check_data("")
     assert printed()[-1] == "3 gold answers and 3 wrong copies: 0 unexpected verdicts"
-    monkeypatch.setattr(Sums, "known", "unjudged")
+    monkeypatch.setattr(Sums, "mistake", "unjudged")
     assert not Sums.check_data("")
     assert printed()[-2] == "3: the gold answer is not judged (correct)"
-    monkeypatch.setattr(Sums, "known", "all")
+    monkeypatch.setattr(Sums, "mistake", "all")
     assert not Sums.check_data("")
     assert "1: a deliberately wrong copy is valid (correct)" in printed()

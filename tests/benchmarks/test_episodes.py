@@ -29,9 +29,11 @@ def tool(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("policy", "shown"), [("none", []), ("tool_steps", [4, 6]), ("all", [1, 4, 6])]
+    ("policy", "expected"), [("none", []), ("tool_steps", [4, 6]), ("all", [1, 4, 6])]
 )
-def test_reasoning_is_stored_and_replayed_as_the_policy_says(policy: str, shown: list[int]) -> None:
+def test_reasoning_is_stored_and_replayed_as_the_policy_says(
+    policy: str, expected: list[int]
+) -> None:
     model = ScriptedModel(THOUGHT)
     context = EpisodeContext(RoleModel(model, Sampling()), replay_reasoning=policy)
 
@@ -48,12 +50,12 @@ def test_reasoning_is_stored_and_replayed_as_the_policy_says(policy: str, shown:
     assert stored["raw"] == "<think>why</think>a"
     assert stored["tool_calls"][0]["id"] == "functions.find:0"
     last = model.chats[-1]
-    assert [at for at, message in enumerate(last) if "reasoning" in message] == shown
+    assert [at for at, message in enumerate(last) if "reasoning" in message] == expected
     assert not any("raw" in message or "text" in message for message in last)
 
 
 @pytest.mark.parametrize(
-    ("given", "ids"),
+    ("call_id", "ids"),
     [
         pytest.param("functions.find:0", ["functions.find:0", "functions.find:1"], id="name in id"),
         pytest.param(
@@ -64,8 +66,8 @@ def test_reasoning_is_stored_and_replayed_as_the_policy_says(policy: str, shown:
         pytest.param("", ["call00000", "call00001"], id="no id"),
     ],
 )
-def test_calls_of_two_answers_have_different_ids(given: str, ids: list[str]) -> None:
-    call = ToolCall("find", "{}", given)
+def test_calls_of_two_answers_have_different_ids(call_id: str, ids: list[str]) -> None:
+    call = ToolCall("find", "{}", call_id)
     model = ScriptedModel(Completion("a", tools=ToolAnswer("a", (call,))))
     context = EpisodeContext(RoleModel(model, Sampling()))
 
@@ -149,7 +151,9 @@ def test_messages_of_any_shape_are_steps() -> None:
         "alone",
         "3",
     )
-    assert [(one.name, one.observation) for one in steps[4].calls] == [("", "")] + [("", None)] * 2
+    assert [(call.name, call.observation) for call in steps[4].calls] == [("", "")] + [
+        ("", None)
+    ] * 2
 
 
 def test_an_agent_episode_has_its_calls_where_they_were_made() -> None:
@@ -169,7 +173,7 @@ def test_an_agent_episode_has_its_calls_where_they_were_made() -> None:
     messages = [{"role": "system", "content": "rules"}, {"role": "user", "content": "switch it on"}]
     system, user, answer, refusal = ACEBench.transcript(messages, state)
     assert (system.text, user.text, answer.reasoning) == ("rules", "switch it on", "r")
-    assert [one.name for one in answer.calls] == ["a", "b"]
+    assert [call.name for call in answer.calls] == ["a", "b"]
     assert answer.calls[0].observation == '{\n  "ok": true\n}'
     assert answer.calls[1].observation is None
     assert refusal == Step("tool", "nobody answers")

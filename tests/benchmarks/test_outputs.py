@@ -42,11 +42,11 @@ def test_an_id_names_its_entry_where_it_is_the_only_one(tmp_path: Path) -> None:
         {"id": "1", "category": "products", "output": None, "sample": "x"},
         {"id": "3", "language": "zh", "output": "\ud800", "sample": 2},
     ]
-    found = outputs(write(tmp_path / "a.jsonl", rows))
-    assert [one.entry for one in found] == [ALL[1], ALL[2], ALL[4]]
-    assert [one.sample for one in found] == [0, "x", 2]
-    assert [one.episode.output for one in found] == ["4", "", "\ud800"]
-    assert found[0].episode.messages == [{"role": "assistant", "content": "4"}]
+    parsed = outputs(write(tmp_path / "a.jsonl", rows))
+    assert [output.entry for output in parsed] == [ALL[1], ALL[2], ALL[4]]
+    assert [output.sample for output in parsed] == [0, "x", 2]
+    assert [output.episode.output for output in parsed] == ["4", "", "\ud800"]
+    assert parsed[0].episode.messages == [{"role": "assistant", "content": "4"}]
 
 
 @pytest.mark.parametrize(

@@ -37,30 +37,30 @@ def stats(*entries: Sequence[float], multi_turn: bool = False) -> dict[str, Any]
 
 
 def test_samples_are_means_over_entries_of_the_chances() -> None:
-    found = stats(*ENTRIES)["samples"]
-    assert (found["min"], found["max"]) == (4, 6)
+    samples = stats(*ENTRIES)["samples"]
+    assert (samples["min"], samples["max"]) == (4, 6)
     for name, right in (("pass_at_k", any), ("pass_hat_k", all)):
         shares: dict[str, float] = {}
         for k in range(1, 5):
-            drawn = [[right(some) for some in combinations(one, k)] for one in ENTRIES]
-            shares[str(k)] = sum(sum(one) / len(one) for one in drawn) / len(ENTRIES)
-        assert found[name] == pytest.approx(shares)
+            drawn = [[right(subset) for subset in combinations(scores, k)] for scores in ENTRIES]
+            shares[str(k)] = sum(sum(chances) / len(chances) for chances in drawn) / len(ENTRIES)
+        assert samples[name] == pytest.approx(shares)
         for at, share in shares.items():
-            assert found[f"{name}_intervals"][at] == pytest.approx(wilson(share * 4, 4))
-    assert found["mean"] == pytest.approx((0.5 + 0.8 + 0 + 1) / 4)
-    assert found["pass_at_k"]["1"] == found["pass_hat_k"]["1"] == found["mean"]
+            assert samples[f"{name}_intervals"][at] == pytest.approx(wilson(share * 4, 4))
+    assert samples["mean"] == pytest.approx((0.5 + 0.8 + 0 + 1) / 4)
+    assert samples["pass_at_k"]["1"] == samples["pass_hat_k"]["1"] == samples["mean"]
 
 
 def test_graded_scores_and_single_samples_have_no_k() -> None:
     assert "samples" not in stats([1], [0])
     for scores in ([0.5, 0.25], [0.5, 0.5]):
-        found = stats(scores, [1, 1])["samples"]
-        assert found["mean"] == (sum(scores) / 2 + 1) / 2
-        assert found["pass_at_k"] == found["pass_hat_k_intervals"] == {}
-        assert sample_tables({"c": {"correct": {"samples": found, "n": 2}}}, ("correct",)) == []
+        samples = stats(scores, [1, 1])["samples"]
+        assert samples["mean"] == (sum(scores) / 2 + 1) / 2
+        assert samples["pass_at_k"] == samples["pass_hat_k_intervals"] == {}
+        assert sample_tables({"c": {"correct": {"samples": samples, "n": 2}}}, ("correct",)) == []
     # A dialogue of graded turns is right or wrong.
-    found = stats([1, 0.5], multi_turn=True)["samples"]
-    assert (found["pass_at_k"], found["pass_hat_k"]) == ({"1": 0.5, "2": 1}, {"1": 0.5, "2": 0})
+    samples = stats([1, 0.5], multi_turn=True)["samples"]
+    assert (samples["pass_at_k"], samples["pass_hat_k"]) == ({"1": 0.5, "2": 1}, {"1": 0.5, "2": 0})
 
 
 def test_columns_weight_their_parts_and_name_missing_categories() -> None:
@@ -113,16 +113,16 @@ def test_unread_calls_say_which_readers_find_them() -> None:
 
 
 def test_a_category_is_a_finding_from_ten_percent() -> None:
-    others = [row(category=f"other {number % 20}") for number in range(4241)]
-    (finding,) = diagnose([*[unread(category="simple")] * 200, *others])
+    readable_rows = [row(category=f"other {number % 20}") for number in range(4241)]
+    (finding,) = diagnose([*[unread(category="simple")] * 200, *readable_rows])
     assert (finding["rows"], finding["of"]) == (200, 4441)
     assert finding["categories"] == {"simple": {"rows": 200, "of": 200}}
     assert "200 of 4441 rows (200 of 200 in simple) hold calls" in finding["text"]
 
-    def found(rows: int, of: int) -> int:
-        return len(diagnose([unread()] * rows + [row()] * (of - rows) + others[:1000]))
+    def count(rows: int, of: int) -> int:
+        return len(diagnose([unread()] * rows + [row()] * (of - rows) + readable_rows[:1000]))
 
-    assert [found(4, 4), found(5, 5), found(5, 50), found(5, 51), found(9, 100)] == [0, 1, 1, 0, 0]
+    assert [count(4, 4), count(5, 5), count(5, 50), count(5, 51), count(9, 100)] == [0, 1, 1, 0, 0]
 
 
 def test_cut_answers_and_endless_reasoning_have_the_accuracy_of_the_others() -> None:
@@ -159,7 +159,7 @@ class Toy(Benchmark):
         return () if episode.output.startswith("[") else [answer_texts(episode, episode.output)]
 
 
-def said(text: str) -> dict[str, Any]:
+def reply(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": text}
 
 
@@ -172,21 +172,21 @@ def test_unread_calls_are_counted_under_the_most_frequent_reader() -> None:
     assert read(FENCED) == "fenced_json"
     assert read("[f(a=2)]") is None
     hermes = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
-    messages = [said(FENCED), said("Done."), said(hermes), said(FENCED)]
+    messages = [reply(FENCED), reply("Done."), reply(hermes), reply(FENCED)]
     assert read("", messages=messages) == "fenced_json"
     # Reasoning is read only if it never ended.
-    found = read("", reasoning=FENCED, reasoning_truncated=True)
-    assert found == "fenced_json"
+    reader = read("", reasoning=FENCED, reasoning_truncated=True)
+    assert reader == "fenced_json"
     assert read("", reasoning=FENCED) is None
 
 
 def test_a_message_is_read_as_the_model_wrote_it() -> None:
-    message = {**said(""), "text": "t", "raw": f"<think>{FENCED}</think>the rest"}
+    message = {**reply(""), "text": "t", "raw": f"<think>{FENCED}</think>the rest"}
     assert texts_of(message) == ["t", "the rest"]
     assert texts_of({"content": None, "text": 1, "raw": None}) == []
-    other = {**said(""), "reasoning": FENCED, "raw": f"[THINK]{FENCED}[/THINK]the rest"}
-    assert texts_of(other) == ["[/THINK]the rest"]
-    raw = {**said("f(a=1)"), "raw": '[TOOL_CALLS]f{"a": 1}'}
+    message = {**reply(""), "reasoning": FENCED, "raw": f"[THINK]{FENCED}[/THINK]the rest"}
+    assert texts_of(message) == ["[/THINK]the rest"]
+    raw = {**reply("f(a=1)"), "raw": '[TOOL_CALLS]f{"a": 1}'}
     assert answer_texts(Episode(messages=[raw]), "f") == ["f", "f(a=1)", raw["raw"]]
-    found = read("cut off: ", messages=[{**said("x"), "raw": raw["raw"]}])
-    assert found == "mistral"
+    reader = read("cut off: ", messages=[{**reply("x"), "raw": raw["raw"]}])
+    assert reader == "mistral"

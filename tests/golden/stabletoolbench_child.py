@@ -42,10 +42,10 @@ def main(clone: str) -> None:
     exec(compile(ast.Module([*fac], []), "fac_eval", "exec"), scope)  # noqa: S102 - the user's copy
 
     def read(reader: str, replies: list[str]) -> Any:
-        left = iter(replies)
+        queue = iter(replies)
 
         def request(**_: Any) -> Any:
-            call = types.SimpleNamespace(function=types.SimpleNamespace(arguments=next(left)))
+            call = types.SimpleNamespace(function=types.SimpleNamespace(arguments=next(queue)))
             message = types.SimpleNamespace(tool_calls=[call])
             return types.SimpleNamespace(choices=[types.SimpleNamespace(message=message)])
 

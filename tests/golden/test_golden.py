@@ -69,20 +69,20 @@ UNJUDGED = {"crash": "official_crash", "refused": "official_unsafe"}
 @cache
 def rows(name: str) -> dict[str, list[Any]]:
     """Return the lines of a file by category."""
-    found = defaultdict(list)
+    groups = defaultdict(list)
     for line in (FOLDER / f"{name}.jsonl").read_text("utf-8").splitlines():
         row = json.loads(line)
-        found[row.get("category") or row.get("reader") or row["entry"][1]].append(row)
-    return found
+        groups[row.get("category") or row.get("reader") or row["entry"][1]].append(row)
+    return groups
 
 
-def check_verdict(row: Any, found: Verdict) -> None:
+def check_verdict(row: Any, verdict: Verdict) -> None:
     """Compare with upstream's verdict: valid, error type, and an agent's process accuracy."""
-    wanted = row["verdict"]
-    if isinstance(wanted, dict):
-        wanted = [False, UNJUDGED[next(iter(wanted))]]
-    process = [round(found.metrics["process_accuracy"], 3)] if len(wanted) == 3 else []
-    assert [found.valid, found.error_type, *process] == wanted, row
+    expected = row["verdict"]
+    if isinstance(expected, dict):
+        expected = [False, UNJUDGED[next(iter(expected))]]
+    process = [round(verdict.metrics["process_accuracy"], 3)] if len(expected) == 3 else []
+    assert [verdict.valid, verdict.error_type, *process] == expected, row
 
 
 @pytest.mark.parametrize("category", sorted(rows("acebench")))
@@ -91,8 +91,8 @@ def test_acebench_answers_get_upstreams_verdict(category: str) -> None:
     for row in rows("acebench")[category]:
         entry, output = entries[tuple(row["entry"])], row["output"]
         agent = category.startswith("agent_")
-        found = check_agent(entry, *output) if agent else check(entry, output)
-        check_verdict(row, found["official"])
+        verdicts = check_agent(entry, *output) if agent else check(entry, output)
+        check_verdict(row, verdicts["official"])
 
 
 @pytest.fixture(scope="module")
@@ -122,14 +122,14 @@ def test_bfcl_answers_get_upstreams_verdict(bfcl: UpstreamPackage, category: str
         entry = entries[row["id"]]
         form = forms[row["form"]] if "form" in row else DEFAULT
         functions, answer = entry.data["function"], answer_of(row, row["answer"])
-        found = check_single(category, functions, entry.gold, answer, form)
-        check_verdict(row, found["official"])
+        verdicts = check_single(category, functions, entry.gold, answer, form)
+        check_verdict(row, verdicts["official"])
 
 
 def test_bfcl_texts_are_executed_as_upstream_does() -> None:
     for row in rows("bfcl")["executable"]:
-        found = executable(answer_of(row, row["answer"]))
-        assert [found] == ([None] if isinstance(row["verdict"], dict) else row["verdict"]), row
+        result = executable(answer_of(row, row["answer"]))
+        assert [result] == ([None] if isinstance(row["verdict"], dict) else row["verdict"]), row
 
 
 def test_bfcl_answers_in_words_get_upstreams_verdict(bfcl: UpstreamPackage) -> None:
@@ -154,8 +154,8 @@ def test_bfcl_conversations_get_upstreams_verdict(bfcl: UpstreamPackage, categor
             return calls if calls and calls != [""] else None
 
         entry = entries[row["id"]]
-        found = check_multi_turn(entry, answers, "", sources, docs, executable=step)
-        check_verdict(row, found["official"])
+        verdicts = check_multi_turn(entry, answers, "", sources, docs, executable=step)
+        check_verdict(row, verdicts["official"])
 
 
 def shown_of(prompts: Prompts, docs: Mapping[str, Any], entry: Entry) -> Iterator[tuple[str, Any]]:
@@ -180,13 +180,13 @@ def shown_of(prompts: Prompts, docs: Mapping[str, Any], entry: Entry) -> Iterato
         if category != FORMAT_SENSITIVITY:
             yield "tools", prompts.tools(functions, language)
     else:
-        asked = with_system(prompts.texts.agentic, question)
+        messages = with_system(prompts.texts.agentic, question)
         functions, _ = offered(docs, data["involved_classes"], {})
         yield "tools", prompts.tools(functions)
         if category in MEMORY:
-            yield "messages", memory_messages(prompts, docs, category, data["scenario"], asked)
+            yield "messages", memory_messages(prompts, docs, category, data["scenario"], messages)
         else:
-            yield "messages", prompts.messages(asked, functions)
+            yield "messages", prompts.messages(messages, functions)
 
 
 def memory_messages(
@@ -202,9 +202,9 @@ def test_bfcl_prompts_and_tools_are_upstreams(bfcl: UpstreamPackage, category: s
     """A hash of all messages and tools of a category, sorted; the order of keys counts."""
     prompts, docs = official(bfcl), function_docs(bfcl)
     items = [
-        [entry.id, what, sha(value)]
+        [entry.id, kind, sha(value)]
         for entry in load(bfcl, [category])
-        for what, value in shown_of(prompts, docs, entry)
+        for kind, value in shown_of(prompts, docs, entry)
     ]
     for scenario, conversations in prerequisites(bfcl).items() if category in MEMORY else ():
         for row in conversations:
@@ -230,16 +230,16 @@ def test_tau2_conversations_get_upstreams_reward(tau2: Tau2, category: str) -> N
 
     entries = {entry.id: entry for entry in tau2.dataset() if entry.category == category}
     for row in rows("tau2")[category]:
-        made = Conversation(entries[row["id"]], row["turns"], row["ended"], row["fault"])
-        trajectory = recorded(tau2, made)
-        state = {"trajectory": trajectory, "ended": made.ended, "stopped": made.ended in STOPS}
-        found = tau2.verdicts(made.entry, Episode(state=state))["official"]
+        talk = Conversation(entries[row["id"]], row["turns"], row["ended"], row["fault"])
+        trajectory = recorded(tau2, talk)
+        state = {"trajectory": trajectory, "ended": talk.ending, "stopped": talk.ending in STOPS}
+        verdict = tau2.verdicts(talk.entry, Episode(state=state))["official"]
         if isinstance(row["verdict"], dict):
-            assert not found.valid, row
+            assert not verdict.valid, row
             continue
         reward, breakdown = row["verdict"]
-        parts = {name: found.metrics[name.lower()] for name in breakdown}
-        assert (found.valid, parts) == (reward == 1, breakdown), row
+        parts = {name: verdict.metrics[name.lower()] for name in breakdown}
+        assert (verdict.valid, parts) == (reward == 1, breakdown), row
 
 
 @pytest.mark.parametrize("category", sorted(rows("tau2_prompts")))
@@ -249,9 +249,11 @@ def test_tau2_prompts_and_tools_are_upstreams(tau2: Tau2, category: str) -> None
     if of_user := tau2._user_tools(CATEGORIES[category]):
         tools["user"] = of_user
     entries = [entry for entry in tau2.dataset() if entry.category == category]
-    messages = {one.id: [tau2._agent_system(one), tau2._user_system(one)] for one in entries}
-    shown = tau2._policies[category], tau2._texts.greeting
-    hashes = [sha(shown), sha(tools), sha(sorted(messages.items()))]
+    messages = {
+        entry.id: [tau2._agent_system(entry), tau2._user_system(entry)] for entry in entries
+    }
+    texts = tau2._policies[category], tau2._texts.greeting
+    hashes = [sha(texts), sha(tools), sha(sorted(messages.items()))]
     (row,) = rows("tau2_prompts")[category]
     assert [len(messages), *hashes] == row["verdict"]
 

@@ -24,7 +24,7 @@ import compare
 import tau2_parity
 from bfcl_child import sha
 from bfcl_variations import changed_text
-from official import answers_of, asked, verdicts
+from official import answers_of, request, verdicts
 from tau2_cases import conversation, recorded
 from variations import variations
 
@@ -45,43 +45,45 @@ SEED = 44
 Row = dict[str, Any]
 
 
-def write(name: str, made: Iterable[tuple[str, Row]], most: int = PER_CATEGORY) -> None:
-    """Keep ``most`` rows of each category, as many of each verdict as there are."""
-    kept: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for category, row in made:
+def write(name: str, rows: Iterable[tuple[str, Row]], limit: int = PER_CATEGORY) -> None:
+    """Keep ``limit`` rows of each category, as many of each verdict as there are."""
+    samples: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for category, row in rows:
         text, verdict = json.dumps(row), row["verdict"]
         kind = verdict[1] if isinstance(verdict, list) and len(verdict) > 1 else verdict
         if len(text) < 3_000:
-            kept[category][json.dumps(kind)].append(text)
+            samples[category][json.dumps(kind)].append(text)
     lines = []
-    for kinds in kept.values():
+    for kinds in samples.values():
         ranked = sorted((n, kind) for kind, rows in kinds.items() for n in range(len(rows)))
         chosen: dict[str, int] = defaultdict(int)
-        for _, kind in ranked[:most]:
+        for _, kind in ranked[:limit]:
             chosen[kind] += 1
         lines += [text for kind, rows in kinds.items() for text in rows[: chosen[kind]]]
     (FOLDER / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    print(f"{name}: {len(lines)} rows of {len(kept)} categories")
+    print(f"{name}: {len(lines)} rows of {len(samples)} categories")
 
 
 def acebench() -> Iterable[tuple[str, Row]]:
     """Variations of the mini set's gold answers."""
-    made = [(entry, [*variations(entry, 120, SEED)]) for entry in load(MINI)]
-    answers = verdicts(asked(entry, [output for _, output in several]) for entry, several in made)
-    for (entry, several), found in zip(made, answers, strict=True):
-        for (_, output), verdict in zip(several, found, strict=True):
-            assert compare.same(verdict, compare.ours(entry, output)), (entry, output, verdict)
+    cases = [(entry, [*variations(entry, 120, SEED)]) for entry in load(MINI)]
+    answers = verdicts(
+        request(entry, [output for _, output in several]) for entry, several in cases
+    )
+    for (entry, several), results in zip(cases, answers, strict=True):
+        for (_, output), verdict in zip(several, results, strict=True):
+            assert compare.agrees(verdict, compare.ours(entry, output)), (entry, output, verdict)
             row = {"entry": entry.key, "output": output, "verdict": verdict}
             yield f"{entry.language} {entry.category}", row
 
 
 def bfcl(package: Path, python: Path) -> Iterable[tuple[str, Row]]:
     """Mutated single-turn answers, and last messages of agentic conversations."""
-    made = [*bfcl_checks.cases(package, 16_000, SEED), *bfcl_checks.noise(package, 4_000, SEED)]
-    random.Random(SEED).shuffle(made)
-    made += _spoken(package)
-    for case, verdict in zip(made, bfcl_checks.upstream(package, python, made), strict=True):
-        assert bfcl_checks.same(case, verdict, bfcl_checks.ours(case)), (case, verdict)
+    cases = [*bfcl_checks.cases(package, 16_000, SEED), *bfcl_checks.noise(package, 4_000, SEED)]
+    random.Random(SEED).shuffle(cases)
+    cases += _spoken(package)
+    for case, verdict in zip(cases, bfcl_checks.upstream(package, python, cases), strict=True):
+        assert bfcl_checks.agrees(case, verdict, bfcl_checks.ours(case)), (case, verdict)
         group = case.kind.removesuffix(", noise")
         row = {"category": case.entry.category, "id": case.entry.id, "answer": case.sent}
         if case.form is not DEFAULT:
@@ -110,18 +112,18 @@ def bfcl_turns(copy: UpstreamPackage) -> Iterable[tuple[str, Row]]:
     for category in MULTI_TURN:
         rng = random.Random(f"{SEED} {category}")
         entries = rng.sample(load_bfcl(copy, [category]), 40)
-        made = [(e, [bfcl_multi_turn.turns_of(e, docs, rng) for _ in range(3)]) for e in entries]
-        answers = bfcl_multi_turn.upstream(copy, made)
-        for (entry, cases), found in zip(made, answers, strict=True):
-            for turns, theirs in zip(cases, found, strict=True):
+        groups = [(e, [bfcl_multi_turn.turns_of(e, docs, rng) for _ in range(3)]) for e in entries]
+        answers = bfcl_multi_turn.upstream(copy, groups)
+        for (entry, cases), results in zip(groups, answers, strict=True):
+            for turns, theirs in zip(cases, results, strict=True):
                 yield category, {**_of(entry), "turns": turns, "verdict": theirs}
 
 
 def bfcl_prompts(copy: UpstreamPackage) -> Iterable[tuple[str, Row]]:
     """A hash of all prompts and tools of each category."""
     lines: list[Any] = [[category, "(nothing)"] for category in BFCL_CATEGORIES]
-    asked = "bfcl_child.py", [copy.root.parent, "prompts"], lines, sys.executable
-    for (category, _), items in zip(lines, answers_of(*asked, "BFCL_PROJECT_ROOT"), strict=True):
+    request = "bfcl_child.py", [copy.root.parent, "prompts"], lines, sys.executable
+    for (category, _), items in zip(lines, answers_of(*request, "BFCL_PROJECT_ROOT"), strict=True):
         yield category, {"category": category, "verdict": [len(items), sha(sorted(items))]}
 
 
@@ -129,28 +131,28 @@ def tau2_prompts(copy: Tau2Package) -> Iterable[tuple[str, Row]]:
     """Hashes of policy and greeting, tools, and all system messages of each category."""
     with tau2_parity.upstream(copy) as ask:
         for name in CATEGORIES:
-            found = ask("prompts", category=name)
-            hashes = [sha(found[what]) for what in ("shown", "tools", "messages")]
-            yield name, {"category": name, "verdict": [len(found["messages"]), *hashes]}
+            prompts = ask("prompts", category=name)
+            hashes = [sha(prompts[part]) for part in ("shown", "tools", "messages")]
+            yield name, {"category": name, "verdict": [len(prompts["messages"]), *hashes]}
 
 
 def tau2(copy: Tau2Package) -> Iterable[tuple[str, Row]]:
     """Conversations near the gold paths, without the answers of their calls."""
     with tau2_parity.upstream(copy) as ask:
-        one = tau2_parity.Comparison(ask, copy)
+        comparison = tau2_parity.Comparison(ask, copy)
         for name in CATEGORIES:
             rng = random.Random(f"{SEED} {name}")
             for _ in range(24):
-                made = conversation(one.pools[name], rng)
-                state = tau2_parity.state_of(recorded(one.benchmark, made), made.ended)
-                found = tau2_parity.evaluated(ask, made.entry, state)
-                ours = one.benchmark.verdicts(made.entry, Episode(state=state))["official"]
-                assert not one.verdict_problems(made.entry, state, ours, found), made
-                verdict: Any = [found.get("reward"), found.get("breakdown")]
-                if "crash" in found:
-                    verdict = {"crash": found["crash"].partition(":")[0]}
-                row = {**_of(made.entry), "turns": made.turns, "ended": made.ended}
-                yield name, {**row, "fault": made.fault, "verdict": verdict}
+                talk = conversation(comparison.pools[name], rng)
+                state = tau2_parity.state_of(recorded(comparison.benchmark, talk), talk.ending)
+                result = tau2_parity.evaluated(ask, talk.entry, state)
+                ours = comparison.benchmark.verdicts(talk.entry, Episode(state=state))["official"]
+                assert not comparison.verdict_problems(talk.entry, state, ours, result), talk
+                verdict: Any = [result.get("reward"), result.get("breakdown")]
+                if "crash" in result:
+                    verdict = {"crash": result["crash"].partition(":")[0]}
+                row = {**_of(talk.entry), "turns": talk.turns, "ended": talk.ending}
+                yield name, {**row, "fault": talk.fault, "verdict": verdict}
 
 
 def _of(entry: Entry) -> Row:
@@ -177,12 +179,14 @@ INDEXES = (
 def stabletoolbench(clone: Path) -> Iterable[tuple[str, Row]]:
     """Replies of a judge: votes on an answer, completeness, the better one of two answers."""
     votes = [form.format(status) for form in VOTES for status in (*STATUSES, "solved")]
-    made: list[list[Any]] = [["vote", [vote, '{"answer_status": "Unsolved"}']] for vote in votes]
-    made += [["vote", ['{"answer_status": "Unsure"}', vote]] for vote in votes[:12]]
-    made += [["fac", [form.format(s)]] for form in FACS for s in ("Solved", "Unsolved", "unsolved")]
-    made += [["index", [reply]] for reply in INDEXES]
+    cases: list[list[Any]] = [["vote", [vote, '{"answer_status": "Unsolved"}']] for vote in votes]
+    cases += [["vote", ['{"answer_status": "Unsure"}', vote]] for vote in votes[:12]]
+    cases += [
+        ["fac", [form.format(s)]] for form in FACS for s in ("Solved", "Unsolved", "unsolved")
+    ]
+    cases += [["index", [reply]] for reply in INDEXES]
     child = str(FOLDER / "stabletoolbench_child.py")
-    for (reader, replies), verdict in zip(made, answers_of(child, [clone], made), strict=True):
+    for (reader, replies), verdict in zip(cases, answers_of(child, [clone], cases), strict=True):
         yield reader, {"reader": reader, "replies": replies, "verdict": verdict}
 
 
@@ -193,7 +197,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="one of the files")
     options = parser.parse_args()
     copy, tau2_copy = UpstreamPackage.locate("installed"), Tau2Package.locate("installed")
-    for name, made in {
+    for name, make_rows in {
         "acebench": lambda: acebench(),
         "bfcl": lambda: bfcl(copy.root, options.bfcl_python),
         "bfcl_multi_turn": lambda: bfcl_turns(copy),
@@ -203,7 +207,7 @@ def main() -> None:
         "stabletoolbench": lambda: stabletoolbench(options.stabletoolbench),
     }.items():
         if options.only in ("", name):
-            write(name, made(), 60 if name == "stabletoolbench" else PER_CATEGORY)
+            write(name, make_rows(), 60 if name == "stabletoolbench" else PER_CATEGORY)
 
 
 if __name__ == "__main__":

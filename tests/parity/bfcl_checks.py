@@ -55,14 +55,14 @@ class Case(NamedTuple):
 
 def entries(package: Path) -> list[Entry]:
     """Return all single-turn entries as upstream publishes them."""
-    found = []
+    entry_list = []
     for category in SINGLE_TURN:
         golds = rows_of(package / f"data/possible_answer/BFCL_v4_{category}.json")
-        for place, row in enumerate(rows_of(package / f"data/BFCL_v4_{category}.json")):
-            gold = golds[place]["ground_truth"] if golds else None
+        for index, row in enumerate(rows_of(package / f"data/BFCL_v4_{category}.json")):
+            gold = golds[index]["ground_truth"] if golds else None
             data = {"function": row["function"]}
-            found.append(Entry("bfcl", category, "en", row["id"], data, gold))
-    return found
+            entry_list.append(Entry("bfcl", category, "en", row["id"], data, gold))
+    return entry_list
 
 
 def rows_of(path: Path) -> list[Any]:
@@ -147,14 +147,16 @@ def native_case(entry: Entry, rng: random.Random, calls: Calls) -> Case:
     if rng.random() < 0.1:
         text = rng.choice(["", "I cannot.", "f(a=1)", "[]"])
         return Case("native", entry, DEFAULT, True, text, [Answer(text, ())])
-    made = []
+    tool_calls = []
     for name, args in calls:
         arguments = json.dumps({key: vary.jsonable(value) for key, value in args})
         if rng.random() < 0.1:
             arguments = rng.choice([arguments[:-1], "[]", "null", "", "5", f'"{name}"', "{'a': 1}"])
-        made.append(ToolCall(name.replace(".", "_") if rng.random() < 0.95 else name, arguments))
-    sent = [{call.name: call.arguments} for call in made]
-    return Case("native", entry, DEFAULT, True, sent, [Answer("", tuple(made))])
+        tool_calls.append(
+            ToolCall(name.replace(".", "_") if rng.random() < 0.95 else name, arguments)
+        )
+    sent = [{call.name: call.arguments} for call in tool_calls]
+    return Case("native", entry, DEFAULT, True, sent, [Answer("", tuple(tool_calls))])
 
 
 def _executable(entry: Entry, rng: random.Random, *, noise: bool = False) -> Case:
@@ -172,10 +174,10 @@ def _executable(entry: Entry, rng: random.Random, *, noise: bool = False) -> Cas
     return Case(kind, entry, DEFAULT, False, text, [Answer(text)])
 
 
-def upstream(package: Path, python: Path, made: list[Case]) -> list[Any]:
+def upstream(package: Path, python: Path, cases: list[Case]) -> list[Any]:
     """Return upstream's verdicts ``[valid, error type]``, or why there is none."""
-    asked = "bfcl_child.py", [package.parent, "single"], map(_line, made), python
-    return answers_of(*asked, "BFCL_PROJECT_ROOT")
+    request = "bfcl_child.py", [package.parent, "single"], map(_line, cases), python
+    return answers_of(*request, "BFCL_PROJECT_ROOT")
 
 
 def _line(case: Case) -> dict[str, Any]:
@@ -183,8 +185,8 @@ def _line(case: Case) -> dict[str, Any]:
     form = {"form": case.form.returned if language == "python" else language}
     # Format sensitivity is dispatched by the original id, which names its category.
     about = {"id": case.entry.id, "category": case.entry.category, "language": language, **form}
-    asked = {"function": case.entry.data["function"], "gold": case.entry.gold, "output": case.sent}
-    return {**about, **asked, "tagged": case.form.tagged, "native": case.native}
+    task = {"function": case.entry.data["function"], "gold": case.entry.gold, "output": case.sent}
+    return {**about, **task, "tagged": case.form.tagged, "native": case.native}
 
 
 def ours(case: Case) -> list[Any]:
@@ -195,43 +197,43 @@ def ours(case: Case) -> list[Any]:
         verdict = check_agentic(case.answers, entry.gold)["official"]
     else:
         functions = entry.data["function"]
-        found = check_single(entry.category, functions, entry.gold, case.answers[0], case.form)
-        verdict = found["official"]
+        verdicts = check_single(entry.category, functions, entry.gold, case.answers[0], case.form)
+        verdict = verdicts["official"]
     assert verdict.valid or 0 < len(verdict.error) < 600
     return [verdict.valid, verdict.error_type]
 
 
-def same(case: Case, answer: Any, found: list[Any]) -> bool:
+def agrees(case: Case, answer: Any, result: list[Any]) -> bool:
     """Whether the two are equal, or ours says that upstream gives no verdict."""
     if not isinstance(answer, dict):
         # An operation that is not on numbers and strings is not computed.
-        return bool(answer == found) or found == [False, "official_unsafe"]
+        return bool(answer == result) or result == [False, "official_unsafe"]
     if case.entry.category == "executable":
-        return found == [None]  # what is refused is not executed
-    return found == [False, "official_crash" if "crash" in answer else "official_unsafe"]
+        return result == [None]  # what is refused is not executed
+    return result == [False, "official_crash" if "crash" in answer else "official_unsafe"]
 
 
-def compare(package: Path, python: Path, made: list[Case]) -> Found:
-    found = Found()
-    for start in range(0, len(made), _LINES):
-        part = made[start : start + _LINES]
+def compare(package: Path, python: Path, cases: list[Case]) -> Found:
+    report = Found()
+    for start in range(0, len(cases), _LINES):
+        part = cases[start : start + _LINES]
         for case, answer in zip(part, upstream(package, python, part), strict=True):
             result = ours(case)
-            equal = same(case, answer, result)
+            equal = agrees(case, answer, result)
             if isinstance(answer, dict):
                 facts = dict.fromkeys(answer, 1)
             else:
                 facts = {"judged": 1, "valid": bool(answer[0])}
                 if case.entry.category != "executable":
-                    found.answers[answer[1] or "valid"] += 1
-            found.count(case.kind, outputs=1, equal=equal, **facts)
+                    report.answers[answer[1] or "valid"] += 1
+            report.count(case.kind, outputs=1, equal=equal, **facts)
             if not equal:
-                found.differences.append(
+                report.differences.append(
                     f"{case.kind} {case.entry.id} {case.form} native={case.native}\n"
                     f"  upstream {str(answer)[:300]}\n  ours     {str(result)[:300]}\n"
                     f"  output   {str(case.sent)[:500]!r}"
                 )
-    return found
+    return report
 
 
 def main() -> int:
@@ -241,10 +243,10 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--noise", type=int, default=0, help="outputs with noise in their texts")
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    made = list(cases(asked.bfcl, asked.count, asked.seed)) if asked.count else []
-    made += noise(asked.bfcl, asked.noise, asked.seed)
-    return compare(asked.bfcl, asked.python, made).print(COLUMNS, shown=60)
+    options = parser.parse_args()
+    all_cases = list(cases(options.bfcl, options.count, options.seed)) if options.count else []
+    all_cases += noise(options.bfcl, options.noise, options.seed)
+    return compare(options.bfcl, options.python, all_cases).print(COLUMNS, limit=60)
 
 
 if __name__ == "__main__":

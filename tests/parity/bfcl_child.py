@@ -93,12 +93,12 @@ def single() -> Any:
     enums = import_module("bfcl_eval.constants.enums")
     decoder.eval = guarded_in(dict(vars(decoder)), {"value": ast.parse("0")})
 
-    def judge(asked: Any) -> Any:
-        model, judged = "native" if asked["native"] else "prompted", asked["category"]
-        handler = _Native(decoder) if asked["native"] else _Prompted(decoder)
-        output, gold = asked["output"], copy.deepcopy(asked["gold"])
-        prompt = {"function": asked["function"], "question": []}
-        begin = (handler, asked["id"], output)
+    def judge(request: Any) -> Any:
+        model, judged = "native" if request["native"] else "prompted", request["category"]
+        handler = _Native(decoder) if request["native"] else _Prompted(decoder)
+        output, gold = request["output"], copy.deepcopy(request["gold"])
+        prompt = {"function": request["function"], "question": []}
+        begin = (handler, request["id"], output)
         if judged == "executable":
             return _executable(handler, output)
         if judged == "agentic":
@@ -106,14 +106,14 @@ def single() -> Any:
             return _answer(runner._evaluate_single_agentic_entry(*begin, *entry))
         if "relevance" in judged:
             return _answer(runner._evaluate_single_relevance_entry(*begin, prompt, model, judged))
-        language, form = enums.Language(asked["language"]), enums.ReturnFormat(asked["form"])
-        by_form = (gold, prompt, model, judged, language, form, asked["tagged"])
+        language, form = enums.Language(request["language"]), enums.ReturnFormat(request["form"])
+        by_form = (gold, prompt, model, judged, language, form, request["tagged"])
         return _answer(runner._evaluate_single_ast_entry(*begin, *by_form))
 
-    def answer(asked: Any) -> Any:
+    def answer(request: Any) -> Any:
         try:
             with redirect_stdout(io.StringIO()):
-                return judge(asked)
+                return judge(request)
         except Refusal as refusal:
             return {"refused": str(refusal)}
         except Exception as error:  # noqa: BLE001  whatever it is, upstream's run ends there
@@ -131,10 +131,10 @@ def _executable(handler: Any, output: Any) -> Any:
     return [None if len(texts) == 0 or (len(texts) == 1 and len(texts[0]) == 0) else texts]
 
 
-def _answer(found: dict[str, Any]) -> list[Any]:
-    if found["valid"]:
+def _answer(result: dict[str, Any]) -> list[Any]:
+    if result["valid"]:
         return [True, ""]
-    error, kind = found.get("error"), found.get("error_type")
+    error, kind = result.get("error"), result.get("error_type")
     return [False, error["error_type"] if kind is None and isinstance(error, dict) else kind]
 
 
@@ -152,29 +152,33 @@ def conversations() -> Any:
             raise ValueError("no calls")
         return list(item)
 
-    held = {name: value for name, value in vars(context).items() if not name.startswith("_")}
-    kept = {n: copy.deepcopy(value) for n, value in held.items() if type(value) in (dict, list)}
+    variables = {name: value for name, value in vars(context).items() if not name.startswith("_")}
+    defaults = {
+        n: copy.deepcopy(value) for n, value in variables.items() if type(value) in (dict, list)
+    }
     handler = SimpleNamespace(decode_execute=decode_execute)
 
     def judge(entry: Any, gold: Any, turns: Any) -> Any:
         try:
-            found = runner._evaluate_single_multi_turn_entry(
+            result = runner._evaluate_single_multi_turn_entry(
                 handler, entry["id"], turns, gold, copy.deepcopy(entry), "m", "category"
             )
-            kind = "" if found["valid"] else found["error"]["error_type"]
+            kind = "" if result["valid"] else result["error"]["error_type"]
         except Exception as error:  # noqa: BLE001 - upstream's whole run would end here
-            found, kind = {"valid": False}, f"crash:{type(error).__name__}"
+            result, kind = {"valid": False}, f"crash:{type(error).__name__}"
         # As if every case had a process of its own.
         for name in [name for name in vars(utils) if name.endswith("_instance")]:
             del vars(utils)[name]
         posting.TwitterAPI.post_tweet.__defaults__ = ([], [])
-        for name, value in kept.items():
+        for name, value in defaults.items():
             target = getattr(context, name)  # the classes have imported this object
             target.clear()
             (target.update if isinstance(target, dict) else target.extend)(copy.deepcopy(value))
-        return [found["valid"], kind]
+        return [result["valid"], kind]
 
-    return lambda asked: [judge(asked["entry"], asked["gold"], turns) for turns in asked["cases"]]
+    return lambda request: [
+        judge(request["entry"], request["gold"], turns) for turns in request["cases"]
+    ]
 
 
 def prompts() -> Any:
@@ -190,7 +194,7 @@ def prompts() -> Any:
     def tools_of(functions: Any) -> Any:
         return handling.convert_to_tool(functions, types, style)
 
-    def shown(category: str, memory: str) -> Any:
+    def prompt_parts(category: str, memory: str) -> Any:
         for entry in utils.load_dataset_entry(category):
             row, functions, question = entry["id"], entry["function"], entry["question"]
             if category != "format_sensitivity" and "prereq" not in row:
@@ -211,7 +215,7 @@ def prompts() -> Any:
                 functions.extend(more)
                 yield row, f"tools-in-turn {turn}", tools_of(functions)
 
-    return lambda asked: [[row, what, sha(value)] for row, what, value in shown(*asked)]
+    return lambda request: [[row, kind, sha(value)] for row, kind, value in prompt_parts(*request)]
 
 
 def sha(value: Any) -> str:
@@ -220,9 +224,9 @@ def sha(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def main(parent: str, what: str) -> None:
+def main(parent: str, task: str) -> None:
     prepare(parent)
-    answer = {f.__name__: f for f in (single, conversations, prompts)}[what]()
+    answer = {f.__name__: f for f in (single, conversations, prompts)}[task]()
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), flush=True)
 

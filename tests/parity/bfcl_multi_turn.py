@@ -45,10 +45,10 @@ def turns_of(entry: Entry, docs: Docs, rng: Rng) -> Turns:
     """Make a conversation near the key of an entry."""
     turns: Turns = [[list(turn)] if turn else [] for turn in entry.gold]
     functions = [doc for name in entry.data["involved_classes"] for doc in docs[name]]
-    asked = replace(entry, data={"function": functions})
+    bare_entry = replace(entry, data={"function": functions})
     for _ in range(rng.choice([0, 1, 1, 1, 2])):
         change = rng.choice(_CONVERSATIONS) if rng.random() < 0.4 else _changed_step
-        change(turns, asked, rng)
+        change(turns, bare_entry, rng)
     return turns
 
 
@@ -65,8 +65,8 @@ def _changed_step(turns: Turns, entry: Entry, rng: Rng) -> None:
     calls = [call for _, call in parsed if call is not None]
     try:
         if rng.random() < 0.15 and step:
-            place = rng.randrange(len(step))
-            step[place] = rng.choice(_SYNTAX)(step[place])
+            index = rng.randrange(len(step))
+            step[index] = rng.choice(_SYNTAX)(step[index])
             return
         if rng.random() < 0.5:
             calls = rng.choice(_CHANGES)(calls, entry, rng)
@@ -84,7 +84,7 @@ def _parsed(text: str) -> tuple[str, Args] | None:
         tree = ast.parse(text, mode="eval").body
         assert isinstance(tree, ast.Call)
         args = [(str(keyword.arg), ast.literal_eval(keyword.value)) for keyword in tree.keywords]
-        return ast.unparse(tree.func), [("", ast.literal_eval(one)) for one in tree.args] + args
+        return ast.unparse(tree.func), [("", ast.literal_eval(arg)) for arg in tree.args] + args
     except (AssertionError, SyntaxError, ValueError):
         return None
 
@@ -120,11 +120,11 @@ def _unknown(docs: Sequence[Mapping[str, Any]], rng: Rng) -> str:
 
 def _moved(turns: Turns, entry: Entry, rng: Rng) -> None:
     if len(turns) > 1:
-        place = rng.randrange(len(turns) - 1)
-        one, other = rng.choice([(place, place + 1), (place + 1, place)])
-        step = turns[one][0] if turns[one] else None
+        index = rng.randrange(len(turns) - 1)
+        start, target = rng.choice([(index, index + 1), (index + 1, index)])
+        step = turns[start][0] if turns[start] else None
         if step:
-            turns[other].insert(0, [step.pop(0)])
+            turns[target].insert(0, [step.pop(0)])
 
 
 def _every_call_alone(turns: Turns, entry: Entry, rng: Rng) -> None:
@@ -163,11 +163,15 @@ _SYNTAX: list[Callable[[str], str]] = [
 ]
 
 
-def upstream(copy: UpstreamPackage, made: Sequence[tuple[Entry, Sequence[Turns]]]) -> list[Any]:
+def upstream(
+    copy: UpstreamPackage, case_lists: Sequence[tuple[Entry, Sequence[Turns]]]
+) -> list[Any]:
     """Return upstream's verdicts on the cases of each entry."""
-    lines = [{"entry": {"id": e.id, **e.data}, "gold": e.gold, "cases": cases} for e, cases in made]
-    asked = "bfcl_child.py", [copy.root.parent, "conversations"], lines, sys.executable
-    return answers_of(*asked, "BFCL_PROJECT_ROOT")
+    lines = [
+        {"entry": {"id": e.id, **e.data}, "gold": e.gold, "cases": cases} for e, cases in case_lists
+    ]
+    request = "bfcl_child.py", [copy.root.parent, "conversations"], lines, sys.executable
+    return answers_of(*request, "BFCL_PROJECT_ROOT")
 
 
 def verdict_of(entry: Entry, turns: Turns, sources: ToolSources, docs: Docs) -> Verdict:
@@ -181,23 +185,23 @@ def _executable(answer: Answer) -> list[str] | None:
 
 
 def compare(copy: UpstreamPackage, per_entry: int, seed: int = 0) -> Found:
-    docs, sources, found = function_docs(copy), tool_sources(copy), Found()
+    docs, sources, report = function_docs(copy), tool_sources(copy), Found()
     for category in MULTI_TURN:
-        made: list[tuple[Entry, list[Turns]]] = []
+        case_lists: list[tuple[Entry, list[Turns]]] = []
         for entry in load(copy, [category]):
             rng = Rng(f"{seed}:{entry.id}")
-            made.append((entry, [turns_of(entry, docs, rng) for _ in range(per_entry)]))
-        for (entry, cases), answers in zip(made, upstream(copy, made), strict=True):
-            found.count(category, entries=1)
+            case_lists.append((entry, [turns_of(entry, docs, rng) for _ in range(per_entry)]))
+        for (entry, cases), answers in zip(case_lists, upstream(copy, case_lists), strict=True):
+            report.count(category, entries=1)
             for turns, theirs in zip(cases, answers, strict=True):
                 verdict = verdict_of(entry, turns, sources, docs)
                 ours = [verdict.valid, verdict.error_type]
-                found.count(category, cases=1, valid=theirs[0], equal=ours == theirs)
-                found.answers[theirs[1] or "valid"] += 1
+                report.count(category, cases=1, valid=theirs[0], equal=ours == theirs)
+                report.answers[theirs[1] or "valid"] += 1
                 if ours != theirs:
                     text = f"{entry.id} ours {ours} upstream {theirs} {verdict.error}"
-                    found.differences.append(f"{text}\n  {str(turns)[:1500]}")
-    return found
+                    report.differences.append(f"{text}\n  {str(turns)[:1500]}")
+    return report
 
 
 def main() -> int:

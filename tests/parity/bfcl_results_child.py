@@ -25,15 +25,15 @@ def main(parent: str, results: str) -> None:
     stub("overrides", override=lambda method: method, final=lambda method: method)
     stub("openai", OpenAI=object, RateLimitError=Exception)
     stub("bfcl_eval.model_handler.local_inference.base_oss_handler", OSSHandler=object)
-    found: dict[str, dict[str, str]] = {}
+    by_model: dict[str, dict[str, str]] = {}
 
     def save(failed: Any, correct: int, rows: Any, _: Any, model: str, *a: Any, **k: Any) -> Any:
-        verdicts = found.setdefault(model, {})
+        verdicts = by_model.setdefault(model, {})
         verdicts.update({row["id"]: "" for row in rows})
-        for one in failed:
-            error = one.get("error")
+        for row in failed:
+            error = row.get("error")
             inner = error["error_type"] if isinstance(error, dict) else None
-            verdicts[one["id"]] = str(one.get("error_type") or inner)
+            verdicts[row["id"]] = str(row.get("error_type") or inner)
         assert sum(not verdicts[row["id"]] for row in rows) == correct
         return correct / len(rows), len(rows)
 
@@ -50,14 +50,14 @@ def main(parent: str, results: str) -> None:
 
     def handler(model: str) -> Any:
         kind = qwen.QwenFCHandler if model.endswith("-Qwen-FC") else openai.OpenAICompletionsHandler
-        made = object.__new__(kind)
-        made.is_fc_model = model.endswith("-FC")
-        return made
+        instance = object.__new__(kind)
+        instance.is_fc_model = model.endswith("-FC")
+        return instance
 
     runner.get_handler = handler
     with redirect_stdout(io.StringIO()):
         runner.runner(None, utils.ALL_CATEGORIES, Path(results), Path("score"), allow_missing=True)
-    print(json.dumps(found))
+    print(json.dumps(by_model))
 
 
 if __name__ == "__main__":

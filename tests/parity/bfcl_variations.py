@@ -68,8 +68,8 @@ def gold(answers: Sequence[Any], rng: Rng) -> Calls:
     for answer in answers:
         for name, params in answer.items():
             values = [(param, _chosen(options, rng)) for param, options in params.items()]
-            kept = [(p, value) for p, value in values if value != "" or rng.random() < 0.2]
-            calls.append((name, kept))
+            pairs = [(p, value) for p, value in values if value != "" or rng.random() < 0.2]
+            calls.append((name, pairs))
     return calls
 
 
@@ -151,12 +151,12 @@ def xml_text(calls: Calls, rng: Rng, *, verbose: bool) -> str:
             raw = value if isinstance(value, str) else repr(value)
             raw = raw.lower() if kind == "boolean" else raw
             typed = "" if rng.random() < 0.05 else f" type={_attribute(kind)}"
-            named = "" if rng.random() < 0.02 else f" name={_attribute(key)}"
+            key_text = "" if rng.random() < 0.02 else f" name={_attribute(key)}"
             if verbose:
-                lines.append(f"<param{named} value={_attribute(raw)}{typed}/>")
+                lines.append(f"<param{key_text} value={_attribute(raw)}{typed}/>")
             else:
                 pad = rng.choice(["", "", "\n", " "])
-                lines.append(f"<param{named}{typed}>{pad}{escape(_clean(raw))}{pad}</param>")
+                lines.append(f"<param{key_text}{typed}>{pad}{escape(_clean(raw))}{pad}</param>")
         lines += ["</params>"] if wrapped else []
         lines.append("</function>")
     return rng.choice(["", "", "\n", "  "]).join([*lines, "</functions>"])
@@ -255,8 +255,8 @@ def noisy(text: str, rng: Rng, language: str) -> str:
         spots = [n for n, c in enumerate(text) if not c.isalnum()] or [0]
         start = rng.choice(spots) + rng.randint(0, 1)
         end = rng.choice([start, start, start + 3, *[n for n in spots if n > start][:3]])
-        whole = ["{0} {1}", "{1} {0}", "{0}({1})", "{0}.{1}", "{0} = {1}", "{0};{1}", "{1};{0}"]
-        whole += ["class A {{ void f() {{ {1}; }} }}", "if (a) {{ {1} }}", "{0} {{ {1} }}", "{0}"]
+        frames = ["{0} {1}", "{1} {0}", "{0}({1})", "{0}.{1}", "{0} = {1}", "{0};{1}", "{1};{0}"]
+        frames += ["class A {{ void f() {{ {1}; }} }}", "if (a) {{ {1} }}", "{0} {{ {1} }}", "{0}"]
         forms = [f"{text[:start]}{gap}{word}{gap}{text[end:]}" for gap in ("", " ")]
-        text = rng.choice([*forms, rng.choice(whole).format(word, text), changed_text(text, rng)])
+        text = rng.choice([*forms, rng.choice(frames).format(word, text), changed_text(text, rng)])
     return text

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from itertools import groupby
 
-from official import Answer, asked, verdicts
+from official import Answer, request, verdicts
 from report import Found
 from variations import variations
 
@@ -26,30 +26,30 @@ COLUMNS = ("rows", "outputs", "judged", "valid", "equal", "crash", "refused")
 
 def compare(entries: Iterable[Entry], per_row: int, seed: int = 0) -> Found:
     """Count by language and category of ``entries``, which come sorted by them."""
-    found = Found()
+    report = Found()
     for (language, category), group in groupby(entries, lambda e: (e.language, e.category)):
         name = f"{language} {category}"
-        made = [(entry, list(variations(entry, per_row, seed))) for entry in group]
-        lines = [asked(entry, [output for _, output in several]) for entry, several in made]
-        for (entry, several), answers in zip(made, verdicts(lines), strict=True):
-            found.count(name, rows=1)
+        cases = [(entry, list(variations(entry, per_row, seed))) for entry in group]
+        lines = [request(entry, [output for _, output in several]) for entry, several in cases]
+        for (entry, several), answers in zip(cases, verdicts(lines), strict=True):
+            report.count(name, rows=1)
             for (kind, output), answer in zip(several, answers, strict=True):
                 verdict = ours(entry, output)
-                equal = same(answer, verdict)
+                equal = agrees(answer, verdict)
                 if isinstance(answer, dict):
-                    ((why, what),) = answer.items()
-                    found.count(name, outputs=1, equal=equal, **{why: 1})
-                    found.answers[f"{why}: {what}"] += 1
+                    ((why, detail),) = answer.items()
+                    report.count(name, outputs=1, equal=equal, **{why: 1})
+                    report.answers[f"{why}: {detail}"] += 1
                 else:
-                    found.count(name, outputs=1, equal=equal, judged=1, valid=answer[0])
-                    found.answers[answer[1] or "valid"] += 1
+                    report.count(name, outputs=1, equal=equal, judged=1, valid=answer[0])
+                    report.answers[answer[1] or "valid"] += 1
                 if not equal:
-                    found.differences.append(
+                    report.differences.append(
                         f"{name} {entry.id} [{kind}]\n  official {answer}\n"
                         f"  ours     {[verdict.valid, verdict.error_type, verdict.metrics]}\n"
                         f"  output   {str(output)[:600]!r}"
                     )
-    return found
+    return report
 
 
 def ours(entry: Entry, output: object) -> Verdict:
@@ -58,7 +58,7 @@ def ours(entry: Entry, output: object) -> Verdict:
     return check(entry, output)["official"]  # type: ignore[arg-type]
 
 
-def same(answer: Answer, verdict: Verdict) -> bool:
+def agrees(answer: Answer, verdict: Verdict) -> bool:
     """Whether the two agree. Where the evaluator crashes or is about to run more than literals it
     gives no verdict, and ours has to say so."""
     if isinstance(answer, dict):
@@ -77,11 +77,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     try:
-        found = compare(load(locate(options.data)), options.per_row, options.seed)
+        report = compare(load(locate(options.data)), options.per_row, options.seed)
     except UserError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    return found.print(COLUMNS)
+    return report.print(COLUMNS)
 
 
 if __name__ == "__main__":

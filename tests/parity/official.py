@@ -27,28 +27,28 @@ Answer = list[Any] | dict[str, str]
 
 def clone() -> Path:
     """Return the clone to compare with. Raises `UserError` when none is named."""
-    named = os.environ.get(VARIABLE, "")
-    folder = Path(named).resolve()
-    if not named or not (folder / "eval_main.py").is_file():
+    location = os.environ.get(VARIABLE, "")
+    folder = Path(location).resolve()
+    if not location or not (folder / "eval_main.py").is_file():
         raise UserError(
-            f"{VARIABLE}={named!r} is no clone of the official ACEBench repository",
+            f"{VARIABLE}={location!r} is no clone of the official ACEBench repository",
             fix=f"clone it at commit {OFFICIAL_COMMIT[:7]} and set {VARIABLE} to its folder",
         )
     return folder
 
 
-def asked(entry: Entry, outputs: Sequence[Any]) -> dict[str, Any]:
+def request(entry: Entry, outputs: Sequence[Any]) -> dict[str, Any]:
     """Return one line for the child. Outputs are texts or None, of agents ``(state, process)``."""
     agent = entry.category.startswith("agent_")
     gold = entry.gold if agent else {"ground_truth": entry.gold}
-    found = [{"result": o[0], "process": o[1]} if agent else {"result": o} for o in outputs]
+    results = [{"result": o[0], "process": o[1]} if agent else {"result": o} for o in outputs]
     row = {"id": entry.id, **entry.data}
     return {"language": entry.language, "category": entry.category, "row": row, "gold": gold,
-            "outputs": found}  # fmt: skip
+            "outputs": results}  # fmt: skip
 
 
 def verdicts(lines: Iterable[dict[str, Any]]) -> list[list[Answer]]:
-    """Return the answers to lines of `asked`, one item per output."""
+    """Return the answers to lines of `request`, one item per output."""
     return answers_of("official_child.py", [clone()], lines)
 
 
@@ -69,7 +69,7 @@ def answers_of(
         work = Path(folder) / "work"  # upstream looks for modules in the folder above
         work.mkdir()
         environment = {variable: str(work), "PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
-        done = subprocess.run(
+        result = subprocess.run(
             [str(python), "-B", str(Path(__file__).parent / script), *map(str, arguments)],
             input="".join(f"{line}\n" for line in sent),
             capture_output=True,
@@ -79,14 +79,14 @@ def answers_of(
             preexec_fn=_limit,
             check=False,
         )
-    if done.returncode != 0:
-        raise RuntimeError(f"{script} ended with {done.returncode}: {done.stderr[-2000:]}")
-    received = [json.loads(line) for line in done.stdout.splitlines()]
+    if result.returncode != 0:
+        raise RuntimeError(f"{script} ended with {result.returncode}: {result.stderr[-2000:]}")
+    received = [json.loads(line) for line in result.stdout.splitlines()]
     if sent and len(received) != len(sent):
         raise RuntimeError(f"{script} answered {len(received)} of {len(sent)} lines")
     return received
 
 
 def _limit() -> None:
-    for what, most in ((resource.RLIMIT_AS, 4 << 30), (resource.RLIMIT_CPU, 1_800)):
-        resource.setrlimit(what, (most, most))
+    for kind, limit in ((resource.RLIMIT_AS, 4 << 30), (resource.RLIMIT_CPU, 1_800)):
+        resource.setrlimit(kind, (limit, limit))

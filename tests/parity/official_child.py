@@ -68,18 +68,18 @@ def guard(kind: str, *values: Any, **more: Any) -> Any:
     raise Refusal(kind)
 
 
-def bounded(kind: str, left: Any, right: Any) -> Any:
+def bounded(kind: str, base: Any, right: Any) -> Any:
     """A power or a left shift; refuses an integer that is too long."""
-    if isinstance(left, int) and isinstance(right, int):
-        power = max(left.bit_length() - 1, 0) * max(right, 0)
-        bits = power if kind == "Pow" else (left.bit_length() + right if left else 0)
+    if isinstance(base, int) and isinstance(right, int):
+        power = max(base.bit_length() - 1, 0) * max(right, 0)
+        bits = power if kind == "Pow" else (base.bit_length() + right if base else 0)
         if bits > MAX_BITS:
             raise Refusal(kind)
-    return left**right if kind == "Pow" else left << right
+    return base**right if kind == "Pow" else base << right
 
 
-def guarded_in(known: dict[str, Any], local: dict[str, Any]) -> Callable[[str], Any]:
-    """The evaluator's ``eval`` in a module whose names are ``known``: names are looked up and
+def guarded_in(namespace: dict[str, Any], local: dict[str, Any]) -> Callable[[str], Any]:
+    """The evaluator's ``eval`` in a module whose names are ``namespace``: names are looked up and
     operators run as Python does it, powers and shifts within bounds. Calls, attributes and
     comprehensions are refused."""
 
@@ -89,7 +89,7 @@ def guarded_in(known: dict[str, Any], local: dict[str, Any]) -> Callable[[str], 
             return EVAL(text, {"__builtins__": {}})
         compile(text, "", "eval")  # raises for what has no meaning outside of a function
         code = compile(_Guards().visit(tree), "", "eval")
-        return EVAL(code, {**known, "__guard__": guard}, dict(local))
+        return EVAL(code, {**namespace, "__guard__": guard}, dict(local))
 
     return run
 
@@ -122,35 +122,35 @@ def main(clone: str) -> None:
     for language in ("en", "zh"):
         os.makedirs(f"score_all/score_{language}/m")
     for line in sys.stdin:
-        asked = json.loads(line)
-        category, evaluator.language = asked["category"], asked["language"]
-        prompts, golds = [asked["row"]], [asked["gold"]]
+        request = json.loads(line)
+        category, evaluator.language = request["category"], request["language"]
+        prompts, golds = [request["row"]], [request["gold"]]
         answers: list[Any] = []
-        for output in asked["outputs"]:
+        for output in request["outputs"]:
             saved.clear()
-            result = [{"id": asked["row"]["id"], **output}]
+            result = [{"id": request["row"]["id"], **output}]
             try:
                 if "agent" in category:
-                    found = evaluator.agent_eval(result, prompts, golds, category, "m")
+                    outcome = evaluator.agent_eval(result, prompts, golds, category, "m")
                 else:
                     judge = turns if "normal_multi_turn" in category else normal
                     judge = evaluator.special_eval if "special" in category else judge
-                    found = judge(result, prompts, golds, category, "m", {})
+                    outcome = judge(result, prompts, golds, category, "m", {})
             except Refusal as refusal:
                 answers.append({"refused": str(refusal)})
             except Exception as error:  # noqa: BLE001  whatever it is, upstream's run ends there
                 answers.append({"crash": type(error).__name__})
             else:
-                answers.append(_answer(found, saved[0]))
+                answers.append(_answer(outcome, saved[0]))
         print(json.dumps(answers), file=answer_file)
 
 
-def _answer(found: Any, saved: list[dict[str, Any]]) -> list[Any]:
-    agent = isinstance(found, tuple)
-    valid = (found[0] if agent else found) == 1
+def _answer(outcome: Any, saved: list[dict[str, Any]]) -> list[Any]:
+    agent = isinstance(outcome, tuple)
+    valid = (outcome[0] if agent else outcome) == 1
     # An accepted alternative leaves the fault of the one before it in the list.
     kind = "" if valid else saved[1]["error_type"]
-    return [valid, kind, found[1]] if agent else [valid, kind]
+    return [valid, kind, outcome[1]] if agent else [valid, kind]
 
 
 if __name__ == "__main__":

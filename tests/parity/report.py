@@ -18,10 +18,10 @@ class Found:
     def count(self, group: str, **counts: int) -> None:
         self.of.setdefault(group, Counter()).update(counts)
 
-    def total(self, what: str) -> int:
-        return sum(counts[what] for counts in self.of.values())
+    def total(self, name: str) -> int:
+        return sum(counts[name] for counts in self.of.values())
 
-    def print(self, columns: Sequence[str], shown: int = 20) -> int:
+    def print(self, columns: Sequence[str], limit: int = 20) -> int:
         """Print a Markdown table of the counts, then differences. Return the exit code."""
         print(f"| | {' | '.join(columns)} |\n|---|{'--:|' * len(columns)}")
         groups = {**self.of, "all": sum(self.of.values(), Counter[str]())}
@@ -30,5 +30,5 @@ class Found:
         if self.answers:
             print("answers:", ", ".join(f"{n} {c:,}" for n, c in self.answers.most_common()))
         print(f"{len(self.differences):,} differences")
-        print(*self.differences[:shown], sep="\n", flush=True)
+        print(*self.differences[:limit], sep="\n", flush=True)
         return int(bool(self.differences))

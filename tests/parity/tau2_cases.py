@@ -47,16 +47,16 @@ class Pool:
 
     def call(self, rng: random.Random, entry: Entry) -> Call:
         """Return a call of any tool, or of one that is not there."""
-        own = gold_calls(entry)
-        if own and rng.random() < 0.4:
-            side, tool, arguments = rng.choice(own)
+        gold = gold_calls(entry)
+        if gold and rng.random() < 0.4:
+            side, tool, arguments = rng.choice(gold)
             return side, tool, self.changed(rng, arguments)
         side, schema = rng.choice(self.tools)
         if rng.random() < 0.05:
             side = rng.choice(["assistant", "user"])
         if rng.random() < 0.03:
             return side, rng.choice(["", "get", "é", "think", "use_tool", "x" * 300]), {"x": 1}
-        mine = {key: value for _, _, given in own for key, value in given.items()}
+        mine = {key: value for _, _, args in gold for key, value in args.items()}
         arguments = {
             key: mine[key] if key in mine and rng.random() < 0.7 else self._value(rng, key, part)
             for key, part in schema["parameters"].get("properties", {}).items()
@@ -69,10 +69,10 @@ class Pool:
             return "".join(rng.choice(parts) for _ in range(rng.randint(0, 7)))
         if "enum" in part or key in self.values:
             return rng.choice(part.get("enum") or self.values[key])
-        kinds = [one.get("type") for one in (part, *part.get("anyOf", ()))]
-        known: Any = {"integer": [0, 1, 3, -1], "number": [0, 2.5, 100, -3]}
-        known["boolean"] = [True, False]
-        return rng.choice([value for k in kinds for value in known.get(str(k), ())] or JUNK)
+        kinds = [kind.get("type") for kind in (part, *part.get("anyOf", ()))]
+        samples: Any = {"integer": [0, 1, 3, -1], "number": [0, 2.5, 100, -3]}
+        samples["boolean"] = [True, False]
+        return rng.choice([value for k in kinds for value in samples.get(str(k), ())] or JUNK)
 
     def changed(
         self, rng: random.Random, arguments: Mapping[str, Any], often: float = 0.35
@@ -101,8 +101,12 @@ def gold_calls(entry: Entry) -> list[Call]:
     """Return the gold calls of a task, as an agent and its user make them."""
     solo = CATEGORIES[entry.category].solo
     return [
-        ("assistant" if solo else one.get("requestor", "assistant"), one["name"], one["arguments"])
-        for one in (entry.gold or {}).get("actions") or ()
+        (
+            "assistant" if solo else action.get("requestor", "assistant"),
+            action["name"],
+            action["arguments"],
+        )
+        for action in (entry.gold or {}).get("actions") or ()
     ]
 
 
@@ -112,7 +116,7 @@ class Conversation:
 
     entry: Entry
     turns: Turns = field(default_factory=list)
-    ended: str = "user_stop"
+    ending: str = "user_stop"
     fault: str = ""
 
 
@@ -131,21 +135,21 @@ def conversation(pool: Pool, rng: random.Random, entry: Entry | None = None) -> 
         rng.shuffle(calls)
     if solo:
         calls = [("assistant", name, arguments) for _, name, arguments in calls]
-    found = Conversation(entry)
+    talk = Conversation(entry)
     if not solo:
-        found.turns.append(("user", "I need help.", []))
+        talk.turns.append(("user", "I need help.", []))
     for group in _grouped(calls, rng):
-        beside = _said(rng, entry) if rng.random() < 0.2 else ""
-        found.turns.append((group[0][0], beside, group))
+        beside = _statement(rng, entry) if rng.random() < 0.2 else ""
+        talk.turns.append((group[0][0], beside, group))
         if not solo and rng.random() < 0.2:
-            found.turns.append((rng.choice(["user", "assistant"]), _said(rng, entry), []))
+            talk.turns.append((rng.choice(["user", "assistant"]), _statement(rng, entry), []))
     if not solo:
-        found.turns.append(("assistant", _said(rng, entry), []))
-    found.turns.append(("assistant" if solo else "user", STOP, []))
+        talk.turns.append(("assistant", _statement(rng, entry), []))
+    talk.turns.append(("assistant" if solo else "user", STOP, []))
     stop = "agent_stop" if solo else "user_stop"
-    found.ended = stop if rng.random() < 0.8 else rng.choice(REASONS)
-    found.fault = rng.choice(FAULTS) if rng.random() < 0.15 else ""
-    return found
+    talk.ending = stop if rng.random() < 0.8 else rng.choice(REASONS)
+    talk.fault = rng.choice(FAULTS) if rng.random() < 0.15 else ""
+    return talk
 
 
 def _grouped(calls: Sequence[Call], rng: random.Random) -> Iterator[list[Call]]:
@@ -160,14 +164,14 @@ def _grouped(calls: Sequence[Call], rng: random.Random) -> Iterator[list[Call]]:
         yield group
 
 
-def _said(rng: random.Random, entry: Entry) -> str:
+def _statement(rng: random.Random, entry: Entry) -> str:
     """Return a text with all, some or none of what has to be said, in some writing."""
     infos = (entry.gold or {}).get("communicate_info") or ()
-    kept = [info for info in infos if rng.random() < rng.choice([1, 1, 1, 0.5, 0])]
+    facts = [info for info in infos if rng.random() < rng.choice([1, 1, 1, 0.5, 0])]
     writings: list[Callable[[str], str]] = [str.upper, str.title, lambda text: f"x{text}x"]
     writings += [lambda text: f"{int(text):,}" if text.isdecimal() else text.replace(" ", ", ")]
     writing = rng.choice(writings) if rng.random() < 0.4 else str
-    return rng.choice([" ", "\n", ", "]).join(["So:", *map(writing, kept)])
+    return rng.choice([" ", "\n", ", "]).join(["So:", *map(writing, facts)])
 
 
 @dataclass
@@ -181,63 +185,65 @@ class Script:
 
 def script(pool: Pool, rng: random.Random) -> Script:
     """Split a conversation into what each side says, with gaps and noise."""
-    made, solo = conversation(pool, rng), pool.category.solo
-    said: dict[str, list[tuple[str, list[Call]]]] = {"assistant": [], "user": []}
+    talk, solo = conversation(pool, rng), pool.category.solo
+    replies: dict[str, list[tuple[str, list[Call]]]] = {"assistant": [], "user": []}
     noise = rng.choice([0, 0, 0.1, 0.3])
     before, can_call = "", bool(pool.category.user_tools)
-    for side, text, calls in made.turns[:-1]:
+    for side, text, calls in talk.turns[:-1]:
         if before and side != before:  # a side goes on until it says something
-            said[before].append(("Please do that.", []))
+            replies[before].append(("Please do that.", []))
         if rng.random() < noise:
             stop = f"Soon {STOP}" if not solo or rng.random() < 0.1 else " "
             odd = rng.choice(["", "\n", "é✓ 漢", stop, *ENDS])
             call = (side == "assistant" or can_call) and rng.random() < 0.6
-            more = [pool.call(rng, made.entry)] if call else []
-            said[side].append((odd, more) if solo or rng.random() < 0.8 else ("", []))
-        said[side].append((text, calls if side == "assistant" or can_call else []))
+            more = [pool.call(rng, talk.entry)] if call else []
+            replies[side].append((odd, more) if solo or rng.random() < 0.8 else ("", []))
+        replies[side].append((text, calls if side == "assistant" or can_call else []))
         before = side if calls else ""
-    said["assistant"].append(("", [("assistant", DONE, {})]) if solo else ("Done.", []))
-    said["user"].append((rng.choice(["Thanks. " + STOP, *ENDS]), []))
+    replies["assistant"].append(("", [("assistant", DONE, {})]) if solo else ("Done.", []))
+    replies["user"].append((rng.choice(["Thanks. " + STOP, *ENDS]), []))
     if rng.random() < noise / 3:
-        said["assistant"][-1:-1] = [("", [])] * 4  # no answer at all
-    turns = {"agent": _numbered(said["assistant"], "a", rng, noise)}
-    turns["user"] = _numbered(said["user"], "u", rng, noise)
-    return Script(made.entry, turns, rng.choice(LIMITS))
+        replies["assistant"][-1:-1] = [("", [])] * 4  # no answer at all
+    turns = {"agent": _numbered(replies["assistant"], "a", rng, noise)}
+    turns["user"] = _numbered(replies["user"], "u", rng, noise)
+    return Script(talk.entry, turns, rng.choice(LIMITS))
 
 
 def _numbered(
     turns: Sequence[tuple[str, list[Call]]], mark: str, rng: random.Random, noise: float
 ) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    replies: list[dict[str, Any]] = []
     for text, calls in turns:
-        made: list[Any] = []
+        tool_calls: list[Any] = []
         for _, name, arguments in calls:
             odd = rng.choice(["{", "[]", "null", "5", ""])
-            given = odd if rng.random() < noise / 20 else json.dumps(arguments)
-            made.append({"id": f"{mark}{len(found)}{len(made)}", "name": name, "arguments": given})
-        found.append({"text": text, "calls": made})
-    return found
+            raw = odd if rng.random() < noise / 20 else json.dumps(arguments)
+            tool_calls.append(
+                {"id": f"{mark}{len(replies)}{len(tool_calls)}", "name": name, "arguments": raw}
+            )
+        replies.append({"text": text, "calls": tool_calls})
+    return replies
 
 
-def recorded(benchmark: Tau2, made: Conversation) -> list[dict[str, Any]]:
+def recorded(benchmark: Tau2, talk: Conversation) -> list[dict[str, Any]]:
     """Return the messages of a conversation with the answers of its calls, and with its fault."""
-    scenario = benchmark.scenario(made.entry)
-    messages = list(history(made.entry))
-    if not messages and not CATEGORIES[made.entry.category].solo:
+    scenario = benchmark.scenario(talk.entry)
+    messages = list(history(talk.entry))
+    if not messages and not CATEGORIES[talk.entry.category].solo:
         messages = [{"role": "assistant", "content": benchmark._texts.greeting}]
-    for number, (side, text, calls) in enumerate(made.turns):
+    for number, (side, text, calls) in enumerate(talk.turns):
         message: dict[str, Any] = {"role": side, "content": text}
         answers = []
-        for place, (_, name, arguments) in enumerate(calls):
-            last = place + 1 == len(calls)
-            given = {"requestor": side, "arguments": arguments, "last": last}
-            answer = scenario.call(name, given)
-            call = {"id": f"c{number}_{place}", "name": name, "arguments": json.dumps(arguments)}
+        for index, (_, name, arguments) in enumerate(calls):
+            last = index + 1 == len(calls)
+            options = {"requestor": side, "arguments": arguments, "last": last}
+            answer = scenario.call(name, options)
+            call = {"id": f"c{number}_{index}", "name": name, "arguments": json.dumps(arguments)}
             message.setdefault("tool_calls", []).append(call)
-            shown = {"content": answer.value, "error": bool(answer.error)}
-            answers.append({"role": "tool", "id": call["id"], "requestor": side, **shown})
+            fields = {"content": answer.value, "error": bool(answer.error)}
+            answers.append({"role": "tool", "id": call["id"], "requestor": side, **fields})
         messages += [message, *answers]
-    return _faulty(messages, made.fault)
+    return _faulty(messages, talk.fault)
 
 
 def _faulty(messages: list[dict[str, Any]], fault: str) -> list[dict[str, Any]]:
@@ -250,9 +256,9 @@ def _faulty(messages: list[dict[str, Any]], fault: str) -> list[dict[str, Any]]:
     at = results[len(results) // 2]
     result = messages[at]
     if fault == "requestor":
-        asked = next(one for one in reversed(messages[:at]) if one.get("tool_calls"))
-        other = "user" if asked["role"] == "assistant" else "assistant"
-        asked["tool_calls"] = [{**call, "requestor": other} for call in asked["tool_calls"]]
+        message = next(m for m in reversed(messages[:at]) if m.get("tool_calls"))
+        side = "user" if message["role"] == "assistant" else "assistant"
+        message["tool_calls"] = [{**call, "requestor": side} for call in message["tool_calls"]]
         return messages
     replaced = {
         "content": [{**result, "content": f"{result['content']}x"}],

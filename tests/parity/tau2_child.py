@@ -49,9 +49,9 @@ class AddictDict(dict[str, Any]):
 
     def update(self, changes: Mapping[str, Any]) -> None:  # type: ignore[override]
         for key, value in changes.items():
-            own = self.get(key)
-            if isinstance(own, AddictDict) and isinstance(value, dict):
-                own.update(value)
+            child = self.get(key)
+            if isinstance(child, AddictDict) and isinstance(value, dict):
+                child.update(value)
             else:
                 self[key] = value
 
@@ -106,26 +106,27 @@ class Upstream:
         llm = import_module("tau2.utils.llm_utils")
         self.registry = import_module("tau2.registry").registry
         for module, name, path in DATABASES:
-            found: Any = getattr(import_module(f"tau2.domains.{module}.data_model"), name)
-            where = getattr(import_module(f"tau2.domains.{module}.utils"), path)
-            found.load = Loaded(found.load, where, 3)  # an episode's, and two of its evaluation
+            database: Any = getattr(import_module(f"tau2.domains.{module}.data_model"), name)
+            location = getattr(import_module(f"tau2.domains.{module}.utils"), path)
+            # An episode's load, and two of its evaluation.
+            database.load = Loaded(database.load, location, 3)
         telecom: Any = import_module("tau2.domains.telecom.tools")
         telecom.uuid = Ids
         kit: Any = import_module("tau2.domains.telecom.user_tools").TelecomUserTools
         self.vpn = kit.default_vpn_details.model_copy(deep=True)
         self.domains = dict(self.registry._domains)
         for name, constructor in self.domains.items():
-            self.registry._domains[name] = self._own(constructor)
+            self.registry._domains[name] = self._with_fresh_ids(constructor)
         vars(llm)["completion"] = self._completion
         vars(llm)["completion_cost"] = lambda **_: 0.0
         self.tasks = {domain: _raw_tasks(domain) for domain in TASKS}
         self.kind = import_module("tau2.data_model.tasks").Task
         self.turns: dict[str, deque[Any]] = {}
         self.last: dict[str, Any] = {}
-        self.asked: dict[str, list[Any]] = {}
+        self.chats: dict[str, list[Any]] = {}
 
-    def _own(self, constructor: Callable[..., Any]) -> Callable[..., Any]:
-        def made(*args: Any, **kwargs: Any) -> Any:
+    def _with_fresh_ids(self, constructor: Callable[..., Any]) -> Callable[..., Any]:
+        def construct(*args: Any, **kwargs: Any) -> Any:
             ids = Ids.current = Ids()
             environment = constructor(*args, **kwargs)
             for name in ("make_tool_call", "run_env_function_call"):
@@ -134,7 +135,7 @@ class Upstream:
                 environment.user_tools.default_vpn_details = self.vpn.model_copy(deep=True)
             return environment
 
-        return made
+        return construct
 
     def _task(self, category: str, task_id: str) -> Any:
         return self.kind.model_validate(self.tasks[_domain(category)][task_id])
@@ -147,9 +148,9 @@ class Upstream:
         """Policy, greeting, tools, and both sides' system messages of all tasks of base."""
         environment = self._environment(category)
         splits = self.registry.get_task_splits_loader(_domain(category))
-        known = self.tasks[_domain(category)]
+        tasks = self.tasks[_domain(category)]
         messages = {}
-        for task_id in known if splits is None else splits()["base"]:
+        for task_id in tasks if splits is None else splits()["base"]:
             task = self._task(category, task_id)
             agent = self._agent(category, environment, task)
             user = "" if category == SOLO else self._user(category, environment, task).system_prompt
@@ -158,8 +159,8 @@ class Upstream:
         if category != SOLO and environment.user_tools is not None:
             tools["user"] = [tool.openai_schema for tool in environment.get_user_tools()]
         greeting = self.orchestrator.DEFAULT_FIRST_AGENT_MESSAGE.content
-        shown = [environment.get_policy(), greeting]
-        return {"shown": shown, "tools": tools, "messages": sorted(messages.items())}
+        texts = [environment.get_policy(), greeting]
+        return {"shown": texts, "tools": tools, "messages": sorted(messages.items())}
 
     def _agent(self, category: str, environment: Any, task: Any) -> Any:
         policy = environment.get_policy()
@@ -183,10 +184,10 @@ class Upstream:
         except Exception as error:  # noqa: BLE001  whatever it is, upstream's run ends there
             return {"crash": f"{type(error).__name__}: {str(error)[:200]}"}
 
-    def _reward(self, category: str, task: Any, messages: list[Any], ended: str) -> dict[str, Any]:
+    def _reward(self, category: str, task: Any, messages: list[Any], ending: str) -> dict[str, Any]:
         run = self.simulation.SimulationRun(
             id="x", task_id=task.id, start_time="", end_time="", duration=0.0,
-            termination_reason=ended, messages=messages,
+            termination_reason=ending, messages=messages,
         )  # fmt: skip
         kind = self.evaluator.EvaluationType.ALL
         info = self.evaluator.evaluate_simulation(
@@ -196,9 +197,9 @@ class Upstream:
             "reward": info.reward,
             "breakdown": {k.value: v for k, v in (info.reward_breakdown or {}).items()},
             "DB": None if info.db_check is None else info.db_check.db_match,
-            "ENV_ASSERTION": [one.met for one in info.env_assertions or ()],
-            "ACTION": [one.action_match for one in info.action_checks or ()],
-            "COMMUNICATE": [one.met for one in info.communicate_checks or ()],
+            "ENV_ASSERTION": [check.met for check in info.env_assertions or ()],
+            "ACTION": [check.action_match for check in info.action_checks or ()],
+            "COMMUNICATE": [check.met for check in info.communicate_checks or ()],
         }
 
     def _message(self, message: Mapping[str, Any]) -> Any:
@@ -218,35 +219,35 @@ class Upstream:
     ) -> dict[str, Any]:
         """A whole episode in upstream's loop, with scripted models, and its reward."""
         asked_task, environment = self._task(category, task), self._environment(category)
-        self.turns = {role: deque(said) for role, said in turns.items()}
-        self.last = {role: said[-1] for role, said in turns.items()}
-        self.asked = {"agent": [], "user": []}
+        self.turns = {role: deque(lines) for role, lines in turns.items()}
+        self.last = {role: lines[-1] for role, lines in turns.items()}
+        self.chats = {"agent": [], "user": []}
         agent = self._agent(category, environment, asked_task)
         user = self._user(category, environment, asked_task)
         loop = self.orchestrator.Orchestrator(
             _domain(category), agent, user, environment, asked_task,
             max_steps=limits[0], max_errors=limits[1], solo_mode=category == SOLO,
         )  # fmt: skip
-        found: dict[str, Any] = {"asked": self.asked}
+        result: dict[str, Any] = {"asked": self.chats}
         try:
             run = loop.run()
         except Exception as error:  # noqa: BLE001  the run of the task fails
-            found["trajectory"] = [_plain(message) for message in loop.trajectory]
-            found["crash"] = f"{type(error).__name__}: {str(error)[:200]}"
+            result["trajectory"] = [_plain(message) for message in loop.trajectory]
+            result["crash"] = f"{type(error).__name__}: {str(error)[:200]}"
         else:
-            found["trajectory"] = [_plain(message) for message in run.messages]
-            ended = found["ended"] = run.termination_reason.value
-            found["reward"] = self.evaluate(category, task, found["trajectory"], ended)
-        return {**found, "steps": loop.step_count, "errors": loop.num_errors}
+            result["trajectory"] = [_plain(message) for message in run.messages]
+            ending = result["ended"] = run.termination_reason.value
+            result["reward"] = self.evaluate(category, task, result["trajectory"], ending)
+        return {**result, "steps": loop.step_count, "errors": loop.num_errors}
 
     def _completion(self, model: str, messages: list[Any], tools: Any, **_: Any) -> Any:
         """In place of ``litellm.completion``: the next turn of a script, its last one for ever."""
-        self.asked[model].append(messages)
+        self.chats[model].append(messages)
         turns = self.turns[model]
         turn = turns.popleft() if turns else self.last[model]
         calls = [SimpleNamespace(id=c["id"], function=SimpleNamespace(**c)) for c in turn["calls"]]
-        said = SimpleNamespace(role="assistant", content=turn["text"], tool_calls=calls)
-        choice = SimpleNamespace(finish_reason="stop", message=said, to_dict=dict)
+        reply = SimpleNamespace(role="assistant", content=turn["text"], tool_calls=calls)
+        choice = SimpleNamespace(finish_reason="stop", message=reply, to_dict=dict)
         return SimpleNamespace(model=model, choices=[choice], get=lambda _: None)
 
 
@@ -261,15 +262,15 @@ def _domain(category: str) -> str:
 
 
 def _plain(message: Any) -> dict[str, Any]:
-    shown: dict[str, Any] = {"role": message.role, "content": message.content or ""}
+    fields: dict[str, Any] = {"role": message.role, "content": message.content or ""}
     if message.role == "tool":
-        return shown | {"id": message.id, "requestor": message.requestor, "error": message.error}
+        return fields | {"id": message.id, "requestor": message.requestor, "error": message.error}
     if message.tool_calls is not None:
-        shown["tool_calls"] = [
+        fields["tool_calls"] = [
             {"id": call.id, "name": call.name, "arguments": json.dumps(call.arguments)}
             for call in message.tool_calls
         ]
-    return shown
+    return fields
 
 
 def main(parent: str) -> None:
@@ -278,14 +279,14 @@ def main(parent: str) -> None:
     warnings.simplefilter("ignore")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # upstream prints
-    known: dict[str, Any] = {
+    stubs: dict[str, Any] = {
         "addict": {"Dict": AddictDict},
         "toml": {"load": lambda file: tomllib.loads(file.read())},
         "loguru": {"logger": Anything()},
     }
-    wanted = (*STAND_INS, "addict", "toml")
-    for name in [n for n in wanted if importlib.util.find_spec(n.partition(".")[0]) is None]:
-        stub(name, **{"__getattr__": lambda name: Anything, **known.get(name, {})})
+    modules = (*STAND_INS, "addict", "toml")
+    for name in [n for n in modules if importlib.util.find_spec(n.partition(".")[0]) is None]:
+        stub(name, **{"__getattr__": lambda name: Anything, **stubs.get(name, {})})
     import_module("loguru").logger.remove()
     upstream = Upstream()
     gc.freeze()
@@ -294,9 +295,9 @@ def main(parent: str) -> None:
         if child:
             os.waitpid(child, 0)
             continue
-        asked = json.loads(line)
+        request = json.loads(line)
         try:
-            answer = {"answer": getattr(upstream, asked.pop("do"))(**asked)}
+            answer = {"answer": getattr(upstream, request.pop("do"))(**request)}
         except Exception:  # noqa: BLE001  shown where the request came from
             answer = {"failed": traceback.format_exc()[-4000:]}
         print(json.dumps(answer), file=answers, flush=True)

@@ -69,8 +69,8 @@ def upstream(copy: UpstreamPackage) -> Iterator[Ask]:
 
 def differs(name: str, ours: Any, theirs: Any) -> str:
     """Return what is different, "" where nothing is."""
-    mine, other = (json.dumps(value, sort_keys=True) for value in (ours, theirs))
-    return "" if mine == other else f"{name}: {other[:300]} upstream, {mine[:300]} here"
+    mine, expected = (json.dumps(value, sort_keys=True) for value in (ours, theirs))
+    return "" if mine == expected else f"{name}: {expected[:300]} upstream, {mine[:300]} here"
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Comparison:
     ask: Ask
     copy: UpstreamPackage
     seed: int = 0
-    found: Found = field(default_factory=Found)
+    report: Found = field(default_factory=Found)
 
     def __post_init__(self) -> None:
         self.benchmark = self.benchmark_of()
@@ -89,11 +89,11 @@ class Comparison:
     def benchmark_of(self, **options: Any) -> Tau2:
         return Tau2.from_options({"data": self.copy.name, "domains": [*CATEGORIES], **options})
 
-    def case(self, what: str, *problems: str, **facts: int) -> None:
+    def case(self, name: str, *problems: str, **facts: int) -> None:
         """Count one case; each of the ``problems`` that is not empty makes it differ."""
-        wrong = [f"{what}: {problem}" for problem in problems if problem]
-        self.found.count(what, cases=1, equal=not wrong, **facts)
-        self.found.differences += wrong
+        wrong = [f"{name}: {problem}" for problem in problems if problem]
+        self.report.count(name, cases=1, equal=not wrong, **facts)
+        self.report.differences += wrong
 
     def gold(self, name: str, step: int = 1) -> None:
         """Compare verdicts on the gold calls with all that has to be said, and on silence."""
@@ -102,74 +102,76 @@ class Comparison:
             self.judge(f"gold path, {name}", entry, episode.state)
             self.judge(f"silent agent, {name}", entry, silent_episode(entry).state)
 
-    def judge(self, what: str, entry: Entry, state: Mapping[str, Any], about: str = "") -> None:
+    def judge(self, name: str, entry: Entry, state: Mapping[str, Any], about: str = "") -> None:
         """Compare the verdict of one episode and its parts."""
         theirs = evaluated(self.ask, entry, state)
         verdict = self.benchmark.verdicts(entry, Episode(state=state))["official"]
         problems = self.verdict_problems(entry, state, verdict, theirs)
-        where = f"{entry.category} {entry.id} {about}"
+        location = f"{entry.category} {entry.id} {about}"
         facts = {"reward_1": theirs.get("reward") == 1, "crash": "crash" in theirs}
-        self.case(what, *(f"{where}: {problem}" for problem in problems), **facts)
+        self.case(name, *(f"{location}: {problem}" for problem in problems), **facts)
 
     def verdict_problems(
         self, entry: Entry, state: Any, verdict: Verdict, theirs: Mapping[str, Any]
     ) -> list[str]:
         if "crash" in theirs:
             return [f"valid, upstream: {theirs['crash']}"] if verdict.valid else []
-        found = verdict.metrics
-        parts = {name: found[key] for name, key in METRICS.items() if key in found}
+        metrics = verdict.metrics
+        parts = {name: metrics[key] for name, key in METRICS.items() if key in metrics}
         problems = [differs("valid", verdict.valid, theirs["reward"] == 1)]
         problems.append(differs("parts", parts, theirs["breakdown"]))
-        return [one for one in problems if one]
+        return [problem for problem in problems if problem]
 
     def conversations(self, name: str, count: int) -> None:
         """Compare verdicts on conversations near the gold paths."""
         for number in range(count):
             rng = random.Random(f"{self.seed} conversation {name} {number}")
-            made = conversation(self.pools[name], rng)
-            state = state_of(recorded(self.benchmark, made), made.ended)
-            self.judge(f"conversations, {name}", made.entry, state, f"{number} {made.fault}")
+            talk = conversation(self.pools[name], rng)
+            state = state_of(recorded(self.benchmark, talk), talk.ending)
+            self.judge(f"conversations, {name}", talk.entry, state, f"{number} {talk.fault}")
 
     def episodes(self, name: str, count: int) -> None:
         """Compare episodes in both loops with the same scripted models."""
         limited: dict[tuple[int, int], Tau2] = {}
         for number in range(count):
-            made = script(self.pools[name], random.Random(f"{self.seed} episode {name} {number}"))
-            task = {"category": name, "task": made.entry.id}
-            theirs = self.ask("episode", **task, turns=made.turns, limits=made.limits)
-            steps, errors = made.limits
-            if made.limits not in limited:
-                limited[made.limits] = self.benchmark_of(max_steps=steps, max_errors=errors)
-            episode, asked = played(limited[made.limits], made)
-            verdict = limited[made.limits].verdicts(made.entry, episode)["official"]
-            problems = [*self.episode_problems(made, episode.state, asked, verdict, theirs)]
+            plan = script(self.pools[name], random.Random(f"{self.seed} episode {name} {number}"))
+            task = {"category": name, "task": plan.entry.id}
+            theirs = self.ask("episode", **task, turns=plan.turns, limits=plan.limits)
+            steps, errors = plan.limits
+            if plan.limits not in limited:
+                limited[plan.limits] = self.benchmark_of(max_steps=steps, max_errors=errors)
+            episode, chats = played(limited[plan.limits], plan)
+            verdict = limited[plan.limits].verdicts(plan.entry, episode)["official"]
+            problems = [*self.episode_problems(plan, episode.state, chats, verdict, theirs)]
             reward = theirs.get("reward", {}).get("reward")
             facts = {"reward_1": reward == 1, "crash": "crash" in theirs}
             facts |= {"messages": len(theirs["trajectory"]), "errors": theirs["errors"]}
             self.case(f"episodes, {name}", *problems, **facts)
 
     def episode_problems(
-        self, made: Script, state: Any, asked: Any, verdict: Verdict, theirs: Mapping[str, Any]
+        self, plan: Script, state: Any, chats: Any, verdict: Verdict, theirs: Mapping[str, Any]
     ) -> Iterator[str]:
-        ours, other = (
-            [_compared(message) for message in one["trajectory"]] for one in (state, theirs)
+        ours, expected = (
+            [_compared(message) for message in run["trajectory"]] for run in (state, theirs)
         )
         if "crash" in theirs:
             # Upstream's loop raises before it keeps the message; ours keeps it and ends.
-            if ours[:-1] != other:
-                yield differs("trajectory", ours, other)
+            if ours[:-1] != expected:
+                yield differs("trajectory", ours, expected)
             if verdict.valid or state["ended"] not in ("agent_error", "user_error"):
                 yield f"{state['ended']}, upstream: {theirs['crash']}"
         else:
-            yield differs("trajectory", ours, other)
+            yield differs("trajectory", ours, expected)
             for key in ("ended", "steps"):
                 yield differs(key, state[key], theirs[key])
-            yield from self.verdict_problems(made.entry, state, verdict, theirs["reward"])
+            yield from self.verdict_problems(plan.entry, state, verdict, theirs["reward"])
         yield differs("errors", state["errors"], theirs["errors"])
-        for role, prompts in asked.items():
-            shown = [[_shown(message) for message in prompt] for prompt in prompts]
-            wanted = [[_shown(message) for message in prompt] for prompt in theirs["asked"][role]]
-            yield differs(f"what the {role} is shown", shown, wanted)
+        for role, prompts in chats.items():
+            our_prompts = [[_message_fields(message) for message in prompt] for prompt in prompts]
+            their_prompts = [
+                [_message_fields(message) for message in prompt] for prompt in theirs["asked"][role]
+            ]
+            yield differs(f"what the {role} is shown", our_prompts, their_prompts)
 
 
 def evaluated(ask: Ask, entry: Entry, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,8 +181,8 @@ def evaluated(ask: Ask, entry: Entry, state: Mapping[str, Any]) -> dict[str, Any
     return answer
 
 
-def state_of(trajectory: Sequence[Mapping[str, Any]], ended: str) -> dict[str, Any]:
-    return {"trajectory": trajectory, "ended": ended, "stopped": ended in STOPS}
+def state_of(trajectory: Sequence[Mapping[str, Any]], ending: str) -> dict[str, Any]:
+    return {"trajectory": trajectory, "ended": ending, "stopped": ending in STOPS}
 
 
 class Scripted:
@@ -188,37 +190,39 @@ class Scripted:
 
     def __init__(self, turns: Sequence[dict[str, Any]]) -> None:
         self._turns = list(turns)
-        self.asked: list[list[Mapping[str, Any]]] = []
+        self.chats: list[list[Mapping[str, Any]]] = []
 
     async def chat(self, messages: Sequence[Any], sampling: Sampling, tools: Any = None) -> Any:
-        self.asked.append([dict(message) for message in messages])
+        self.chats.append([dict(message) for message in messages])
         turn = self._turns.pop(0) if len(self._turns) > 1 else self._turns[0]
-        calls = tuple(ToolCall(one["name"], one["arguments"], one["id"]) for one in turn["calls"])
+        calls = tuple(
+            ToolCall(call["name"], call["arguments"], call["id"]) for call in turn["calls"]
+        )
         answer = ToolAnswer(turn["text"], calls) if tools is not None else None
         return Completion(turn["text"], tools=answer)
 
 
-def played(benchmark: Tau2, made: Script) -> tuple[Episode, dict[str, list[Any]]]:
+def played(benchmark: Tau2, plan: Script) -> tuple[Episode, dict[str, list[Any]]]:
     """Play an episode in our loop; return all that its models were asked, too."""
-    agent, user = Scripted(made.turns["agent"]), Scripted(made.turns["user"])
+    agent, user = Scripted(plan.turns["agent"]), Scripted(plan.turns["user"])
 
     async def opened() -> LocalSession:
-        return LocalSession(benchmark.scenario(made.entry))
+        return LocalSession(benchmark.scenario(plan.entry))
 
     sampling = Sampling(max_tokens=50)
     roles = {"user": RoleModel(user, sampling)}
     context = EpisodeContext(RoleModel(agent, sampling), roles, open_sandbox=opened)
-    episode = asyncio.run(benchmark.run(made.entry, context))
-    return episode, {"agent": agent.asked, "user": user.asked}
+    episode = asyncio.run(benchmark.run(plan.entry, context))
+    return episode, {"agent": agent.chats, "user": user.chats}
 
 
 def _compared(message: Mapping[str, Any]) -> dict[str, Any]:
-    made = message.get("tool_calls") or ()
-    calls = [{**call, "arguments": _arguments(call["arguments"])} for call in made]
+    tool_calls = message.get("tool_calls") or ()
+    calls = [{**call, "arguments": _arguments(call["arguments"])} for call in tool_calls]
     return {k: v for k, v in message.items() if k != "tool_calls"} | {"calls": calls}
 
 
-def _shown(message: Mapping[str, Any]) -> list[Any]:
+def _message_fields(message: Mapping[str, Any]) -> list[Any]:
     """A message of a prompt: role, text, calls, and the call that it answers."""
     calls = [
         [call["id"], call["function"]["name"], _arguments(call["function"]["arguments"])]
@@ -237,19 +241,19 @@ def main() -> int:
     parser.add_argument("--conversations", type=int, default=0, help="for each domain")
     parser.add_argument("--episodes", type=int, default=0, help="for each domain")
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
-        copy = UpstreamPackage.locate(asked.data)
+        copy = UpstreamPackage.locate(options.data)
     except UserError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     with upstream(copy) as ask:
-        one = Comparison(ask, copy, asked.seed)
+        comparison = Comparison(ask, copy, options.seed)
         for name in CATEGORIES:
-            one.gold(name)
-            one.conversations(name, asked.conversations)
-            one.episodes(name, asked.episodes)
-    return one.found.print(COLUMNS, shown=60)
+            comparison.gold(name)
+            comparison.conversations(name, options.conversations)
+            comparison.episodes(name, options.episodes)
+    return comparison.report.print(COLUMNS, limit=60)
 
 
 if __name__ == "__main__":

@@ -27,22 +27,22 @@ def copy() -> UpstreamPackage:
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    named = os.environ.get("BFCL_PYTHON")
-    if not named:
+    location = os.environ.get("BFCL_PYTHON")
+    if not location:
         pytest.skip("BFCL_PYTHON names no Python with upstream's tree-sitter (docs/parity.md)")
-    return Path(named)
+    return Path(location)
 
 
 @pytest.mark.nightly
 def test_conversations_get_upstreams_verdict(copy: UpstreamPackage) -> None:
-    found = bfcl_multi_turn.compare(copy, 1, 5)
-    assert found.differences == []
-    assert found.total("cases") == 800
+    report = bfcl_multi_turn.compare(copy, 1, 5)
+    assert report.differences == []
+    assert report.total("cases") == 800
 
 
 def test_single_answers_get_upstreams_verdict(copy: UpstreamPackage, python: Path) -> None:
-    made = [*bfcl_checks.cases(copy.root, 4_000, 5), *bfcl_checks.noise(copy.root, 6_000, 5)]
-    found = bfcl_checks.compare(copy.root, python, made)
-    assert found.differences == []
+    cases = [*bfcl_checks.cases(copy.root, 4_000, 5), *bfcl_checks.noise(copy.root, 6_000, 5)]
+    report = bfcl_checks.compare(copy.root, python, cases)
+    assert report.differences == []
     for language in ("simple_java", "simple_javascript", "executable"):
-        assert found.of[f"{language}, noise"]["outputs"] > 400
+        assert report.of[f"{language}, noise"]["outputs"] > 400

@@ -27,9 +27,9 @@ def official() -> Path:
 @pytest.mark.parametrize("group", ["normal_", "special_", "agent_"])
 def test_verdicts_are_those_of_the_official_evaluator(shared_data: Path, group: str) -> None:
     entries = [entry for entry in load(shared_data) if entry.category.startswith(group)]
-    found = compare.compare(entries, 6)
-    assert found.differences == []
-    assert found.total("judged") > 0.7 * 6 * len(entries)
+    report = compare.compare(entries, 6)
+    assert report.differences == []
+    assert report.total("judged") > 0.7 * 6 * len(entries)
 
 
 def test_a_difference_is_seen(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

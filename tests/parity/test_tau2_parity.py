@@ -33,11 +33,11 @@ def comparison() -> Iterator[Comparison]:
 def test_calls_verdicts_and_episodes(comparison: Comparison, name: str) -> None:
     comparison.gold(name, step=1 if name == "mock" else 25)
     # Upstream hashes the whole database of each, and those of airline and retail are large.
-    few = 4 if name in ("airline", "retail") else 10
-    comparison.conversations(name, few)
-    comparison.episodes(name, few)
-    found = comparison.found
-    assert found.differences == []
-    gold = found.of[f"gold path, {name}"]
+    count = 4 if name in ("airline", "retail") else 10
+    comparison.conversations(name, count)
+    comparison.episodes(name, count)
+    report = comparison.report
+    assert report.differences == []
+    gold = report.of[f"gold path, {name}"]
     # In mock one task expects a change that no gold call makes.
     assert gold["reward_1"] == gold["cases"] - (name == "mock")

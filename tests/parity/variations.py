@@ -106,15 +106,15 @@ def _number(change: ValueChange) -> ValueChange:
 
 
 def spliced(text: str, rng: Rng, part: str) -> str:
-    place = rng.randint(0, len(text))
-    return text[:place] + part + text[place:]
+    index = rng.randint(0, len(text))
+    return text[:index] + part + text[index:]
 
 
 def _key_changed(value: dict[Any, Any], rng: Rng) -> dict[Any, Any]:
     old = pick(rng, list(value))
     fresh = rng.choice([f"{old}x", str(old).swapcase(), 1, None, (old,), b"k"])
-    kept = {(fresh if key == old else key): item for key, item in value.items()}
-    return rng.choice([kept, {k: v for k, v in value.items() if k != old}, {**value, "more": 1}])
+    result = {(fresh if key == old else key): item for key, item in value.items()}
+    return rng.choice([result, {k: v for k, v in value.items() if k != old}, {**value, "more": 1}])
 
 
 def _quoted(text: Any, rng: Rng) -> Source:
@@ -240,27 +240,27 @@ SYNTAX: dict[str, ValueChange] = {
 
 def _inside(value: Any, change: ValueChange, rng: Rng) -> Any:
     """Change one value within a list or an object."""
-    places: list[Any] = list(value) if isinstance(value, dict) else []
+    keys: list[Any] = list(value) if isinstance(value, dict) else []
     if isinstance(value, list):
-        places = list(range(len(value)))
-    rng.shuffle(places)
-    for place in places:
-        deeper = isinstance(value[place], (dict, list)) and value[place] and rng.random() < 0.6
+        keys = list(range(len(value)))
+    rng.shuffle(keys)
+    for key in keys:
+        deeper = isinstance(value[key], (dict, list)) and value[key] and rng.random() < 0.6
         try:
-            changed = _inside(value[place], change, rng) if deeper else change(value[place], rng)
+            changed = _inside(value[key], change, rng) if deeper else change(value[key], rng)
         except NotHere:
             continue
-        other = value.copy()
-        other[place] = changed
-        return other
+        duplicate = value.copy()
+        duplicate[key] = changed
+        return duplicate
     raise NotHere
 
 
 def value_changed(calls: Calls, change: ValueChange, rng: Rng, *, inside: bool) -> Calls:
     """Change one argument; ``inside``: one value in a list or an object."""
-    places = [(args, n) for _, args in calls for n in range(len(args))]
-    rng.shuffle(places)
-    for args, n in places:
+    positions = [(args, n) for _, args in calls for n in range(len(args))]
+    rng.shuffle(positions)
+    for args, n in positions:
         key, value = args[n]
         try:
             args[n] = (key, _inside(value, change, rng) if inside else change(value, rng))
@@ -311,11 +311,11 @@ ArgsChange = Callable[[Args, Any, Rng], Args]
 
 def _on_args(change: ArgsChange) -> Change:
     def vary(calls: Calls, entry: Entry, rng: Rng) -> Calls:
-        place = int(pick(rng, [n for n, (_, args) in enumerate(calls) if args]))
-        name, args = calls[place]
+        index = int(pick(rng, [n for n, (_, args) in enumerate(calls) if args]))
+        name, args = calls[index]
         schema: Any = next((f for f in entry.data["function"] if f["name"] == name), {})
         mixed = args if rng.random() < 0.5 else rng.sample(args, len(args))
-        calls[place] = (name, change(mixed, schema.get("parameters", {}), rng))
+        calls[index] = (name, change(mixed, schema.get("parameters", {}), rng))
         return calls
 
     return vary
@@ -400,14 +400,14 @@ def fuzzed(text: str, rng: Rng) -> str:
     for _ in range(rng.randint(1, 4)):
         marks = [n + 1 for n, char in enumerate(text) if char in "=:,(["]
         near = marks and rng.random() < 0.6
-        place = rng.choice(marks) if near else rng.randint(0, len(text))
+        index = rng.choice(marks) if near else rng.randint(0, len(text))
         how = rng.random()
         if how < 0.6:
-            text = text[:place] + rng.choice(_TOKENS) + text[place:]
+            text = text[:index] + rng.choice(_TOKENS) + text[index:]
         elif how < 0.8:
-            text = text[:place] + text[place + 1 :]
+            text = text[:index] + text[index + 1 :]
         else:
-            text = text[:place] + text[place : place + rng.randint(1, 8)] + text[place:]
+            text = text[:index] + text[index : index + rng.randint(1, 8)] + text[index:]
     return text
 
 
@@ -479,19 +479,19 @@ _ODD_VALUES = [1, 1.0, True, "1", 0, None, "x", [], {}, [1], {"a": 1}, 500, "500
 _CLASSES = ["Other", "BaseApi", "BaseAPI", "MessageApi", "ReminderApi", "Reminderpi", "Travel"]
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+def _slots(value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield (container, key) of every value in ``value``."""
     for key, inner in list(value.items() if isinstance(value, dict) else enumerate(value)):
         yield value, key
         if isinstance(inner, (dict, list)):
-            yield from _places(inner)
+            yield from _slots(inner)
 
 
 def _state(entry: Entry, rng: Rng) -> Any:
     """An end state: the gold one with up to two changes to values and one to classes, or none."""
     state = copy.deepcopy(rng.choice([gold_state(entry), entry.gold["ground_truth"]]))
     for _ in range(rng.choice([0, 0, 1, 1, 1, 2])):
-        container, key = rng.choice(list(_places(state)))
+        container, key = rng.choice(list(_slots(state)))
         old, near = container[key], [rng.choice(_ODD_VALUES)]
         if isinstance(old, dict):
             near += [dict(reversed(old.items())), dict([*old.items()][1:]), {**old, "wifi": 1}]
@@ -504,27 +504,27 @@ def _state(entry: Entry, rng: Rng) -> Any:
         container[key] = rng.choice(near)
     if rng.random() < 0.7:
         return state
-    one = rng.choice([c for c in state if isinstance(c, dict) and c] or [{"BaseApi": {}}])
-    others = [c for c in state if c != one]
-    name = rng.choice([*_CLASSES, next(iter(one)).lower()])
-    odd: list[Any] = [None, [], {}, "BaseApi", 1, {**one, "More": {}}]
-    odd += [dict.fromkeys(one), {name: {}}]
-    whole = [[], {}, "", "ab", 5, [[]], [{}], one, [{key: {} for key in one}], state[::-1]]
-    renamed = {name: next(iter(one.values()))}
-    choices = [others, [*state, one], [renamed, *others], [*others, rng.choice(odd)]]
-    return rng.choice([*choices, rng.choice(whole)])
+    part = rng.choice([c for c in state if isinstance(c, dict) and c] or [{"BaseApi": {}}])
+    remainder = [c for c in state if c != part]
+    name = rng.choice([*_CLASSES, next(iter(part)).lower()])
+    odd: list[Any] = [None, [], {}, "BaseApi", 1, {**part, "More": {}}]
+    odd += [dict.fromkeys(part), {name: {}}]
+    replacements = [[], {}, "", "ab", 5, [[]], [{}], part, [{key: {} for key in part}], state[::-1]]
+    renamed = {name: next(iter(part.values()))}
+    choices = [remainder, [*state, part], [renamed, *remainder], [*remainder, rng.choice(odd)]]
+    return rng.choice([*choices, rng.choice(replacements)])
 
 
 def _process(entry: Entry, rng: Rng) -> Any:
     """A process: one of the gold ones with one change, or none."""
     milestones = entry.gold["mile_stone"]
     path = list(rng.choice(milestones) if isinstance(milestones[0], list) else milestones)
-    place = rng.randint(0, len(path))
-    step = path[place] if place < len(path) else "[foo()]"
+    index = rng.randint(0, len(path))
+    step = path[index] if index < len(path) else "[foo()]"
     near: list[Any] = [f" {step}", f"{step}\u3000", step[:-1], step.replace("'", '"'), None]
     near += [[step], {}]
-    altered = [*path[:place], rng.choice(near), *path[place + 1 :]]
-    changed = [path[1:], path[:place], altered, altered, [*path[:place], step, *path[place:]]]
+    altered = [*path[:index], rng.choice(near), *path[index + 1 :]]
+    changed = [path[1:], path[:index], altered, altered, [*path[:index], step, *path[index:]]]
     changed += [rng.sample(path, len(path)), ["Hello", *path]]
     return rng.choice([path, *changed, rng.choice([[], {}, {"a": 1}, "[f()]", 5, "", [[]]])])
 

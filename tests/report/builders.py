@@ -111,7 +111,7 @@ def write_run(
     **settings: Any,
 ) -> Path:
     """Write ``rows`` and a manifest made by the package. ``settings`` are keys of a config."""
-    rows = [one | {"benchmark": one["benchmark"].replace("acebench", benchmark)} for one in rows]
+    rows = [row | {"benchmark": row["benchmark"].replace("acebench", benchmark)} for row in rows]
     acebench, described = _benchmark(variant)
     tree: dict[str, Any] = {"model": {"source": model}, "benchmarks": [{"name": "acebench"}]}
     config = RunConfig.model_validate({**tree, "backend": "vllm", "max_unscored": 0.0, **settings})
@@ -130,8 +130,8 @@ def write_run(
     }
     pinned = ModelRef(model, "hub", model, digest(model))
     if adapter:
-        own = ModelRef(adapter, "folder", adapter, digest(adapter))
-        pinned = replace(pinned, adapter=Adapter(own, 8, model))
+        adapter_ref = ModelRef(adapter, "folder", adapter, digest(adapter))
+        pinned = replace(pinned, adapter=Adapter(adapter_ref, 8, model))
     plan = SimpleNamespace(
         config=config,
         model=pinned,
@@ -235,15 +235,15 @@ def hostile_rows(text: str) -> list[Row]:
         {"role": "user", "content": text},
     ]
     columns = ("output", "reasoning", "official_error", "strict_error", "finish_reason")
-    said = dict.fromkeys(columns, stored) | {"messages": json.dumps(messages)}
-    said |= dict.fromkeys(("state", "gold"), json.dumps({text: text}))
+    fields = dict.fromkeys(columns, stored) | {"messages": json.dumps(messages)}
+    fields |= dict.fromkeys(("state", "gold"), json.dumps({text: text}))
     errors = {"official": stored, "strict": stored}
     rows = [
-        row("en", "agent_multi_step", n, official=n == 1, strict=False, errors=errors) | said
+        row("en", "agent_multi_step", n, official=n == 1, strict=False, errors=errors) | fields
         for n in (0, 1)
     ]
-    named = dict.fromkeys(("id", "group", "language"), stored)
-    return [*rows, rows[0] | named | {"row_id": "0" * 32}]
+    names = dict.fromkeys(("id", "group", "language"), stored)
+    return [*rows, rows[0] | names | {"row_id": "0" * 32}]
 
 
 _OF_VIEW = re.compile(r"http://127\.0\.0\.1:8642/run/[\w.~%-]+/row/[\w.~%-]+", re.ASCII)
@@ -295,8 +295,8 @@ class Page(HTMLParser):
 
 def report_page(*uris: Path | str, out: Path, **changes: Any) -> bytes:
     """Write a report to ``out``, and return its page."""
-    asked = {"paper": False, "rules": "official", **changes}
-    make_report([str(u) for u in uris], out=str(out), console=Console(file=StringIO()), **asked)
+    options = {"paper": False, "rules": "official", **changes}
+    make_report([str(u) for u in uris], out=str(out), console=Console(file=StringIO()), **options)
     return (out / "report.html").read_bytes()
 
 
@@ -304,8 +304,8 @@ def is_sound(page: Page) -> None:
     """Check that a page is well-formed, runs one script and sends no requests."""
     assert page.odd == page.open == []
     (policy,) = [value for _, _, value in page.values if value.startswith("default-src 'none'; ")]
-    wanted = base64.b64encode(hashlib.sha256(page.raw["script"].encode()).digest()).decode()
-    assert f"script-src 'sha256-{wanted}'" in policy
+    sha256 = base64.b64encode(hashlib.sha256(page.raw["script"].encode()).digest()).decode()
+    assert f"script-src 'sha256-{sha256}'" in policy
     counts = Counter(tag for tag, _ in page.shapes.elements())
     assert (counts["script"], counts["style"]) == (1, 1)
     assert not counts.keys() & {"img", "iframe", "object", "embed", "link", "base", "form", "image"}

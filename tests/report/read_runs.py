@@ -56,7 +56,7 @@ def _listed(calls: Calls, key: str = "arguments") -> list[str]:
 # vLLM's tool parser -> its text of some calls.
 FAMILIES: dict[str, Callable[[Calls], str]] = {
     "hermes": lambda calls: "\n".join(
-        f"<tool_call>\n{one}\n</tool_call>" for one in _listed(calls)
+        f"<tool_call>\n{call}\n</tool_call>" for call in _listed(calls)
     ),
     "llama3_json": lambda calls: "; ".join(_listed(calls, "parameters")),
     "pythonic": lambda calls: f"[{', '.join(python(*call) for call in calls)}]",
@@ -113,14 +113,14 @@ def read_run(
     )
 
     def answer(calls: Calls) -> Completion:
-        made = tuple(ToolCall(name, json.dumps(arguments)) for name, arguments in calls)
+        tool_calls = tuple(ToolCall(name, json.dumps(arguments)) for name, arguments in calls)
         text = FAMILIES[family](calls) if calls else "No function fits."
         full = THOUGHT + text if thinks else text
         return Completion(
             text=text,
             reasoning="let me see" if thinks else "",
             raw=full if thinks else "",
-            tools=ToolAnswer("" if calls else text, made),
+            tools=ToolAnswer("" if calls else text, tool_calls),
             token_ids=tokenizer.encode(full, add_special_tokens=False).ids,
         )
 

@@ -14,28 +14,28 @@ from tests.report.builders import Row, load_run, row, write_run
 HOSTILE = "=cmd|' /C calc'!A0 \x1b[2J\x1b]0;title\x07 ```` </script> \u202egnp.exe \x00 | a_b*"
 
 
-def between(tmp_path: Path, base: list[Row], other: list[Row], rules: str = "strict") -> Flips:
-    runs = [load_run(write_run(tmp_path / n, rows)) for n, rows in (("A", base), ("B", other))]
+def between(tmp_path: Path, base: list[Row], second: list[Row], rules: str = "strict") -> Flips:
+    runs = [load_run(write_run(tmp_path / n, rows)) for n, rows in (("A", base), ("B", second))]
     return flips_of(runs[0], runs[1], "acebench", rules)
 
 
 def test_flips_have_both_answers_and_directions(tmp_path: Path) -> None:
-    base, other = (
+    base, second = (
         [row("en", "normal_preference", i, official=i != wrong) | {"output": f"{name} {i}"}
          for i in range(4)]
         for name, wrong in (("base", 1), ("other", 2))
     )  # fmt: skip
     # Row ids of two models differ.
-    found = between(tmp_path, base, [one | {"row_id": one["row_id"][::-1]} for one in other])
-    assert found.paired == 4
-    assert [(flip.change, flip.id) for flip in found.flips] == [
+    flips = between(tmp_path, base, [r | {"row_id": r["row_id"][::-1]} for r in second])
+    assert flips.paired == 4
+    assert [(flip.change, flip.id) for flip in flips.flips] == [
         ("gained", "normal_preference_1"),
         ("lost", "normal_preference_2"),
     ]
-    gained, lost = found.flips
+    gained, lost = flips.flips
     assert (gained.base.output, gained.other.output) == ("base 1", "other 1")
     assert (lost.base.valid, lost.other.valid) == (True, False)
-    assert flip_tables(found)[0].lines == [["normal_preference", 1, 1]]
+    assert flip_tables(flips)[0].lines == [["normal_preference", 1, 1]]
 
 
 def loaded(*folders: Path) -> list[Run]:
@@ -68,27 +68,27 @@ def test_rows_that_are_wrong_under_some_rule_set_are_shown(tmp_path: Path) -> No
         wrong("special_incomplete", 5),
         wrong("special_incomplete", 6, repeat=1),
     ]
-    found = section(write_run(tmp_path / "run", rows))
-    assert {view["id"][-1] for view in found["answers"]} == {"1", "2", "5"}
-    assert found["wrong"] == 3
+    content = section(write_run(tmp_path / "run", rows))
+    assert {view["id"][-1] for view in content["answers"]} == {"1", "2", "5"}
+    assert content["wrong"] == 3
 
 
 def test_messages_are_shown_as_the_model_wrote_them(tmp_path: Path) -> None:
     calls = [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]
-    told = chat(
+    messages = chat(
         {"role": "system", "content": None, "text": "<tool>f</tool>", "tool_calls": calls},
         {"role": "tool", "content": [{"ok": True}]},
         {"role": "assistant", "content": None, "tool_calls": calls},
     )
     agent, single = views(
         tmp_path / "run",
-        wrong("special_incomplete", 0, messages=told, gold='{"f":[1]}'),
-        wrong("agent_multi_step", 0, messages=told, state='{"end": [1]}'),
+        wrong("special_incomplete", 0, messages=messages, gold='{"f":[1]}'),
+        wrong("agent_multi_step", 0, messages=messages, state='{"end": [1]}'),
     ).values()
     texts = [message["text"].text for message in agent["messages"]]
     assert (texts[0], *map(json.loads, texts[1:])) == ("<tool>f</tool>", [{"ok": True}], calls)
     assert [message["open"] for message in agent["messages"]] == [False, True, True]
-    assert [one["role"] for one in single["messages"]] == ["system", "tool"]
+    assert [message["role"] for message in single["messages"]] == ["system", "tool"]
     assert json.loads(agent["state"].text) == {"end": [1]}
     assert json.loads(single["gold"].text) == {"f": [1]}
     assert agent["gold"] is None
@@ -99,9 +99,9 @@ def test_long_texts_and_many_messages_are_cut(tmp_path: Path) -> None:
     columns = dict.fromkeys(("output", "reasoning", "official_error", "strict_error"), long)
     messages = chat(*({"role": "user", "content": "y" * 3_000} for _ in range(50)))
     columns |= {"messages": messages, "state": json.dumps({"end": long})}
-    (found,) = views(tmp_path / "run", wrong("normal_atom_bool", 0, **columns)).values()
-    assert (len(found["output"].text), found["output"].left_out) == (TEXT, 1_000_000 - TEXT)
-    assert len(found["state"].text) == TEXT
-    assert sum(len(message["text"].text) for message in found["messages"]) == MESSAGES
-    assert found["left_out"] == 50 - len(found["messages"])
-    assert all(len(judged["reason"].text) <= 1000 for judged in found["judgements"])
+    (view,) = views(tmp_path / "run", wrong("normal_atom_bool", 0, **columns)).values()
+    assert (len(view["output"].text), view["output"].left_out) == (TEXT, 1_000_000 - TEXT)
+    assert len(view["state"].text) == TEXT
+    assert sum(len(message["text"].text) for message in view["messages"]) == MESSAGES
+    assert view["left_out"] == 50 - len(view["messages"])
+    assert all(len(judged["reason"].text) <= 1000 for judged in view["judgements"])

@@ -112,12 +112,12 @@ WORSE = block("en", "special_incomplete", 0, 20)
 
 def two(folder: Path, first: list[Row], second: list[Row], **changed: Any) -> list[Path]:
     """Write runs A and B. B is made with ``changed``."""
-    one = write_run(folder / "a", first, model="o/A")
-    return [one, write_run(folder / "b", second, model="o/B", **changed)]
+    path = write_run(folder / "a", first, model="o/A")
+    return [path, write_run(folder / "b", second, model="o/B", **changed)]
 
 
-def compared(folders: list[Path], **asked: Any) -> Comparison:
-    return compare_runs(load_runs([str(folder) for folder in folders]), **asked)
+def compared(folders: list[Path], **options: Any) -> Comparison:
+    return compare_runs(load_runs([str(folder) for folder in folders]), **options)
 
 
 def refusal(folders: list[Path]) -> list[str]:
@@ -133,10 +133,10 @@ def rewrite(folder: Path, **changed: Any) -> None:
     (folder / "run.json").write_text(json.dumps(manifest))
 
 
-def run_compare(folders: list[Path], **asked: Any) -> str:
+def run_compare(folders: list[Path], **changes: Any) -> str:
     printed = StringIO()
     options: dict[str, Any] = {"rules": "both", "out": None, "baseline": None, "groups": ()}
-    options |= {"allow_different": False, "with_flips": False, **asked}
+    options |= {"allow_different": False, "with_flips": False, **changes}
     compare([str(f) for f in folders], **options, console=Console(file=printed, width=200))
     return printed.getvalue()
 
@@ -160,7 +160,7 @@ def test_different_conditions_are_refused(
 ) -> None:
     folders = two(tmp_path, ROWS, WORSE, **change)
     lines = refusal(folders)
-    assert any(line in found for found in lines), lines
+    assert any(line in text for text in lines), lines
     allowed = compared(folders, allow_different=True)
     assert (allowed.differences, len(allowed.results)) == (lines, 2)
 
@@ -188,8 +188,12 @@ def test_seeds_engines_and_self_played_users_are_cautions(tmp_path: Path) -> Non
     write_run(tmp_path / "a", ROWS, model="o/A", extra_identity=extra("A"))
     more: dict[str, Any] = {"extra_identity": extra("B"), "sampling": {"seed": 7}}
     write_run(tmp_path / "b", WORSE, model="o/B", **more)
-    one = {"versions": {"vllm": "0.32.0", "ray": "2"}, "device": "H200", "batch_invariant": False}
-    for name, engines in {"a": [one], "b": [one, one | {"device": "H100"}]}.items():
+    engine = {
+        "versions": {"vllm": "0.32.0", "ray": "2"},
+        "device": "H200",
+        "batch_invariant": False,
+    }
+    for name, engines in {"a": [engine], "b": [engine, engine | {"device": "H100"}]}.items():
         summary = {"benchmarks": {}, "timing": {"engines": engines}}
         (tmp_path / name / "summary.json").write_text(json.dumps(summary))
     comparison = compared([tmp_path / "a", tmp_path / "b"])
@@ -235,9 +239,9 @@ def test_checkpoints_are_compared_with_the_step_before(names: str, pairs: str, w
         series, _, step = name.rpartition("/")
         number = int(step) if series else None
         runs.append(SimpleNamespace(label=name, step=number, training=series))
-    found = make_pairs(runs, None)
-    assert [f"{base}-{other}" for base, other in found] == pairs.split()
-    assert describe_pairs(runs, found).endswith(words)
+    index_pairs = make_pairs(runs, None)
+    assert [f"{base}-{second}" for base, second in index_pairs] == pairs.split()
+    assert describe_pairs(runs, index_pairs).endswith(words)
 
 
 def test_pairs_are_compared_on_the_benchmarks_that_both_hold(tmp_path: Path) -> None:
@@ -289,25 +293,25 @@ def test_the_command_prints_and_writes_a_comparison(tmp_path: Path) -> None:
 def test_a_forced_comparison_warns(tmp_path: Path, here: Any) -> None:
     folders = two(tmp_path, ROWS, WORSE, sampling={"temperature": 0.5, "max_tokens": 9})
     out = tmp_path / "out"
-    ended = here("compare", *folders, "--out", out)
-    assert (ended.code, ended.stdout, out.exists()) == (2, "", False)
-    *listed, last = ended.stderr.strip().splitlines()
+    result = here("compare", *folders, "--out", out)
+    assert (result.code, result.stdout, out.exists()) == (2, "", False)
+    *listed, last = result.stderr.strip().splitlines()
     assert len(listed) == 2
     assert "the runs differ in conditions that affect scores (2 differences" in last
     text = run_compare(folders, allow_different=True, out=str(out))
     assert text.startswith(f"WARNING: {WARNING}:")
-    for said in (text, (out / "report.html").read_text()):
-        assert "not comparable: sampling.temperature is 0.0 in A; 0.5 in B" in said
+    for output in (text, (out / "report.html").read_text()):
+        assert "not comparable: sampling.temperature is 0.0 in A; 0.5 in B" in output
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--baseline", "nobody"], "--baseline: 'nobody' is not among the runs"),
         (["--group", "x"], "--group: 'x' is not a known group; one of "),
     ],
 )
-def test_mistakes_are_one_line(tmp_path: Path, words: list[str], said: str, here: Any) -> None:
-    ended = here("compare", *two(tmp_path, ROWS, WORSE), *words)
-    assert (ended.code, len(ended.stderr.strip().splitlines())) == (2, 1)
-    assert said in ended.stderr
+def test_mistakes_are_one_line(tmp_path: Path, words: list[str], message: str, here: Any) -> None:
+    result = here("compare", *two(tmp_path, ROWS, WORSE), *words)
+    assert (result.code, len(result.stderr.strip().splitlines())) == (2, 1)
+    assert message in result.stderr

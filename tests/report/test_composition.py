@@ -31,8 +31,8 @@ class Plain(Benchmark):
 
 
 def test_a_benchmark_without_a_hook_is_counted(tmp_path: Path, here: Any) -> None:
-    ended = here("data", "show", f"{__file__}:Plain", "--output", tmp_path)
-    assert (ended.code, "the data names no domains" in ended.stdout) == (0, True)
+    result = here("data", "show", f"{__file__}:Plain", "--output", tmp_path)
+    assert (result.code, "the data names no domains" in result.stdout) == (0, True)
     tables = {file.stem: list(csv.reader(file.open()))[1:] for file in tmp_path.glob("*.csv")}
     assert tables == {
         "plain-totals": [["entries", "1", "2", "3"], ["APIs", "2", "3", "5"]],

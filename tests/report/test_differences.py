@@ -28,7 +28,7 @@ from ace_ray.types import RULE_SETS, ResultRow, Verdict, own_task
 from ace_ray.util.stats import Z95
 
 
-def made(
+def row_of(
     valid: bool,
     entry_id: str,
     *,
@@ -47,28 +47,28 @@ def made(
 
 def column(values: Iterable[object], **more: Any) -> list[ResultRow]:
     """Build a row per value, in entries ``0``, ``1``, ..."""
-    return [made(bool(value), str(i), **more) for i, value in enumerate(values)]
+    return [row_of(bool(value), str(i), **more) for i, value in enumerate(values)]
 
 
 def dialogue(name: str, *valid: bool, status: str = "scored") -> list[ResultRow]:
     """Build the turns of a dialogue. ``status`` belongs to the first turn."""
-    turns = [made(ok, f"{name}_{i}", group=name) for i, ok in enumerate(valid[1:], start=1)]
-    return [made(valid[0], f"{name}_0", group=name, status=status), *turns]
+    turns = [row_of(ok, f"{name}_{i}", group=name) for i, ok in enumerate(valid[1:], start=1)]
+    return [row_of(valid[0], f"{name}_0", group=name, status=status), *turns]
 
 
 def pair(
     *runs: Sequence[ResultRow], metric: str = "accuracy", rules: str = "strict"
 ) -> list[tuple[float, ...]]:
     """Return (base, other, samples, left out) of each unit; -1 for NaN."""
-    found = pairs_of(cells_of(runs, RULE_SETS), metric, rules, 0, 1)  # type: ignore[arg-type]
-    columns = (found.base, found.other, found.samples, found.left_out)
-    return [tuple(np.nan_to_num(c[i], nan=-1.0) for c in columns) for i in range(len(found.base))]
+    pairs = pairs_of(cells_of(runs, RULE_SETS), metric, rules, 0, 1)  # type: ignore[arg-type]
+    columns = (pairs.base, pairs.other, pairs.samples, pairs.left_out)
+    return [tuple(np.nan_to_num(c[i], nan=-1.0) for c in columns) for i in range(len(pairs.base))]
 
 
 def lines(
     *runs: Sequence[ResultRow],
     rules: Sequence[str] = ("strict",),
-    named: dict[str, list[str]] | None = None,
+    group_map: dict[str, list[str]] | None = None,
     task: Callable[..., str] = own_task,
     repeats: Sequence[Cells | None] | None = None,
 ) -> list[Result]:
@@ -79,7 +79,7 @@ def lines(
         benchmark="toy",
         labels=labels,
         cells=cells,
-        groups=groups_of(cells.units, named or {}),
+        groups=groups_of(cells.units, group_map or {}),
         repeats=repeats or [None] * len(runs),
         seeds=[None] * len(runs),
     )
@@ -87,37 +87,37 @@ def lines(
 
 
 def test_rows_without_a_verdict_in_both_runs_are_left_out_and_counted() -> None:
-    base = [*column([True, True]), made(True, "2", status="infra_error"), made(True, "3")]
-    other = [made(False, "0"), made(False, "1", status="skipped"), made(True, "2")]
-    assert pair(base, other) == [(1, 0, 1, 0)] + [(-1, -1, 0, 1)] * 3
-    base, other = [made(True, "0", rules=["official"])], [made(True, "0")]
-    assert pair(base, other, rules="official") == [(1, 1, 1, 0)]
-    assert pair(base, other, rules="strict") == [(-1, -1, 0, 1)]
+    base = [*column([True, True]), row_of(True, "2", status="infra_error"), row_of(True, "3")]
+    second = [row_of(False, "0"), row_of(False, "1", status="skipped"), row_of(True, "2")]
+    assert pair(base, second) == [(1, 0, 1, 0)] + [(-1, -1, 0, 1)] * 3
+    base, second = [row_of(True, "0", rules=["official"])], [row_of(True, "0")]
+    assert pair(base, second, rules="official") == [(1, 1, 1, 0)]
+    assert pair(base, second, rules="strict") == [(-1, -1, 0, 1)]
 
 
 def test_a_dialogue_is_valid_if_all_its_turns_are() -> None:
     runs = dialogue("d", True, True, True), dialogue("d", True, False, True)
     assert pair(*runs) == [(1, 0, 1, 0)]
-    ((base, other, *_),) = pair(*runs, metric="process")
-    assert (base, other) == pytest.approx((1, 2 / 3))
-    whole, torn = dialogue("d", True, True), dialogue("d", True, True, status="infra_error")
-    assert pair(whole, torn) == pair(whole, whole[:1]) == [(-1, -1, 0, 2)]
+    ((base, second, *_),) = pair(*runs, metric="process")
+    assert (base, second) == pytest.approx((1, 2 / 3))
+    turns, torn = dialogue("d", True, True), dialogue("d", True, True, status="infra_error")
+    assert pair(turns, torn) == pair(turns, turns[:1]) == [(-1, -1, 0, 2)]
 
 
 def test_samples_are_averaged_over_those_that_both_runs_have() -> None:
-    base = [made(valid, "0", sample=i) for i, valid in enumerate((True, False, True))]
-    other = [made(valid, "0", sample=i) for i, valid in ((0, True), (1, True), (3, False))]
-    assert pair(base, other) == [(0.5, 1.0, 2, 2)]
-    rows = [made(False, "0", process=0.25), made(True, "1")]
+    base = [row_of(valid, "0", sample=i) for i, valid in enumerate((True, False, True))]
+    second = [row_of(valid, "0", sample=i) for i, valid in ((0, True), (1, True), (3, False))]
+    assert pair(base, second) == [(0.5, 1.0, 2, 2)]
+    rows = [row_of(False, "0", process=0.25), row_of(True, "1")]
     assert pair(rows, rows, metric="process") == [(0.25, 0.25, 1, 0), (-1, -1, 0, 1)]
 
 
 def test_acebench_tasks_share_a_cluster() -> None:
     rows = [
-        made(True, f"agent_multi_step_{i}", category="agent_multi_step", language=language)
+        row_of(True, f"agent_multi_step_{i}", category="agent_multi_step", language=language)
         for language in ("en", "zh")
         for i in (0, 1, 2)
-    ] + [made(True, "normal_preference_0", category="normal_preference")]
+    ] + [row_of(True, "normal_preference_0", category="normal_preference")]
     cells = cells_of([rows], RULE_SETS, ACEBench.task)
     first, second, third, _, *chinese = cells.cluster_of.tolist()
     assert first == second != third
@@ -128,32 +128,33 @@ def test_acebench_tasks_share_a_cluster() -> None:
 def test_a_line_has_the_published_numbers() -> None:
     """Bentur et al. (2009): of 21 one right in both, one gained, seven lost."""
     base = [True] + [False] + [True] * 7 + [False] * 12
-    other = [True] + [True] + [False] * 7 + [False] * 12
-    (line,) = lines(column(base), column(other))
-    found = line.difference
-    assert (found.n, found.gained, found.lost, found.test) == (21, 1, 7, MCNEMAR)
-    assert found.value == pytest.approx(-6 / 21)
-    assert found.interval == newcombe(1, 1, 7, 12)
-    assert line.holm == found.p == pytest.approx(0.0703, abs=5e-5)
+    second = [True] + [True] + [False] * 7 + [False] * 12
+    (line,) = lines(column(base), column(second))
+    difference = line.difference
+    counts = (difference.n, difference.gained, difference.lost)
+    assert (counts, difference.test) == ((21, 1, 7), MCNEMAR)
+    assert difference.value == pytest.approx(-6 / 21)
+    assert difference.interval == newcombe(1, 1, 7, 12)
+    assert line.holm == difference.p == pytest.approx(0.0703, abs=5e-5)
     assert not line.shown
 
 
 def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
     runs = [column([True] * 20), column([False] * 9 + [True] * 11), column([False] * 20)]
-    found = lines(*runs, rules=("official", "strict"))
-    assert [line.family for line in found] == [2, 2, 2, 2]
-    worse, worst = found[:2]
+    results = lines(*runs, rules=("official", "strict"))
+    assert [line.family for line in results] == [2, 2, 2, 2]
+    worse, worst = results[:2]
     assert worst.holm == pytest.approx(2 * worst.difference.p)
     assert worse.holm == pytest.approx(worse.difference.p)
 
 
 def test_dialogues_are_tested_whole_and_move_by_parts() -> None:
     """Turns flip together, so four turns count as one piece of evidence."""
-    base, whole, parts = (
+    base, dialogues, parts = (
         [row for d in range(20) for row in dialogue(str(d), *(t < of.get(d, 4) for t in range(4)))]
         for of in ({}, dict.fromkeys(range(5), 0), {0: 3, 1: 2, 2: 0, 3: 3})
     )
-    accuracy, process = lines(base, whole)
+    accuracy, process = lines(base, dialogues)
     assert (accuracy.difference.n, accuracy.difference.lost) == (20, 5)
     assert accuracy.difference.p == process.difference.p == pytest.approx(2 / 2**5)
     assert (process.hypothesis.metric, process.difference.n) == ("process", 20)
@@ -167,13 +168,13 @@ def test_samples_and_entries_of_one_task_are_no_further_evidence() -> None:
     def four(values: list[bool]) -> list[ResultRow]:
         return [row for sample in range(4) for row in column(values, sample=sample)]
 
-    one = lines(column([True] * 15), column([False] * 6 + [True] * 9))[0]
+    first = lines(column([True] * 15), column([False] * 6 + [True] * 9))[0]
     many = lines(four([True] * 15), four([False] * 6 + [True] * 9))[0]
-    assert (many.difference.n, many.difference.p) == (one.difference.n, one.difference.p)
-    base, other = column([True] * 40), column([False] * 20 + [True] * 20)
-    apart = lines(base, other)[0]
-    shared = lines(base, other, task=lambda row: str(int(row.id) // 4))[0]
-    assert apart.difference.p == pytest.approx(2 / 2**20)
+    assert (many.difference.n, many.difference.p) == (first.difference.n, first.difference.p)
+    base, second = column([True] * 40), column([False] * 20 + [True] * 20)
+    by_entry = lines(base, second)[0]
+    shared = lines(base, second, task=lambda row: str(int(row.id) // 4))[0]
+    assert by_entry.difference.p == pytest.approx(2 / 2**20)
     assert shared.difference.p == pytest.approx(2 / 2**5)
     assert (shared.difference.n, len(shared.difference.sizes)) == (40, 10)
 
@@ -182,8 +183,8 @@ def test_groups_without_pairs_or_process_accuracy_have_no_line() -> None:
     base = column([True, True])
     assert lines(base, column([True, True], status="infra_error")) == []
     run = [*column([True] * 3, process=0.5), *column([True] * 3, category="d")]
-    found = [line.hypothesis for line in lines(run, run, named={"Both": ["c", "d"]})]
-    assert [f"{one.group.name} {one.metric}" for one in found] == [
+    hypotheses = [line.hypothesis for line in lines(run, run, group_map={"Both": ["c", "d"]})]
+    assert [f"{line.group.name} {line.metric}" for line in hypotheses] == [
         *("Both accuracy", "c accuracy", "d accuracy", "c process")
     ]
 
@@ -191,14 +192,14 @@ def test_groups_without_pairs_or_process_accuracy_have_no_line() -> None:
 def test_the_noise_floor_by_hand() -> None:
     """10 of 100 repeated rows flipped, so over 400 rows it is 1.96 * sqrt(0.1 / 400)."""
     rows = column([True] * 400)
-    again = [made(i >= 10, str(i), repeat=1) for i in range(100)]
+    again = [row_of(i >= 10, str(i), repeat=1) for i in range(100)]
     repeats = [repeats_of(rows, again, RULE_SETS), None, None]
-    few, many = (column([False] * moved + [True] * (400 - moved)) for moved in (8, 20))
-    line, other = lines(rows, few, many, repeats=repeats)
+    few_moves, many = (column([False] * moved + [True] * (400 - moved)) for moved in (8, 20))
+    line, second = lines(rows, few_moves, many, repeats=repeats)
     assert line.noise is not None
     assert (line.noise.flips, line.noise.n) == (10, 100)
     assert line.noise_floor == pytest.approx(Z95 * np.sqrt(0.1 / 400))
-    assert (line.under_noise, other.under_noise) == (True, False)
+    assert (line.under_noise, second.under_noise) == (True, False)
     assert "identical runs differ by up to 3.1 points" in sentence(line)
     (without,) = lines(column([True] * 5), column([False] * 5))
     assert (without.noise, without.noise_floor, without.under_noise) == (None, None, False)
@@ -210,8 +211,8 @@ def moves(gained: int, lost: int, still: int = 0) -> np.ndarray:
 
 def test_mcnemar_on_published_tables_and_by_hand() -> None:
     assert difference_test(moves(0, 0, 30)) == (1.0, MCNEMAR)
-    wanted: Any = (pytest.approx(2 / 2**6), MCNEMAR)
-    assert difference_test(moves(0, 6, 30)) == wanted
+    expected: Any = (pytest.approx(2 / 2**6), MCNEMAR)
+    assert difference_test(moves(0, 6, 30)) == expected
     # Agresti's movie of approval ratings, 150 and 86 off the diagonal; Bentur et al. (2009), 1 and
     # 7, exact p 0.0703 in Fagerland, Lydersen and Laake (2013).
     assert difference_test(moves(86, 150))[0] == pytest.approx(3.7e-5, rel=0.02)
@@ -221,8 +222,8 @@ def test_mcnemar_on_published_tables_and_by_hand() -> None:
 def test_many_moves_take_the_clustered_test() -> None:
     values = np.array([0.5] * 10 + [1.0] * 3 + [-0.5] * 2)
     # z = (7 - 0.5) / sqrt(10 * 0.25 + 3 + 0.5), two-sided.
-    wanted: Any = (pytest.approx(erfc(6.5 / sqrt(6) / sqrt(2))), CLUSTERED)
-    assert difference_test(values) == wanted
+    expected: Any = (pytest.approx(erfc(6.5 / sqrt(6) / sqrt(2))), CLUSTERED)
+    assert difference_test(values) == expected
 
 
 def test_holm_on_its_textbook_example() -> None:
@@ -248,8 +249,8 @@ def test_the_clustered_interval_by_hand() -> None:
     """Means of units +0.5, 0, 0, -0.25: mean 0.0625, s 0.3146, t(3) 3.1824."""
     values = np.array([0.5, 0.0, 0.0, -0.25])
     half = 3.182446305 * values.std(ddof=1) / 2
-    found = clustered_interval(values, np.ones(4))
-    assert found == pytest.approx((0.0625 - half, 0.0625 + half))
+    interval = clustered_interval(values, np.ones(4))
+    assert interval == pytest.approx((0.0625 - half, 0.0625 + half))
     # Ten tasks asked four times each say no more than asked once.
     values = np.array([1.0, 1, 0, 0, 0, -1, 0, 1, 0, 0])
     once = clustered_interval(values, np.ones(10))
@@ -262,9 +263,9 @@ def test_the_clustered_interval_by_hand() -> None:
 @pytest.mark.filterwarnings("error")
 def test_clusters_that_all_moved_alike() -> None:
     """None of 20 clusters moved: the exact limit is 1 - 0.025 ** (1 / 20)."""
-    most = 1 - 0.025 ** (1 / 20)
-    found = clustered_interval(np.zeros(20), np.ones(20))
-    assert found == pytest.approx((-most, most))
+    bound = 1 - 0.025 ** (1 / 20)
+    interval = clustered_interval(np.zeros(20), np.ones(20))
+    assert interval == pytest.approx((-bound, bound))
     for values in ([0.5], [0.5, 0.5, 0.5], []):
         assert clustered_interval(np.array(values), np.ones(len(values))) is None
 

@@ -56,17 +56,17 @@ PLANTED = {
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_first_cause_is_found(name: str, tmp_path: Path) -> None:
-    other, cause, position = PLANTED[name]
+    second, cause, position = PLANTED[name]
     roles = {"roles": {"acebench": {"user": {"kind": "same"}}}}
     folders = [
         write_run(tmp_path / name, [row], extra_identity=roles)
-        for name, row in (("a", episode()), ("b", other))
+        for name, row in (("a", episode()), ("b", second))
     ]
-    found = explain(*load_runs(list(map(str, folders))))
-    [one] = found.differences
-    assert (one.cause, one.position) == (cause, position)
-    assert bool(one.flips) == (name == "checker")
-    assert found.with_ids == (name not in ("text", "odd ids"))
+    report = explain(*load_runs(list(map(str, folders))))
+    [diff] = report.differences
+    assert (diff.cause, diff.position) == (cause, position)
+    assert bool(diff.flips) == (name == "checker")
+    assert report.with_ids == (name not in ("text", "odd ids"))
 
 
 def test_another_prompt_names_its_first_token(tmp_path: Path) -> None:
@@ -83,49 +83,49 @@ def test_another_prompt_names_its_first_token(tmp_path: Path) -> None:
         (run / "run.json").write_text(json.dumps(manifest))
         for part in (run / "rows").glob("*.parquet"):
             rows = pq.read_table(part).to_pylist()
-            for one in rows:
-                one["output_token_ids"] = f"[[{ord(end)}]]"
+            for line in rows:
+                line["output_token_ids"] = f"[[{ord(end)}]]"
             pq.write_table(pa.Table.from_pylist(rows, schema=ROWS), part)
         folders.append(str(run))
         models.append(str(model))
     runs = load_runs(folders)
-    found = explain(*runs, prompts=FirstPrompts(models))
-    assert {one.cause for one in found.differences} == {"prompt"}
-    assert all(one.position > 10 for one in found.differences)
-    assert found.differences[0].detail.endswith("of the prompt")
-    for named, why in (
+    report = explain(*runs, prompts=FirstPrompts(models))
+    assert {diff.cause for diff in report.differences} == {"prompt"}
+    assert all(diff.position > 10 for diff in report.differences)
+    assert report.differences[0].detail.endswith("of the prompt")
+    for sources, why in (
         ([], "name models that you trust with --tokenizer"),
         (models[:1], "model-b"),
     ):
-        found = explain(*runs, prompts=FirstPrompts(named) if named else None)
-        assert {(one.cause, one.position) for one in found.differences} == {("prompt", 0)}
-        assert why in list(found.notes())[-1]
+        report = explain(*runs, prompts=FirstPrompts(sources) if sources else None)
+        assert {(diff.cause, diff.position) for diff in report.differences} == {("prompt", 0)}
+        assert why in list(report.notes())[-1]
     runs[1].manifest.format.template_kwargs["chat_template"] = "a stranger's"
-    found = explain(*runs, prompts=FirstPrompts(models))
-    assert {one.position for one in found.differences} == {0}
+    report = explain(*runs, prompts=FirstPrompts(models))
+    assert {diff.position for diff in report.differences} == {0}
 
 
 def test_equal_runs_have_no_differences(tmp_path: Path) -> None:
     rows = (episode() | {"state": json.dumps({"steps": [{"seconds": n}]})} for n in (1, 2))
     folders = [write_run(tmp_path / f"{n}", [row]) for n, row in enumerate(rows)]
-    found = explain(*load_runs(list(map(str, folders))))
-    assert found.differences == []
-    assert next(found.notes()) == "0 of 1 paired rows differ; verdicts of 0 (0.0 %) differ"
+    report = explain(*load_runs(list(map(str, folders))))
+    assert report.differences == []
+    assert next(report.notes()) == "0 of 1 paired rows differ; verdicts of 0 (0.0 %) differ"
 
 
 def test_an_endpoint_has_other_ids_of_calls_and_no_text_of_calls(tmp_path: Path) -> None:
     function = {"name": "f", "arguments": '{"a": 1}'}
-    one, same, other = (
+    first, copy, changed = (
         episode(1, ids=None, text="", tool_calls=[{"id": n, "function": {**function, **changed}}])
         for n, changed in enumerate(({}, {"arguments": '{"a":1}'}, {"arguments": "{}"}))
     )
     folders = [
         write_run(tmp_path / str(n), [row], backend="endpoint")
-        for n, row in enumerate((one, same, other))
+        for n, row in enumerate((first, copy, changed))
     ]
     runs = load_runs(list(map(str, folders)))
     assert explain(*runs[:2]).differences == []
-    assert [one.cause for one in explain(*runs[1:]).differences] == ["tokens"]
+    assert [diff.cause for diff in explain(*runs[1:]).differences] == ["tokens"]
 
 
 THOUGHT = {"content": "bye", "text": "bye", "reasoning": "hm"}
@@ -148,9 +148,9 @@ def test_an_engine_stores_more_text_than_an_endpoint(
         write_run(tmp_path / backend, [row], backend=backend)
         for backend, row in zip(("vllm", "endpoint"), rows, strict=True)
     ]
-    found = explain(*load_runs(list(map(str, folders))))
-    assert (found.differences, found.with_ids) == ([], False)
-    assert "a server parsed answers, so other tokens" in list(found.notes())[-1]
+    report = explain(*load_runs(list(map(str, folders))))
+    assert (report.differences, report.with_ids) == ([], False)
+    assert "a server parsed answers, so other tokens" in list(report.notes())[-1]
 
 
 @pytest.mark.parametrize(
@@ -167,14 +167,14 @@ def test_a_simulated_user_may_speak_first(
 ) -> None:
     """The first user message differs, or the episode ``ends`` after an answer."""
     folders = []
-    for name, asked in (("a", "Hi"), ("b", "Hi" if ends else "Hello")):
-        messages = [{"role": "system", "content": "policy"}, {**CHAT[0], "content": asked}]
+    for name, question in (("a", "Hi"), ("b", "Hi" if ends else "Hello")):
+        messages = [{"role": "system", "content": "policy"}, {**CHAT[0], "content": question}]
         messages += CHAT[1 : 2 if ends and name == "b" else None]
-        one = episode(ids=None) | {"messages": json.dumps(messages), "state": '{"turns": 1}'}
+        user_row = episode(ids=None) | {"messages": json.dumps(messages), "state": '{"turns": 1}'}
         played = {"roles": {"acebench": roles}}
-        folders.append(write_run(tmp_path / name, [one], extra_identity=played))
-    [found] = explain(*load_runs(list(map(str, folders)))).differences
-    assert found.cause == cause
+        folders.append(write_run(tmp_path / name, [user_row], extra_identity=played))
+    [diff] = explain(*load_runs(list(map(str, folders)))).differences
+    assert diff.cause == cause
 
 
 def test_the_command_prints_counts_and_writes_rows(tmp_path: Path, here: Any) -> None:
@@ -182,9 +182,9 @@ def test_the_command_prints_counts_and_writes_rows(tmp_path: Path, here: Any) ->
         write_run(tmp_path / "a", [episode()]),
         write_run(tmp_path / "b", [PLANTED["tools"][0]]),
     ]
-    ended = here("compare", *folders, "--explain", "--output", tmp_path / "out")
-    assert ended.code == 0, ended.stderr
-    assert "other tool result or sandbox state" in ended.stdout
+    result = here("compare", *folders, "--explain", "--output", tmp_path / "out")
+    assert result.code == 0, result.stderr
+    assert "other tool result or sandbox state" in result.stdout
     assert "other tool result or sandbox state" in (tmp_path / "out/report.html").read_text()
     header, line = (tmp_path / "out/explained-1.csv").read_text().splitlines()
     assert header.startswith("benchmark,language,category,id,sample,cause")

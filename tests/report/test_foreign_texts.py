@@ -65,9 +65,9 @@ def test_hostile_text_adds_no_markup_and_no_control_characters(
     if visible(text) == text and "_" not in text:
         assert page.text.count(text) >= 10
     for command in (["report"], ["compare", "--flips", "--out", tmp_path / "compare"]):
-        ended = here(*command, *runs)
-        assert ended.code == 0, ended.stderr
-        assert hidden(ended.stdout + ended.stderr) == []
+        result = here(*command, *runs)
+        assert result.code == 0, result.stderr
+        assert hidden(result.stdout + result.stderr) == []
     for file in (*(tmp_path / "report").iterdir(), *(tmp_path / "compare").iterdir()):
         if file.suffix in (".csv", ".html"):
             assert hidden(file.read_text()) == [], file.name

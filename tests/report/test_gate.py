@@ -46,10 +46,10 @@ ANSWERS = [
 def test_exit_code_follows_the_answer(
     tree: dict[str, Any], code: int, answer: str, runs: tuple[Path, Path], tmp_path: Path, here: Any
 ) -> None:
-    asked = ("gate", policy(tmp_path, **tree), runs[1], "--against", runs[0], "--json")
-    ended = here(*asked, "--junit", tmp_path / "gate.xml")
-    assert ended.code == code, ended.stderr
-    decision = json.loads(ended.stdout)
+    command = ("gate", policy(tmp_path, **tree), runs[1], "--against", runs[0], "--json")
+    result = here(*command, "--junit", tmp_path / "gate.xml")
+    assert result.code == code, result.stderr
+    decision = json.loads(result.stdout)
     assert decision["answer"] == answer
     assert ("more rows would decide" in decision["checks"][0]["reason"]) == (code == 4)
     suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
@@ -64,10 +64,10 @@ def test_a_tiny_limit_is_not_decided_by_more_rows(
 ) -> None:
     rows = block("en", "normal_atom_bool", 0, 9)
     run, base = (write_run(tmp_path / name, rows, run_id=name) for name in ("a", "b"))
-    asked = policy(tmp_path, metrics=[{kind: limit}])
-    ended = here("gate", asked, run, "--against", base)
-    assert (ended.code, ended.stderr) == (4, "")
-    assert "more rows may not decide" in ended.stdout
+    policy_file = policy(tmp_path, metrics=[{kind: limit}])
+    result = here("gate", policy_file, run, "--against", base)
+    assert (result.code, result.stderr) == (4, "")
+    assert "more rows may not decide" in result.stdout
 
 
 def test_junit_file_is_xml_whatever_a_run_contains(tmp_path: Path, here: Any) -> None:
@@ -79,8 +79,8 @@ def test_junit_file_is_xml_whatever_a_run_contains(tmp_path: Path, here: Any) ->
         manifest["sessions"] = [{"reading": {"vllm": version}}]
         (run / "run.json").write_text(json.dumps(manifest))
         paths.append(run)
-    asked = ("gate", policy(tmp_path, equal=["reading"]), paths[1], "--against", paths[0])
-    assert here(*asked, "--junit", tmp_path / "gate.xml").code == 3
+    command = ("gate", policy(tmp_path, equal=["reading"]), paths[1], "--against", paths[0])
+    assert here(*command, "--junit", tmp_path / "gate.xml").code == 3
     failure = ElementTree.parse(tmp_path / "gate.xml").find(".//failure")
     assert failure is not None
     assert "\\x1b\\x00\\ufffe" in failure.get("message", "")
@@ -91,8 +91,8 @@ def test_incomplete_run_exits_with_75(tmp_path: Path, here: Any) -> None:
         tmp_path / "run", block("en", "normal_atom_bool", 5, 5), missing=1, finished=False
     )
     junit = tmp_path / "gate.xml"
-    ended = here("gate", policy(tmp_path, metrics=[{"at_least": 0.1}]), run, "--junit", junit)
-    assert ended.code == 75
+    result = here("gate", policy(tmp_path, metrics=[{"at_least": 0.1}]), run, "--junit", junit)
+    assert result.code == 75
     assert 'errors="1"' in junit.read_text()
 
 
@@ -109,55 +109,55 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("tree", "said"), MISTAKES)
+@pytest.mark.parametrize(("tree", "message"), MISTAKES)
 def test_a_wrong_policy_is_one_line(
-    tree: dict[str, Any], said: str, runs: tuple[Path, Path], tmp_path: Path, here: Any
+    tree: dict[str, Any], message: str, runs: tuple[Path, Path], tmp_path: Path, here: Any
 ) -> None:
-    ended = here("gate", policy(tmp_path, **tree), runs[0])
-    assert ended.code == 2
-    assert said in ended.stderr
-    assert len(ended.stderr.strip().splitlines()) == 1
+    result = here("gate", policy(tmp_path, **tree), runs[0])
+    assert result.code == 2
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
 
 
 def test_runs_without_shared_rows_are_refused(tmp_path: Path, here: Any) -> None:
-    one, other = (
+    first, second = (
         write_run(tmp_path / name, block("en", category, 5, 5), run_id=name)
         for name, category in (("a", "normal_atom_bool"), ("b", "normal_atom_enum"))
     )
-    asked = policy(tmp_path, metrics=[{"drop_at_most": 0.1}])
-    assert here("compare", one, other, "--explain", "--allow-different").code == 2
-    ended = here("gate", asked, one, "--against", other)
-    assert ended.code == 2
-    assert "share no" in ended.stderr
+    policy_file = policy(tmp_path, metrics=[{"drop_at_most": 0.1}])
+    assert here("compare", first, second, "--explain", "--allow-different").code == 2
+    result = here("gate", policy_file, first, "--against", second)
+    assert result.code == 2
+    assert "share no" in result.stderr
 
 
 def test_a_policy_of_another_kind_and_a_remote_junit_are_refused(
     runs: tuple[Path, Path], tmp_path: Path, here: Any
 ) -> None:
     (path := tmp_path / "list.yaml").write_text("- metrics\n")
-    ended = here("gate", path, runs[0])
-    assert (ended.code, f"{path}: is not a mapping" in ended.stderr) == (2, True)
-    asked = ("gate", policy(tmp_path, unscored_at_most=0), runs[0])
-    ended = here(*asked, "--junit", "s3://bucket/gate.xml")
-    assert (ended.code, "name a local file" in ended.stderr) == (2, True)
+    result = here("gate", path, runs[0])
+    assert (result.code, f"{path}: is not a mapping" in result.stderr) == (2, True)
+    command = ("gate", policy(tmp_path, unscored_at_most=0), runs[0])
+    result = here(*command, "--junit", "s3://bucket/gate.xml")
+    assert (result.code, "name a local file" in result.stderr) == (2, True)
 
 
 def test_rows_without_a_verdict_are_counted(tmp_path: Path, here: Any) -> None:
     category = "normal_atom_bool"
     full = block("en", category, 100, 100)
     failed = [dict(row) for row in block("en", category, 0, 100, status="infra_error")]
-    base, some, none = (
+    base, half, none = (
         write_run(tmp_path / name, rows, run_id=name)
         for name, rows in (("a", full), ("b", full[:40] + failed[40:]), ("c", failed))
     )
     limits = policy(tmp_path, metrics=[{"at_least": 0.5, "drop_at_most": 0.2}])
-    ended = here("gate", limits, some, "--against", base)
-    assert ended.code == 0, ended.stderr
-    counted = [line.partition("; ")[2] for line in ended.stdout.splitlines()[:2]]
+    result = here("gate", limits, half, "--against", base)
+    assert result.code == 0, result.stderr
+    counted = [line.partition("; ")[2] for line in result.stdout.splitlines()[:2]]
     assert counted == ["60 of 100 have no verdict", "60 of 100 have no verdict in both runs"]
-    ended = here("gate", limits, none, "--against", base)
-    assert ended.code == 3, ended.stderr
-    assert ended.stdout.count("no row of the run has a verdict") == 2
+    result = here("gate", limits, none, "--against", base)
+    assert result.code == 3, result.stderr
+    assert result.stdout.count("no row of the run has a verdict") == 2
 
 
 def test_other_parsers_are_not_equal(tmp_path: Path, here: Any) -> None:
@@ -168,17 +168,18 @@ def test_other_parsers_are_not_equal(tmp_path: Path, here: Any) -> None:
         manifest["sessions"] = [{"reading": {"vllm": version}} for version in versions]
         (run / "run.json").write_text(json.dumps(manifest))
         folders.append(run)
-    asked = ("gate", policy(tmp_path, equal=["reading"]))
-    assert here(*asked, folders[1], "--against", folders[0]).code == 0
-    ended = here(*asked, folders[2], "--against", folders[0])
-    assert ended.code == 3, ended.stderr
-    assert "vllm is" in ended.stdout
+    command = ("gate", policy(tmp_path, equal=["reading"]))
+    assert here(*command, folders[1], "--against", folders[0]).code == 0
+    result = here(*command, folders[2], "--against", folders[0])
+    assert result.code == 3, result.stderr
+    assert "vllm is" in result.stdout
 
 
 @pytest.mark.parametrize(
-    ("drop", "least", "most"), [(0.0, 0.8, 1.0), (0.01, 0.5, 0.8), (0.02, 0.0, 0.064), (0.05, 0, 0)]
+    ("drop", "least", "max_rate"),
+    [(0.0, 0.8, 1.0), (0.01, 0.5, 0.8), (0.02, 0.0, 0.064), (0.05, 0, 0)],
 )
-def test_simulated_pairs_go_at_the_nominal_rate(drop: float, least: float, most: float) -> None:
+def test_simulated_pairs_go_at_the_nominal_rate(drop: float, least: float, max_rate: float) -> None:
     """At a true drop of the limit, 2 points, at most 5 % and two standard errors say GO."""
     draw, rows, pairs, flips = np.random.default_rng(7), 4000, 1000, 0.10
     answers = []
@@ -188,4 +189,4 @@ def test_simulated_pairs_go_at_the_nominal_rate(drop: float, least: float, most:
         interval = clustered_interval(moves, np.ones(rows), 0.10)
         check = limit_check("", float(moves.mean()), interval, -0.02, rows, "", str)
         answers.append(check.answer)
-    assert least <= answers.count("GO") / pairs <= most
+    assert least <= answers.count("GO") / pairs <= max_rate

@@ -53,10 +53,10 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def printed(*folders: Path, out: Path) -> str:
     """Make a report and return what it prints."""
-    said = Console(file=StringIO(), width=200)
-    asked: dict[str, Any] = {"paper": True, "out": str(out), "rules": "official"}
-    make_report([str(f) for f in folders], console=said, **asked)
-    return str(said.file.getvalue())  # type: ignore[attr-defined]
+    console = Console(file=StringIO(), width=200)
+    options: dict[str, Any] = {"paper": True, "out": str(out), "rules": "official"}
+    make_report([str(f) for f in folders], console=console, **options)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module")
@@ -85,22 +85,22 @@ def test_the_page_of_one_run(run: Path, tmp_path: Path) -> None:
     first, second = "acebench, strict rules (%)", "acebench, official rules (%)"
     assert 0 < results.index(first) < results.index(second)
     assert section(content, "paper").count("<h3>Table 2: ") == 2, "one for each rule set"
-    found = Page(section(content, "provenance").encode()).text
+    text = Page(section(content, "provenance").encode()).text
     identity = json.loads((run / "run.json").read_text())["identity"]
     for part in (identity["benchmarks"]["acebench"]["data_sha256"], identity["model"], str(run)):
-        assert part in found
+        assert part in text
 
 
 def test_runs_with_a_price_have_costs_and_a_figure(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, ROWS, model=f"o/{name}") for name in ("small", "large")]
-    for number, one in enumerate(runs, 1):
+    for number, run in enumerate(runs, 1):
         timing: dict[str, Any] = {"device": "gpu", "waits": None}
         timing |= {"device_s": {"generation": 3400.0 * number}}
         timing |= {"price_per_hour": 3.6, "output_tokens_per_s": 25.0 * number}
         if number == 1:
             timing["rows_in_flight"] = {"every_s": 60.0, "rows": [8, 64.5, 0]}
             timing["waits"] = {"all": 0.34, "tail": 0.22, "start": 0.09, "of_later": 0.1}
-        (one / "summary.json").write_text(json.dumps({"timing": timing}))
+        (run / "summary.json").write_text(json.dumps({"timing": timing}))
     content = report_page(*runs, out=tmp_path / "out")
     is_sound(Page(content))
     for title in ("official rules, by cost of an entry", "Rows in flight in the last session"):
@@ -122,11 +122,11 @@ def test_runs_with_a_price_have_costs_and_a_figure(tmp_path: Path) -> None:
 
 def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path) -> None:
     rows = block("en", "special_incomplete", 3, 4)
-    other = write_run(tmp_path / "other", rows, model="o/Other", benchmark="toy")
+    second = write_run(tmp_path / "other", rows, model="o/Other", benchmark="toy")
     with pytest.raises(UserError, match="there are no paper tables for toy"):
-        printed(other, out=tmp_path / "out")
+        printed(second, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    assert "Accuracy" in printed(run, other, out=tmp_path / "both")
+    assert "Accuracy" in printed(run, second, out=tmp_path / "both")
     # Runs with other conditions are not compared with each other.
     warm = write_run(tmp_path / "B", ROWS, model="o/B", sampling={"temperature": 1.0})
     content = report_page(run, warm, out=tmp_path / "warm")
@@ -136,8 +136,8 @@ def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path)
 def test_a_report_goes_into_its_run_and_changes_nothing_else(here: Any, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", ROWS)
     before = files(folder)
-    ended = here("report", folder)
-    assert ended.stdout.splitlines()[-1] == f"report: {folder}/report/report.html"
+    result = here("report", folder)
+    assert result.stdout.splitlines()[-1] == f"report: {folder}/report/report.html"
     after = files(folder)
     assert {n: c for n, c in after.items() if not n.startswith("report/")} == before
     assert {"report/report.html", "report/comparison-acebench.csv"} <= after.keys()
@@ -207,9 +207,9 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_complete_runs_are_reported_and_others_named(
     sweep: Path, tmp_path: Path, here: Any
 ) -> None:
-    ended = here("report", sweep)
-    assert ended.code == 0, ended.stderr
-    assert ended.stdout.splitlines()[-1] == f"report: {sweep}/report/report.html"
+    result = here("report", sweep)
+    assert result.code == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == f"report: {sweep}/report/report.html"
     content = (sweep / "report" / "report.html").read_bytes()
     is_sound(Page(content))
     text = content.decode()
@@ -229,9 +229,9 @@ def test_complete_runs_are_reported_and_others_named(
     sums |= {"Per 1,000 entries (s)": "441.2", "Per 1,000 entries (cost)": "0.3235"}
     assert {name: every[name] for name in sums} == sums
     assert here("report", sweep).code == 0, "its own report is not a run of the sweep"
-    ended = here("report", write_run(tmp_path / "run", FEW), sweep)
-    assert ended.code == 2
-    assert "is a sweep" in ended.stderr, "a sweep is reported alone"
+    result = here("report", write_run(tmp_path / "run", FEW), sweep)
+    assert result.code == 2
+    assert "is a sweep" in result.stderr, "a sweep is reported alone"
 
 
 def test_labels_are_unique_and_damaged_runs_left_out(tmp_path: Path) -> None:
@@ -240,13 +240,13 @@ def test_labels_are_unique_and_damaged_runs_left_out(tmp_path: Path) -> None:
     lines += [ledger_line("gone"), ledger_line("torn")]
     folder = write_sweep(tmp_path / "sweep", lines, dict.fromkeys(("a", "b", "torn"), FEW))
     (folder / "run-torn" / "run.json").write_text("{")
-    found = load_sweep(open_store(str(folder)))
-    assert found is not None
-    assert [run.label for run in found.runs] == ["same (run-a)", "same (run-b)"]
-    whys = {one.label: one.why for one in found.left_out}
+    sweep = load_sweep(open_store(str(folder)))
+    assert sweep is not None
+    assert [run.label for run in sweep.runs] == ["same (run-a)", "same (run-b)"]
+    whys = {run.label: run.why for run in sweep.left_out}
     assert "run.json is missing" in whys["gone"]
     assert "is not JSON" in whys["torn"]
-    table = ledger_table(found)
+    table = ledger_table(sweep)
     costs = [line[table.header.index("Cost")] for line in table.lines]
     assert costs == ["0.1000", None, "0.1000", "0.1000", None], "no sum without all prices"
 
@@ -284,8 +284,8 @@ def line(*, stopped: bool = True, stale: bool = False, **changed: Any) -> list[A
     tree = {**EARLY, "stopped": stopped, "stale": stale}
     tree["headlines"] = {"acebench/official": {**HEADLINE, **changed}}
     run = EarlyRun("step 20", "step 10", Early.model_validate(tree), 80, 200, 800.0)
-    (found,) = decisions_table([run]).lines
-    return list(found)
+    (cells,) = decisions_table([run]).lines
+    return list(cells)
 
 
 def test_a_stopped_run_has_estimates_and_a_complete_one_exact_numbers() -> None:
@@ -310,12 +310,12 @@ def test_a_stopped_run_is_reported_but_not_compared(tmp_path: Path, here: Any) -
     (folder / "summary.json").write_text(json.dumps(summary))
     manifest = json.loads((folder / "run.json").read_text()) | {"early": {"looked": True}}
     (folder / "run.json").write_text(json.dumps(manifest))
-    (found,) = early_runs([Run(open_store(str(folder)))], {"step-10": "step 10"})
-    assert found.against == "step 10"
+    (decision,) = early_runs([Run(open_store(str(folder)))], {"step-10": "step 10"})
+    assert decision.against == "step 10"
     write_run(tmp_path / "b", everything({"normal_preference": 3}), model="o/Toy-2B")
-    ended = here("report", folder)
-    assert ended.code == 0, ended.stderr
-    assert "Early decisions" in ended.stdout
+    result = here("report", folder)
+    assert result.code == 0, result.stderr
+    assert "Early decisions" in result.stdout
     page = (folder / "report" / "report.html").read_text()
     assert "~+3.1" in page
     assert page.count("they are not scores of the benchmark") == 1

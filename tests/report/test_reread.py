@@ -42,21 +42,21 @@ def test_a_parser_with_a_fault_gains_loses_and_diverges(tmp_path: Path, here: An
     (plugin := tmp_path / "plugin.py").write_text(FIRST_CALL)
     out = tmp_path / "out"
     options = ("--plugin", plugin, "--tokenizer", model, "--output", out)
-    ended = here("reread", run, "--tool-parser", "first_call", *options)
-    assert ended.code == 0, ended.stderr
+    result = here("reread", run, "--tool-parser", "first_call", *options)
+    assert result.code == 0, result.stderr
     # Category, answers read differently, gained, lost, diverged.
-    moved = re.findall(r"(\w+)\W+(\d+)\W+(\d+)\W+(\d+)\W+(\d+)\W*\n", ended.stdout)
+    moved = re.findall(r"(\w+)\W+(\d+)\W+(\d+)\W+(\d+)\W+(\d+)\W*\n", result.stdout)
     assert moved == [
         ("multi_turn_base", "3", "0", "0", "3"),
         ("parallel", "3", "0", "3", "0"),
         ("simple_python", "1", "1", "0", "0"),
     ]
-    assert "19 answers of 13 rows read with vLLM" in ended.stdout
-    assert "with the diverged rows wrong or right" in ended.stdout
-    assert "the model changed 0 rows, the parser 7" in ended.stdout
+    assert "19 answers of 13 rows read with vLLM" in result.stdout
+    assert "with the diverged rows wrong or right" in result.stdout
+    assert "the model changed 0 rows, the parser 7" in result.stdout
     # Of 10 judged rows, one is gained and three are lost. The diverged rows have no pair.
-    assert re.search(r"bfcl, official: -20\.0 points, 95 % CI .*, n=10\n", ended.stdout)
-    assert "verdicts under each benchmark's first rule set" in " ".join(ended.stdout.split())
+    assert re.search(r"bfcl, official: -20\.0 points, 95 % CI .*, n=10\n", result.stdout)
+    assert "verdicts under each benchmark's first rule set" in " ".join(result.stdout.split())
     diverged = [row for row in load_run(out).rows if row.status == "skipped"]
     assert {row.category for row in diverged} == {"multi_turn_base"}
     assert all(not row.verdicts and "answer 2 of 3" in (row.error or "") for row in diverged)
@@ -80,45 +80,45 @@ def test_another_python_gets_only_this_package(tmp_path: Path, here: Any) -> Non
     (python := tmp_path / "python").write_text('#!/bin/sh\nls "${PYTHONPATH%%:*}" >&2\n')
     python.chmod(0o755)
     (tmp_path / "config.json").touch()
-    ended = here("reread", run, "--tokenizer", tmp_path, "--python", python)
-    assert ended.code == 2
-    assert f"{python}: cannot read answers: ace_ray; name a Python" in ended.stderr
+    result = here("reread", run, "--tokenizer", tmp_path, "--python", python)
+    assert result.code == 2
+    assert f"{python}: cannot read answers: ace_ray; name a Python" in result.stderr
     python.unlink()
-    ended = here("reread", run, "--tokenizer", tmp_path, "--python", python)
-    assert (ended.code, f"{python}: cannot be run" in ended.stderr) == (2, True)
+    result = here("reread", run, "--tokenizer", tmp_path, "--python", python)
+    assert (result.code, f"{python}: cannot be run" in result.stderr) == (2, True)
 
 
 @pytest.mark.skipif(find_spec("vllm") is None, reason="the child process needs vLLM")
 def test_a_config_that_vllm_refuses_is_named(tmp_path: Path, here: Any) -> None:
     run = write_run(tmp_path / "run", block("en", "normal_atom_bool", 1, 2), backend="vllm")
     (tmp_path / "config.json").write_text("{}")
-    ended = here("reread", run, "--tokenizer", tmp_path)
-    assert ended.code == 2
-    assert f"{tmp_path}: the tokenizer cannot be used: " in ended.stderr
-    assert "model_type" in ended.stderr
-    assert ended.stderr.strip().endswith("with --tokenizer")
-    assert len(ended.stderr.strip().splitlines()) == 1
+    result = here("reread", run, "--tokenizer", tmp_path)
+    assert result.code == 2
+    assert f"{tmp_path}: the tokenizer cannot be used: " in result.stderr
+    assert "model_type" in result.stderr
+    assert result.stderr.strip().endswith("with --tokenizer")
+    assert len(result.stderr.strip().splitlines()) == 1
 
 
 def test_the_plugins_of_a_run_must_be_named(tmp_path: Path, here: Any) -> None:
     rows = block("en", "normal_atom_bool", 1, 2)
     plugins = {"plugins": ["0" * 64]}
     run = write_run(tmp_path / "run", rows, extra_identity=plugins, model="/no/model")
-    ended = here("reread", run)
-    assert ended.code == 2
-    assert ended.stderr.strip().endswith("from plugins; name the plugin files with --plugin")
+    result = here("reread", run)
+    assert result.code == 2
+    assert result.stderr.strip().endswith("from plugins; name the plugin files with --plugin")
     # Other parsers do not need them.
     assert "if you trust that model" in here("reread", run, "--tool-parser", "hermes").stderr
 
 
-@pytest.mark.parametrize(("backend", "options", "said"), MISTAKES)
+@pytest.mark.parametrize(("backend", "options", "message"), MISTAKES)
 def test_a_run_that_cannot_be_read_again_is_named(
-    backend: str, options: tuple[str, ...], said: str, tmp_path: Path, here: Any
+    backend: str, options: tuple[str, ...], message: str, tmp_path: Path, here: Any
 ) -> None:
     rows = block("en", "normal_atom_bool", 1, 2)
     run = write_run(tmp_path / "run", rows, backend=backend, model="/no/model")
-    ended = here("reread", run, *options, "--output", tmp_path / "out")
-    assert ended.code == 2
-    assert said in ended.stderr
-    assert len(ended.stderr.strip().splitlines()) == 1
+    result = here("reread", run, *options, "--output", tmp_path / "out")
+    assert result.code == 2
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()

@@ -54,10 +54,10 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, P
     monkeypatch.setattr("ace_ray.rescoring.reread.AnswerParser", Parser)
     monkeypatch.chdir(tmp_path)
     tokenizer = toy_model(tmp_path / "tokenizer")
-    own = read_run(tmp_path / "own/run", tokenizer, "hermes", categories=["simple_python"])
+    own_run = read_run(tmp_path / "own/run", tokenizer, "hermes", categories=["simple_python"])
     shutil.copytree(tmp_path / "own", tmp_path / "theirs")
     (fired := tmp_path / "fired").mkdir()
-    return own, tmp_path / "theirs/run", tokenizer, fired
+    return own_run, tmp_path / "theirs/run", tokenizer, fired
 
 
 @pytest.fixture
@@ -117,8 +117,8 @@ def make_hostile(run: Path, model: str, benchmark: dict[str, Any], fired: Path, 
         "early": {"against": "s3://mine/run"},
         "engine": {"trust_remote_code": True},
     }
-    named = {"adapter": "s3://mine/adapter", "plugins": [code], "chat_template": code}
-    config["model"] |= {"source": model, **named}
+    names = {"adapter": "s3://mine/adapter", "plugins": [code], "chat_template": code}
+    config["model"] |= {"source": model, **names}
     change_manifest(run, config=config, entries={}, reread={"of": url, "reader": url})
     change_manifest(run, format={"template_kwargs": {"chat_template": "evil"}})
     early = {"against": "s3://mine/run", "stopped": True}
@@ -138,16 +138,16 @@ def make_hostile(run: Path, model: str, benchmark: dict[str, Any], fired: Path, 
     (sweep / "sweep.json").write_text(json.dumps(manifest))
 
 
-def commands(own: Path, run: Path, tokenizer: Path, folder: Path) -> Iterator[tuple[Any, ...]]:
+def commands(own_run: Path, run: Path, tokenizer: Path, folder: Path) -> Iterator[tuple[Any, ...]]:
     policy, config = folder / "policy.yaml", folder / "config.yaml"
     policy.write_text("metrics: [{benchmark: bfcl, at_least: 0.5}]")
     tree = {"model": {"source": "none"}, "backend": "fake", "benchmarks": ["acebench"]}
     config.write_text(json.dumps({**tree, "output": str(run.parent), "run_id": run.name}))
     yield ("show", run)
     yield ("score", run)
-    yield ("compare", own, run, "--allow-different", "--flips")
-    yield ("compare", own, run, "--explain")
-    yield ("gate", policy, run, "--against", own)
+    yield ("compare", own_run, run, "--allow-different", "--flips")
+    yield ("compare", own_run, run, "--explain")
+    yield ("gate", policy, run, "--against", own_run)
     yield from (("report", path) for path in (run, run.parent))
     yield from (("export", run, "--to", form) for form in ("inspect", "lm-eval"))
     yield ("export", run, "--to", "hf", "--dataset", "o/d")
@@ -167,7 +167,7 @@ def commands(own: Path, run: Path, tokenizer: Path, folder: Path) -> Iterator[tu
 def test_no_name_in_a_strangers_run_is_followed(
     model: str, local: bool, runs: Any, url: str, tmp_path: Path, here: Any
 ) -> None:
-    own, run, tokenizer, fired = runs
+    own_run, run, tokenizer, fired = runs
     code, service = f"{run.parent}/evil.py:Evil", {"url": url, "api_key_env": "HF_TOKEN"}
     bfcl = {
         **{"name": "bfcl", "mode": "native", "categories": ["simple_python", "web_search_base"]},
@@ -175,13 +175,13 @@ def test_no_name_in_a_strangers_run_is_followed(
         **{"web_search": {"search": service, "fetch": service}},
     }
     make_hostile(run, model, {"name": code} if local else bfcl, fired, url)
-    for words in commands(own, run, tokenizer, tmp_path):
-        ended = here(*words)
+    for words in commands(own_run, run, tokenizer, tmp_path):
+        result = here(*words)
         assert [*fired.iterdir()] == [], words
-        assert "Traceback" not in ended.stderr, words
+        assert "Traceback" not in result.stderr, words
     opened = ace_ray.Run.open(str(run))
     assert (opened.status, opened.rows().num_rows, len([*opened.episodes()])) == ("complete", 4, 4)
-    table, mine = (RunTable(open_store(str(folder))) for folder in (run, own))
+    table, mine = (RunTable(open_store(str(folder))) for folder in (run, own_run))
     assert table.select(Query(cause="prompt", text="another question"), mine)
     assert [*fired.iterdir()] == [], "view"
     if local:
@@ -192,12 +192,12 @@ def test_no_name_in_a_strangers_run_is_followed(
 def test_reread_writes_behind_no_link_beside_the_run(runs: Any, here: Any) -> None:
     _, run, tokenizer, fired = runs
     assert here("reread", run, "--tokenizer", tokenizer).code == 0
-    (made,) = run.parent.glob("reread-*")
-    shutil.rmtree(made)
-    made.symlink_to(fired)
-    ended = here("reread", run, "--tokenizer", tokenizer)
-    assert (ended.code, [*fired.iterdir()]) == (2, [])
-    assert "is a symbolic link" in ended.stderr
+    (output,) = run.parent.glob("reread-*")
+    shutil.rmtree(output)
+    output.symlink_to(fired)
+    result = here("reread", run, "--tokenizer", tokenizer)
+    assert (result.code, [*fired.iterdir()]) == (2, [])
+    assert "is a symbolic link" in result.stderr
 
 
 DAMAGED: dict[str, dict[str, Any]] = {
@@ -219,6 +219,6 @@ def test_reread_names_the_damage_in_one_line(damage: str, runs: Any, here: Any) 
     _, run, tokenizer, _ = runs
     change = change_manifest if "format" in DAMAGED[damage] else change_row
     change(run, **DAMAGED[damage])
-    ended = here("reread", run, "--tokenizer", tokenizer)
-    said = ended.stdout + ended.stderr
-    assert (ended.code, len(said.strip().splitlines())) == (2, 1), said
+    result = here("reread", run, "--tokenizer", tokenizer)
+    output = result.stdout + result.stderr
+    assert (result.code, len(output.strip().splitlines())) == (2, 1), output

@@ -31,8 +31,8 @@ def paper(*folders: Path, rules: str = "official") -> Paper:
 
 
 def table(number: int, *folders: Path, rules: str = "official") -> Table:
-    (found,) = [t for t in paper(*folders, rules=rules).tables if t.name == f"table{number}"]
-    return found
+    (result,) = [t for t in paper(*folders, rules=rules).tables if t.name == f"table{number}"]
+    return result
 
 
 def shares(line: Any) -> list[float | None]:
@@ -41,15 +41,15 @@ def shares(line: Any) -> list[float | None]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def full_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("runs") / "whole", everything(SHARES))
 
 
-def test_tables_have_groups_categories_and_their_overall(whole: Path) -> None:
-    found = paper(whole)
-    titles = [t.title.partition(":")[0] for t in found.tables]
+def test_tables_have_groups_categories_and_their_overall(full_run: Path) -> None:
+    report = paper(full_run)
+    titles = [t.title.partition(":")[0] for t in report.tables]
     assert titles == [*(f"Table {i}" for i in range(2, 9)), *["Figure 6"] * 3]
-    assert all(t.title.endswith("official rules") for t in found.tables)
+    assert all(t.title.endswith("official rules") for t in report.tables)
     names = "Atom Single-Turn Multi-Turn Similar-API Preference Summary Special Agent Overall"
     # Square-root weights over 120, 30 and 20 judged entries.
     normal, special, agent = (12 - 0.6 - 0.5) / 12, 0.4, 0.4
@@ -58,31 +58,31 @@ def test_tables_have_groups_categories_and_their_overall(whole: Path) -> None:
     whole_n = [60, 20, 20, 10, 10, 120, 30, 20, 170]
     expected = [90.0, 100.0, 100.0, 50.0, 100.0, 90.8, 40.0, 40.0, round(100 * overall, 1)]
     for number, languages in ((2, 2), (7, 1), (8, 1)):
-        shown = table(number, whole)
-        assert [h.replace(" ", "-") for h in shown.header] == ["Model", *names.split()]
-        ((label, *cells),) = shown.lines
+        result = table(number, full_run)
+        assert [h.replace(" ", "-") for h in result.header] == ["Model", *names.split()]
+        ((label, *cells),) = result.lines
         assert (label, shares([label, *cells])) == ("Toy-7B-Instruct", expected)
         assert [v.n for v in cells if isinstance(v, Estimate)] == [languages * n for n in whole_n]
-    assert shares(table(3, whole).lines[0]) == [30.0, 10.0, 80.0]
-    assert shares(table(4, whole).lines[0]) == [60.0, 75.0, 20.0, 75.0]
+    assert shares(table(3, full_run).lines[0]) == [30.0, 10.0, 80.0]
+    assert shares(table(4, full_run).lines[0]) == [60.0, 75.0, 20.0, 75.0]
 
 
 def test_printed_text_keeps_shortcodes_of_emoji(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = Table("", "of :tada:", ["at :fire:"], [[":smile:"]], ["note :sos:"])
-    print_table(shown, Console(), intervals=False)
+    layout = Table("", "of :tada:", ["at :fire:"], [[":smile:"]], ["note :sos:"])
+    print_table(layout, Console(), intervals=False)
     printed = capsys.readouterr().out
     assert re.findall(":[a-z]+:", printed) == [":tada:", ":fire:", ":smile:", ":sos:"]
 
 
 def test_table_5_leaves_irrelevant_out(tmp_path: Path) -> None:
-    def one(category: str, number: int, official: str, strict: str) -> dict[str, object]:
+    def wrong_row(category: str, number: int, official: str, strict: str) -> dict[str, object]:
         errors = {"official": official, "strict": strict}
         return row("en", category, number, official=False, errors=errors)
 
     rows = [
-        one("special_incomplete", 0, "error_detection", "detection_failed"),
-        one("special_incomplete", 1, "error_correction", "detection_failed"),
-        one("special_error_param", 0, "official_crash", "correction_failed"),
+        wrong_row("special_incomplete", 0, "error_detection", "detection_failed"),
+        wrong_row("special_incomplete", 1, "error_correction", "detection_failed"),
+        wrong_row("special_error_param", 0, "official_crash", "correction_failed"),
         row("en", "special_error_param", 1, official=True, strict=False),
         *block("en", "special_irrelevant", 0, 5),
     ]
@@ -102,11 +102,11 @@ def test_incomplete_runs_are_marked_and_have_no_overall(tmp_path: Path) -> None:
     lost = next(i for i, item in enumerate(rows) if item["category"] == "special_incomplete")
     rows[lost] = row("en", "special_incomplete", 0, status="quarantined")
     folder = write_run(tmp_path / "run", rows, missing=2, finished=False)
-    found = table(2, folder)
-    (line,) = found.lines
+    result = table(2, folder)
+    (line,) = result.lines
     assert line[0] == "Toy-7B-Instruct*"
     assert shares(line) == [None, 100.0, 100.0, 100.0, 100.0, None, None, None, None]
-    (note,) = [note for note in found.notes if note.startswith("* incomplete")]
+    (note,) = [note for note in result.notes if note.startswith("* incomplete")]
     assert note.endswith("Toy-7B-Instruct: of 302 rows 1 infra_error, 1 quarantined, 2 missing")
     assert shares(table(3, folder).lines[0]) == [None, 0.0, 100.0]
     assert table(5, folder).lines == [["Toy-7B-Instruct*", None, None]]
@@ -165,10 +165,10 @@ def test_table_6_composes_variants_that_differ_in_nothing_else(tmp_path: Path) -
         folders.append(write_run(tmp_path / variant, rows, variant=variant))
     warm: dict[str, Any] = {"variant": "condensed", "sampling": {"temperature": 1.0}}
     folders.append(write_run(tmp_path / "other", rows, **warm))
-    found = table(6, *folders)
-    assert list(found.header) == ["Model", "Standard", "Condensed", "Minimal"]
-    assert [shares(line) for line in found.lines] == [[100.0, 95.0, 92.5]]
-    assert "missing: runs of the variants standard, minimal with" in "\n".join(found.notes)
+    result = table(6, *folders)
+    assert list(result.header) == ["Model", "Standard", "Condensed", "Minimal"]
+    assert [shares(line) for line in result.lines] == [[100.0, 95.0, 92.5]]
+    assert "missing: runs of the variants standard, minimal with" in "\n".join(result.notes)
     assert shares(table(6, folders[0], folders[2]).lines[0]) == [100.0, None, 92.5]
     assert table(6, folders[0]).lines == []
     # All other tables show the standard prompts.
@@ -212,16 +212,16 @@ def test_scaling_uses_sizes_of_the_manifest_or_the_name(tmp_path: Path) -> None:
         rows = everything({"normal_preference": 0 if "7B" in name else 2}, of=2)
         folders.append(str(write_run(tmp_path / name, rows, model=f"o/{name}", **more)))
     runs = load_runs(folders)
-    found = ACEBench.paper(
+    report = ACEBench.paper(
         [run.reported("acebench", ACEBench.statistics) for run in runs], "official"
     )
-    (scaling,) = [figure for figure in found.figures if isinstance(figure, Curves)]
+    (scaling,) = [figure for figure in report.figures if isinstance(figure, Curves)]
     assert list(scaling.panels) == ["Normal", "Special", "Agent", "Overall"]
     normal = scaling.panels["Normal"]
     assert list(normal) == ["Toy-Chat [1]", "other [1]", "Toy-Chat [2]"]
     assert [(x, round(e.value, 3)) for x, e in normal["Toy-Chat [1]"]] == [(0.5, 1), (7, 0.917)]
     assert [x for x, _ in normal["other [1]"]] == [3.0]
-    notes = "\n".join(found.notes)
+    notes = "\n".join(report.notes)
     assert "sizes from the model's name: Toy-7B-Chat 7B, Toy-0.5B-Chat 0.5B" in notes
     assert "sizes unknown, not drawn: unsized" in notes
     assert "sizes of checkpoints, not drawn: step_9" in notes

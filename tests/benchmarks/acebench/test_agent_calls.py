@@ -14,9 +14,9 @@ def official(text: str, loop: str = "multi_step") -> list[AgentCall] | None:
 
 
 def fixed(text: str) -> list[AgentCall] | None:
-    found = agent_calls(text, loop="multi_turn", protocol="fixed")
-    assert found == agent_calls(text, loop="multi_step", protocol="fixed")
-    return found
+    calls = agent_calls(text, loop="multi_turn", protocol="fixed")
+    assert calls == agent_calls(text, loop="multi_step", protocol="fixed")
+    return calls
 
 
 ONE_CALL = ["[f(a='x')]", " [[f(a='x')]]", "['f(a='x')']", "[(f(a='x'),)]", "[f(a='x'),]"]
@@ -49,8 +49,8 @@ def test_calls_over_several_lines_and_with_odd_names() -> None:
     assert official("f(a=1)") == [AgentCall("f", {"a": 1})]
     assert official("[f(a=1,\nb=2)]") == [AgentCall("f", {"a": 1, "b": 2})]
     assert official("[f(a=[1],\nb=2)]", "multi_turn") == [AgentCall("f", {"a": [1], "b": 2})]
-    found = official("[f(a=1), g(), f(a=2)]")
-    assert found == [AgentCall("f", {"a": 1}), AgentCall("g"), AgentCall("f", {"a": 2})]
+    calls = official("[f(a=1), g(), f(a=2)]")
+    assert calls == [AgentCall("f", {"a": 1}), AgentCall("g"), AgentCall("f", {"a": 2})]
     problem = "name 'Api' is not defined"
     assert official("[Api.send(a=1)]") == [AgentCall("Api.send", {"a": 1}, problem, "send")]
 
@@ -81,13 +81,13 @@ def test_arguments_are_read_as_the_official_decoders_read_them() -> None:
 
 
 def test_fixed_finds_the_first_list_of_calls_of_twenty() -> None:
-    found = [
+    texts = [
         "Sure, I will (as [you] asked) do it:\n```python\n[f(\n  a='x'\n)]\n```\nDone [1].",
         'it\'s [f(a = "x")], and later [g()]',
         "[f(a=unfinished [f(a='x')]",
         "[[f(a='x')]",
     ]
-    for text in found:
+    for text in texts:
         assert fixed(text) == [AgentCall("f", {"a": "x"})], text
     for text in ("", "f()", "[hello]", "[]", "[f(), x]", "[f(", "[f']()"):
         assert fixed(text) is None, text

@@ -38,22 +38,22 @@ def test_differences_to_the_leaderboard_are_named() -> None:
         ({"mode": "native"}, [DATA, native]),
     ]
     for options, reasons in differences:
-        said = compares(data=str(MINI), languages=["en"], **options)
-        assert said == "not comparable with the leaderboard: " + "; ".join(reasons)
+        note = compares(data=str(MINI), languages=["en"], **options)
+        assert note == "not comparable with the leaderboard: " + "; ".join(reasons)
     assert "the mini set is ace_ray's own" in compares(languages=["en"])
 
 
 def test_a_user_model_is_asked_as_upstream_asks_it() -> None:
-    asked = ACEBench.from_options({"data": "mini"}).role_sampling("user")
-    assert (asked.temperature, asked.max_tokens) == (0.0, 1000)
+    sampling = ACEBench.from_options({"data": "mini"}).role_sampling("user")
+    assert (sampling.temperature, sampling.max_tokens) == (0.0, 1000)
 
 
 @pytest.mark.nightly
 def test_official_data_and_prompts_compare(shared_data: Path) -> None:
     for languages in (["zh"], ["zh", "en"]):
         benchmark = ACEBench.from_options({"data": str(shared_data), "languages": languages})
-        said = benchmark.summarize([], 0.0)["comparable"]
-        assert said.startswith(
+        note = benchmark.summarize([], 0.0)["comparable"]
+        assert note.startswith(
             "official data, prompts and protocol: the official rule set is comparable"
         )
         assert benchmark.resolved()["prompts"] == "official"
@@ -101,23 +101,23 @@ def entry(category: str) -> Entry:
 
 
 def test_right_calls_in_another_format_are_found_and_stay_wrong() -> None:
-    one = entry("normal_single_turn_parallel_function")
-    tools = {published: tool for tool, published in tool_names(one.data["function"]).items()}
+    gold_entry = entry("normal_single_turn_parallel_function")
+    tools = {published: tool for tool, published in tool_names(gold_entry.data["function"]).items()}
     for mode in ("native", "prompt"):
         text = ""
-        for call in parse_calls(answers.render_gold(one)):
-            shown = {"name": tools[call.name], "arguments": call.args}
-            text += f"<tool_call>{json.dumps(shown)}</tool_call>\n"
+        for call in parse_calls(answers.render_gold(gold_entry)):
+            call_object = {"name": tools[call.name], "arguments": call.args}
+            text += f"<tool_call>{json.dumps(call_object)}</tool_call>\n"
         episode = Episode()
         episode.record(Completion(text, tools=ToolAnswer(text) if mode == "native" else None))
-        assert unread(one.category, episode, mode) == "hermes"
-        verdicts = ACEBench.from_options({"mode": mode}).verdicts(one, episode)
+        assert unread(gold_entry.category, episode, mode) == "hermes"
+        verdicts = ACEBench.from_options({"mode": mode}).verdicts(gold_entry, episode)
         assert not any(verdict.valid for verdict in verdicts.values())
 
 
 def test_outputs_with_calls_that_were_read_are_not_read_again() -> None:
-    found = unread("special_irrelevant", Episode(output=FENCED))
-    assert found == "fenced_json"
+    reader = unread("special_irrelevant", Episode(output=FENCED))
+    assert reader == "fenced_json"
     for output in ("[f(a=1)]", f"[f(a=open('x') + 1)] {FENCED}", UNREADABLE, "No."):
         assert unread("normal_atom_bool", Episode(output=output)) is None, output
     assert unread("normal_atom_bool", Episode(output=FENCED, state=NO_OUTPUT)) is None
@@ -132,8 +132,8 @@ def test_messages_of_an_agent_are_counted() -> None:
         {"speaker": "agent", "text": FENCED},
         {"speaker": "execution", "text": "[]", "calls": [{"name": "f", "arguments": {}}]},
     ]
-    found = unread("agent_multi_turn", Episode(state={"steps": steps}))
-    assert found == "fenced_json"
+    reader = unread("agent_multi_turn", Episode(state={"steps": steps}))
+    assert reader == "fenced_json"
     for state in (None, {}, {"steps": None}, {"steps": [1, {"speaker": "agent"}]}):
         assert unread("agent_multi_turn", Episode(state=state)) is None
 

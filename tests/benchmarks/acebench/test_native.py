@@ -25,8 +25,8 @@ def test_a_tool_has_openais_form() -> None:
     offered = {"name": "F", "description": "d", "parameters": schema}
     for key in ("parameters", "arguments", "_arguments"):
         function = {"name": "F", "description": "d", "results": {}, "tags": []}
-        made = native.openai_tools([{**function, key: {**schema, "type": "dict"}}])
-        assert made == [{"type": "function", "function": offered}]
+        tools = native.openai_tools([{**function, key: {**schema, "type": "dict"}}])
+        assert tools == [{"type": "function", "function": offered}]
     nothing = {"type": "object", "properties": {}}
     assert parameters({}) == parameters(None) == parameters("x") == nothing
     # A required name without a description is not required.
@@ -64,9 +64,9 @@ def test_nested_schemas_and_keywords_are_converted() -> None:
         "patternProperties": {"^x": {"type": "integer"}},
         "additionalProperties": {"type": "array", "items": {"type": "boolean"}},
     }
-    kept = {"type": "integer", "description": "d", "minimum": 1, "maximum": 2.5, "default": None}
+    schema = {"type": "integer", "description": "d", "minimum": 1, "maximum": 2.5, "default": None}
     dropped = {"minLength": True, "format": 5, "pattern": "[", "results": {}, "optional": True}
-    assert param({**kept, **dropped, "example": 3}) == {**kept, "examples": [3]}
+    assert param({**schema, **dropped, "example": 3}) == {**schema, "examples": [3]}
 
 
 def test_names_become_unique_identifiers() -> None:

@@ -34,9 +34,9 @@ def entries(*categories: str) -> list[Entry]:
     return load(MINI, languages=["en"], categories=categories)
 
 
-def score(folder: Path, given: Path | list[Any], **changes: Any) -> dict[str, Any]:
+def score(folder: Path, source: Path | list[Any], **changes: Any) -> dict[str, Any]:
     """Score rows, or the outputs at a path, into ``folder/out``."""
-    path = write(folder / "g.jsonl", given) if isinstance(given, list) else given
+    path = write(folder / "g.jsonl", source) if isinstance(source, list) else source
     store = LocalStore(str(folder / "out"))
     options = {"benchmark": "acebench", "data": str(MINI), "model": None, **changes}
     return score_outputs(path, **options, store=store)
@@ -103,25 +103,27 @@ def test_an_interrupted_replacement_has_no_rows_of_the_old_run_and_is_incomplete
 
 def test_verdicts_follow_the_input_and_the_summary_counts_them(tmp_path: Path) -> None:
     rows = entries(PREFERENCE, SWITCH, IRRELEVANT)
-    given = [answer(entry, note="ignored") for entry in reversed(rows)]
-    given[0]["output"] = "[unknown(x=1)]"
-    given[1]["output"] = None
-    found = score(tmp_path, given)
+    answers = [answer(entry, note="ignored") for entry in reversed(rows)]
+    answers[0]["output"] = "[unknown(x=1)]"
+    answers[1]["output"] = None
+    summary = score(tmp_path, answers)
     lines = verdicts(tmp_path)
-    assert [line["id"] for line in lines] == [row["id"] for row in given]
+    assert [line["id"] for line in lines] == [row["id"] for row in answers]
     assert [line["strict"]["valid"] for line in lines] == [False, False] + [True] * 10
     valid = {"valid": True, "error_type": "", "error": ""}
     key = {"language": "en", "category": SWITCH, "id": f"{SWITCH}_1_1", "sample": 0}
     assert lines[4] == {**key, "official": valid, "strict": valid}
     assert all(line["strict"]["error_type"] for line in lines[:2])
-    assert json.loads((tmp_path / "out/summary.json").read_text()) == json.loads(json.dumps(found))
-    assert (found["source"]["lines"], found["notes"], found["complete"]) == (12, [], True)
-    categories = found["languages"]["en"]["categories"]
+    assert json.loads((tmp_path / "out/summary.json").read_text()) == json.loads(
+        json.dumps(summary)
+    )
+    assert (summary["source"]["lines"], summary["notes"], summary["complete"]) == (12, [], True)
+    categories = summary["languages"]["en"]["categories"]
     assert categories[IRRELEVANT]["strict"]["accuracy"] == 0.5
     assert categories[SWITCH]["strict"]["accuracy"] == 1.0
     # Tokens and times of outputs made elsewhere are unknown, not zero.
-    assert found["tokens"] == {"prompt": None, "completion": None}
-    totals = found["benchmarks"]["acebench"]["combined"]["totals"]
+    assert summary["tokens"] == {"prompt": None, "completion": None}
+    totals = summary["benchmarks"]["acebench"]["combined"]["totals"]
     assert {totals[name] for name in ("prompt_tokens", "completion_tokens", "generation_s")} == {
         None
     }
@@ -132,31 +134,31 @@ def test_verdicts_follow_the_input_and_the_summary_counts_them(tmp_path: Path) -
     (name,) = export_inspect(run, LocalStore(str(tmp_path / "inspect")))
     with zipfile.ZipFile(tmp_path / "inspect" / name) as log:
         assert json.loads(log.read("header.json"))["stats"]["model_usage"] == {}
-        names = [one for one in log.namelist() if one.startswith("samples/")]
-        samples = [json.loads(log.read(one)) for one in names]
-    assert {(one["total_time"], one["working_time"]) for one in samples} == {(None, None)}
+        names = [file for file in log.namelist() if file.startswith("samples/")]
+        samples = [json.loads(log.read(file)) for file in names]
+    assert {(sample["total_time"], sample["working_time"]) for sample in samples} == {(None, None)}
 
 
 def test_outputs_of_some_entries_are_a_limited_run(tmp_path: Path) -> None:
     first, second, *_ = entries(PREFERENCE)
-    found = score(tmp_path, [answer(first), answer(first, sample=1), answer(second)])
-    assert (found["declared"], found["scored"], found["limit"]) == (3, 3, 2)
-    assert found["complete"]
-    headline = found["benchmarks"]["acebench"]["scores"]["strict"][0]
+    summary = score(tmp_path, [answer(first), answer(first, sample=1), answer(second)])
+    assert (summary["declared"], summary["scored"], summary["limit"]) == (3, 3, 2)
+    assert summary["complete"]
+    headline = summary["benchmarks"]["acebench"]["scores"]["strict"][0]
     assert (headline["value"], headline["partial"]) == (1.0, True)
     note = "2 of 4 entries; a sample of the benchmark, not its score"
-    assert found["notes"] == [note, "entries have 1 to 2 outputs"]
+    assert summary["notes"] == [note, "entries have 1 to 2 outputs"]
     store = LocalStore(str(tmp_path / "out"))
     with pytest.raises(UserError, match=r"limited to 2 of 4 entries; publish a complete run"):
         export_hub(Run(store), LocalStore("x"), "a/b")
     rescored = rescore(str(tmp_path / "out"))[1]
-    assert {**rescored, "benchmarks": {}} == {**found, "benchmarks": {}}
+    assert {**rescored, "benchmarks": {}} == {**summary, "benchmarks": {}}
     # An absent turn is skipped, and its dialogue is not judged.
-    found = score(tmp_path, [answer(entry) for entry in entries(SWITCH)[:3]])
-    category = found["languages"]["en"]["categories"][SWITCH]
+    summary = score(tmp_path, [answer(entry) for entry in entries(SWITCH)[:3]])
+    category = summary["languages"]["en"]["categories"][SWITCH]
     assert (category["strict"]["accuracy"], category["strict"]["n"]) == (1.0, 1)
     assert category["status"]["skipped"] == 1
-    assert "1 turns of dialogues are not in the input" in found["notes"][1]
+    assert "1 turns of dialogues are not in the input" in summary["notes"][1]
 
 
 def test_an_official_result_folder(tmp_path: Path) -> None:
@@ -173,7 +175,7 @@ def test_an_official_result_folder(tmp_path: Path) -> None:
     ]
     write(folder / f"data_{AGENT}_result.json", episodes)
     (folder / "notes.txt").write_text("not a result")
-    found = score(tmp_path, folder)
+    summary = score(tmp_path, folder)
     lines = verdicts(tmp_path)
     assert [line["category"] for line in lines] == [PREFERENCE] * 4 + [IRRELEVANT] * 4 + [AGENT] * 4
     # The official rules accept missing attributes.
@@ -183,8 +185,8 @@ def test_an_official_result_folder(tmp_path: Path) -> None:
     why = "BaseApi does not have the attributes wifi, logged_in; every milestone was made"
     assert lines[8]["strict"] == {**right, **wrong, "error": why}
     assert lines[11]["official"]["error_type"] == "official_crash"
-    assert (found["source"]["format"], found["notes"]) == ("official", [])
-    stats = found["languages"]["en"]["categories"][AGENT]
+    assert (summary["source"]["format"], summary["notes"]) == ("official", [])
+    stats = summary["languages"]["en"]["categories"][AGENT]
     assert [stats[rule]["accuracy"] for rule in ("official", "strict")] == [0.75, 0.5]
     # The process of the third row is a list of paths, not of texts.
     assert [stats[rule]["process_accuracy"] for rule in ("official", "strict")] == [1.0, 0.75]

@@ -21,8 +21,8 @@ PLACEHOLDER = re.compile(r"\{(time|profile|function|question)\}")
 
 
 def entry(category: str = "normal_atom_bool", language: str = "en", **row: Any) -> Entry:
-    shown = {"question": "user: hi\n", "function": [{"name": "F"}], "time": "", **row}
-    return Entry("acebench", category, language, f"{category}_0", shown, {})
+    fields = {"question": "user: hi\n", "function": [{"name": "F"}], "time": "", **row}
+    return Entry("acebench", category, language, f"{category}_0", fields, {})
 
 
 @pytest.mark.parametrize("variant", [*prompts.VARIANTS, "native"])
@@ -44,8 +44,8 @@ def test_own_prompts_show_the_whole_row(variant: str) -> None:
     ]
     for language in LANGUAGES:
         text = texts.messages(entry("special_incomplete", language))[0]["content"]
-        places = [text.index(phrase) for phrase in phrases]
-        assert places == sorted(places)
+        offsets = [text.index(phrase) for phrase in phrases]
+        assert offsets == sorted(offsets)
 
 
 def test_braces_in_data_survive_and_are_not_filled_again() -> None:

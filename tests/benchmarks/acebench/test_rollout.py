@@ -232,18 +232,18 @@ def answers_to(batch: str, category: str = "multi_turn", protocol: str = "offici
 
 @PROTOCOLS
 def test_answers_of_an_official_batch_show_its_end(protocol: str) -> None:
-    one = "login_food_platform(username='Nora', password='pear11')"
+    login_call = "login_food_platform(username='Nora', password='pear11')"
     two = "login_food_platform(username='Timo', password='plum22')"
-    found = answers_to(f"[{one}, view_logged_in_users(), {two}]", "multi_step", protocol)
-    shown = found["observations"][1]["logged_in_users"]
-    assert shown == (["Nora", "Timo"] if protocol == "official" else ["Nora"])
+    answers = answers_to(f"[{login_call}, view_logged_in_users(), {two}]", "multi_step", protocol)
+    users = answers["observations"][1]["logged_in_users"]
+    assert users == (["Nora", "Timo"] if protocol == "official" else ["Nora"])
 
 
 def test_a_dotted_name_is_looked_up_by_its_last_part() -> None:
-    found = answers_to("[login_device(), foo.bar(), turn_on_wifi()]")
-    assert found["errors"] == ["", "unknown_tool", ""]
-    first, repeated, _ = ast.literal_eval(found["text"])
+    answers = answers_to("[login_device(), foo.bar(), turn_on_wifi()]")
+    assert answers["errors"] == ["", "unknown_tool", ""]
+    first, repeated, _ = ast.literal_eval(answers["text"])
     assert repeated == first
-    known = "[login_device(), m.turn_on_wifi(), turn_on_wifi()]"
-    assert answers_to(known)["errors"] == ["", "bad_arguments"]
-    assert "name 'm' is not defined" in answers_to(known, "multi_step")["text"]
+    calls = "[login_device(), m.turn_on_wifi(), turn_on_wifi()]"
+    assert answers_to(calls)["errors"] == ["", "bad_arguments"]
+    assert "name 'm' is not defined" in answers_to(calls, "multi_step")["text"]

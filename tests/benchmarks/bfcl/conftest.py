@@ -15,8 +15,8 @@ from tests.benchmarks.bfcl.synthetic_bfcl import write_copy
 @pytest.fixture(scope="session")
 def bfcl_copy() -> UpstreamPackage:
     """Return a real copy: the one that ``BFCL_DATA`` names, or the installed one."""
-    if named := os.environ.get("BFCL_DATA"):
-        return UpstreamPackage.locate(str(UpstreamPackage.locate(named).root))
+    if location := os.environ.get("BFCL_DATA"):
+        return UpstreamPackage.locate(str(UpstreamPackage.locate(location).root))
     spec = importlib.util.find_spec("bfcl_eval")
     if spec is None or not spec.submodule_search_locations:
         pytest.skip(f"no bfcl-eval=={VERSION} is installed, and BFCL_DATA names no copy of it")

@@ -146,7 +146,7 @@ def write_copy(folder: Path, version: str | None = VERSION) -> Path:
         upstream_package.HINT_SOURCE: HINTS,
         upstream_package.NATIVE_SOURCE: NATIVE,
         **dict.fromkeys(upstream_package.TOOL_SOURCES, "class Tool:\n    pass\n"),
-        **{f"{TOOL_FOLDER}/{name}.py": f"class {one}: ...\n" for one, name in TOOL_MODULES.items()},
+        **{f"{TOOL_FOLDER}/{name}.py": f"class {cls}: ...\n" for cls, name in TOOL_MODULES.items()},
     }
     for name, text in sources.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

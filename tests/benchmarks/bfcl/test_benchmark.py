@@ -44,8 +44,8 @@ def verdicts(
     episode = played(benchmark, entry, ScriptedModel(*replies), **more)
     travelled: BFCL = pickle.loads(pickle.dumps(benchmark))
     state = None if episode.state is None else json.loads(json.dumps(episode.state))
-    found = travelled.check(entry, replace(episode, state=state))
-    return {rules: (verdict.valid, verdict.error_type) for rules, verdict in found.items()}
+    outcome = travelled.check(entry, replace(episode, state=state))
+    return {rules: (verdict.valid, verdict.error_type) for rules, verdict in outcome.items()}
 
 
 def test_all_categories_that_can_run_are_run_and_the_others_named() -> None:
@@ -66,8 +66,8 @@ def test_options_that_cannot_be_are_refused() -> None:
         ("memory_vector", {"embedding": ENDPOINT}, "mini set has no class MemoryAPI_vector"),
         ("all", {"embedding": {**ENDPOINT, "api_key_env": "NO_KEY"}}, "NO_KEY is not set"),
     ]
-    for category, options, said in refused:
-        with pytest.raises(UserError, match=said) as caught:
+    for category, options, message in refused:
+        with pytest.raises(UserError, match=message) as caught:
             bfcl(category, **options).ready(named=True)
         assert "\n" not in str(caught.value)
 
@@ -84,12 +84,12 @@ def test_resolved_options_make_the_same_benchmark_and_scores_have_an_identity() 
         {"embedding": ENDPOINT, "categories": ["multi_turn"]},
         {"embedding": {**ENDPOINT, "model": "two"}, "categories": ["multi_turn"]},
     ):
-        one = bfcl(**options)
-        again = bfcl(**json.loads(json.dumps(one.resolved())))
-        assert again.identity() == one.identity()
-        assert data_hash(again.dataset()) == data_hash(one.dataset())
-        assert len(pickle.dumps(one)) < 200_000, "entries travel by themselves"
-        identities.append(json.dumps(one.identity(), sort_keys=True))
+        benchmark = bfcl(**options)
+        again = bfcl(**json.loads(json.dumps(benchmark.resolved())))
+        assert again.identity() == benchmark.identity()
+        assert data_hash(again.dataset()) == data_hash(benchmark.dataset())
+        assert len(pickle.dumps(benchmark)) < 200_000, "entries travel by themselves"
+        identities.append(json.dumps(benchmark.identity(), sort_keys=True))
     assert len(set(identities)) == len(identities)
 
 
@@ -118,10 +118,10 @@ def test_form_of_format_sensitivity_decides_how_an_answer_is_read() -> None:
 
 def test_contamination_asks_the_engine_for_the_probability_of_the_gold_calls() -> None:
     benchmark = bfcl("multiple", "simple_java", contamination=True)
-    asked = []
+    requests = []
 
     async def token_logprobs(messages: Sequence[Mapping[str, Any]], text: str) -> list[float]:
-        asked.append((list(messages), text))
+        requests.append((list(messages), text))
         return [-1.0, -3.0]
 
     async def too_long(*_: Any) -> list[float]:
@@ -130,12 +130,12 @@ def test_contamination_asks_the_engine_for_the_probability_of_the_gold_calls() -
     entry = entry_of(benchmark, "multiple")
     right = gold_text(entry.gold, entry.data["function"])
     episode = played(benchmark, entry, ScriptedModel("[]"), token_logprobs=token_logprobs)
-    assert asked == [(benchmark.prompt(entry), right)]
-    found = benchmark.check(entry, episode)["strict"].metrics
-    assert found == {"gold_token_probability": pytest.approx(0.1353352832366127)}
+    assert requests == [(benchmark.prompt(entry), right)]
+    metrics = benchmark.check(entry, episode)["strict"].metrics
+    assert metrics == {"gold_token_probability": pytest.approx(0.1353352832366127)}
     played(benchmark, java := entry_of(benchmark, "simple_java"), ScriptedModel("[]"))
     assert "Java" in benchmark.prompt(java)[0]["content"]
-    assert len(asked) == 1, "Java has no gold text of its own"
+    assert len(requests) == 1, "Java has no gold text of its own"
     assert verdicts(benchmark, entry, right, token_logprobs=too_long) == RIGHT
 
 
@@ -161,8 +161,8 @@ def test_memory_is_filled_once_and_asked_from_a_copy() -> None:
     entry = next(e for e in questions if e.gold["ground_truth"] == ["statistics"])
     for answer, valid in (("Statistics, surely.", True), ("Botany.", False)):
         reader = ScriptedModel("[core_memory_clear()]", answer)
-        found = verdicts(benchmark, entry, *reader.replies, prepared=prepared)
-        assert found["official"][0] is valid
+        outcome = verdicts(benchmark, entry, *reader.replies, prepared=prepared)
+        assert outcome["official"][0] is valid
         played(benchmark, entry, reader, prepared=prepared)
         assert "statistics" in reader.chats[0][0]["content"], "no other question cleared it"
 
@@ -175,7 +175,7 @@ def test_messages_for_templates_without_system() -> None:
         played(benchmark, entry, model)
         roles = [message["role"] for message in model.chats[-1]]
         assert set(roles) <= {"user", "assistant"}
-        assert all(one != two for one, two in itertools.pairwise(roles))
+        assert all(first_role != two for first_role, two in itertools.pairwise(roles))
         assert {m["role"] for m in benchmark.template_probe(entry)} == {"user", "assistant"}
 
 
@@ -192,22 +192,22 @@ def test_real_copy_is_comparable_and_an_altered_one_is_not(
 ) -> None:
     benchmark = bfcl("live_parallel", "memory_rec_sum", "sql", "rest", data=bfcl_copy.name)
     assert benchmark.identity()["prompts"] == "official"
-    said = benchmark.summarize([], 0.0)["comparable"]
-    assert "comparable per category with bfcl-eval's prompt-mode models, except sql, rest" in said
+    note = benchmark.summarize([], 0.0)["comparable"]
+    assert "comparable per category with bfcl-eval's prompt-mode models, except sql, rest" in note
     shutil.copytree(bfcl_copy.root, tmp_path / "bfcl_eval")
     for name in ("constants/default_prompts.py", f"{TOOL_FOLDER}/math_api.py"):
         path = tmp_path / "bfcl_eval" / name
         altered = path.read_text().replace("expert in composing", "expert at composing")
         path.write_text(altered + "# altered\n")
     services = {"embedding": ENDPOINT, "web_search": web("http://f")}
-    said = bfcl("agentic", data=str(tmp_path), results="user", **services).summarize([], 0.0)[
+    note = bfcl("agentic", data=str(tmp_path), results="user", **services).summarize([], 0.0)[
         "comparable"
     ]
-    for what in (
+    for phrase in (
         *("the tools are not", "the prompts are not", "memory_vector uses another embedding"),
         *("messages have other roles than", "the web was searched on another day"),
     ):
-        assert what in said
+        assert phrase in note
 
 
 CALL = '```json\n{"name": "f", "arguments": {}}\n```'
@@ -232,8 +232,8 @@ def test_calls_that_were_not_read_are_found() -> None:
         assert unread(mode, "irrelevance", CALL) == (True, fenced)
         read: Any = "[ls()]" if mode == "prompt" else {"content": CALL, "calls": [["ls", "{}"]]}
         lost = CALL if mode == "prompt" else {"content": CALL, "calls": []}
-        _, found = unread(mode, "multi_turn_base", "", turns=[[read], [lost], [lost]])
-        assert found == "fenced_json"
+        _, reader = unread(mode, "multi_turn_base", "", turns=[[read], [lost], [lost]])
+        assert reader == "fenced_json"
     # Answers that were read or failed are not read again.
     assert unread("prompt", "simple_python", '[f(x="```json {}```")]') == (False, None)
     assert unread("native", "simple_python", CALL, ended="inference") == (False, None)

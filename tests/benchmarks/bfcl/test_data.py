@@ -41,11 +41,11 @@ def test_rows_become_entries(made_up: Path) -> None:
     assert held_out.data["question"][2] == held_out.gold[1] == []
     memory = entries["memory_rec_sum_2-student-0"]
     assert (memory.data["scenario"], memory.gold) == ("student", {"ground_truth": ["Yusuf"]})
-    for name, shown in (("web_search_base_1", True), ("web_search_no_snippet_1", False)):
-        assert entries[name].data["show_snippet"] is shown
+    for name, has_snippet in (("web_search_base_1", True), ("web_search_no_snippet_1", False)):
+        assert entries[name].data["show_snippet"] is has_snippet
     original = entries["simple_python_3"]
-    asked = entries[f"format_sensitivity_26:{FORMS[0]}:simple_python_3"]
-    assert (asked.data, asked.gold) == (original.data, original.gold)
+    variant = entries[f"format_sensitivity_26:{FORMS[0]}:simple_python_3"]
+    assert (variant.data, variant.gold) == (original.data, original.gold)
     assert entries["live_irrelevance_0-0-0"].gold is None
 
 
@@ -137,17 +137,17 @@ def test_rows_of_another_shape_are_refused(
 
 def import_copy(path: Path | None) -> Path:
     BFCL.import_data(path)
-    return max(imports_folder("bfcl").iterdir(), key=lambda one: one.stat().st_mtime_ns)
+    return max(imports_folder("bfcl").iterdir(), key=lambda folder: folder.stat().st_mtime_ns)
 
 
-def left() -> list[str]:
+def import_names() -> list[str]:
     home = imports_folder("bfcl")
     return sorted(os.listdir(home)) if home.exists() else []
 
 
 def test_import_lands_whole_and_once(made_up: Path, said: list[str]) -> None:
     folder = import_copy(made_up)
-    assert left() == [folder.name]
+    assert import_names() == [folder.name]
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["version"] == folder.name == manifest["content_sha256"][:12]
     assert manifest["upstream_version"] == VERSION
@@ -193,4 +193,4 @@ def test_incomplete_or_broken_copy_leaves_nothing_behind(
     with pytest.raises(UserError, match=match) as caught:
         import_copy(made_up)
     assert path.name in str(caught.value)
-    assert left() == []
+    assert import_names() == []

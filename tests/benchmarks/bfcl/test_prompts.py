@@ -102,5 +102,5 @@ def test_each_of_the_26_forms_asks_for_its_own_format() -> None:
 def test_only_agentic_entries_are_told_the_format_of_answers() -> None:
     for category in ("multi_turn_base", "memory_kv"):
         benchmark = bfcl(category)
-        shown = benchmark.prompt(entry_of(benchmark, category))[0]["content"]
-        assert (OWN.agentic in shown) == (category == "memory_kv")
+        text = benchmark.prompt(entry_of(benchmark, category))[0]["content"]
+        assert (OWN.agentic in text) == (category == "memory_kv")

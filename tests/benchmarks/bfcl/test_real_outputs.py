@@ -38,7 +38,7 @@ def entries(bfcl_copy: UpstreamPackage) -> dict[str, Entry]:
 
 
 @pytest.fixture(scope="module")
-def known(bfcl_copy: UpstreamPackage) -> Entries:
+def copy_entries(bfcl_copy: UpstreamPackage) -> Entries:
     """Entries of all categories, each loaded once."""
     return entries_of(bfcl_copy)
 
@@ -52,15 +52,15 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 def test_gold_answers_pass_but_for_the_known_ones(entries: dict[str, Entry]) -> None:
-    asked = [entry for entry in entries.values() if asked_for_gold(entry.category)]
-    assert len(asked) == 2351
+    gold_entries = [entry for entry in entries.values() if asked_for_gold(entry.category)]
+    assert len(gold_entries) == 2351
     failing = set()
-    for entry in asked:
-        found = judged(entry, render(gold_calls(entry.gold, entry.data["function"])))
-        assert found["official"] == found["strict"]
-        if not found["official"].valid:
+    for entry in gold_entries:
+        verdicts = judged(entry, render(gold_calls(entry.gold, entry.data["function"])))
+        assert verdicts["official"] == verdicts["strict"]
+        if not verdicts["official"].valid:
             failing.add(entry.id)
-    assert failing == UNANSWERABLE & {entry.id for entry in asked}
+    assert failing == UNANSWERABLE & {entry.id for entry in gold_entries}
 
 
 @pytest.mark.parametrize(
@@ -88,27 +88,28 @@ def test_gold_answers_of_unused_categories(
 
 
 def test_outputs_of_unused_categories_count_where_they_are_named(
-    known: Entries, tmp_path: Path
+    copy_entries: Entries, tmp_path: Path
 ) -> None:
     file = tmp_path / "m" / "BFCL_v3_sql_result.json"
-    other = file.with_name("BFCL_v3_simple_result.json")
+    second_file = file.with_name("BFCL_v3_simple_result.json")
     file.parent.mkdir()
     file.write_text('{"id": "sql_0", "result": "x"}')
-    other.write_text('{"id": "simple_0", "result": "x"}')
+    second_file.write_text('{"id": "simple_0", "result": "x"}')
     lines = tmp_path / "lines.jsonl"
     lines.write_text('{"id": "rest_0", "output": "x"}')
     read = {
-        path: [o.entry.id for o in read_outputs(path, known)] for path in (file, file.parent, lines)
+        path: [o.entry.id for o in read_outputs(path, copy_entries)]
+        for path in (file, file.parent, lines)
     }
     assert read == {file: ["sql_0"], file.parent: ["simple_python_0"], lines: ["rest_0"]}
-    assert known.remarks["files of unused categories skipped (name one to score it)"] == 1
+    assert copy_entries.remarks["files of unused categories skipped (name one to score it)"] == 1
 
 
 @pytest.mark.parametrize(("third", "answers"), [(0, 387), (1, 260), (2, 261)])
 def test_native_answers_get_the_verdicts_that_upstream_stored(
     real_outputs: Path,
     bfcl_copy: UpstreamPackage,
-    known: Entries,
+    copy_entries: Entries,
     tmp_path: Path,
     third: int,
     answers: int,
@@ -120,15 +121,15 @@ def test_native_answers_get_the_verdicts_that_upstream_stored(
         stored[row["source"], row["model"]].append(row)
     count = 0
     for number, ((_, model), rows) in list(enumerate(stored.items()))[third::3]:
-        wanted = {row["id"]: row["upstream_error_type"] or "" for row in rows}
+        expected = {row["id"]: row["upstream_error_type"] or "" for row in rows}
         path = tmp_path / str(number) / f"{model}.jsonl"
         path.parent.mkdir()
         lines = [json.dumps({"id": row["id"], "output": row["result"]}) for row in rows]
         path.write_text("\n".join(lines))
-        for output in read_outputs(path, known):
+        for output in read_outputs(path, copy_entries):
             verdicts = benchmark.check(output.entry, output.episode)
             kinds = {rules: verdict.error_type for rules, verdict in verdicts.items()}
-            assert kinds == dict.fromkeys(kinds, wanted[output.entry.id]), output.entry.id
+            assert kinds == dict.fromkeys(kinds, expected[output.entry.id]), output.entry.id
             count += 1
     assert count == answers
 
@@ -140,8 +141,8 @@ def test_prompted_texts_are_judged_and_strict_differs_where_it_should(
     counts, differing = Counter[str](), Counter[str]()
     for row in rows_of(real_outputs / "bfcl_prompt_texts.jsonl"):
         number = row["id"].rpartition("_")[2]
-        found = judged(entries[f"{RENAMED[row['category']]}_{number}"], row["result"])
-        official, strict = found["official"], found["strict"]
+        verdicts = judged(entries[f"{RENAMED[row['category']]}_{number}"], row["result"])
+        official, strict = verdicts["official"], verdicts["strict"]
         assert official.error_type not in ("official_unsafe", "official_crash")
         counts.update({"judged": 1, "valid": int(official.valid is True)})
         if official.valid != strict.valid:

@@ -40,9 +40,9 @@ def parameter(name: str, kind: str = "STRING", default: Any = "") -> dict[str, A
 
 def doc(tool: str, api: str, **fields: Any) -> dict[str, Any]:
     """Make an API as entries hold it."""
-    given = {"category": "Food", "tool": tool, "api": api, "description": f"What {api} does"}
-    given |= {"tool_description": "", "method": "GET", "url": ""}
-    return {**given, "template": None, "required": [parameter("q")], "optional": []} | fields
+    base_fields = {"category": "Food", "tool": tool, "api": api, "description": f"What {api} does"}
+    base_fields |= {"tool_description": "", "method": "GET", "url": ""}
+    return {**base_fields, "template": None, "required": [parameter("q")], "optional": []} | fields
 
 
 def entry_of(
@@ -101,17 +101,17 @@ def play(
     **settings: Any,
 ) -> AgentRun:
     """Run an episode of a scripted agent."""
-    given = Settings(Options(**settings))
+    parsed_settings = Settings(Options(**settings))
 
     async def episode() -> AgentRun:
         clock = asyncio.get_running_loop().time()
         deadline = None if deadline_s is None else clock + deadline_s
         context = EpisodeContext(RoleModel(model, Sampling(seed=5)), deadline=deadline, works=works)
-        return await run_agent(entry, context, given, apis_of(entry), caller or Table())
+        return await run_agent(entry, context, parsed_settings, apis_of(entry), caller or Table())
 
-    found = asyncio.run(episode())
-    json.dumps(asdict(found), allow_nan=False)
-    return found
+    agent_run = asyncio.run(episode())
+    json.dumps(asdict(agent_run), allow_nan=False)
+    return agent_run
 
 
 Said = tuple[str | None, list[Call]]
@@ -120,18 +120,18 @@ Said = tuple[str | None, list[Call]]
 def run(script: Sequence[Said], method: str = "CoT@1", **settings: Any) -> dict[str, Any]:
     """Return the run, as JSON, of an agent that says this; the last reply again and again."""
     model = ScriptedModel(*[say(text or "", *calls) for text, calls in script])
-    given = {"method": method, "max_steps": 12, "max_queries": 20, **settings}
-    made = play(model, entry=ENTRY, caller=Table("cache"), **given)
-    found: dict[str, Any] = json.loads(json.dumps(asdict(made)))
-    return found
+    options = {"method": method, "max_steps": 12, "max_queries": 20, **settings}
+    agent_run = play(model, entry=ENTRY, caller=Table("cache"), **options)
+    run_json: dict[str, Any] = json.loads(json.dumps(asdict(agent_run)))
+    return run_json
 
 
 def state(script: Sequence[Said], votes: Sequence[str] | None = ("Solved",)) -> dict[str, Any]:
     """Return an episode's state, with the votes that a judge might have given."""
-    made = run(script)
+    run_json = run(script)
     judged = None if votes is None else [{"status": s, "reason": "", "steps": []} for s in votes]
-    kept = {"run": made, "answer": converted(QUERY, made), "calls": made["calls"]}
-    return kept | {"votes": judged, "fac": None, "sowr": None}
+    fields = {"run": run_json, "answer": converted(QUERY, run_json), "calls": run_json["calls"]}
+    return fields | {"votes": judged, "fac": None, "sowr": None}
 
 
 SCRIPTS: dict[str, list[Said]] = {
@@ -193,15 +193,15 @@ def process_system_message(system_message, functions):
 
 
 def api(**fields: Any) -> dict[str, Any]:
-    given: Any = {"category_name": "Food", "tool_name": "Bakery", "api_name": "Find bread"}
+    base_fields: Any = {"category_name": "Food", "tool_name": "Bakery", "api_name": "Find bread"}
     required = [{"name": "id", "type": "NUMBER", "description": "which", "default": "3"}]
-    given |= {"api_description": "Finds bread", "template_response": {"bread": "str"}}
-    return given | {"required_parameters": required, "optional_parameters": []} | fields
+    base_fields |= {"api_description": "Finds bread", "template_response": {"bread": "str"}}
+    return base_fields | {"required_parameters": required, "optional_parameters": []} | fields
 
 
 def query(row_id: Any = 1, **fields: Any) -> dict[str, Any]:
-    given = {"query_id": row_id, "query": "Which bread?", "api_list": [api()]}
-    return given | {"relevant APIs": [["Bakery", "Find bread"]] * 2} | fields
+    base_fields = {"query_id": row_id, "query": "Which bread?", "api_list": [api()]}
+    return base_fields | {"relevant APIs": [["Bakery", "Find bread"]] * 2} | fields
 
 
 def write(path: Path, value: Any) -> Path:

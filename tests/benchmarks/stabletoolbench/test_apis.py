@@ -54,15 +54,15 @@ RECORDED = "Data/clique_for_Data/player.json"
 ANSWER = '{"error":"","response":{"n":1}}'
 
 
-def record(root: Path, content: Any, place: str = RECORDED) -> Path:
-    path = root / place
+def record(root: Path, content: Any, name: str = RECORDED) -> Path:
+    path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     return path
 
 
 def upstream(*pairs: tuple[Any, Any]) -> dict[str, Any]:
-    return {str(said): {"error": "", "response": response} for said, response in pairs}
+    return {str(arguments): {"error": "", "response": response} for arguments, response in pairs}
 
 
 def imported(root: Path, *pairs: tuple[Any, Any]) -> AnswerCache:
@@ -75,8 +75,8 @@ def imported(root: Path, *pairs: tuple[Any, Any]) -> AnswerCache:
 def response(
     cache: AnswerCache, arguments: Any, simulator_id: str = "sim", api: str = PLAYER
 ) -> Any:
-    found = cache.call("get", api, json.dumps(arguments), simulator_id)
-    return None if found is None else json.loads(found[0])["response"]
+    answer = cache.call("get", api, json.dumps(arguments), simulator_id)
+    return None if answer is None else json.loads(answer[0])["response"]
 
 
 def test_an_answer_is_kept_and_read_again(tmp_path: Path) -> None:
@@ -85,8 +85,8 @@ def test_an_answer_is_kept_and_read_again(tmp_path: Path) -> None:
     assert first.call("put", PLAYER, '{"b": 1, "a": 2}', "sim", ANSWER, 0) == [ANSWER, "sim", 0]
     second = ANSWER.replace("1", "2")
     assert first.call("put", PLAYER, '{"a": 2, "b": 1}', "sim", second, 0)[0] == ANSWER, "the first"
-    other = AnswerCache(str(tmp_path / "new"), "readwrite")  # of another run, at the same time
-    assert other.call("put", PLAYER, '{"c": 1}', "sim", second, 0)[0] == second
+    peer = AnswerCache(str(tmp_path / "new"), "readwrite")  # of another run, at the same time
+    assert peer.call("put", PLAYER, '{"c": 1}', "sim", second, 0)[0] == second
     again: AnswerCache = pickle.loads(pickle.dumps(AnswerCache(str(tmp_path / "new"), "read")))
     assert response(again, {"c": 1}) == {"n": 2}
     assert response(again, {"a": 2, "b": 1}, "another") is None
@@ -135,28 +135,28 @@ def test_exported_answers_can_be_imported(
 ) -> None:
     def command(action: str, folder: str, cache: str) -> str:
         folders = [str(tmp_path / folder), "--cache-folder", str(tmp_path / cache)]
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as system_exit:
             main(["data", "answers", action, *folders])
-        assert ended.value.code == 0
+        assert system_exit.value.code == 0
         return capsys.readouterr().out
 
     pairs = [({"b": 1, "a": None}, ["x", 1.5]), ([1], "list"), ({"u": "ü\ud800"}, "\ud800")]
     imported(tmp_path, *pairs)
-    own = AnswerCache(str(tmp_path / "cache"), "readwrite")
-    own.call("put", PLAYER, '{"b": 2, "a": 1}', "sim", ANSWER, 0)
-    own.call("put", PLAYER, '{"b": 2, "a": 1}', "other", ANSWER.replace("1", "2"), 0)
-    own.call("put", PLAYER, '{"c": 1}', "sim", ANSWER, 1)  # a failure is not exported
+    cache = AnswerCache(str(tmp_path / "cache"), "readwrite")
+    cache.call("put", PLAYER, '{"b": 2, "a": 1}', "sim", ANSWER, 0)
+    cache.call("put", PLAYER, '{"b": 2, "a": 1}', "other", ANSWER.replace("1", "2"), 0)
+    cache.call("put", PLAYER, '{"c": 1}', "sim", ANSWER, 1)  # a failure is not exported
     # Each API has a file of its own, or none: a name must not lead out of the folder.
     odd = [names_key(category, "t", "") for category in ("A.B", "A_B")]
     for api in (names_key("..", "t", "a"), names_key("A", "t", "a" * 300), *odd):
-        own.call("put", api, "{}", "", json.dumps({"error": "", "response": api}), 0)
+        cache.call("put", api, "{}", "", json.dumps({"error": "", "response": api}), 0)
     assert command("export", "deep/out", "cache").startswith("exported 6 answers from ")
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
-    found = json.loads((tmp_path / "deep/out" / RECORDED).read_text())
-    assert found["{'b': 2, 'a': 1}"] == {"error": "", "response": {"n": 1}}
+    answers = json.loads((tmp_path / "deep/out" / RECORDED).read_text())
+    assert answers["{'b': 2, 'a': 1}"] == {"error": "", "response": {"n": 1}}
     assert command("import", "deep/out", "again").startswith("imported 6 answers from ")
     again = AnswerCache(str(tmp_path / "again"), "read")
-    assert [response(again, said) for said, _ in pairs] == [said for _, said in pairs]
+    assert [response(again, args) for args, _ in pairs] == [arguments for _, arguments in pairs]
     assert [response(again, {}, api=api) for api in odd] == odd
     with pytest.raises(UserError, match="not an empty folder"):
         export_answers(tmp_path / "cache", tmp_path / "deep")
@@ -181,12 +181,12 @@ def test_a_call_has_upstreams_key(tmp_path: Path) -> None:
     keys = {key: number for number, key in enumerate(UPSTREAMS_KEYS.values())}
     theirs = imported(tmp_path, *keys.items())
     ours = AnswerCache(str(tmp_path / "ours"), "readwrite")
-    for said, key in UPSTREAMS_KEYS.items():
-        given = arguments_of(said)
-        assert response(theirs, given) == keys[key]
-        assert response(ours, given) is None, "no other call has the answer"
-        ours.call("put", PLAYER, json.dumps(given), "sim", ANSWER, 0)
-        assert response(ours, given) == {"n": 1}
+    for call_text, key in UPSTREAMS_KEYS.items():
+        arguments = arguments_of(call_text)
+        assert response(theirs, arguments) == keys[key]
+        assert response(ours, arguments) is None, "no other call has the answer"
+        ours.call("put", PLAYER, json.dumps(arguments), "sim", ANSWER, 0)
+        assert response(ours, arguments) == {"n": 1}
     for text in ('{"a": "inf"}', '"None"', '"{}"', '{"id": null, "x": "5", "y": 5.0, "z": true}'):
         assert response(ours, json.loads(text)) is None
     for text in ('{"a": "1", "b": 2}', '{"b": 2, "a": 1}', '"key {}"'):
@@ -205,10 +205,10 @@ class Recorded:
 
     def __init__(self, status: int, body: bytes = b"", error: Exception | None = None) -> None:
         self.reply, self.error = Reply(status, {}, body), error
-        self.asked: list[HttpRequest] = []
+        self.requests: list[HttpRequest] = []
 
     async def fetch(self, request: HttpRequest) -> Reply:
-        self.asked.append(request)
+        self.requests.append(request)
         if self.error:
             raise self.error
         return self.reply
@@ -222,14 +222,14 @@ def simulator(model: ScriptedModel, form: Form = "own", /, **identity: Any) -> S
     return Simulator(role_of(model, **identity), form, SYSTEM)
 
 
-def caller(folder: Path, asked: Simulator, real: RealApis | None = None) -> ApiCaller:
+def caller(folder: Path, judge_model: Simulator, real: RealApis | None = None) -> ApiCaller:
     """Return the caller of a run with a cache in this folder."""
     cache = AnswerCache(str(folder), "readwrite")
 
     async def call(method: str, *values: Any) -> Any:
         return cache.call(method, *values)
 
-    return ApiCaller(call, writes=True, real=real, simulator=asked)
+    return ApiCaller(call, writes=True, real=real, simulator=judge_model)
 
 
 def call(apis: ApiCaller, arguments: Any) -> Answered:
@@ -242,16 +242,16 @@ def call(apis: ApiCaller, arguments: Any) -> Answered:
 
 def test_a_second_run_makes_no_model_call_and_gives_equal_answers(tmp_path: Path) -> None:
     model, is_object = ScriptedModel(GOOD), '{"a": NaN, "b": 1e400}'
-    for count, said in enumerate(({"b": [1, {"c": None}]}, "[1]", is_object), 1):
-        first, again = (call(caller(tmp_path, simulator(model)), said) for _ in range(2))
+    for count, arguments in enumerate(({"b": [1, {"c": None}]}, "[1]", is_object), 1):
+        first, again = (call(caller(tmp_path, simulator(model)), arguments) for _ in range(2))
         assert len(model.asked) == count
         assert first.response == again.response == VALUE
         assert observation(first) == observation(again)
         assert (first.source, again.source, again.origin) == ("simulator", "cache", "simulator")
         # MirrorAPI takes objects only.
         mirror = ApiCaller(simulator=simulator(ScriptedModel(GOOD), "mirror"))
-        failure = "" if isinstance(said, dict) or said is is_object else "arguments"
-        assert call(mirror, said).failure == failure
+        failure = "" if isinstance(arguments, dict) or arguments is is_object else "arguments"
+        assert call(mirror, arguments).failure == failure
 
 
 def test_the_order_is_cache_real_simulator(tmp_path: Path) -> None:
@@ -260,14 +260,14 @@ def test_the_order_is_cache_real_simulator(tmp_path: Path) -> None:
     first = caller(tmp_path, simulator(model), real(answering))
     assert call(first, {"a": 1}).source == "real"
     second = call(first, {"a": 1})
-    assert (second.source, second.origin, len(answering.asked)) == ("cache", "real", 1)
+    assert (second.source, second.origin, len(answering.requests)) == ("cache", "real", 1)
     assert call(caller(tmp_path, simulator(model), real(dead)), {"a": 2}).source == "simulator"
-    assert (len(dead.asked), len(model.asked)) == (1, 1)
+    assert (len(dead.requests), len(model.asked)) == (1, 1)
     alone = call(ApiCaller(real=real(dead)), {})
     assert (alone.error, alone.source, alone.failure) == ("Timeout error...", "real", "real")
     deep = '{"a": ' + "[" * 70 + "]" * 70 + "}"
-    for said in ("{", deep, f'{{"a": "{"x" * 40_000}"}}'):
-        answered = call(ApiCaller(real=real(answering)), said)
+    for arguments in ("{", deep, f'{{"a": "{"x" * 40_000}"}}'):
+        answered = call(ApiCaller(real=real(answering)), arguments)
         assert (answered.error, answered.source) == (BAD_ARGUMENTS, "none")
         assert answered.failure == "arguments"
 
@@ -315,16 +315,16 @@ def test_the_service_is_asked_in_toolbenchs_form() -> None:
     answered = call(ApiCaller(real=real(transport)), {"player_id": "7"})
     assert (answered.error, answered.response, answered.failure) == ("", {"a": 1}, "")
     assert (answered.source, answered.origin) == ("real", "real")
-    (request,) = transport.asked
+    (request,) = transport.requests
     assert (request.method, request.url) == ("POST", URL)
     assert (request.timeout_s, request.max_bytes) == (15, 1 << 20)
     assert request.headers["toolbench_key"] == KEY
     names = {"category": "News_Media", "tool_name": "clique", "api_name": "player_details"}
-    given = {"tool_input": {"player_id": "7"}, "strip": "", "toolbench_key": KEY}
-    assert json.loads(request.body or b"") == names | given
+    form_fields = {"tool_input": {"player_id": "7"}, "strip": "", "toolbench_key": KEY}
+    assert json.loads(request.body or b"") == names | form_fields
     assert KEY not in repr(request)
     call(ApiCaller(real=real(transport, key="")), {})
-    assert "toolbench_key" not in transport.asked[1].headers
+    assert "toolbench_key" not in transport.requests[1].headers
 
 
 def test_a_failure_has_upstreams_error() -> None:
@@ -347,8 +347,8 @@ def test_an_answer_is_used_by_what_its_text_contains() -> None:
 
 
 def test_keys_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = {"headers": {"key": KEY}, "url": "https://x/?k=very%22secret%2Fkey", KEY: [KEY]}
-    body = json.dumps({"error": "", "response": said}).encode()
+    payload = {"headers": {"key": KEY}, "url": "https://x/?k=very%22secret%2Fkey", KEY: [KEY]}
+    body = json.dumps({"error": "", "response": payload}).encode()
     answered = call(ApiCaller(real=real(Recorded(200, body))), {})
     assert "secret" not in json.dumps(answered.response)
     assert answered.response["***"] == ["***"]
@@ -362,11 +362,11 @@ def test_keys_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     # A run is scored without the key, and does not start without it.
     monkeypatch.setenv("SPORTS_KEY", " ")
     options = {"apis": ["real"], "real": {"key_env": "SPORTS_KEY", "service_url": URL}}
-    made = make_benchmark("stabletoolbench", {"data": "mini", "judge": "none", **options})
-    made.entries()
-    made.ready(named=False)
+    benchmark = make_benchmark("stabletoolbench", {"data": "mini", "judge": "none", **options})
+    benchmark.entries()
+    benchmark.ready(named=False)
     with pytest.raises(UserError, match=r"real\.key_env: .*'SPORTS_KEY' does not contain a key"):
-        made.service()
+        benchmark.service()
 
 
 # The simulator.
@@ -375,8 +375,8 @@ def test_keys_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_mirrorapi_gets_the_form_it_was_trained_on() -> None:
     forms: dict[Form, str] = {"mirror": "Player Details", "mirror_cache": "player_details"}
     for form, name in forms.items():
-        given = {"is_from": "it's", "n": None, "toolbench_key": "k"}
-        label, document, blank, request, arguments = request_text(form, API, given).split("\n")
+        query = {"is_from": "it's", "n": None, "toolbench_key": "k"}
+        label, document, blank, request, arguments = request_text(form, API, query).split("\n")
         assert (label, blank, request) == ("API doc:", "", "Request:")
         assert arguments == """{'is_from': "it's", 'n': None}"""
         texts = {"api_name": name, "api_description": "Details of a player."}
@@ -421,10 +421,10 @@ def test_the_form_and_the_schema_follow_the_models_name() -> None:
     ):
         assert form_of(name) == form
         model = ScriptedModel(GOOD)
-        asked = simulator(model, form_of(name), model=name)
-        assert call(ApiCaller(simulator=asked), {}).response == VALUE
+        first_simulator = simulator(model, form_of(name), model=name)
+        assert call(ApiCaller(simulator=first_simulator), {}).response == VALUE
         assert [request.sampling.schema for request in model.asked] == [schema]
-        assert ("schema_sha256" in asked.identity()) is bool(schema)
-        other = Simulator(role_of(model, model=name), form_of(name), "other")
-        ids |= {asked.simulator_id, other.simulator_id}
+        assert ("schema_sha256" in first_simulator.identity()) is bool(schema)
+        second_simulator = Simulator(role_of(model, model=name), form_of(name), "other")
+        ids |= {first_simulator.simulator_id, second_simulator.simulator_id}
     assert len(ids) == 6

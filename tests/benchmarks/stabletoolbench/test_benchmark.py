@@ -42,9 +42,9 @@ def calls_once() -> ScriptedModel:
     return ScriptedModel(reply)
 
 
-def made(tmp_path: Path, **options: Any) -> StableToolBench:
-    given = {"apis": ["cache"], "cache_folder": str(tmp_path / "cache"), **options}
-    return StableToolBench.from_options(given)
+def build(tmp_path: Path, **options: Any) -> StableToolBench:
+    settings = {"apis": ["cache"], "cache_folder": str(tmp_path / "cache"), **options}
+    return StableToolBench.from_options(settings)
 
 
 def staged(benchmark: StableToolBench, agent: Any, **roles: Any) -> EpisodeContext:
@@ -68,22 +68,24 @@ def played(benchmark: StableToolBench, entry: Entry, **roles: Any) -> Episode:
 def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
     folder = tmp_path / "some"
     shutil.copytree(MINI, folder)
-    few = ["G1_instruction", "G3_instruction"]
-    for group in set(GROUPS) - set(few):
+    groups = ["G1_instruction", "G3_instruction"]
+    for group in set(GROUPS) - set(groups):
         (folder / "solvable_queries" / "test_instruction" / f"{group}.json").unlink()
     for options in ({}, {"tool_scope": "all"}):
-        benchmark = made(tmp_path, data=str(folder), groups=few, **options)
-        assert {entry.category for entry in benchmark.entries()} == set(few)
-    whole = made(tmp_path, data=str(folder))
-    assert {entry.category for entry in whole.entries()} == set(few)
-    (line,) = whole.summarize([], 0)["warnings"]
+        benchmark = build(tmp_path, data=str(folder), groups=groups, **options)
+        assert {entry.category for entry in benchmark.entries()} == set(groups)
+    total = build(tmp_path, data=str(folder))
+    assert {entry.category for entry in total.entries()} == set(groups)
+    (line,) = total.summarize([], 0)["warnings"]
     assert line.endswith("lacks the groups G1_category, G1_tool, G2_instruction, G2_category")
-    assert whole.resolved()["groups"] == few
+    assert total.resolved()["groups"] == groups
     with pytest.raises(UserError, match=r"G2_category is missing.*leave the group out"):
-        made(tmp_path, data=str(folder), groups=["G2_category"]).entries()
+        build(tmp_path, data=str(folder), groups=["G2_category"]).entries()
     # A pool holds the APIs of groups that are there and not run.
-    one, whole = (made(tmp_path, groups=run, tool_scope="all") for run in (few[:1], list(GROUPS)))
-    assert one.identity()["episodes"]["pool_sha256"] == whole.identity()["episodes"]["pool_sha256"]
+    part, total = (
+        build(tmp_path, groups=run, tool_scope="all") for run in (groups[:1], list(GROUPS))
+    )
+    assert part.identity()["episodes"]["pool_sha256"] == total.identity()["episodes"]["pool_sha256"]
 
 
 def test_invalid_options_are_refused_in_one_line(tmp_path: Path) -> None:
@@ -98,19 +100,19 @@ def test_invalid_options_are_refused_in_one_line(tmp_path: Path) -> None:
         ({"upstream": "s3://me:hidden@b/c"}, r"upstream: s3:// is not a local folder"),
         ({"reference": "/nowhere"}, "/nowhere.*no answers"),
     ]
-    for given, said in options:
-        with pytest.raises(UserError, match=said) as caught:
-            made(tmp_path, **given).entries()
+    for case_options, message in options:
+        with pytest.raises(UserError, match=message) as caught:
+            build(tmp_path, **case_options).entries()
         assert "\n" not in str(caught.value)
         assert "hidden" not in str(caught.value)
 
 
 def test_resolved_options_make_the_same_benchmark(tmp_path: Path) -> None:
-    one = made(tmp_path, tool_scope="all", method="DFS_woFilter_w2", votes=2)
-    again = StableToolBench.from_options(json.loads(json.dumps(one.resolved())))
-    assert again.identity() == one.identity()
+    original = build(tmp_path, tool_scope="all", method="DFS_woFilter_w2", votes=2)
+    again = StableToolBench.from_options(json.loads(json.dumps(original.resolved())))
+    assert again.identity() == original.identity()
     for mode in ("native", "react"):
-        benchmark = made(tmp_path, mode=mode)
+        benchmark = build(tmp_path, mode=mode)
         entry = benchmark.entries()[0]
         assert all(message["content"] for message in benchmark.prompt(entry))
         assert (benchmark.tools(entry) is None) == (mode == "react")
@@ -119,23 +121,23 @@ def test_resolved_options_make_the_same_benchmark(tmp_path: Path) -> None:
 def test_settings_that_move_a_score_are_in_the_identity(tmp_path: Path) -> None:
     changed: dict[str, Any] = {"method": "CoT@2", "mode": "react", "tool_scope": "all", "votes": 1}
     changed |= {"fac": True, "max_steps": 12, "cache": "read", "apis": ["simulator"]}
-    identities = [made(tmp_path, **{key: value}).identity() for key, value in changed.items()]
+    identities = [build(tmp_path, **{key: value}).identity() for key, value in changed.items()]
     real = {"service_url": "https://api.example.org/x"}
-    identities.append(made(tmp_path, apis=["real"], real=real).identity())
-    identities.append(made(tmp_path).identity())
+    identities.append(build(tmp_path, apis=["real"], real=real).identity())
+    identities.append(build(tmp_path).identity())
     # Imported answers of the run's APIs count.
-    api = apis_of(made(tmp_path).dataset()[0])[0]
+    api = apis_of(build(tmp_path).dataset()[0])[0]
     path = tmp_path / "json" / api.std_category / api.std_tool / f"{api.std_api}.json"
     path.parent.mkdir(parents=True)
     for response in (1, 2):
         path.write_text(json.dumps({"{}": {"error": "", "response": response}}))
         import_answers(tmp_path / "json", tmp_path / "cache")
-        identities.append(made(tmp_path).identity())
-    assert len({digest(one) for one in identities}) == len(identities) == 12
+        identities.append(build(tmp_path).identity())
+    assert len({digest(identity) for identity in identities}) == len(identities) == 12
 
 
 def test_an_answer_is_judged(tmp_path: Path) -> None:
-    benchmark = made(tmp_path, fac=True)
+    benchmark = build(tmp_path, fac=True)
     entry, seeds = benchmark.entries()[0], []
     for attempt in (1, 1, 2):
         judging = ScriptedModel(json.dumps({"reason": "so", "status": "Solved"}))
@@ -147,31 +149,31 @@ def test_an_answer_is_judged(tmp_path: Path) -> None:
     assert not (seeds[1] & seeds[2]), "a repeated row is judged with other seeds"
     # A checker gets benchmark and episode from another process.
     state = json.loads(json.dumps(episode.state))
-    found = pickle.loads(pickle.dumps(benchmark)).check(entry, replace(episode, state=state))
-    assert [found[rules].valid for rules in RULE_SETS] == [True] * 2
+    verdicts = pickle.loads(pickle.dumps(benchmark)).check(entry, replace(episode, state=state))
+    assert [verdicts[rules].valid for rules in RULE_SETS] == [True] * 2
     assert (episode.model_calls, episode.prompt_tokens) == (2, 20), "without the judge's tokens"
     (call,) = episode.state["calls"]
     assert call["failure"] == "no_backend"
 
 
 def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(tmp_path: Path) -> None:
-    own: dict[str, Any] = {"temperature": 0.6, "top_p": 0.9, "max_tokens": 2000, "seed": 4}
-    for role, given, wanted in (
+    sampling: dict[str, Any] = {"temperature": 0.6, "top_p": 0.9, "max_tokens": 2000, "seed": 4}
+    for role, role_sampling, expected in (
         (ENDPOINT, asking.SAMPLING, Sampling(0.0, max_tokens=512)),
-        (ENDPOINT | {"sampling": own}, Sampling(**own), Sampling(**own)),
+        (ENDPOINT | {"sampling": sampling}, Sampling(**sampling), Sampling(**sampling)),
     ):
-        benchmark, judging = made(tmp_path, fac=True, judge=role), ScriptedModel("Solved")
+        benchmark, judging = build(tmp_path, fac=True, judge=role), ScriptedModel("Solved")
         context = staged(benchmark, calls_once())
-        context = replace(context, roles={"judge": RoleModel(judging, given, {})})
+        context = replace(context, roles={"judge": RoleModel(judging, role_sampling, {})})
         asyncio.run(benchmark.run(benchmark.entries()[0], context))
-        assert replace(judging.asked[-1].sampling, seed=given.seed, schema="") == wanted
+        assert replace(judging.asked[-1].sampling, seed=role_sampling.seed, schema="") == expected
         # A sampling of the judge's own is in the identity of the role.
         identity = benchmark.identity()["episodes"]["judge"]
-        assert ("fac_sampling" in identity) is (wanted.top_p == 1)
+        assert ("fac_sampling" in identity) is (expected.top_p == 1)
 
 
 def test_a_judge_that_hangs_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    benchmark = made(tmp_path)
+    benchmark = build(tmp_path)
     entry = benchmark.entries()[0]
     monkeypatch.setattr("ace_ray.benchmarks.stabletoolbench.benchmark.JUDGE_S", 0.1)
     with pytest.raises(asking.JudgeError, match="deadline"):
@@ -179,33 +181,35 @@ def test_a_judge_that_hangs_is_no_verdict(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_query_that_the_reference_lacks_is_not_won(tmp_path: Path) -> None:
-    entries = made(tmp_path).entries()
+    entries = build(tmp_path).entries()
     details: list[Any] = []
     for _ in range(300):  # too deep for pickle
         details = [{"role": "assistant", "message": "rye", "next": details}]
-    given = {"method": "CoT@1", "final_answer": "{}", "answer_details": details}
+    record = {"method": "CoT@1", "final_answer": "{}", "answer_details": details}
     path = tmp_path / "reference" / f"{entries[0].category}.json"
     path.parent.mkdir()
-    path.write_text(json.dumps({entries[0].id: {"answer": given}}))
-    benchmark = made(tmp_path, reference=str(path.parent))
+    path.write_text(json.dumps({entries[0].id: {"answer": record}}))
+    benchmark = build(tmp_path, reference=str(path.parent))
     benchmark = pickle.loads(pickle.dumps(benchmark))
-    group = [one for one in entries if one.category == entries[0].category]
+    group = [row for row in entries if row.category == entries[0].category]
     rows = []
     for entry in group:
         episode = played(benchmark, entry, judge=ScriptedModel("Solved"))
         assert (episode.state["sowr"] is None) == (entry is not group[0])
         rows.append(scored_row(entry.category, entry.id, benchmark.check(entry, episode)))
-    found = summarize(rows)
-    sowr = found["categories"][entries[0].category]["sowr"]
+    summary = summarize(rows)
+    sowr = summary["categories"][entries[0].category]["sowr"]
     assert (sowr["missing"], sowr["win"]["n"]) == (len(group) - 1, 1)
-    assert any("no SoWR" in note for note in notes(found))
+    assert any("no SoWR" in note for note in notes(summary))
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_a_second_run_of_the_same_simulator_comes_from_the_cache(tmp_path: Path, own: bool) -> None:
+@pytest.mark.parametrize("endpoint", [False, True])
+def test_a_second_run_of_the_same_simulator_comes_from_the_cache(
+    tmp_path: Path, endpoint: bool
+) -> None:
     """Settings of the candidate count if it is the simulator."""
-    more = {"simulator": ENDPOINT} if own else {}
-    benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none", **more)
+    more = {"simulator": ENDPOINT} if endpoint else {}
+    benchmark = build(tmp_path, apis=["cache", "simulator"], judge="none", **more)
     entry, simulator = benchmark.entries()[0], ScriptedModel('{"response": 1}')
     assert benchmark.role_sampling("simulator").max_tokens == 1024
     context = staged(benchmark, calls_once(), simulator=simulator)
@@ -215,14 +219,14 @@ def test_a_second_run_of_the_same_simulator_comes_from_the_cache(tmp_path: Path,
         for _ in range(2):
             again = replace(context, candidate=RoleModel(calls_once(), Sampling(), identity))
             episodes.append(asyncio.run(benchmark.run(entry, again)))
-            assert len(simulator.asked) == (1 if own else makers)
-            assert (identity.items() <= episodes[-1].state["simulator"].items()) is not own
+            assert len(simulator.asked) == (1 if endpoint else makers)
+            assert (identity.items() <= episodes[-1].state["simulator"].items()) is not endpoint
         assert episodes[1].state["calls"][0]["source"] == "cache"
         assert episodes[0].messages == episodes[1].messages
 
 
 def test_files_of_a_run_are_written_and_compared_with(tmp_path: Path) -> None:
-    benchmark = made(tmp_path)
+    benchmark = build(tmp_path)
     rows = []
     judging = ScriptedModel('{"status": "Solved"}')
     for entry in benchmark.entries():
@@ -241,23 +245,23 @@ def test_files_of_a_run_are_written_and_compared_with(tmp_path: Path) -> None:
     converted = json.loads(files[f"converted/{rows[1]['category']}.json"])
     assert converted[rows[1]["id"]]["available_tools"][-1]["function"]["name"] == "Finish"
     for path, content in files.items():
-        place = tmp_path / "run" / "files" / "stabletoolbench" / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content)
-    compared = made(tmp_path, reference=str(tmp_path / "run"))
+        target = tmp_path / "run" / "files" / "stabletoolbench" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    compared = build(tmp_path, reference=str(tmp_path / "run"))
     sowr = played(compared, compared.entries()[1], judge=judging).state["sowr"]
     assert sowr["by"] in ("coin", "judge", "status")
     # Calls that were not read are counted.
     fenced = '```json\n{"name": "f", "arguments": {}}\n```'
-    said = [{"role": "assistant", "content": fenced}, {"role": "tool", "content": fenced}]
-    unread = second_reading(benchmark, benchmark.dataset()[0], Episode(messages=said))
+    messages = [{"role": "assistant", "content": fenced}, {"role": "tool", "content": fenced}]
+    unread = second_reading(benchmark, benchmark.dataset()[0], Episode(messages=messages))
     assert unread == "fenced_json"
 
 
 def test_what_a_tool_directory_lacks_is_a_number_in_the_headline(tmp_path: Path) -> None:
     (tmp_path / "tools" / "Food").mkdir(parents=True)
-    benchmark = made(tmp_path, apis=["cache"], tool_folder=str(tmp_path / "tools"))
+    benchmark = build(tmp_path, apis=["cache"], tool_folder=str(tmp_path / "tools"))
     rows = [scored_row(entry.category, entry.id, status="skipped") for entry in benchmark.entries()]
-    found = benchmark.summarize(rows, 1)
-    lacking = [line for line in found["warnings"] if "lacks the tool" in line]
-    assert f"lacks {len(lacking)} tools or APIs (see warnings)" in found["comparable"]
+    summary = benchmark.summarize(rows, 1)
+    lacking = [line for line in summary["warnings"] if "lacks the tool" in line]
+    assert f"lacks {len(lacking)} tools or APIs (see warnings)" in summary["comparable"]

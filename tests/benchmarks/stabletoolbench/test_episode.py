@@ -44,33 +44,36 @@ def test_a_call_and_an_answer() -> None:
     assert table.calls == [(FIND, '{"q": "rye"}')]
     assert kinds(run) == ["Thought", "Action", "Action Input", "Action", "Action Input"]
     assert run.query_count == 2
-    (made,) = run.calls
-    assert (made["name"], made["tool"], made["api"]) == (FIND, "Bakery", "Find bread")
-    assert (made["code"], made["source"], made["error"]) == (0, "simulator", "")
+    (call,) = run.calls
+    assert (call["name"], call["tool"], call["api"]) == (FIND, "Bakery", "Find bread")
+    assert (call["code"], call["source"], call["error"]) == (0, "simulator", "")
     assert roles(run.messages) == ["system", "user", "assistant", "tool", "assistant", "tool"]
     # The chat that the model was sent.
-    system, _, said, seen = model.chats[1]
+    system, _, reply, observation = model.chats[1]
     assert "1.bakery: None" in system["content"]
-    assert said["tool_calls"][0]["function"] == {"name": FIND, "arguments": {"q": "rye"}}
-    assert seen["tool_call_id"] == said["tool_calls"][0]["id"]
-    assert len(seen["tool_call_id"]) == 9
-    assert json.loads(seen["content"]) == {"error": "", "response": {"you sent": '{"q": "rye"}'}}
+    assert reply["tool_calls"][0]["function"] == {"name": FIND, "arguments": {"q": "rye"}}
+    assert observation["tool_call_id"] == reply["tool_calls"][0]["id"]
+    assert len(observation["tool_call_id"]) == 9
+    assert json.loads(observation["content"]) == {
+        "error": "",
+        "response": {"you sent": '{"q": "rye"}'},
+    }
     names = [tool["function"]["name"] for tool in model.asked[0].tools or ()]
     assert names == [FIND, "list_shops_for_bakery", "Finish"]
 
 
 def test_a_hallucinated_name_is_an_observation_and_leaves_the_history() -> None:
     calls = [('bake "it"', {}), ("bread_for_bakery", '{"q": '), ("Finish ", {})]
-    model = ScriptedModel(*[say("", one) for one in calls], DONE)
+    model = ScriptedModel(*[say("", name) for name in calls], DONE)
     table = Table()
     run = play(model, caller=table)
-    assert [made["code"] for made in run.calls] == [1, 0, 1]
+    assert [call["code"] for call in run.calls] == [1, 0, 1]
     assert table.calls == [(FIND, '{"q": ')], "a suffix reaches a function"
     assert run.calls[0]["tool"] is None
     assert run.tries[0]["nodes"][1]["description"] == 'bake "it"'
-    said, seen = model.chats[1][2:]
-    assert said["tool_calls"][0]["function"]["name"] == "invalid_hallucination_function_name"
-    assert 'bake "it"' in json.loads(seen["content"])["error"]
+    reply, observation = model.chats[1][2:]
+    assert reply["tool_calls"][0]["function"]["name"] == "invalid_hallucination_function_name"
+    assert 'bake "it"' in json.loads(observation["content"])["error"]
     # Malformed arguments are stored, and not shown to the template.
     assert run.messages[4]["tool_calls"][0]["function"]["arguments"] == '{"q": '
     assert model.chats[2][4]["tool_calls"][0]["function"]["arguments"] == {}
@@ -107,11 +110,11 @@ def test_calls_of_a_reply_run_on_after_finish_and_are_bounded() -> None:
     table = Table()
     reply = say("", (FIND, {"q": 1}), answer("done"), (FIND, {"q": 2}))
     run = play(ScriptedModel(reply), caller=table)
-    assert [given for _, given in table.calls] == ['{"q": 1}', '{"q": 2}']
+    assert [arguments for _, arguments in table.calls] == ['{"q": 1}', '{"q": 2}']
     assert run.final == {"return_type": "give_answer", "answer": "done", "raw": '{"q": 2}'}
     run = play(ScriptedModel(say("", *[(FIND, {})] * 500), DONE), caller=table, max_steps=200)
     assert (len(table.calls), run.dropped_calls) == (2 + 64, 436)
-    assert len({made["id"] for made in run.messages[2]["tool_calls"]}) == 64
+    assert len({call["id"] for call in run.messages[2]["tool_calls"]}) == 64
 
 
 def test_observations_are_cut_and_errors_have_codes() -> None:
@@ -120,14 +123,14 @@ def test_observations_are_cut_and_errors_have_codes() -> None:
         assert run.ended == "answered"
         return run.tries[0]["nodes"][2]["observation"], run.calls[0]
 
-    seen, _ = observed(Answered("", "é" * 3000, "simulator"))
-    assert len(seen) == 1027
-    assert seen.endswith("...")
-    assert "\\u00e9" in seen
+    observation, _ = observed(Answered("", "é" * 3000, "simulator"))
+    assert len(observation) == 1027
+    assert observation.endswith("...")
+    assert "\\u00e9" in observation
     invalid = "request invalid, data error. status_code=500"
     for error, code in (("Timeout error...", 5), (invalid, 12), ("no such bread", 0)):
-        _, made = observed(Answered(error, "", "simulator"))
-        assert (made["code"], made["error"]) == (code, error)
+        _, record = observed(Answered(error, "", "simulator"))
+        assert (record["code"], record["error"]) == (code, error)
 
 
 def test_a_deadline_cuts_an_episode_that_got_somewhere() -> None:
@@ -186,10 +189,10 @@ def test_a_give_up_goes_two_rounds_back() -> None:
     assert roles(run.messages) == ["system", "user", "assistant", "tool", "assistant", "tool"]
     # The candidate is shown what it did here.
     assert roles(model.chats[3]) == ["system", "user", "assistant", "tool", "user"]
-    said = model.chats[3][-1]["content"]
-    assert '"arguments": "{\\"q\\": 2}"' in said
-    assert '{\\"q\\": 1}' in said, "the observation of the first call"
-    assert [one["node"] for one in run.calls] == [2, 4]
+    prompt = model.chats[3][-1]["content"]
+    assert '"arguments": "{\\"q\\": 2}"' in prompt
+    assert '{\\"q\\": 1}' in prompt, "the observation of the first call"
+    assert [call["node"] for call in run.calls] == [2, 4]
 
 
 def test_the_depth_goes_one_round_back() -> None:
@@ -198,7 +201,9 @@ def test_the_depth_goes_one_round_back() -> None:
     assert (run.ended, run.valid, run.final) == ("exhausted", False, None)
     parents = enumerate((0, 2, 2, 0, 8, 8))
     assert tree(run) == [(parent, f'{{"q": {number}}}') for number, parent in parents]
-    assert len({one.sampling.seed for one in model.asked}) == 2, "a second child has another seed"
+    assert len({request.sampling.seed for request in model.asked}) == 2, (
+        "a second child has another seed"
+    )
     table = Table()
     run = play(ScriptedModel(call(1)), method=DFS, max_queries=3, caller=table)
     assert (run.ended, run.query_count) == ("max_queries", 3)
@@ -227,11 +232,11 @@ def test_an_episode_in_the_react_form() -> None:
     assert run.final["answer"] == "Rye."
     assert table.calls == [(FIND, '{"q": "rye"}')]
     assert [request.tools for request in model.asked] == [None, None]
-    system, _, said, seen = model.chats[1]
+    system, _, reply, observation = model.chats[1]
     assert "Action Input: its arguments" in system["content"]
-    assert said == {"role": "assistant", "content": ROUND}
-    assert seen["role"] == "user"
-    assert seen["content"].startswith('Observation: {"error": "", "response"')
+    assert reply == {"role": "assistant", "content": ROUND}
+    assert observation["role"] == "user"
+    assert observation["content"].startswith('Observation: {"error": "", "response"')
     assert run.messages[2]["tool_calls"][0]["function"]["name"] == FIND
     # Words and a bad Finish are observations, and the work goes on.
     model = ScriptedModel("just some words", "Action: Finish\nAction Input: {}", END)
@@ -249,7 +254,7 @@ def test_replies_and_arguments_of_finish_are_read_as_upstream_reads_them() -> No
         assert read.name == text[text.find("Action: ") + 8 : text.find("\nAction Input: ")]
         assert read.arguments == text[text.find("Action Input: ") + 14 :]
     give = '{"return_type": "give_answer", "final_answer": '
-    for arguments, code, said, final in (
+    for arguments, code, phrase, final in (
         (give + '{"a": [1]}}', 3, "handed over", '{"a": [1]}'),
         ('{"return_type": "give_answer"}', 2, "needs final_answer", ""),
         ("[]", 2, "needs return_type", ""),
@@ -258,6 +263,6 @@ def test_replies_and_arguments_of_finish_are_read_as_upstream_reads_them() -> No
         ('{"return_type": "give_up_and_restart", ', 4, "given up", ""),
         ('{"a": ' * 100_000 + f"{give[1:]}" + '"deep', 3, "handed over", "deep"),
     ):
-        found = read_finish(arguments, OWN)
-        assert (found.code, found.answer) == (code, final)
-        assert said in found.observation
+        finish = read_finish(arguments, OWN)
+        assert (finish.code, finish.answer) == (code, final)
+        assert phrase in finish.observation

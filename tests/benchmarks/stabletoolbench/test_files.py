@@ -54,10 +54,10 @@ def folder(tmp_path: Path, answers: Any, votes: Any = None) -> Path:
 
 
 def outputs(path: Path) -> list[Output]:
-    found = list(read_outputs(path, ENTRIES))
-    for output in found:
+    parsed = list(read_outputs(path, ENTRIES))
+    for output in parsed:
         json_of_row(canonical_json(output.episode.state))  # as a stored row is read
-    return found
+    return parsed
 
 
 def solved(*statuses: str) -> dict[str, Any]:
@@ -69,8 +69,8 @@ def judged(state: Any) -> Any:
     """Return the errors and metrics of both rule sets, without sources that the file lacks."""
     unknown = ("cache_hit", "from_cache", "from_none")
     return {
-        rules: (one.error_type, {k: v for k, v in one.metrics.items() if k not in unknown})
-        for rules, one in verdicts(ENTRY, state).items()
+        rules: (verdict.error_type, {k: v for k, v in verdict.metrics.items() if k not in unknown})
+        for rules, verdict in verdicts(ENTRY, state).items()
     }
 
 
@@ -83,13 +83,13 @@ def test_read_answers_have_the_verdicts_of_their_run(tmp_path: Path) -> None:
         text = b"".join(converted_json([(ENTRY.id, ours["answer"]), ("8", ours["answer"])]))
         path = tmp_path / script
         beside = dict.fromkeys("78", solved(*votes)) if votes else None
-        given = folder(path, text.decode(), beside)
-        one, _ = outputs(given)
-        assert (one.entry, one.sample) == (ENTRY, 0)
-        assert judged(one.episode.state) == judged(ours)
+        result_folder = folder(path, text.decode(), beside)
+        output, _ = outputs(result_folder)
+        assert (output.entry, output.sample) == (ENTRY, 0)
+        assert judged(output.episode.state) == judged(ours)
         read = read_reference(path, [GROUP, "G2_category"])
         answer = ours["answer"]["answer"]
-        answers = {key: json.loads(one) for key, one in read[GROUP].items()}
+        answers = {key: json.loads(line) for key, line in read[GROUP].items()}
         assert answers == {"7": answer, "8": answer}
         assert read["G2_category"] == {}
 
@@ -103,7 +103,7 @@ def test_calls_and_their_errors_are_read(tmp_path: Path) -> None:
     cut = '{"error": "Too many requests error...", "response": "x...'
     offered = [{"name": "old_for_form"}, {"function": {"name": "new_for_form"}}, 3, {"function": 3}]
     inside = json.dumps({"name": BREADS, "arguments": {"q": 1}, "response": None})
-    given = answer_of(
+    record = answer_of(
         called(BREADS, "{}", '{"error": "no bread", "response": ""}'),
         called(SHOPS, "{}", cut),
         called(HALLUCINATED, "{}", ""),
@@ -117,8 +117,8 @@ def test_calls_and_their_errors_are_read(tmp_path: Path) -> None:
         called("Bakery_Finder.shops", "{}", ""),
         {"role": "tool", "message": None, "next": []},
     )
-    given["answer"]["answer_details"][0]["next"].append(called(SHOPS, "{}", "another branch"))
-    (output,) = outputs(folder(tmp_path, {ENTRY.id: given | {"available_tools": offered}}))
+    record["answer"]["answer_details"][0]["next"].append(called(SHOPS, "{}", "another branch"))
+    (output,) = outputs(folder(tmp_path, {ENTRY.id: record | {"available_tools": offered}}))
     calls = output.episode.state["calls"]
     assert [(call["api"], call["code"], call["error"]) for call in calls] == [
         ("Breads", 0, "no bread"),
@@ -138,8 +138,8 @@ def test_calls_and_their_errors_are_read(tmp_path: Path) -> None:
 def test_a_long_chain_and_a_cut_answer_are_read(tmp_path: Path) -> None:
     raw = '{"return_type": "give_answer", "final_answer": "Rye'
     hm = [node("assistant", str(n)) for n in range(200)]
-    given = answer_of(called(SHOPS, "{}"), *hm, called("Finish", raw), final=raw)
-    (output,) = outputs(folder(tmp_path, {ENTRY.id: given}, {ENTRY.id: solved("Solved")}))
+    record = answer_of(called(SHOPS, "{}"), *hm, called("Finish", raw), final=raw)
+    (output,) = outputs(folder(tmp_path, {ENTRY.id: record}, {ENTRY.id: solved("Solved")}))
     assert output.episode.output == "Rye"
     answer = output.episode.state["answer"]["answer"]
     assert (answer["total_steps"], len(list(chain(answer)))) == (204, MAX_STORED_NODES + 2)
@@ -154,13 +154,20 @@ def test_json_lines_become_episodes(tmp_path: Path) -> None:
         {"id": "9", "output": None},
     ]
     path = write(tmp_path / "answers.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    found = outputs(path)
-    assert [(one.entry.id, one.sample) for one in found] == [("7", 0), ("8", 0), ("8", 1), ("9", 0)]
-    kinds = [verdicts(one.entry, one.episode.state)["official"].error_type for one in found]
+    parsed = outputs(path)
+    assert [(output.entry.id, output.sample) for output in parsed] == [
+        ("7", 0),
+        ("8", 0),
+        ("8", 1),
+        ("9", 0),
+    ]
+    kinds = [
+        verdicts(output.entry, output.episode.state)["official"].error_type for output in parsed
+    ]
     assert kinds == ["not_judged"] * 4
-    assert found[0].episode.output == "Rye."
-    episode = found[1].episode
-    assert episode.state == found[2].episode.state
+    assert parsed[0].episode.output == "Rye."
+    episode = parsed[1].episode
+    assert episode.state == parsed[2].episode.state
     assert episode.output == "Rye, at the “Mill”."
     assert episode.state["answer"] == {"query": QUERY, "answer": ANSWER["answer"]}
     assert [call["api"] for call in episode.state["calls"]] == ["Breads", "Shops", "Breads"]
@@ -169,11 +176,11 @@ def test_json_lines_become_episodes(tmp_path: Path) -> None:
 def test_a_result_file_is_read(tmp_path: Path) -> None:
     ours = state(SCRIPTS["answered"], None)
     text = result_json(*HEAD, [(ENTRY, ours), (entry("8"), ours), (ENTRY, ours)]).decode()
-    found = outputs(write(tmp_path / "any.name", text))
-    assert [(one.entry.id, one.sample) for one in found] == [("7", 0), ("8", 0), ("7", 1)]
-    for one in found:
-        assert one.episode.output == "Rye, at the “Mill”."
-        assert judged(one.episode.state) == judged(ours)
+    parsed = outputs(write(tmp_path / "any.name", text))
+    assert [(output.entry.id, output.sample) for output in parsed] == [("7", 0), ("8", 0), ("7", 1)]
+    for output in parsed:
+        assert output.episode.output == "Rye, at the “Mill”."
+        assert judged(output.episode.state) == judged(ours)
 
 
 def refused(path: Path, message: str) -> None:
@@ -189,9 +196,9 @@ def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
     results = {"metadata": {}, "results": [{"query_id": "7", "system_answer": "Rye."}]}
     refused(write(tmp_path / "x.json", results), "has no answer (system_answer); give results")
     deep = '[{"role": "assistant", "message": "x", "next": ' * 450 + "[]" + "}]" * 450
-    given = f'{{"7": {{"answer": {{"final_answer": "x", "answer_details": {deep}}}}}}}'
-    for text, what in (("{}", "contains no answers"), (given, "too deeply")):
-        with pytest.raises(UserError, match=what):
+    answer_text = f'{{"7": {{"answer": {{"final_answer": "x", "answer_details": {deep}}}}}}}'
+    for text, problem in (("{}", "contains no answers"), (answer_text, "too deeply")):
+        with pytest.raises(UserError, match=problem):
             read_reference(folder(tmp_path / "reference", text), [GROUP])
     right = {"7": ANSWER}
     bad: list[tuple[Any, Any, str]] = [
@@ -202,8 +209,8 @@ def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
         (right, {"7": {"is_solved": {"0": ["Solved"]}}}, "a vote is ['Solved']"),
         (right, {"7": solved(*["Solved"] * 101)}, "has no votes"),
     ]
-    for answers, votes, what in bad:
-        refused(folder(tmp_path, answers, votes), what)
+    for answers, votes, problem in bad:
+        refused(folder(tmp_path, answers, votes), problem)
     write(tmp_path / f"{GROUP}_other.json", {})
     refused(tmp_path, "contains two files of votes")
 
@@ -213,55 +220,55 @@ HEAD = ("SmolLM2", "G1_tool", CONFIG, 15.58)
 
 
 def written(*rows: tuple[Entry, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(result_json(*HEAD, rows))
-    return found
+    tree: dict[str, Any] = json.loads(result_json(*HEAD, rows))
+    return tree
 
 
 def test_the_file_has_the_documented_form() -> None:
     relevant = [["Bakery Finder", "Breads"], ["Bakery Finder", "Cakes"]]
     hopeless = state(SCRIPTS["hopeless"], ["Unsolved"] * 3) | {"judged_s": 0.5}
     solved = (entry("588"), state(SCRIPTS["answered"], ["Solved"] * 3) | {"judged_s": 1.5})
-    found = written(solved, (entry("608", relevant), hopeless), (entry("1073"), {}))
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", found["metadata"].pop("timestamp"))
+    tree = written(solved, (entry("608", relevant), hopeless), (entry("1073"), {}))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", tree["metadata"].pop("timestamp"))
     config = {"test_set": "G1_tool", "num_queries": 3, **CONFIG}
     head = {"framework": "SmolLM2", "config": config, "overall_time": 15.58}
-    assert found["metadata"] == head
+    assert tree["metadata"] == head
     numbers: dict[str, Any] = {"total_queries": 2, "total_evaluations": 2, "not_scored": 1}
     numbers |= {"finish_count": 1, "average_sopr_score": 0.5, "average_api_call_score": 0.75}
     numbers |= {"total_evaluation_time": 2.0, "average_evaluation_time": 1.0}
-    assert found["summary"] == numbers | {"solved_count": 1, "solved_percentage": 50.0}
-    one, other = found["results"]
+    assert tree["summary"] == numbers | {"solved_count": 1, "solved_percentage": 50.0}
+    first, second = tree["results"]
     keys = ["query_id", "query_text", "gold_answer", "system_answer"]
-    assert list(one) == [*keys, "scores", "evaluation", "timing"]
-    assert (one["query_id"], other["query_id"], one["query_text"]) == ("588", "608", QUERY)
-    (tool,) = one["gold_answer"]["available_tools"]
+    assert list(first) == [*keys, "scores", "evaluation", "timing"]
+    assert (first["query_id"], second["query_id"], first["query_text"]) == ("588", "608", QUERY)
+    (tool,) = first["gold_answer"]["available_tools"]
     assert [api["api_name"] for api in tool["apis"]] == ["Breads", "Shops"]
-    assert one["scores"] == {"sopr_score": 1.0, "api_call_score": 1.0}
+    assert first["scores"] == {"sopr_score": 1.0, "api_call_score": 1.0}
     evaluation = {"answer_status": "Solved", "has_finish": True}
-    assert one["evaluation"] == evaluation | {"evaluation_method": "official"}
-    assert one["system_answer"]["final_answer"] == "Rye, at the “Mill”."
-    assert other["scores"] == {"sopr_score": 0.0, "api_call_score": 0.5}
-    assert other["evaluation"]["has_finish"] is False
+    assert first["evaluation"] == evaluation | {"evaluation_method": "official"}
+    assert first["system_answer"]["final_answer"] == "Rye, at the “Mill”."
+    assert second["scores"] == {"sopr_score": 0.0, "api_call_score": 0.5}
+    assert second["evaluation"]["has_finish"] is False
     # Two samples of a query are two evaluations.
     summary = written(solved, solved)["summary"]
     assert (summary["total_queries"], summary["total_evaluations"]) == (1, 2)
     # A call of Finish anywhere counts; the metric ``finish`` wants it at the end.
     script: list[Any] = [(None, [("Finish", "{")]), (None, [(BREADS, {"q": "rye"})])]
-    given = state(script, ["Unsolved"])
-    assert written((entry("1"), given))["results"][0]["evaluation"]["has_finish"] is True
-    assert verdicts(ENTRY, given)["official"].metrics["finish"] == 0
+    row_state = state(script, ["Unsolved"])
+    assert written((entry("1"), row_state))["results"][0]["evaluation"]["has_finish"] is True
+    assert verdicts(ENTRY, row_state)["official"].metrics["finish"] == 0
     # Scores are null without a judge.
-    found = written((entry("1"), state(SCRIPTS["answered"], None)))
-    assert (found["summary"]["solved_count"], found["summary"]["not_scored"]) == (None, 1)
-    assert found["results"][0]["scores"] == {"sopr_score": None, "api_call_score": 1.0}
+    tree = written((entry("1"), state(SCRIPTS["answered"], None)))
+    assert (tree["summary"]["solved_count"], tree["summary"]["not_scored"]) == (None, 1)
+    assert tree["results"][0]["scores"] == {"sopr_score": None, "api_call_score": 1.0}
 
 
 def test_odd_texts_and_arguments_leave_the_file_json() -> None:
-    found = written((entry("1"), state([(None, [answer("a\ud800b")])])))
-    assert found["results"][0]["system_answer"]["final_answer"] == "a�b"
-    for arguments, shown in (('{"x": NaN}', {"x": "NaN"}), ("[" * 954 + "]" * 954, None)):
-        made = run([(None, [(BREADS, arguments)]), (None, [answer("Rye.")])])
-        given = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, made)}
-        (nodes,) = written((ENTRY, given))["results"][0]["system_answer"]["answer_details"]
+    tree = written((entry("1"), state([(None, [answer("a\ud800b")])])))
+    assert tree["results"][0]["system_answer"]["final_answer"] == "a�b"
+    for arguments, expected in (('{"x": NaN}', {"x": "NaN"}), ("[" * 954 + "]" * 954, None)):
+        agent_run = run([(None, [(BREADS, arguments)]), (None, [answer("Rye.")])])
+        row_state = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, agent_run)}
+        (nodes,) = written((ENTRY, row_state))["results"][0]["system_answer"]["answer_details"]
         called = json.loads(nodes["next"][0]["next"][0]["message"])
-        assert called["arguments"] == (shown or arguments)
+        assert called["arguments"] == (expected or arguments)

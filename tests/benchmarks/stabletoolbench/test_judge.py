@@ -47,13 +47,13 @@ def judging(judge: ScriptedModel, seed: int = 0) -> RoleModel:
 def sopr(
     judge: ScriptedModel, votes: int = 1, answer: Any = ANSWER, prompts: Any = None, seed: int = 0
 ) -> Any:
-    asked = prompts or questions.own()
-    return asyncio.run(measures.judge_sopr(judging(judge, seed), "q", answer, votes, asked))
+    wording = prompts or questions.own()
+    return asyncio.run(measures.judge_sopr(judging(judge, seed), "q", answer, votes, wording))
 
 
 def fac(judge: ScriptedModel, answer: Any = ANSWER, prompts: Any = None) -> Any:
-    asked = prompts or questions.own()
-    return asyncio.run(measures.judge_fac(judging(judge), "q", answer, asked))
+    wording = prompts or questions.own()
+    return asyncio.run(measures.judge_fac(judging(judge), "q", answer, wording))
 
 
 def sowr(judge: Any, theirs: Any, statuses: Any, rounds: int = 3, query: str = "q") -> Any:
@@ -66,9 +66,9 @@ def test_a_sure_judge_is_asked_once_a_vote_with_a_schema() -> None:
     judge = ScriptedModel("It says so.\nAnswer Status: Solved")
     votes = sopr(judge, 3)
     assert [vote["status"] for vote in votes] == ["Solved"] * 3
-    said = {"question": "answer", "status": "Solved", "reason": judge.replies[0]}
+    step = {"question": "answer", "status": "Solved", "reason": judge.replies[0]}
     cost = {"attempts": 1, "prompt_tokens": 10, "completion_tokens": 2}
-    assert votes[0]["steps"] == [said | cost]
+    assert votes[0]["steps"] == [step | cost]
     prompts = [request.prompt for request in judge.asked]
     assert all("Sunny." in prompt and "weather_for_sky" not in prompt for prompt in prompts)
     (schema,) = {request.sampling.schema for request in judge.asked}
@@ -136,9 +136,9 @@ def test_a_reply_without_a_verdict_is_asked_for_again_and_then_an_error_of_the_r
     temperatures = [request.sampling.temperature for request in judge.asked]
     assert temperatures == [0.2, asking.RETRY_TEMPERATURE, asking.RETRY_TEMPERATURE]
     judge = ScriptedModel("I would rather talk about something else.")
-    with pytest.raises(asking.JudgeError, match=r"exactly one verdict.*something else") as found:
+    with pytest.raises(asking.JudgeError, match=r"exactly one verdict.*something else") as caught:
         sopr(judge)
-    assert found.value.status == "infra_error"
+    assert caught.value.status == "infra_error"
     assert len(judge.asked) == asking.ATTEMPTS
     with pytest.raises(EngineDead):
         sopr(ScriptedModel(EngineDead("gone")), 3)
@@ -206,43 +206,51 @@ def test_upstreams_wording_comes_from_the_users_checkout(tmp_path: Path) -> None
     assert fac(judge, prompts=prompts)["status"] == "Solved"
     assert {request.sampling.schema for request in judge.asked} == {""}
     assert prompts.identity() == {"prompts": "upstream", "prompts_sha256": prompts.sha256}
-    for path, said in ((source, "has no PROMPT"), (template, "has no check_answer_status")):
+    for path, message in ((source, "has no PROMPT"), (template, "has no check_answer_status")):
         write(path, "PROMPT = open('/etc/passwd').read()")
-        with pytest.raises(UserError, match=said) as found:
+        with pytest.raises(UserError, match=message) as caught:
             questions.official(tmp_path)
-        assert str(found.value).startswith(str(tmp_path))
+        assert str(caught.value).startswith(str(tmp_path))
 
 
 def test_the_better_status_wins_without_a_question() -> None:
     judge = ScriptedModel("Index: 0")
     for ours, theirs in (("Solved", "Unsolved"), ("Solved", "Unsure"), ("Unsure", "Unsolved")):
         for statuses, outcome in (((ours, theirs), "win"), ((theirs, ours), "lose")):
-            found = sowr(judge, OTHER, statuses)
-            assert (found["outcome"], found["by"], len(found["rounds"])) == (outcome, "status", 3)
+            comparison = sowr(judge, OTHER, statuses)
+            assert (comparison["outcome"], comparison["by"], len(comparison["rounds"])) == (
+                outcome,
+                "status",
+                3,
+            )
     assert not judge.asked
     votes = {(): "Unsure", ("Solved", "Unsolved"): "Unsure"}
     votes[("Solved", "Solved", "Unsolved")] = "Solved"
-    assert {one: measures.majority([{"status": vote} for vote in one]) for one in votes} == votes
+    assert {
+        series: measures.majority([{"status": vote} for vote in series]) for series in votes
+    } == votes
 
 
 def test_the_order_changes_with_the_rounds_and_the_choice_follows_it() -> None:
     def prefers_ours(request: Request) -> str:
         return f"Index: {int(request.prompt.index('Sunny.') > request.prompt.index('Rain.'))}"
 
-    found = sowr(ScriptedModel(prefers_ours), OTHER, ("Solved", "Solved"), 4)
-    assert (found["outcome"], found["by"]) == ("win", "judge")
-    firsts = [turn["first"] for turn in found["rounds"]]
+    comparison = sowr(ScriptedModel(prefers_ours), OTHER, ("Solved", "Solved"), 4)
+    assert (comparison["outcome"], comparison["by"]) == ("win", "judge")
+    firsts = [turn["first"] for turn in comparison["rounds"]]
     assert sorted(firsts) == ["candidate", "candidate", "reference", "reference"]
     assert firsts[0] != firsts[1]
     # A judge that looks at the place alone decides nothing.
     by_place = sowr(ScriptedModel("Index: 0"), OTHER, ("Unsure", "Unsure"), 4)
     assert by_place["outcome"] == "tie"
     # A coin decides between equal answers, always the same way.
-    judge, both = ScriptedModel("Index: 0"), ("Solved", "Solved")
-    tossed = [[sowr(judge, dict(ANSWER), both, query=str(n)) for n in range(30)] for _ in range(2)]
+    judge, statuses = ScriptedModel("Index: 0"), ("Solved", "Solved")
+    tossed = [
+        [sowr(judge, dict(ANSWER), statuses, query=str(n)) for n in range(30)] for _ in range(2)
+    ]
     assert tossed[0] == tossed[1]
-    assert {one["by"] for one in tossed[0]} == {"coin"}
-    assert {one["outcome"] for one in tossed[0]} == {"win", "lose"}
+    assert {toss["by"] for toss in tossed[0]} == {"coin"}
+    assert {toss["outcome"] for toss in tossed[0]} == {"win", "lose"}
     assert not judge.asked
 
 
@@ -254,8 +262,8 @@ LABELS = [
 
 
 def judged(request: Request) -> str:
-    said = "Solved" if "light years" in request.prompt else "Unsolved"
-    return json.dumps({"reason": "x", "status": said})
+    status = "Solved" if "light years" in request.prompt else "Unsolved"
+    return json.dumps({"reason": "x", "status": status})
 
 
 def checked(path: Path, *rows: Any) -> Any:
@@ -270,8 +278,8 @@ def labels(tmp_path: Path) -> Path:
 
 def episode_of(benchmark: Any, entry: Entry, judge: Any = None, **more: Any) -> Episode:
     role = RoleModel(judge or ScriptedModel(judged), more.pop("sampling", Sampling()))
-    found: Episode = asyncio.run(benchmark.run(entry, EpisodeContext(role, **more)))
-    return found
+    episode: Episode = asyncio.run(benchmark.run(entry, EpisodeContext(role, **more)))
+    return episode
 
 
 def test_a_judge_is_compared_with_people(labels: Path) -> None:
@@ -291,8 +299,8 @@ def test_a_judge_is_compared_with_people(labels: Path) -> None:
     (score,) = scores_of(type(benchmark), summary, headline=True)["official"]
     assert score.estimate is not None
     assert score.estimate.value == pytest.approx(2 / 3)
-    same = make_benchmark("stabletoolbench_judge", benchmark.resolved())
-    assert same.identity() == benchmark.identity()
+    second_benchmark = make_benchmark("stabletoolbench_judge", benchmark.resolved())
+    assert second_benchmark.identity() == benchmark.identity()
 
 
 def chained(nodes: int) -> dict[str, Any]:
@@ -304,7 +312,7 @@ def chained(nodes: int) -> dict[str, Any]:
 
 
 def test_a_bad_label_is_named_by_file_and_line(labels: Path) -> None:
-    for row, said in (
+    for row, problem in (
         (LABELS[0] | {"label": "yes"}, "label is 'yes'; write Solved, Unsure, Unsolved"),
         (LABELS[0] | {"query_id": True}, "query_id is True"),
         (LABELS[0] | {"answer": {"final_answer": "x"}}, "neither a string nor a converted"),
@@ -312,22 +320,22 @@ def test_a_bad_label_is_named_by_file_and_line(labels: Path) -> None:
         ({"query_id": 1, "query": "q"}, "has no answer"),
         ([1], "holds a list"),
     ):
-        with pytest.raises(UserError) as found:
+        with pytest.raises(UserError) as caught:
             checked(labels, LABELS[0], row)
-        assert f"{labels}:2: " in str(found.value)
-        assert said in str(found.value)
+        assert f"{labels}:2: " in str(caught.value)
+        assert problem in str(caught.value)
 
 
 def test_agreement_is_accuracy_and_cohens_kappa() -> None:
     people = ["Solved"] * 45 + ["Unsolved"] * 25 + ["Solved"] * 15 + ["Unsolved"] * 15
     judge = ["Solved"] * 45 + ["Unsolved"] * 25 + ["Unsolved"] * 15 + ["Solved"] * 15
-    found = agreement(Counter(zip([*people, "Unsure"], [*judge, None], strict=True)))
-    assert (found["n"], found["judge_errors"]) == (100, 1)
-    assert found["accuracy"] == 0.7
+    stats = agreement(Counter(zip([*people, "Unsure"], [*judge, None], strict=True)))
+    assert (stats["n"], stats["judge_errors"]) == (100, 1)
+    assert stats["accuracy"] == 0.7
     # Observed 0.7, by chance 0.6 * 0.6 + 0.4 * 0.4 = 0.52.
-    assert found["kappa"] == pytest.approx(0.18 / 0.48)
-    assert found["confusion"]["Solved"] == {"Solved": 45, "Unsure": 0, "Unsolved": 15}
-    low, high = found["accuracy_interval"]
+    assert stats["kappa"] == pytest.approx(0.18 / 0.48)
+    assert stats["confusion"]["Solved"] == {"Solved": 45, "Unsure": 0, "Unsolved": 15}
+    low, high = stats["accuracy_interval"]
     assert low < 0.7 < high
     assert agreement(Counter({("Solved", "Solved"): 3}))["kappa"] is None, "chance agrees always"
     nothing = agreement(Counter({("Solved", None): 1}))

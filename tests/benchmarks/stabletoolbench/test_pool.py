@@ -34,8 +34,8 @@ SCOPES: list[Any] = ["all", {"retrieved": 1}, {"distractors": 2}]
 
 
 def plain(tool: str, name: str, **fields: Any) -> dict[str, Any]:
-    given = {"tool_name": tool, "api_name": name, "api_description": "", "required_parameters": []}
-    return api(**given, **fields)
+    base = {"tool_name": tool, "api_name": name, "api_description": "", "required_parameters": []}
+    return api(**base, **fields)
 
 
 OTHER = plain("Radio", "Find bread")
@@ -54,10 +54,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "queries"
 
 
-def made(folder: Path, scope: Any, **options: Any) -> StableToolBench:
-    given: dict[str, Any] = {"data": str(folder), "groups": [GROUP], "tool_scope": scope}
-    given |= {"apis": ["cache"], "cache_folder": str(folder.parent / "cache"), "judge": "none"}
-    return StableToolBench.from_options({**given, **options})
+def build(folder: Path, scope: Any, **options: Any) -> StableToolBench:
+    settings: dict[str, Any] = {"data": str(folder), "groups": [GROUP], "tool_scope": scope}
+    settings |= {"apis": ["cache"], "cache_folder": str(folder.parent / "cache"), "judge": "none"}
+    return StableToolBench.from_options({**settings, **options})
 
 
 def offered(benchmark: StableToolBench, number: int = 0) -> list[str]:
@@ -74,25 +74,25 @@ def test_every_api_of_a_pool_has_a_name_that_reaches_it() -> None:
         *(doc("Football", f"{day} {long}") for day in ("Today", "Tomorrow")),
     ]
     apis = distinct_apis(docs)
-    assert [find(apis, one.name, exact=True) for one in apis] == apis
-    assert max(len(one.name) for one in apis) <= 64
+    assert [find(apis, offered_api.name, exact=True) for offered_api in apis] == apis
+    assert max(len(offered_api.name) for offered_api in apis) <= 64
     assert apis[0].name == "get_song_for_shop", "only names that are repeated change"
     assert apis[4].name.startswith("today_over")
     assert find(apis, "", exact=True) is find(apis, "for_shop", exact=True) is None
 
 
 def test_the_best_apis_for_the_text_are_offered(folder: Path) -> None:
-    benchmark = made(folder, {"retrieved": 2})
+    benchmark = build(folder, {"retrieved": 2})
     assert offered(benchmark)[0] == "find_bread_for_radio"
     assert set(offered(benchmark, 1)) == {"songs_for_radio", "years_of_songs_for_radio"}
     write(queries_file(folder, GROUP), [query(0, query="the ?!"), query(1)])
-    assert len(offered(made(folder, {"retrieved": 1}))) == 1, "a text without words"
+    assert len(offered(build(folder, {"retrieved": 1}))) == 1, "a text without words"
 
 
 def test_distractors_are_drawn_by_the_seed(folder: Path) -> None:
     draws: dict[int, list[str]] = {}
     for seed in (0, 0, 1, 2, 3):
-        names = offered(made(folder, {"distractors": 2, "seed": seed}))
+        names = offered(build(folder, {"distractors": 2, "seed": seed}))
         assert len(set(names)) == 3
         assert "loaves_for_bakery" in names
         assert draws.setdefault(seed, names) == names
@@ -104,8 +104,8 @@ def test_all_reads_the_tool_directory(folder: Path, tmp_path: Path) -> None:
     write(tmp_path / "tools" / "Food" / "bakery.json", tool)
     write(tmp_path / "tools" / "Food" / "Bakery" / "hidden.json", {"name": "Of no tool's file"})
     write(tmp_path / "tools" / "Food" / "Oven" / "Bake.json", {"name": "Bake"})
-    names = offered(made(folder, "all", tool_folder=str(tmp_path / "tools")))
-    assert names == [*offered(made(folder, "all")), "rolls_for_bakery", "bake_for_oven"]
+    names = offered(build(folder, "all", tool_folder=str(tmp_path / "tools")))
+    assert names == [*offered(build(folder, "all")), "rolls_for_bakery", "bake_for_oven"]
 
 
 @pytest.mark.parametrize("scope", SCOPES, ids=str)
@@ -113,7 +113,7 @@ def test_rows_and_summary_have_the_recall_of_the_offered_apis(folder: Path, scop
     def reply(request: Request) -> Any:
         return answer("Rye.") if request.messages[-1]["role"] == "tool" else (names[-1], {"q": 1})
 
-    benchmark, rows, states = made(folder, scope), [], []
+    benchmark, rows, states = build(folder, scope), [], []
     for number, entry in enumerate(benchmark.dataset()):
         names = offered(benchmark, number)
         episode = asyncio.run(benchmark.run(entry, staged(benchmark, ScriptedModel(reply))))
@@ -132,17 +132,19 @@ def test_rows_and_summary_have_the_recall_of_the_offered_apis(folder: Path, scop
 def test_scores_read_names_of_a_pool_back(tmp_path: Path) -> None:
     docs = [doc("Demo", "Me", category=name) for name in ("Media", "Events")]
     entry = entry_of(docs[0], query="Who?", relevant=[["Demo", "Me"]])
-    (name, other) = (one.name for one in distinct_apis(docs))
+    (name, second_name) = (offered_api.name for offered_api in distinct_apis(docs))
     nodes: dict[str, Any] = {"role": "system", "message": "", "next": []}
     below = nodes["next"]
-    for called in (name, other, "me_for_demo", "a_for_x"):
+    for called in (name, second_name, "me_for_demo", "a_for_x"):
         message = {"name": called, "arguments": "{}", "response": ""}
         below.append({"role": "tool", "message": message, "next": []})
         below = below[0]["next"]
-    tools = [{"function": {"name": one}} for one in (name, other, "a_for_x", "Finish")]
-    given: dict[str, Any] = {"query": "Who?", "available_tools": tools}
-    given["answer"] = {"final_answer": "", "answer_details": [nodes]}
-    path = write(tmp_path / "G1_tool.json", {entry.id: given})
+    tools = [
+        {"function": {"name": tool_name}} for tool_name in (name, second_name, "a_for_x", "Finish")
+    ]
+    record: dict[str, Any] = {"query": "Who?", "available_tools": tools}
+    record["answer"] = {"final_answer": "", "answer_details": [nodes]}
+    path = write(tmp_path / "G1_tool.json", {entry.id: record})
     (output,) = read_outputs(path, Entries.among([entry]))
     calls = output.episode.state["calls"]
     assert [call["api"] for call in calls] == ["Me", None, "Me", None]
@@ -162,7 +164,7 @@ def test_scores_read_names_of_a_pool_back(tmp_path: Path) -> None:
 )
 def test_a_scope_that_does_not_fit_is_one_line(folder: Path, scope: Any, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
-        made(folder, scope).entries()
+        build(folder, scope).entries()
     assert "\n" not in str(caught.value)
 
 
@@ -171,9 +173,9 @@ def test_doctor_says_what_fits(folder: Path, here: Cli, config_file: Any) -> Non
     write(queries_file(folder, GROUP), [query(n, api_list=apis) for n in (0, 1)])
     options: dict[str, Any] = {"name": "stabletoolbench", "data": str(folder), "groups": [GROUP]}
     options |= {"tool_scope": "all", "judge": "none", "apis": ["simulator"], "mode": "react"}
-    given = {"benchmarks": [options], "engine": {"max_model_len": 1000}}
-    ended = here("doctor", config_file(**given))
-    assert "no prompt fits" in ended.stdout
-    count = int(ended.stdout.partition("set tool_scope: {retrieved: ")[2].partition("}")[0])
+    settings = {"benchmarks": [options], "engine": {"max_model_len": 1000}}
+    result = here("doctor", config_file(**settings))
+    assert "no prompt fits" in result.stdout
+    count = int(result.stdout.partition("set tool_scope: {retrieved: ")[2].partition("}")[0])
     options["tool_scope"] = {"retrieved": count}
-    assert "2 of 2 prompts fit" in here("doctor", config_file(**given)).stdout
+    assert "2 of 2 prompts fit" in here("doctor", config_file(**settings)).stdout

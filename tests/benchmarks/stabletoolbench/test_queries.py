@@ -62,9 +62,13 @@ def test_an_entry_holds_what_was_published(root: Path) -> None:
 
 def test_ids_filter_as_list_or_object(root: Path) -> None:
     write(queries_file(root, GROUP), [query(1), query("2"), query(3)])
-    for ids, left in (({"1": 0, "3": 0}, ["1", "3"]), ([3, "1"], ["1", "3"]), (None, list("123"))):
+    for ids, expected in (
+        ({"1": 0, "3": 0}, ["1", "3"]),
+        ([3, "1"], ["1", "3"]),
+        (None, list("123")),
+    ):
         write(ids_file(root, GROUP), ids) if ids else ids_file(root, GROUP).unlink()
-        assert [entry.id for entry in load(root, groups=[GROUP])] == left
+        assert [entry.id for entry in load(root, groups=[GROUP])] == expected
 
 
 def refused(root: Path, match: str) -> None:
@@ -101,8 +105,8 @@ def test_bad_ids_and_missing_files_are_named(root: Path, tmp_path: Path) -> None
             locate(name)
     packed = write(tmp_path / "x.zip", "x")
     wrong = {packed: "is a file", tmp_path: "has no solvable_queries", tmp_path / "x": "no such"}
-    for path, said in wrong.items():
-        with pytest.raises(UserError, match=said):
+    for path, message in wrong.items():
+        with pytest.raises(UserError, match=message):
             load(path)
 
 
@@ -150,22 +154,22 @@ FIND: dict[str, Any] = {"name": "Find bread", "description": "Finds it", "requir
 def test_a_tool_directory_replaces_descriptions(
     root: Path, tmp_path: Path, file: str, form: str
 ) -> None:
-    one = {**FIND, "optional_parameters": [parameter("q")]}
+    api_row = {**FIND, "optional_parameters": [parameter("q")]}
     if form == "API of a query":
-        one |= {"api_name": one.pop("name"), "api_description": one.pop("description")}
+        api_row |= {"api_name": api_row.pop("name"), "api_description": api_row.pop("description")}
     tool = {"tool_description": "All about bread"} | (
-        {"api_list": [one]} if form == "tool" else one
+        {"api_list": [api_row]} if form == "tool" else api_row
     )
     path = write(tmp_path / "env/toolenv/tools/Food" / file, tool)
     (before,) = load(root, groups=[GROUP])[0].data["apis"]
     after = {"description": "Finds it", "required": [], "optional": [parameter("q")]}
     # Fields that the file lacks stay as they are.
     null = {"name": "Find bread", "description": None, "required_parameters": None}
-    for said, found in ((tool, after | {"tool_description": "All about bread"}), (null, {})):
-        write(path, said if found else {"api_list": [said]})
+    for content, expected in ((tool, after | {"tool_description": "All about bread"}), (null, {})):
+        write(path, content if expected else {"api_list": [content]})
         tools = ToolFolder(tmp_path / "env")
         (entry,) = load(root, groups=[GROUP], tools=tools)
-        assert entry.data["apis"] == [before | found]
+        assert entry.data["apis"] == [before | expected]
         assert [*tools.lacking, *not_offered(root, [entry])] == []
 
 
@@ -192,8 +196,8 @@ def test_a_tool_directory_that_lacks_tools_says_so(root: Path, tmp_path: Path) -
     load(root, groups=[GROUP], tools=tools)
     (line,) = tools.lacking
     assert "../elsewhere" in line
-    for path, said in ((tmp_path / "x", "no such folder"), (folder / "Food", "no folders of")):
-        with pytest.raises(UserError, match=said):
+    for path, message in ((tmp_path / "x", "no such folder"), (folder / "Food", "no folders of")):
+        with pytest.raises(UserError, match=message):
             ToolFolder(path)
 
 
@@ -210,7 +214,7 @@ def test_names_follow_upstream() -> None:
 
 
 def test_functions_have_upstreams_losses() -> None:
-    given = [
+    parameters = [
         parameter("id", "NUMBER", "3"),
         parameter("on", "BOOLEAN", True),
         parameter("what", "string", "") | {"description": "y" * 300},
@@ -220,28 +224,28 @@ def test_functions_have_upstreams_losses() -> None:
     words = {"description": "get song x " * 100, "tool_description": "x\ny" + "z" * 600}
     apis = apis_of(
         entry_of(
-            doc("A", "get song", required=given, optional=optional, **words),
-            doc("A", "song", required=[], optional=given, description=" "),
+            doc("A", "get song", required=parameters, optional=optional, **words),
+            doc("A", "song", required=[], optional=parameters, description=" "),
             doc("Mill", "Song"),
         )
     )
-    one, lost, _ = apis
-    assert one.parameters["required"] == ["", "is_id", "on", "what", "zero"]
-    assert one.parameters["optional"] == ["", "list"]
-    shown = one.parameters["properties"]
-    kinds = [shown[name]["type"] for name in ("is_id", "list", "on")]
+    function, lost, _ = apis
+    assert function.parameters["required"] == ["", "is_id", "on", "what", "zero"]
+    assert function.parameters["optional"] == ["", "list"]
+    properties = function.parameters["properties"]
+    kinds = [properties[name]["type"] for name in ("is_id", "list", "on")]
     assert kinds == ["integer", "string", "boolean"]
-    assert (shown["is_id"]["example_value"], shown["zero"]["example_value"]) == ("3", 0)
-    assert "example_value" not in shown["what"]
-    assert len(shown["what"]["description"]) == 256
+    assert (properties["is_id"]["example_value"], properties["zero"]["example_value"]) == ("3", 0)
+    assert "example_value" not in properties["what"]
+    assert len(properties["what"]["description"]) == 256
     # The description is cut, and the function's name is put in there.
-    assert "get_song_for_a x" in one.description
-    assert len(one.description) < 320
+    assert "get_song_for_a x" in function.description
+    assert len(function.description) < 320
     # Optional parameters are lost without a required one.
     nothing = {"type": "object", "properties": {}, "required": [""], "optional": [""]}
     assert (lost.parameters, lost.description) == (nothing, 'A function of the tool "a".')
-    assert tool_lines([one, one]) == "1.a: xy" + "z" * 509 + "\n"
-    assert find(apis, "song_for_a") is find(apis, "") is one, "the first that ends in the name"
+    assert tool_lines([function, function]) == "1.a: xy" + "z" * 509 + "\n"
+    assert find(apis, "song_for_a") is find(apis, "") is function, "the first that ends in the name"
     assert find([], "") is find(apis, "x" * 10**6) is None
     assert schemas(apis)[-1]["function"]["parameters"]["required"] == ["return_type"]
 

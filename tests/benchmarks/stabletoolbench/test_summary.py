@@ -20,8 +20,8 @@ from tests.benchmarks.stabletoolbench.builders import ENTRY, SCRIPTS, entry, sta
 
 
 def call(api: str | None = "Breads", **fields: Any) -> dict[str, Any]:
-    given = {"name": f"{api}_for_bakery".lower(), "tool": "Bakery Finder", "api": api}
-    return given | {"arguments": "{}", "code": 0, "source": "cache", "error": ""} | fields
+    base_fields = {"name": f"{api}_for_bakery".lower(), "tool": "Bakery Finder", "api": api}
+    return base_fields | {"arguments": "{}", "code": 0, "source": "cache", "error": ""} | fields
 
 
 UNKNOWN = call(name="oven", tool=None, api=None, code=1, source="none", error="unknown function")
@@ -31,13 +31,13 @@ BREADS, SHOPS = ["Bakery Finder", "Breads"], ["Bakery Finder", "Shops"]
 
 def test_metrics_of_calls() -> None:
     assert metrics([BREADS], []) == {"api_recall": 0.0, "exact_set": 0.0, "calls_0": 1.0}
-    found = metrics([BREADS, SHOPS], [call(), call(), call("Cakes"), UNKNOWN])
-    assert (found["api_recall"], found["api_precision"], found["exact_set"]) == (0.5, 0.5, 0)
+    values = metrics([BREADS, SHOPS], [call(), call(), call("Cakes"), UNKNOWN])
+    assert (values["api_recall"], values["api_precision"], values["exact_set"]) == (0.5, 0.5, 0)
     exact = metrics([BREADS, SHOPS], [call("Shops"), call(), UNKNOWN])
     assert (exact["api_recall"], exact["api_precision"], exact["exact_set"]) == (1, 1, 1)
     failed = call(code=5, source="real", failure="real")
-    told = call(error="no such bread", source="simulator")
-    assert metrics([BREADS], [call(), failed, told, UNKNOWN, call(source="elsewhere")]) == {
+    errored_call = call(error="no such bread", source="simulator")
+    assert metrics([BREADS], [call(), failed, errored_call, UNKNOWN, call(source="elsewhere")]) == {
         **{"api_recall": 1, "api_precision": 1, "exact_set": 1, "calls_5": 1},
         **{"hallucinated": 0.2, "errors": 0.4, "cache_hit": 0.2, "failed_real": 0.2},
         **{"from_cache": 0.2, "from_real": 0.2, "from_simulator": 0.2, "from_none": 0.4},
@@ -52,30 +52,32 @@ def test_votes_become_verdicts() -> None:
         ([U] * 3, "unsure", "unsure", 0.5),
         ([S, U], "", "unsure", 0.75),
     ):
-        found = verdicts(ENTRY, state(SCRIPTS["answered"], votes))
-        assert (found["official"].error_type, found["strict"].error_type) == (official, strict)
-        assert (found["official"].valid, found["strict"].valid) == (not official, not strict)
-        assert found["official"].metrics["sopr"] == pytest.approx(points)
-        assert found["strict"].metrics["sopr"] == float(strict == "")
-        assert f"vote_{len(votes) - 1}" in found["strict"].metrics
+        outcome = verdicts(ENTRY, state(SCRIPTS["answered"], votes))
+        assert (outcome["official"].error_type, outcome["strict"].error_type) == (official, strict)
+        assert (outcome["official"].valid, outcome["strict"].valid) == (not official, not strict)
+        assert outcome["official"].metrics["sopr"] == pytest.approx(points)
+        assert outcome["strict"].metrics["sopr"] == float(strict == "")
+        assert f"vote_{len(votes) - 1}" in outcome["strict"].metrics
     # Runs without an answer, or without a judge.
-    for script, given, kind, finish, gave_up in (
+    for script, case_votes, kind, finish, gave_up in (
         ("hopeless", [N], "no_finish", 0, 0),
         ("gave_up", [N], "gave_up", 1, 1),
         ("bad_finish", [N], "empty_answer", 1, 0),
         ("answered", None, "not_judged", 1, 0),
         ("hopeless", None, "not_judged", 0, 0),
     ):
-        for verdict in verdicts(ENTRY, state(SCRIPTS[script], given)).values():
-            assert (verdict.valid, verdict.error_type) == (False if given else None, kind)
+        for verdict in verdicts(ENTRY, state(SCRIPTS[script], case_votes)).values():
+            assert (verdict.valid, verdict.error_type) == (False if case_votes else None, kind)
             assert (verdict.metrics["finish"], verdict.metrics["give_up"]) == (finish, gave_up)
-            assert verdict.metrics.get("sopr") == (0 if given else None)
+            assert verdict.metrics.get("sopr") == (0 if case_votes else None)
 
 
 def rows(group: str, *votes: list[str], **more: Any) -> list[ResultRow]:
     return [
-        scored_row(group, str(n), verdicts(entry(str(n)), state(SCRIPTS["answered"], one) | more))
-        for n, one in enumerate(votes)
+        scored_row(
+            group, str(n), verdicts(entry(str(n)), state(SCRIPTS["answered"], row_votes) | more)
+        )
+        for n, row_votes in enumerate(votes)
     ]
 
 
@@ -113,9 +115,9 @@ def test_skipped_queries_are_unsolved_and_failed_ones_do_not_count() -> None:
     assert (stats["accuracy"], set(stats["errors"])) == (0.25, {"unsolved", "unsure"})
     assert (group["shares"]["api_recall"]["value"], group["shares"]["exact_set"]["value"]) == (1, 0)
     assert (summary["judge_errors"], summary["complete"]) == (1, True)
-    said = notes(summary)
-    assert said[0].startswith("1 rows have no verdict because the judge gave none")
-    assert said[1].startswith("1 rows were skipped")
+    lines = notes(summary)
+    assert lines[0].startswith("1 rows have no verdict because the judge gave none")
+    assert lines[1].startswith("1 rows were skipped")
     short = summarize([*G1, SKIPPED[0], *failed])
     assert short["incomplete"] == ["en/G1_tool: 3 of 7 rows not scored (2 infra_error, 1 skipped)"]
     run = reported(short)
@@ -125,13 +127,13 @@ def test_skipped_queries_are_unsolved_and_failed_ones_do_not_count() -> None:
 
 def test_skipped_queries_are_incomplete_and_lost() -> None:
     judged = rows("G1_tool", [S], [S], [S], fac=FAC, sowr=WIN)
-    found = summarize([*judged, *SKIPPED], max_unscored=1)["categories"]
-    one, other = found["G1_tool"], found["G2_category"]
-    assert one["fac"] == share(3, 4)
+    categories = summarize([*judged, *SKIPPED], max_unscored=1)["categories"]
+    tool_group, category_group = categories["G1_tool"], categories["G2_category"]
+    assert tool_group["fac"] == share(3, 4)
     rates = {"win": share(3, 4), "lose": share(1, 4), "tie": share(0, 4)}
-    assert one["sowr"] == rates | {"missing": 0}
-    assert other["fac"] == other["official"]["sopr"] == share(0, 1)
-    assert other["sowr"]["lose"] == share(1, 1)
+    assert tool_group["sowr"] == rates | {"missing": 0}
+    assert category_group["fac"] == category_group["official"]["sopr"] == share(0, 1)
+    assert category_group["sowr"]["lose"] == share(1, 1)
     # Without FAC and SoWR there are no numbers of them.
     plain = summarize([*rows("G1_tool", [S]), *SKIPPED])["categories"]["G2_category"]
     assert plain["official"]["sopr"]["value"] == 0
@@ -145,7 +147,7 @@ def test_skipped_queries_are_incomplete_and_lost() -> None:
     assert lacking["G2_category"]["sowr"]["lose"] == NOTHING
 
 
-def whole(**more: Any) -> list[ResultRow]:
+def full_rows(**more: Any) -> list[ResultRow]:
     """Make n + 1 queries of the nth group, the first of them solved."""
     return [
         row
@@ -154,25 +156,25 @@ def whole(**more: Any) -> list[ResultRow]:
     ]
 
 
-def shown(layout: dict[str, Any]) -> dict[str, dict[str, str]]:
+def table_cells(layout: dict[str, Any]) -> dict[str, dict[str, str]]:
     assert all(isinstance(cell, str) for line in layout["lines"] for cell in line)
     return {line[0]: dict(zip(layout["header"], line, strict=True)) for line in layout["lines"]}
 
 
 def test_the_average_is_the_plain_mean_of_six_groups() -> None:
-    summary = summarize(whole(fac=FAC))
+    summary = summarize(full_rows(fac=FAC))
     mean = sum(1 / n for n in range(1, 7)) / 6
     for rules in RULE_SETS:
-        found = summary["rules"][rules]["sopr"]
-        assert found["value"] == pytest.approx(mean)
-        assert (found["n"], found["missing"]) == (21, [])
-        low, high = found["interval"]
+        average = summary["rules"][rules]["sopr"]
+        assert average["value"] == pytest.approx(mean)
+        assert (average["n"], average["missing"]) == (21, [])
+        low, high = average["interval"]
         assert low < mean < high
     official = summary["rules"]["official"]
     assert (official["answered_only"]["value"], official["spread"]) == (pytest.approx(mean), 0)
     assert (summary["averages"]["fac"]["value"], summary["averages"]["win"]["value"]) == (1, None)
-    assert shown(table(summary))["G1_category"]["SoPR"].startswith("50.0 % [")
-    judged, *_ = (shown(layout) for layout in further_tables(summary))
+    assert table_cells(table(summary))["G1_category"]["SoPR"].startswith("50.0 % [")
+    judged, *_ = (table_cells(layout) for layout in further_tables(summary))
     assert judged["average"]["FAC"].startswith("100.0 %")
     # Scores of a report.
     scores = StableToolBench.scores(summary, "official")
@@ -187,16 +189,16 @@ def test_the_average_is_the_plain_mean_of_six_groups() -> None:
 
 
 def test_a_missing_group_makes_the_mean_partial() -> None:
-    rows = [row for row in whole() if row.category in ("G1_category", "G3_instruction")]
+    rows = [row for row in full_rows() if row.category in ("G1_category", "G3_instruction")]
     summary = summarize(rows)
     absent = [name for name in GROUPS if name not in ("G1_category", "G3_instruction")]
     sopr = summary["rules"]["official"]["sopr"]
     assert (sopr["value"], sopr["interval"], sopr["missing"]) == (None, None, absent)
-    found = StableToolBench.scores(summary, "official")[0]
-    assert found.estimate is not None
-    assert found.estimate.partial
-    assert list(found.missing) == absent
-    assert (found.estimate.value, found.estimate.n) == ((1 / 2 + 1 / 6) / 2, 8)
+    score = StableToolBench.scores(summary, "official")[0]
+    assert score.estimate is not None
+    assert score.estimate.partial
+    assert list(score.missing) == absent
+    assert (score.estimate.value, score.estimate.n) == ((1 / 2 + 1 / 6) / 2, 8)
     assert table(summarize([]))["lines"] == [["average", "0", "N/A", "N/A"]]
     # Samples of one query are one query.
     lost = scored_row("G1_category", "0", LOST, sample=1)

@@ -29,9 +29,9 @@ def run(tmp_path: Path, here: Any) -> Path:
     lines = [{**name, "output": "Rye." if n % 4 else None} for n, name in enumerate(names)]
     path = write(tmp_path / "outputs.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines))
     options = ("--benchmark", "stabletoolbench", "--data", "mini", "--output")
-    ended = here("score", path, *options, tmp_path / "run")
-    assert "SoPR (mean of groups) N/A" in ended.stdout
-    assert "13 = 0 scored + 13 not_judged" in ended.stdout
+    result = here("score", path, *options, tmp_path / "run")
+    assert "SoPR (mean of groups) N/A" in result.stdout
+    assert "13 = 0 scored + 13 not_judged" in result.stdout
     return tmp_path / "run"
 
 
@@ -89,8 +89,8 @@ def test_part_without_a_judge_is_no_wrong_answer() -> None:
     shares: Any = {rules: {"finish": 1.0} for rules in RULE_SETS}
     rows = [scored_row(GROUPS[0], str(n), right) for n in range(3)]
     rows += [scored_row(GROUPS[1], str(n), status="not_judged", unjudged=shares) for n in range(3)]
-    for most, value in ((0.0, None), (0.5, 1.0)):
-        summary = StableToolBench.statistics(rows, most)
+    for max_unscored, value in ((0.0, None), (0.5, 1.0)):
+        summary = StableToolBench.statistics(rows, max_unscored)
         *_, pooled = scores_of(StableToolBench, summary, headline=True)["official"]
         assert (pooled.estimate and pooled.estimate.value) == value
         assert summary["categories"][GROUPS[1]]["shares"]["finish"]["value"] == 1.0
@@ -102,8 +102,8 @@ def test_a_later_judge_judges_what_no_judge_saw(
     rows, solved, judge = stored(run), server.answer, judge_file(tmp_path, server.url)
     query = json.loads(rows[1]["state"])["answer"]["query"][:40]
     server.answer = lambda body: completion("?") if query in str(body) else solved(body)
-    ended = here("score", run, "--judge", judge)
-    assert (ended.code, "13 = 12 scored + 1 not_judged" in ended.stdout) == (75, True)
+    result = here("score", run, "--judge", judge)
+    assert (result.code, "13 = 12 scored + 1 not_judged" in result.stdout) == (75, True)
     (failed,) = [row for row in stored(run) if row["status"] == "not_judged"]
     assert failed["error"].startswith("sopr: none of 4 replies had exactly one verdict")
     count, server.answer = len(server.asked), solved
@@ -128,19 +128,19 @@ def test_a_later_judge_judges_what_no_judge_saw(
     outputs.write_text(outputs.read_text().replace("Rye", "Wheat"))
     assert "a judge's verdicts on earlier outputs" in here(*again).stderr
     # Verdicts of different judges do not compare, and are not mixed.
-    other = judge_file(tmp_path, server.url, model="j-2")
-    assert here(*again[:-1], tmp_path / "other", "--judge", other).code == 0
-    said = here("compare", run, tmp_path / "other").stderr
-    assert ("roles.judge.model" in said, "episodes.judge" in said) == (True, False)
-    refused(run, here, other, "another judge (role.model differ)")
+    other_judge = judge_file(tmp_path, server.url, model="j-2")
+    assert here(*again[:-1], tmp_path / "other", "--judge", other_judge).code == 0
+    message = here("compare", run, tmp_path / "other").stderr
+    assert ("roles.judge.model" in message, "episodes.judge" in message) == (True, False)
+    refused(run, here, other_judge, "another judge (role.model differ)")
 
 
 def refused(run: Path, here: Any, judge: Path, words: str) -> None:
     """Check that ``judge`` is refused in one line, and that nothing changes."""
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    ended = here("score", run, "--judge", judge)
-    assert (ended.code, len(ended.stderr.splitlines())) == (2, 1), ended.stderr
-    assert words in ended.stderr
+    result = here("score", run, "--judge", judge)
+    assert (result.code, len(result.stderr.splitlines())) == (2, 1), result.stderr
+    assert words in result.stderr
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
@@ -150,5 +150,5 @@ def test_a_judge_that_cannot_be_asked_changes_nothing(
     server.answer = lambda body: (401, "no such key")
     refused(run, here, judge_file(tmp_path, server.url), "no such key; check the server")
     refused(run, here, judge_file(tmp_path, server.url, api_key_env="NO_KEY"), "NO_KEY is not set")
-    own = write(tmp_path / "own.yaml", {"model": {"source": "org/m"}})
-    refused(run, here, own, "only an endpoint can judge stored answers")
+    engine_judge = write(tmp_path / "own.yaml", {"model": {"source": "org/m"}})
+    refused(run, here, engine_judge, "only an endpoint can judge stored answers")

@@ -12,7 +12,7 @@ from ace_ray.types import Entry, Episode, Sampling
 from tests.scripted_model import ScriptedModel
 
 
-def made(**options: Any) -> Tau2:
+def build(**options: Any) -> Tau2:
     return Tau2.from_options({"data": "installed", **options})
 
 

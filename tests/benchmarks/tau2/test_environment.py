@@ -40,13 +40,13 @@ def opened(sources: ToolSources, solo: bool = False, initial: Any = None) -> Tau
     return TauEnvironment(sources, solo=solo, initial_state=initial)
 
 
-def told(environment: TauEnvironment, *calls: Call) -> list[tuple[str, str]]:
-    found = []
+def call_results(environment: TauEnvironment, *calls: Call) -> list[tuple[str, str]]:
+    results = []
     for side, name, arguments in calls:
-        given = {"requestor": side, "arguments": arguments, "last": True}
-        observation = environment.call(name, given)
-        found.append((observation.value, observation.error))
-    return found
+        options = {"requestor": side, "arguments": arguments, "last": True}
+        observation = environment.call(name, options)
+        results.append((observation.value, observation.error))
+    return results
 
 
 def test_tools_and_their_schemas(
@@ -55,28 +55,28 @@ def test_tools_and_their_schemas(
     assert all(tool_sources(package, domain).is_published for domain in KNOWN_SHA256)
     (tools,) = schemas(airline).values()
     assert len(tools) == 14
-    sides = {side: len(one) for side, one in schemas(telecom).items()}
+    sides = {side: len(side_schemas) for side, side_schemas in schemas(telecom).items()}
     assert sides == {"assistant": 13, "user": 30}
 
 
 def test_episodes_do_not_see_each_other(airline: ToolSources) -> None:
-    one, other = opened(airline), opened(airline)
+    first, second = opened(airline), opened(airline)
     look: Call = ("assistant", "get_reservation_details", BOOKED)
-    before = told(other, look)
-    _, mine = told(one, ("assistant", "cancel_reservation", BOOKED), look)
+    before = call_results(second, look)
+    _, mine = call_results(first, ("assistant", "cancel_reservation", BOOKED), look)
     assert '"status": "cancelled"' in mine[0]
-    assert told(other, look) == before
+    assert call_results(second, look) == before
     assert '"status": null' in before[0][0]
-    assert other.state() == [{"assistant": {}}, {"assistant": {}}]
+    assert second.state() == [{"assistant": {}}, {"assistant": {}}]
 
 
 def test_solo_agents_have_the_users_tools(telecom: ToolSources) -> None:
     looked: Call = ("assistant", "check_status_bar", {})
-    alone, refused = told(opened(telecom, solo=True), looked, ("user", *looked[1:]))
+    alone, refused = call_results(opened(telecom, solo=True), looked, ("user", *looked[1:]))
     assert alone[0].startswith("Status Bar")
     assert not alone[1]
     assert refused == ("Error: User tool calls are not allowed in solo mode", "failed")
-    (missing,) = told(opened(telecom), looked)
+    (missing,) = call_results(opened(telecom), looked)
     assert missing == ("Error: Tool 'check_status_bar' not found.", "failed")
 
 
@@ -96,12 +96,12 @@ class Record(BaseModel):
 def test_a_shared_database_behaves_like_a_deep_copy() -> None:
     base = {key: Record() for key in "abcd"}
     ours, copy = Overlay(base), {key: Record() for key in "abcd"}
-    for each in (ours, copy):
-        each["a"].parts.append(1)
-        del each["b"], each["c"]
-        each["new"] = each["c"] = Record(value=9)
-        each["d"].value = 1
-        for record in each.values():
+    for database in (ours, copy):
+        database["a"].parts.append(1)
+        del database["b"], database["c"]
+        database["new"] = database["c"] = Record(value=9)
+        database["d"].value = 1
+        for record in database.values():
             record.value += record.value == 9
     assert dict(ours) == copy
     assert list(ours) == list(copy) == ["a", "d", "new", "c"]

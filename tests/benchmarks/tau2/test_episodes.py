@@ -14,7 +14,7 @@ from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS
 from ace_ray.benchmarks.tau2.tasks import call, gold_episode, silent_episode
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.types import Episode, Sampling
-from tests.benchmarks.tau2.scripted import entry_of, made, play
+from tests.benchmarks.tau2.scripted import build, entry_of, play
 from tests.scripted_model import ScriptedModel, say
 
 pytestmark = pytest.mark.usefixtures("package")
@@ -24,20 +24,20 @@ AIRPORTS = "list_all_airports"
 
 @pytest.fixture(scope="module")
 def airline(package: object) -> Tau2:
-    return made(domains=["airline"])
+    return build(domains=["airline"])
 
 
 @pytest.fixture(scope="module")
 def solo(package: object) -> Tau2:
-    return made(domains=["telecom_solo"])
+    return build(domains=["telecom_solo"])
 
 
 def played(
     benchmark: Tau2, agent: ScriptedModel, user: ScriptedModel | None = None
 ) -> dict[str, Any]:
     """Play the first entry, and return its state."""
-    found: dict[str, Any] = play(benchmark, benchmark.dataset()[0], agent, user).state
-    return found
+    state: dict[str, Any] = play(benchmark, benchmark.dataset()[0], agent, user).state
+    return state
 
 
 def roles(messages: Any) -> list[str]:
@@ -49,7 +49,7 @@ def samplings(model: ScriptedModel) -> list[Sampling]:
 
 
 def test_each_side_sees_its_own_calls_and_the_others_texts() -> None:
-    telecom = made(domains=["telecom"])
+    telecom = build(domains=["telecom"])
     agent = ScriptedModel(("get_customer_by_id", {"customer_id": "C1001"}), "Restart it.", "Bye.")
     user = ScriptedModel("It is broken.", ("check_status_bar", {}), "I did.", BYE)
     episode = play(telecom, telecom.dataset()[0], agent, user)
@@ -60,12 +60,12 @@ def test_each_side_sees_its_own_calls_and_the_others_texts() -> None:
     ]
     texts = [message["content"] for message in agent.chats[-1]]
     assert (texts[1], texts[2], texts[-1]) == (greeting, "It is broken.", "I did.")
-    told = [(m["role"], m["content"]) for m in user.chats[-1][1:]]
-    assert told[:2] == [("user", greeting), ("assistant", "It is broken.")]
-    assert ("user", "Restart it.") in told
-    assert not any("C1001" in str(content) for _, content in told)
+    messages = [(m["role"], m["content"]) for m in user.chats[-1][1:]]
+    assert messages[:2] == [("user", greeting), ("assistant", "It is broken.")]
+    assert ("user", "Restart it.") in messages
+    assert not any("C1001" in str(content) for _, content in messages)
     names = [{t["function"]["name"] for t in m.asked[0].tools or ()} for m in (agent, user)]
-    assert ["check_status_bar" in one for one in names] == [False, True]
+    assert ["check_status_bar" in tool_names for tool_names in names] == [False, True]
     assert {sampling.stop for sampling in samplings(agent) + samplings(user)} == {()}
     # The transcript has both sides.
     steps = Tau2.transcript(episode.messages, episode.state)
@@ -82,7 +82,7 @@ def test_the_first_messages_are_the_prompt(airline: Tau2, solo: Tau2) -> None:
         assert agent.chats[0][: len(opening)] == opening
         assert agent.asked[0].tools == benchmark.tools(entry)
     # A chat that begins with the user.
-    benchmark = made(domains=["airline", "telecom_solo"], opening="user")
+    benchmark = build(domains=["airline", "telecom_solo"], opening="user")
     agent = ScriptedModel("Yes?")
     play(benchmark, entry_of(benchmark, "airline"), agent, ScriptedModel("Hi", BYE))
     assert roles(agent.chats[0]) == ["system", "user"]
@@ -92,7 +92,7 @@ def test_the_first_messages_are_the_prompt(airline: Tau2, solo: Tau2) -> None:
 
 
 def test_prompt_mode_has_tools_and_calls_in_the_text() -> None:
-    benchmark = made(domains=["airline"], mode="prompt")
+    benchmark = build(domains=["airline"], mode="prompt")
     entry = benchmark.dataset()[0]
     call = f'<tool_call>\n{{"name": "{AIRPORTS}"}}\n</tool_call>'
     # A model goes on after its call, invents a result, and is cut within the next call.
@@ -114,21 +114,21 @@ def test_an_episode_ends_at_its_limits(airline: Tau2) -> None:
     agent = ScriptedModel("never asked")
     assert played(airline, agent, ScriptedModel(BYE))["ended"] == "user_stop"
     assert agent.asked == []
-    benchmark = made(domains=["airline"], max_steps=7)
+    benchmark = build(domains=["airline"], max_steps=7)
     state = played(benchmark, ScriptedModel("Yes?"), ScriptedModel("Hm."))
     assert (state["ended"], state["steps"]) == ("max_steps", 7)
     # A stop in the last step counts strictly.
-    benchmark = made(domains=["airline"], max_steps=1)
-    entry = next(one for one in benchmark.dataset() if not (one.gold or {}).get("actions"))
+    benchmark = build(domains=["airline"], max_steps=1)
+    entry = next(task for task in benchmark.dataset() if not (task.gold or {}).get("actions"))
     episode = play(benchmark, entry, ScriptedModel("Yes?"), ScriptedModel(BYE))
     assert (episode.state["ended"], episode.state["stopped"]) == ("max_steps", True)
-    found = {rules: one.error_type for rules, one in benchmark.verdicts(entry, episode).items()}
-    assert (found["official"], found["strict"] == "max_steps") == ("max_steps", False)
+    error_types = {rules: v.error_type for rules, v in benchmark.verdicts(entry, episode).items()}
+    assert (error_types["official"], error_types["strict"] == "max_steps") == ("max_steps", False)
     # A limit waits for a pending call.
-    benchmark = made(domains=["airline"], max_steps=2)
+    benchmark = build(domains=["airline"], max_steps=2)
     state = played(benchmark, ScriptedModel((AIRPORTS, {})), ScriptedModel("Hi"))
     assert (state["ended"], state["steps"]) == ("max_steps", 3)
-    benchmark = made(domains=["airline"], max_errors=3)
+    benchmark = build(domains=["airline"], max_errors=3)
     agent = ScriptedModel(say("", *[("no_such_tool", {})] * 2), ("no_such_tool", {}), "unreached")
     state = played(benchmark, agent, ScriptedModel("Hi"))
     assert (state["ended"], state["errors"]) == ("too_many_errors", 3)
@@ -147,7 +147,7 @@ def test_calls_of_a_message_are_run_and_their_changes_stored(airline: Tau2) -> N
     agent = ScriptedModel(("cancel_reservation", {"reservation_id": "EHGLP3"}), "Cancelled.")
     states = Tau2.sandbox_states(played(airline, agent, ScriptedModel("Cancel it", BYE)))
     assert states is not None
-    before, end = (one["assistant"]["reservations"]["EHGLP3"]["status"] for one in states)
+    before, end = (state["assistant"]["reservations"]["EHGLP3"]["status"] for state in states)
     assert (before, end) == (None, "cancelled")
 
 
@@ -192,10 +192,10 @@ def test_solo_without_a_call_has_failed(solo: Tau2) -> None:
 
 
 def test_a_history_is_told_to_both() -> None:
-    benchmark = made(domains=["mock"])
+    benchmark = build(domains=["mock"])
     entry = entry_of(benchmark, "mock", "update_task_with_message_history")
-    done = ("update_task_status", {"task_id": "task_2", "status": "completed"})
-    agent = ScriptedModel(done, "Done.")
+    update_call = ("update_task_status", {"task_id": "task_2", "status": "completed"})
+    agent = ScriptedModel(update_call, "Done.")
     user = ScriptedModel("Mark it as completed.", BYE)
     episode = play(benchmark, entry, agent, user)
     assert roles(agent.chats[0]) == ["system", "user", "assistant", "tool", "assistant", "user"]
@@ -204,14 +204,14 @@ def test_a_history_is_told_to_both() -> None:
 
 
 def turn(role: str, text: str = "", *calls: tuple[str, Any], failed: bool = False) -> list[Any]:
-    made = [{"id": name, "name": name, "arguments": json.dumps(given)} for name, given in calls]
+    tool_calls = [{"id": name, "name": name, "arguments": json.dumps(args)} for name, args in calls]
     result = {"role": "tool", "requestor": role, "content": "x", "error": failed}
-    message = {"role": role, "content": text, **({"tool_calls": made} if made else {})}
-    return [message, *({**result, "id": one["id"]} for one in made)]
+    message = {"role": role, "content": text, **({"tool_calls": tool_calls} if tool_calls else {})}
+    return [message, *({**result, "id": row["id"]} for row in tool_calls)]
 
 
 def parts(criteria: Any, *turns: list[Any], solo: bool = False) -> tuple[float, float]:
-    trajectory = [message for one in turns for message in one]
+    trajectory = [message for messages in turns for message in messages]
     replay = verdicts.Replayed(same_by_hash=True, same_by_value=True)
     official = verdicts.official_verdict(criteria, trajectory, replay)
     strict = verdicts.strict_verdict(criteria, trajectory, replay, solo=solo)
@@ -224,7 +224,7 @@ def action(compare: list[str] | None = None, **arguments: Any) -> dict[str, Any]
 
 
 def test_actions_are_compared() -> None:
-    for criteria, given, expected in (
+    for criteria, arguments, expected in (
         (action(a=1, b=2), {"a": 1, "b": 2}, (1, 1)),
         (action(a=1, b=2), {"a": 1}, (1, 0)),  # fewer arguments are compared
         (action(a=1), {"a": 1, "b": 2}, (0, 0)),
@@ -233,7 +233,7 @@ def test_actions_are_compared() -> None:
         (action(["a"], a=1, b=2), {"b": 2}, (0, 0)),
         (action([], a=1), {"a": 9, "z": 1}, (1, 1)),
     ):
-        assert parts(criteria, turn("assistant", "", ("f", given))) == expected
+        assert parts(criteria, turn("assistant", "", ("f", arguments))) == expected
     # Side and success of a call count strictly.
     criteria = action(a=1)
     assert parts(criteria, turn("user", "", ("f", {"a": 1}))) == (1, 0)
@@ -242,7 +242,7 @@ def test_actions_are_compared() -> None:
     assert parts(criteria, turn("assistant", "", ("g", {"a": 1}))) == (0, 0)
 
 
-def told(info: str) -> dict[str, Any]:
+def criteria_of(info: str) -> dict[str, Any]:
     return {"communicate_info": [info], "reward_basis": ["COMMUNICATE"]}
 
 
@@ -255,27 +255,29 @@ def test_information_is_a_word_or_number_of_its_own() -> None:
         ("1,628", "1,628", (0, 1)),  # upstream takes the commas out of the text alone
         ("on  time", "It is on time", (0, 1)),
     ):
-        assert parts(told(info), turn("assistant", text)) == expected
-    assert parts(told("42"), turn("assistant", "42", ("f", {}))) == (1, 0), "not heard by the user"
-    assert parts(told("42"), turn("user", "42")) == (0, 0)
-    held = {"": "x", "0": "0.00", "3": "3.", "-5": "it is -5", "12": "12%"}
-    assert all(verdicts.is_told(info, text) for info, text in held.items())
+        assert parts(criteria_of(info), turn("assistant", text)) == expected
+    assert parts(criteria_of("42"), turn("assistant", "42", ("f", {}))) == (1, 0), (
+        "not heard by the user"
+    )
+    assert parts(criteria_of("42"), turn("user", "42")) == (0, 0)
+    texts = {"": "x", "0": "0.00", "3": "3.", "-5": "it is -5", "12": "12%"}
+    assert all(verdicts.is_told(info, text) for info, text in texts.items())
     within = {"5": "3.5", "3": "3.5", "12": "a12", "1234": "1,2345", "a.b": "aab"}
     assert not any(verdicts.is_told(info, text) for info, text in within.items())
 
 
 @pytest.fixture(scope="module")
 def every(package: object) -> Tau2:
-    return made(domains=["airline", "retail", "telecom", "telecom_solo", "mock"])
+    return build(domains=["airline", "retail", "telecom", "telecom_solo", "mock"])
 
 
 def test_the_metrics_are_the_parts_of_the_reward(every: Tau2) -> None:
     entry = entry_of(every, "mock")
     basis = {"communicate_info": ["42"], "reward_basis": ["DB", "ENV_ASSERTION", "COMMUNICATE"]}
-    said, even = {"communicate": 0.0}, {"db": 1.0, "env_assertion": 1.0, "communicate": 0.0}
+    missed, even = ({"communicate": 0.0}, {"db": 1.0, "env_assertion": 1.0, "communicate": 0.0})
     make = {"name": "create_task", "arguments": {"user_id": "user_1", "title": "x"}}
     for criteria, kind, metrics in (
-        (basis, "not_communicated", said),  # neither calls nor assertions
+        (basis, "not_communicated", missed),  # neither calls nor assertions
         ({**basis, "actions": []}, "not_communicated", even),
         ({"actions": [make]}, "db_mismatch", {"db": 0.0, "communicate": 1.0}),
     ):
@@ -334,32 +336,32 @@ def test_another_end_is_the_error(every: Tau2) -> None:
     gold = gold_episode(every.scenario(entry), entry)
     assert all(verdict.valid for verdict in every.verdicts(entry, gold).values())
     for how in ("max_steps", "context"):
-        ended = {**gold.state, "ended": how, "stopped": False}
-        for verdict in every.verdicts(entry, Episode(state=ended)).values():
+        cut_state = {**gold.state, "ended": how, "stopped": False}
+        for verdict in every.verdicts(entry, Episode(state=cut_state)).values():
             assert (verdict.valid, verdict.error_type) == (False, how)
     states: list[Any] = [None, {}, [], {"ended": "user_stop!"}]
     for state in states:
-        found = every.verdicts(entry, Episode(state=state))
-        assert not any(verdict.valid for verdict in found.values())
+        outcome = every.verdicts(entry, Episode(state=state))
+        assert not any(verdict.valid for verdict in outcome.values())
 
 
 def test_amounts_count_by_value_strictly(every: Tau2) -> None:
     booked, name = {"reservation_id": "EHGLP3"}, "update_reservation_baggages"
     entry = entry_of(every, "airline")
-    asked = {"requestor": "assistant", "arguments": booked, "last": True}
-    details = every.scenario(entry).call("get_reservation_details", asked)
-    held = int(json.loads(str(details.value))["total_baggages"])
-    given = {**booked, "nonfree_baggages": 0, "payment_id": "gift_card_9562694"}
-    bag = {"action_id": "1", "name": name, "arguments": given | {"total_baggages": held + 1}}
+    request = {"requestor": "assistant", "arguments": booked, "last": True}
+    details = every.scenario(entry).call("get_reservation_details", request)
+    n_bags = int(json.loads(str(details.value))["total_baggages"])
+    payment = {**booked, "nonfree_baggages": 0, "payment_id": "gift_card_9562694"}
+    bag = {"action_id": "1", "name": name, "arguments": payment | {"total_baggages": n_bags + 1}}
     for actions, bags, expected in (
         ([bag], 1.0, (False, True)),  # other texts, other hashes
         ([], 0.0, (False, True)),  # set to what it was, as 5.0 in place of 5
         ([], 1.0, (False, False)),
     ):
-        made = given | {"total_baggages": held + bags}
-        trajectory = list(call(every.scenario(entry), "assistant", "1", name, made))
+        made_arguments = payment | {"total_baggages": n_bags + bags}
+        trajectory = list(call(every.scenario(entry), "assistant", "1", name, made_arguments))
         assert not trajectory[1]["error"], trajectory[1]
         state = {"trajectory": trajectory, "ended": "user_stop", "stopped": True}
-        wanted = replace(entry, gold={"actions": actions, "reward_basis": ["DB"]})
-        found = every.verdicts(wanted, Episode(state=state))
-        assert (found["official"].valid, found["strict"].valid) == expected
+        gold_entry = replace(entry, gold={"actions": actions, "reward_basis": ["DB"]})
+        outcome = every.verdicts(gold_entry, Episode(state=state))
+        assert (outcome["official"].valid, outcome["strict"].valid) == expected

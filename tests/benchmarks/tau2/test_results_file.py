@@ -17,7 +17,7 @@ from ace_ray.rescoring.rescore import rescore
 from ace_ray.rescoring.score import score_outputs
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.types import Entry, Episode
-from tests.benchmarks.tau2.scripted import entry_of, made, play
+from tests.benchmarks.tau2.scripted import build, entry_of, play
 from tests.scripted_model import ScriptedModel, say
 
 pytestmark = pytest.mark.usefixtures("package")
@@ -28,17 +28,17 @@ SUMMARY = {"model": {"source": "s3://bucket/secret-place/org/name-7b"}}
 
 def row(benchmark: Tau2, entry: Entry, episode: Episode, sample: int = 0) -> dict[str, Any]:
     verdict = benchmark.verdicts(entry, episode)["official"]
-    made: dict[str, Any] = {"row_id": entry.id, "category": entry.category, "id": entry.id}
-    made |= {"status": "scored", "sample": sample, "seed": sample, "duration_s": 1.5}
-    made |= {"official_valid": verdict.valid, "official_error": verdict.error}
+    fields: dict[str, Any] = {"row_id": entry.id, "category": entry.category, "id": entry.id}
+    fields |= {"status": "scored", "sample": sample, "seed": sample, "duration_s": 1.5}
+    fields |= {"official_valid": verdict.valid, "official_error": verdict.error}
     texts = {"official_metrics": json.dumps(verdict.metrics), "state": json.dumps(episode.state)}
-    return made | texts | {"started_at": datetime(9999 if sample else 1, 12, 31, tzinfo=UTC)}
+    return fields | texts | {"started_at": datetime(9999 if sample else 1, 12, 31, tzinfo=UTC)}
 
 
 @pytest.fixture(scope="module")
 def benchmark(package: object) -> Tau2:
     endpoint = {"url": "https://host.example/v1", "model": "gpt-x", "api_key_env": None}
-    return made(domains=[*DOMAINS, "telecom_solo"], user={"endpoint": endpoint})
+    return build(domains=[*DOMAINS, "telecom_solo"], user={"endpoint": endpoint})
 
 
 def read_all(benchmark: Tau2, path: Path) -> list[Output | Unscored]:
@@ -46,9 +46,9 @@ def read_all(benchmark: Tau2, path: Path) -> list[Output | Unscored]:
 
 
 def scored(benchmark: Tau2, path: Path) -> list[Output]:
-    found = read_all(benchmark, path)
-    assert all(isinstance(one, Output) for one in found)
-    return [one for one in found if isinstance(one, Output)]
+    outputs = read_all(benchmark, path)
+    assert all(isinstance(output, Output) for output in outputs)
+    return [output for output in outputs if isinstance(output, Output)]
 
 
 def results_of(folder: Path, category: str, *simulations: Any) -> Path:
@@ -89,14 +89,14 @@ def test_a_written_file_reads_back(benchmark: Tau2, tmp_path: Path) -> None:
     for name, entry, episode in played:
         content = files[name]
         tree = json.loads(content)
-        one, _, ended = tree["simulations"]
+        simulation, _, failure = tree["simulations"]
         assert (tree["info"]["num_trials"], tree["info"]["agent_info"]["llm"]) == (4, "name-7b")
         assert not any(secret in content for secret in (b"secret-place", b"host.example"))
-        times = [message["timestamp"] for message in one["messages"]]
+        times = [message["timestamp"] for message in simulation["messages"]]
         assert times == sorted(set(times)), "upstream sorts by them"
-        assert ended["termination_reason"] == "agent_error"
-        assert ended["reward_info"]["reward"] == 0.0
-        assert "deadline" in ended["reward_info"]["info"]["note"]
+        assert failure["termination_reason"] == "agent_error"
+        assert failure["reward_info"]["reward"] == 0.0
+        assert "deadline" in failure["reward_info"]["info"]["note"]
         path = tmp_path / name
         path.write_bytes(content)
         first, second, _ = scored(benchmark, path)
@@ -118,9 +118,9 @@ def test_a_stop_in_the_last_step_is_found(benchmark: Tau2, tmp_path: Path) -> No
         more = {"messages": messages, "termination_reason": "max_steps"}
         simulation = simulation_of(entry_of(benchmark, category).id, None, **more)
         # Simulations without a trial are numbered.
-        one, two = scored(benchmark, results_of(tmp_path, category, simulation, simulation))
-        assert (one.sample, two.sample, one.episode.state["stopped"]) == (0, 1, stopped)
-        assert len(one.episode.messages) == 1, "without the system message"
+        first, two = scored(benchmark, results_of(tmp_path, category, simulation, simulation))
+        assert (first.sample, two.sample, first.episode.state["stopped"]) == (0, 1, stopped)
+        assert len(first.episode.messages) == 1, "without the system message"
 
 
 def test_an_odd_simulation_is_named_and_the_others_are_read(
@@ -153,12 +153,12 @@ def test_the_folder_form_is_read(benchmark: Tau2, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a.json").write_text(json.dumps(simulation_of()))
     (folder / "b.json").write_text("{")
-    for given in (path, tmp_path):
-        one, *others = read_all(benchmark, given)
-        assert isinstance(one, Output)
-        said = [f"{other.where} {other.reason}" for other in others if isinstance(other, Unscored)]
-        assert re.search(r"b\.json.*not valid JSON", said[0])
-        assert re.search(r"gone\.json.*No such file", said[1])
+    for source in (path, tmp_path):
+        output, *unscored = read_all(benchmark, source)
+        assert isinstance(output, Output)
+        problems = [f"{row.where} {row.reason}" for row in unscored if isinstance(row, Unscored)]
+        assert re.search(r"b\.json.*not valid JSON", problems[0])
+        assert re.search(r"gone\.json.*No such file", problems[1])
 
 
 BANKING = {"environment_info": {"domain_name": "banking"}, "agent_info": {"implementation": "x"}}
@@ -172,11 +172,11 @@ def test_other_files_are_refused(benchmark: Tau2, tmp_path: Path) -> None:
         ({"info": BANKING, "simulations": [{}]}, "of the domain 'banking'"),
         ({"simulations": []}, "contains no simulations"),
     ]
-    for content, what in contents:
+    for content, problem in contents:
         path.write_text(json.dumps(content))
-        for given in (path, tmp_path):
-            with pytest.raises(UserError, match=what):
-                read_all(benchmark, given)
+        for source in (path, tmp_path):
+            with pytest.raises(UserError, match=problem):
+                read_all(benchmark, source)
 
 
 def score(path: Path, output: Path) -> dict[str, Any]:
@@ -195,14 +195,18 @@ def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path)
         simulation_of("nobody_has_this"),
     ]
     output = tmp_path / "out"
-    found = score(results_of(tmp_path, "mock", *simulations), output)
-    stats = found["categories"]["mock"]
+    summary = score(results_of(tmp_path, "mock", *simulations), output)
+    stats = summary["categories"]["mock"]
     assert (stats["status"]["scored"], stats["status"]["infra_error"]) == (6, 1)
     assert stats["official"]["samples"]["pass_hat_k"] == {"1": 0.5, "2": 0.5, "3": 0.5}
-    (note,) = [one for one in found["notes"] if one.startswith("not scored: 2 of the input")]
+    (note,) = [line for line in summary["notes"] if line.startswith("not scored: 2 of the input")]
     for number, why in ((3, lost), (7, "nobody_has_this")):
         assert re.search(f"simulation {number}: [^;]*{why}", note)
     lines = [json.loads(line) for line in (output / "verdicts.jsonl").read_text().splitlines()]
     assert [n for n, line in enumerate(lines) if line["official"] is None] == [3, 7]
     code, again = rescore(str(output))
-    assert (code, again["categories"], again["notes"]) == (0, found["categories"], found["notes"])
+    assert (code, again["categories"], again["notes"]) == (
+        0,
+        summary["categories"],
+        summary["notes"],
+    )

@@ -30,25 +30,25 @@ COUNT, ATTRIBUTES, CRASH = "wrong number of class", "class attributes wrong", "o
 
 
 def judged(
-    result: Any, process: Any = (), path: Any = None, gold: Any = None, **given: Any
+    result: Any, process: Any = (), path: Any = None, gold: Any = None, **options: Any
 ) -> dict[str, Verdict]:
     answer = {"ground_truth": gold or END, "mile_stone": path or STEPS}
     entry = Entry("acebench", "agent_multi_step", "en", "x", {"function": FUNCTIONS}, answer)
     process = list(process) if isinstance(process, tuple) else process
-    verdicts = check_agent(entry, result, process, **given)
-    for found in verdicts.values():
-        assert found.valid == (found.error_type == "") == (found.metrics["end_to_end"] == 1)
-        assert found.valid == (found.error == "")
+    verdicts = check_agent(entry, result, process, **options)
+    for verdict in verdicts.values():
+        assert verdict.valid == (verdict.error_type == "") == (verdict.metrics["end_to_end"] == 1)
+        assert verdict.valid == (verdict.error == "")
     return verdicts
 
 
-def changed(value: Any, *place: Any) -> Any:
+def changed(value: Any, *path_keys: Any) -> Any:
     """Return the gold state with another value at a place."""
     state = deepcopy(END)
     target: Any = state
-    for key in place[:-1]:
+    for key in path_keys[:-1]:
         target = target[key]
-    target[place[-1]] = value
+    target[path_keys[-1]] = value
     return state
 
 
@@ -74,15 +74,15 @@ def test_end_states() -> None:
         (changed(None, *INBOX), "TypeError"),
     ]
     for number, (state, kind, valid) in enumerate(states):
-        found = judged(state)
-        assert (found["official"].error_type, found["strict"].valid) == (kind, valid), number
+        verdicts = judged(state)
+        assert (verdicts["official"].error_type, verdicts["strict"].valid) == (kind, valid), number
     for state, raised in crashes:
-        found = judged(state)
-        assert found["official"].error == f"the official evaluator raises {raised}"
-        assert (found["official"].error_type, found["strict"].valid) == (CRASH, False)
+        verdicts = judged(state)
+        assert verdicts["official"].error == f"the official evaluator raises {raised}"
+        assert (verdicts["official"].error_type, verdicts["strict"].valid) == (CRASH, False)
     # Names are compared as sets of keys; attributes are the first key's.
-    both = [{"BaseApi": {"wifi": True}, "X": {"y": 1}}]
-    assert judged([{"X": {"wifi": True}, "BaseApi": 1}], gold=both)["official"].valid
+    gold = [{"BaseApi": {"wifi": True}, "X": {"y": 1}}]
+    assert judged([{"X": {"wifi": True}, "BaseApi": 1}], gold=gold)["official"].valid
     # The strict rules take the true end state, and know the misspelt names of gold states.
     assert judged([], end=END)["strict"].valid
     assert not judged(END, end=[])["strict"].valid
@@ -103,13 +103,15 @@ def test_processes() -> None:
         (tuple(STEPS[:2]), [STEPS, ["[y()]"]], 0.667, 2 / 3),
     ]
     for process, path, official, strict in processes:
-        found = judged([], process, path)
-        accuracies = [found[rules].metrics["process_accuracy"] for rules in ("official", "strict")]
+        verdicts = judged([], process, path)
+        accuracies = [
+            verdicts[rules].metrics["process_accuracy"] for rules in ("official", "strict")
+        ]
         assert accuracies == [official, strict], process
     # A right end state makes the official process whole.
     for odd in ((), None, [None]):
-        found = judged(END, odd)
-        assert [found[rules].metrics["process_accuracy"] for rules in found] == [1.0, 0]
+        verdicts = judged(END, odd)
+        assert [verdicts[rules].metrics["process_accuracy"] for rules in verdicts] == [1.0, 0]
     for damaged, raised in ((None, "TypeError"), ([1], "AttributeError"), ({"a": 1}, "KeyError")):
         verdict = judged([], damaged)["official"]
         assert (verdict.error_type, verdict.metrics["process_accuracy"]) == (CRASH, 0.0)
@@ -123,9 +125,9 @@ def test_processes() -> None:
 
 
 def step(*calls: Any, observations: Any = (), errors: Any = None) -> dict[str, Any]:
-    named = [{"name": name, "arguments": args} for name, args in calls]
+    call_objects = [{"name": name, "arguments": args} for name, args in calls]
     errors = [""] * len(calls) if errors is None else list(errors)
-    return {"calls": named, "observations": list(observations), "errors": errors}
+    return {"calls": call_objects, "observations": list(observations), "errors": errors}
 
 
 LOGIN: tuple[str, dict[str, Any]] = ("login", {})
@@ -164,23 +166,24 @@ def test_causes_of_errors_are_proven_by_the_calls() -> None:
     for expected, episodes in causes.items():
         for steps in episodes:
             texts = bool(steps) and isinstance(steps[0], str)
-            found = judged([], steps) if texts else judged([], steps=steps)
-            assert found["strict"].error_type == expected, steps
+            verdicts = judged([], steps) if texts else judged([], steps=steps)
+            assert verdicts["strict"].error_type == expected, steps
     # A batch ends before its second call.
-    told = [
+    results = [
         {"speaker": "agent", "text": "[login()]"},
         step(LOGIN, FRANK, observations=["x"], errors=["failed"]),
         {"speaker": "execution", "text": "no questions", "errors": ["not_a_call"]},
     ]
-    called = [(c.call.name, c.error, c.observation) for c in calls_made(["[ignored()]"], told)]
+    calls = calls_made(["[ignored()]"], results)
+    called = [(call.call.name, call.error, call.observation) for call in calls]
     assert called == [("login", "failed", "x"), ("view", "not_run", None), ("", "not_a_call", None)]
     # The path that was followed furthest decides. A tool of a path is known, offered or not.
     ways = [["[send(to='a', text='b')]"], ["[login()]", "[view(name='Eve')]"]]
-    for found in (
+    for verdicts in (
         judged([], ["[login()]", "[view(name='x')]"], ways),
         judged([], ["[secret(x=2)]"], ["[secret(x=1)]"]),
     ):
-        assert found["strict"].error_type == "information_mismanagement"
+        assert verdicts["strict"].error_type == "information_mismanagement"
 
 
 def test_any_json_value_gets_a_verdict() -> None:
@@ -189,12 +192,12 @@ def test_any_json_value_gets_a_verdict() -> None:
         deep = {"BaseApi": [deep]}
     value: Any
     for value in (10**4000, "x" * 100_000, [None], [{}, {}], [{"BaseApi": {"wifi": deep}}] * 2):
-        told = [{"calls": value, "observations": value, "errors": value}]
-        for given in ({}, {"end": value, "steps": value}, {"end": value, "steps": told}):
-            found = judged(value, value, **given)
-            assert not found["strict"].valid
-            assert max(len(verdict.error) for verdict in found.values()) < 500
-            json.dumps([verdict.metrics for verdict in found.values()])
-    other = Entry("acebench", "special_irrelevant", "en", "x", {}, "")
+        steps = [{"calls": value, "observations": value, "errors": value}]
+        for arguments in ({}, {"end": value, "steps": value}, {"end": value, "steps": steps}):
+            verdicts = judged(value, value, **arguments)
+            assert not verdicts["strict"].valid
+            assert max(len(verdict.error) for verdict in verdicts.values()) < 500
+            json.dumps([verdict.metrics for verdict in verdicts.values()])
+    special_entry = Entry("acebench", "special_irrelevant", "en", "x", {}, "")
     with pytest.raises(ValueError, match="special_irrelevant is not an agent category"):
-        check_agent(other, [], [])
+        check_agent(special_entry, [], [])

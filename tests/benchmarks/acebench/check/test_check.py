@@ -38,9 +38,9 @@ def verdicts(
 ) -> tuple[str, str]:
     """Return the error types of the official and the strict rules, "" if valid."""
     data = {"question": "?", "function": list(functions) or [function("plan")]}
-    found = check(Entry("acebench", category, "zh", "x", data, gold), output)
-    assert all(verdict.valid == (verdict.error_type == "") for verdict in found.values())
-    return found["official"].error_type, found["strict"].error_type
+    rule_verdicts = check(Entry("acebench", category, "zh", "x", data, gold), output)
+    assert all(verdict.valid == (verdict.error_type == "") for verdict in rule_verdicts.values())
+    return rule_verdicts["official"].error_type, rule_verdicts["strict"].error_type
 
 
 def test_outputs_are_decoded() -> None:
@@ -72,8 +72,8 @@ def test_outputs_are_decoded() -> None:
         gold, category = {"plan": {"city": "Ro me"}}, "normal_multi_turn_user_switch"
         assert verdicts(output, gold, category=category)[0] == error_type, output
     for value, error_type in operations.items():
-        both = {"plan": {"days": 3, "city": "Rome"}}
-        assert verdicts(f"[plan(days={value})]", both) == (error_type, NOT_A_LIST), value
+        plan = {"plan": {"days": 3, "city": "Rome"}}
+        assert verdicts(f"[plan(days={value})]", plan) == (error_type, NOT_A_LIST), value
 
 
 HEX = f"0x{'f' * 4000}"
@@ -97,8 +97,8 @@ VALUES: list[tuple[str, Any, str, str, str]] = [
 
 def test_types_and_values() -> None:
     for param, gold, value, *expected in VALUES:
-        found = verdicts(f"[plan({param}={value})]", {"plan": {param: gold}})
-        assert found == tuple(expected), (param, gold, value[:30])
+        error_types = verdicts(f"[plan({param}={value})]", {"plan": {param: gold}})
+        assert error_types == tuple(expected), (param, gold, value[:30])
     older = {"name": "plan", "arguments": {"properties": PROPERTIES}}
     assert verdicts("[plan(days=5.5)]", {"plan": {"days": 5}}, older)[1] == "param_type"
 
@@ -136,8 +136,8 @@ def missing(params: str, name: str) -> str:
 
 
 def wrong(value: str, param: str) -> str:
-    place = "in the conversation history."
-    return f"There is incorrect value ({value}) for the parameters ({param}) {place}"
+    location = "in the conversation history."
+    return f"There is incorrect value ({value}) for the parameters ({param}) {location}"
 
 
 MISSING, WRONG = "special_incomplete", "special_error_param"

@@ -48,7 +48,7 @@ def test_outputs_of_models_run_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     agents = {row.category: row for row in rows}
     for value in evaluated + harmless:
         output = f"[delete_message(message_id={value})]"
-        seen: list[Any] = []
+        results: list[Any] = []
         with cpu_limit(value):
             for category in ("normal_multi_turn_user_adjust", "normal_atom_number"):
                 verdicts = check(Entry("acebench", category, "en", "x", data, gold), output)
@@ -58,9 +58,9 @@ def test_outputs_of_models_run_nothing(tmp_path: Path, monkeypatch: pytest.Monke
                 for protocol in ("official", "fixed"):
                     environment = benchmark.scenario(agents[f"agent_{loop}"])
                     calls = agent_calls(output, loop=loop, protocol=protocol)
-                    seen += [environment.call(call.name, call.arguments) for call in calls or ()]
+                    results += [environment.call(call.name, call.arguments) for call in calls or ()]
             check_agent(agents["agent_multi_step"], output, [output])
             for native in (ToolCall("delete_message", value), ToolCall(value, "{}")):
-                seen.append(answer_text(output, [native], data["function"]))
-        assert SECRET not in repr(seen)
+                results.append(answer_text(output, [native], data["function"]))
+        assert SECRET not in repr(results)
     assert not list(tmp_path.iterdir())

@@ -96,11 +96,11 @@ def refused(path, cache, message):
 
 def test_an_import_lands_whole_and_runs_nothing(checkout, cache, here):
     before = set(sys.modules)
-    ended = here("data", "import", "acebench", checkout)
+    result = here("data", "import", "acebench", checkout)
     assert not {name for name in set(sys.modules) - before if "model_inference" in name}
     (version,) = left_in(cache)
     folder = imports_folder("acebench", cache) / version
-    assert ended.stdout == f"imported: 136 rows, version {version} in {folder}\n"
+    assert result.stdout == f"imported: 136 rows, version {version} in {folder}\n"
     hashes = [[e.content_hash() for e in load(rows)] for rows in (folder, checkout / "data_all")]
     assert hashes[0] == hashes[1]
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -109,8 +109,8 @@ def test_an_import_lands_whole_and_runs_nothing(checkout, cache, here):
     assert manifest["rows"]["en"]["agent_multi_step"] == 4
     # An import is itself in the layout, and has the same content.
     assert importer.import_checkout(folder) == folder
-    ended = here("data", "import", "acebench", checkout / "data_all")
-    assert "official prompts and apps are not available" in ended.stdout.splitlines()[1]
+    result = here("data", "import", "acebench", checkout / "data_all")
+    assert "official prompts and apps are not available" in result.stdout.splitlines()[1]
 
 
 def test_prompts_and_app_specs_are_read_as_literals(checkout):

@@ -72,7 +72,7 @@ class Sandbox:
 
     @property
     def state(self) -> dict[str, Any]:
-        return next(one[self._app] for one in self.environment.state() if self._app in one)
+        return next(app[self._app] for app in self.environment.state() if self._app in app)
 
     def text(self, tool: str, number: int, **values: Any) -> str:
         """Return a text of the app specification, with its placeholders replaced one by one."""

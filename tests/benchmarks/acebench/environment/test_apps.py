@@ -39,9 +39,9 @@ def test_messages_are_viewed_one_way_and_searched_both_ways() -> None:
     app = Sandbox(M, config=OFF)
     assert app(view, sender_name="?", receiver_name="?") == app.no(view, 0)
     # A search needs no login.
-    found = {"id": 1, "sender_id": "P2", "receiver_id": "P1", "message": text}
+    message = {"id": 1, "sender_id": "P2", "receiver_id": "P1", "message": text}
     answer = app(search, user_name="Nora", keyword=text.upper())
-    assert answer == {"status": True, "messages": [found]}
+    assert answer == {"status": True, "messages": [message]}
     assert app(search, user_name="?", keyword="") == app.no(search, 0)
     assert app(search, user_name="Kofi", keyword=text) == app.no(search, 1)
     app("login_device")
@@ -89,23 +89,23 @@ def order(app: Sandbox, *items: Any, **changes: Any) -> Any:
 
 
 def test_users_log_in_to_the_food_platform() -> None:
-    tool, shown = "login_food_platform", "view_logged_in_users"
+    tool, view_tool = "login_food_platform", "view_logged_in_users"
     app = Sandbox(F, config={})
-    assert app(shown) == app.no(shown, 0)
+    assert app(view_tool) == app.no(view_tool, 0)
     for name, number in (("?", 2), ("?", 3), ("Nora", 4)):
         assert app(tool, username=name, password="?") == app.no(tool, number)
         app("turn_on_wifi")
     assert app(tool, **NORA) == app.yes(tool, 0, username="Nora")
     assert app(tool, **NORA) == app.no(tool, 1, username="Nora")
-    assert app(shown) == {"status": True, "logged_in_users": ["Nora"]}
+    assert app(view_tool) == {"status": True, "logged_in_users": ["Nora"]}
 
 
 def test_an_order_is_paid_stored_and_found() -> None:
     app = Sandbox(F)
     app("login_food_platform", **NORA)
     assert app("view_orders", user_name="Nora") == app.no("view_orders", 0)
-    done = app.yes(ADD, 0, merchant_name="Green Ladle", total_price=44.5)
-    assert order(app, {**BEET, "quantity": 2}, {"product": "Corn Wrap", "note": "hot"}) == done
+    response = app.yes(ADD, 0, merchant_name="Green Ladle", total_price=44.5)
+    assert order(app, {**BEET, "quantity": 2}, {"product": "Corn Wrap", "note": "hot"}) == response
     lines = [("Beet Wrap", 2, 14.0), ("Corn Wrap", 1, 16.5)]
     names = ("product", "quantity", "price_per_unit")
     items = [dict(zip(names, line, strict=True)) for line in lines]
@@ -113,9 +113,9 @@ def test_an_order_is_paid_stored_and_found() -> None:
     placed["total_price"] = 44.5
     assert app.state["orders"] == [placed]
     assert app.state["users"]["Nora"]["balance"] == 45.5
-    found = {"status": True, "orders": [placed]}
-    assert app("view_orders", user_name="Nora") == found
-    assert app("search_orders", keyword="LADLE") == app("search_orders", keyword="corn") == found
+    orders = {"status": True, "orders": [placed]}
+    assert app("view_orders", user_name="Nora") == orders
+    assert app("search_orders", keyword="LADLE") == app("search_orders", keyword="corn") == orders
     assert app("search_orders", keyword="?") == app.no("search_orders", 0)
     assert app("check_balance", user_name="Nora") == 45.5
     menu = initial(F, "merchant_list")["Green Ladle"]["menu"]
@@ -199,8 +199,8 @@ def test_money_is_transferred() -> None:
         assert bank(tool, receiver_name=receiver, amount=-1) == refused
     assert bank(tool, receiver_name="Timo", amount=401) == bank.no(tool, 4, amount=401)
     assert bank.state == before
-    done = bank.yes(tool, 0, amount=400, receiver_name="Timo", balance=0.0)
-    assert bank(tool, receiver_name="Timo", amount=400) == done
+    response = bank.yes(tool, 0, amount=400, receiver_name="Timo", balance=0.0)
+    assert bank(tool, receiver_name="Timo", amount=400) == response
     assert accounts(bank) == [(0.0, 0.0), (480.0, 300.0), (150.0, 0.0)]
 
 
@@ -224,8 +224,8 @@ def test_flights_are_found_by_origin_and_destination() -> None:
         ({"origin": "Alder"}, flights[:2]),
         ({"origin": "", "destination": "Alder"}, flights[3:]),
     ]
-    for arguments, found in cases:
-        assert app(tool, **arguments) == str(found)
+    for arguments, expected in cases:
+        assert app(tool, **arguments) == str(expected)
     assert app(tool, origin="Alder", destination="Cedar Bay") == app.text(tool, 0)
 
 

@@ -98,7 +98,7 @@ def test_switches_come_from_the_config_or_the_app_specs() -> None:
 
 
 def test_results_are_shown_as_the_official_execution_does() -> None:
-    shown: list[tuple[Any, Any]] = [
+    results: list[tuple[Any, Any]] = [
         ("plain", "plain"),
         ("500.0", 500.0),
         ({1: "x", "y": (2,)}, {"1": "x", "y": [2]}),
@@ -106,7 +106,7 @@ def test_results_are_shown_as_the_official_execution_does() -> None:
         ([{"a": "b"}], "[{'a': 'b'}]"),
         (True, "True"),
     ]
-    for result, message in shown:
+    for result, message in results:
         assert repr(as_message(result)) == repr(message)
     # Texts are filled in one pass, and values are not looked into.
     values = {"a": "{b}", "b": "{0.__class__}", "-n": -3}
@@ -121,12 +121,12 @@ def test_only_tools_of_the_involved_apps_with_their_arguments_can_be_called() ->
         assert len(observation.value) < 200
     for app, error in (("FoodPlatform", ""), ("Travel", "unknown_tool")):
         assert start(app).call("turn_on_wifi", {}).error == error
-    for given, problem in (
+    for arguments, problem in (
         ({"self": 1, "x": 2}, "got multiple values for argument 'self'"),
         ({"x": 2, "self": 1}, "got an unexpected keyword argument 'x'"),
     ):
-        found = environment.call("turn_on_wifi", given)
-        assert found.value == f"BaseApi.turn_on_wifi() {problem}"
+        result = environment.call("turn_on_wifi", arguments)
+        assert result.value == f"BaseApi.turn_on_wifi() {problem}"
 
 
 def test_states_answers_and_arguments_are_copies() -> None:

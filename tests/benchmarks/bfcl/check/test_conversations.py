@@ -35,11 +35,11 @@ GOOD = [[PRICE, "It costs 0.5."], ["Which one?"], [SET, ADD, "Done."]]
 
 
 def verdicts(
-    turns: Sequence[Sequence[str]], ended: str = "", gold: Any = GOLD
+    turns: Sequence[Sequence[str]], ending: str = "", gold: Any = GOLD
 ) -> dict[str, Verdict]:
     entry = Entry("bfcl", "multi_turn_base", "en", "multi_turn_base_0", DATA, gold)
     answers = [[Answer(text) for text in turn] for turn in turns]
-    return check_multi_turn(entry, answers, ended, ToolSources(), DOCS)
+    return check_multi_turn(entry, answers, ending, ToolSources(), DOCS)
 
 
 def test_state_results_and_calls_of_each_turn_are_compared() -> None:
@@ -52,30 +52,31 @@ def test_state_results_and_calls_of_each_turn_are_compared() -> None:
         ([[PRICE], []], TERMINATED, (1, 1, 0), 2, 2),
         ([*GOOD, []], TERMINATED, (1, 1, 1), 3, 3),
     ):
-        found = verdicts(turns)
-        assert found["official"] == found["strict"], turns
-        assert found["strict"].error_type == kind, turns
-        assert found["strict"].metrics == pytest.approx(
+        outcome = verdicts(turns)
+        assert outcome["official"] == outcome["strict"], turns
+        assert outcome["strict"].error_type == kind, turns
+        assert outcome["strict"].metrics == pytest.approx(
             {
                 "turns_passed": sum(passed) / 3,
                 "turns_state": state / 3,
                 "turns_response": response / 3,
-                **{f"turn_{n}": one for n, one in enumerate(passed, start=1)},
+                **{f"turn_{n}": share for n, share in enumerate(passed, start=1)},
             }
         )
 
 
 def test_conversation_that_was_cut_is_wrong() -> None:
-    for turns, ended, official, strict in (
+    for turns, ending, official, strict in (
         (GOOD, "steps", "", TERMINATED),
         (GOOD[:2], "steps", TERMINATED, TERMINATED),
         (GOOD, "context", INFERENCE, INFERENCE),
         (GOOD, "inference", INFERENCE, INFERENCE),
     ):
-        found = verdicts(turns, ended)
-        assert (found["official"].error_type, found["strict"].error_type) == (official, strict), (
-            turns
-        )
+        outcome = verdicts(turns, ending)
+        assert (outcome["official"].error_type, outcome["strict"].error_type) == (
+            official,
+            strict,
+        ), turns
 
 
 def test_records_that_upstream_shares_are_not_shared_under_strict(
@@ -92,10 +93,10 @@ def test_records_that_upstream_shares_are_not_shared_under_strict(
         "[list_all_airports(), purchase_insurance(access_token='a', insurance_type='b',"
         f" booking_id='1', insurance_cost=5, card_id={card!r})]"
     )
-    found = check_multi_turn(entry, [[Answer(paid)]], "", sources, docs)
-    assert found["official"].valid
-    assert found["strict"].error_type == STATE
-    assert check_multi_turn(entry, [[Answer(paid)]], "", sources, docs) == found
+    outcome = check_multi_turn(entry, [[Answer(paid)]], "", sources, docs)
+    assert outcome["official"].valid
+    assert outcome["strict"].error_type == STATE
+    assert check_multi_turn(entry, [[Answer(paid)]], "", sources, docs) == outcome
 
 
 CALL = Answer("new york", (ToolCall("f", '{"a": 1}'),))
@@ -114,10 +115,13 @@ CUT_CALL = Answer("", (ToolCall("f", '{"city": "new york"'),))
     ],
 )
 def test_last_message_contains_an_answer(answers: Any, kind: str) -> None:
-    said = [Answer(one) if isinstance(one, str) else one for one in answers]
-    found = check_agentic(said, ["New York", "15"])
-    assert found["official"] == found["strict"]
+    messages = [Answer(answer) if isinstance(answer, str) else answer for answer in answers]
+    outcome = check_agentic(messages, ["New York", "15"])
+    assert outcome["official"] == outcome["strict"]
     error = f"agentic:{kind}" if kind else ""
-    assert (found["official"].valid, found["official"].error_type) == (not kind, error)
-    for ended in ("context", "deadline"):
-        assert check_agentic(said, ["15"], ended)["strict"].error_type == "agentic:inference_error"
+    assert (outcome["official"].valid, outcome["official"].error_type) == (not kind, error)
+    for ending in ("context", "deadline"):
+        assert (
+            check_agentic(messages, ["15"], ending)["strict"].error_type
+            == "agentic:inference_error"
+        )

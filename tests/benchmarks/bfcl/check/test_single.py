@@ -29,11 +29,11 @@ NAME, MISSING, UNEXPECTED = (
 def kinds(answer, functions=(CITY,), gold=GOLD, category="simple_python", **more):
     if isinstance(answer, str):
         answer = Answer(answer)
-    found = check_single(category, functions, gold, answer, **more)
-    for verdict in found.values():
+    verdicts = check_single(category, functions, gold, answer, **more)
+    for verdict in verdicts.values():
         assert verdict.valid is not bool(verdict.error_type)
         assert len(verdict.error) < 600
-    return found["official"].error_type, found["strict"].error_type
+    return verdicts["official"].error_type, verdicts["strict"].error_type
 
 
 def native(*calls):
@@ -83,10 +83,10 @@ def test_strict_reads_arguments_named_by_keywords():
         ("[book(from='Seattle', to=lambda in=1: 2)]", FAILED),
         ("[book(fromꔀ='Seattle', from=1)]", FAILED),
     ):
-        found = kinds(text, functions, gold)
-        assert found == (FAILED, strict), text
+        error_types = kinds(text, functions, gold)
+        assert error_types == (FAILED, strict), text
         tagged = f"<TOOLCALL>{text}</TOOLCALL>"
-        assert kinds(tagged, functions, gold, form=Form(tagged=True)) == found, text
+        assert kinds(tagged, functions, gold, form=Form(tagged=True)) == error_types, text
         # Other forms, Java, and native calls have no such words.
         assert kinds(text, functions, gold, form=Form("concise_xml")) == (FAILED,) * 2, text
         assert kinds(Answer(text, ()), functions, gold) == (FAILED,) * 2, text

@@ -19,8 +19,8 @@ def test_simple_texts_become_values():
         (javascript_value, {("true", "Boolean"): True, ("5", "any"): "5"}),
     ):
         for (text, kind), value in values.items():
-            found = value_of(text, kind)
-            assert (found, type(found)) == (value, type(value)), text
+            parsed = value_of(text, kind)
+            assert (parsed, type(parsed)) == (value, type(value)), text
 
 
 def test_java_collections_become_values():
@@ -49,15 +49,15 @@ def test_javascript_collections_become_values():
 
 
 def test_long_collections_take_little_time_and_stay_texts():
-    for value_of, kind, text, most in (
+    for value_of, kind, text, max_chars in (
         (java_value, "HashMap", "new HashMap<>() {" + 'put("' * 100 + '",' * 250 + "}", MAX_CHARS),
         (java_value, "ArrayList", "new ArrayList<>(){{" + "add(" * 2_000 + "}}", MAX_LIST_CHARS),
         (javascript_value, "array", "[[" + "],[" * 340, MAX_LIST_CHARS),
     ):
-        assert len(text) <= most
+        assert len(text) <= max_chars
         with cpu_limit(text[:20]):
             value_of(text, kind)
-        assert value_of(text + "x" * most, kind) == text + "x" * most
+        assert value_of(text + "x" * max_chars, kind) == text + "x" * max_chars
     # Upstream converts lists of any length; a text of Java has at most as many characters.
     long = ", ".join(['"a"'] * 1_000)
     assert java_value(f"new String[]{{{long}}}", "Array", "String") == ['"a"'] * 1_000

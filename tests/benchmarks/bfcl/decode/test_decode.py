@@ -71,7 +71,7 @@ def test_arguments_without_names_keep_their_places():
     ):
         (call,) = read(text, language=language) or []
         assert call.args == args
-        assert {place: make() for place, make in call.positional.items()} == positional
+        assert {index: make() for index, make in call.positional.items()} == positional
     with pytest.raises(NotCalls):
         decode("[b.f(a, c)]", language="java")
 
@@ -129,11 +129,11 @@ def no_grammar_yet():
     importlib.reload(source_trees)
 
 
-@pytest.mark.parametrize("other", ["tree-sitter", "tree-sitter-java"])
-def test_another_version_of_a_grammar_is_refused(monkeypatch, no_grammar_yet, other):
-    versions = {"tree-sitter": "0.24.0", "tree-sitter-java": "0.21.0", other: "0.99.0"}
+@pytest.mark.parametrize("package", ["tree-sitter", "tree-sitter-java"])
+def test_another_version_of_a_grammar_is_refused(monkeypatch, no_grammar_yet, package):
+    versions = {"tree-sitter": "0.24.0", "tree-sitter-java": "0.21.0", package: "0.99.0"}
     monkeypatch.setattr("importlib.metadata.version", versions.__getitem__)
-    with pytest.raises(UserError, match=f"^.*{other} 0.99.0 is installed") as refused:
+    with pytest.raises(UserError, match=f"^.*{package} 0.99.0 is installed") as refused:
         decode("[f(a=1)]", language="java")
     assert "tree-sitter-java==0.21.0" in refused.value.fix
     # A run finds it before anything is generated.

@@ -48,11 +48,11 @@ def test_prompted_model_sees_functions_calls_and_results() -> None:
     first, second, third = model.chats
     assert first == own_prompts().messages(BASE.data["question"][0], DOCS["Bakery"])
     ((results,), _) = episode.state["results"]
-    told = [
+    tool_messages = [
         {"role": "tool", "name": call, "content": result}
         for call, result in zip(["close_day()", "total(customer='x')"], results, strict=True)
     ]
-    assert second == [*first, {"role": "assistant", "content": text}, *told]
+    assert second == [*first, {"role": "assistant", "content": text}, *tool_messages]
     assert third == [*second, {"role": "assistant", "content": "fine"}, *BASE.data["question"][1]]
     assert [request.tools for request in model.asked] == [None, None, None]
     assert episode.messages == [*third, {"role": "assistant", "content": "bye"}]
@@ -63,7 +63,7 @@ def test_prompted_model_sees_functions_calls_and_results() -> None:
     assert (before["Bakery"]["open"], after["Bakery"]["open"]) == (True, False)
     assert BFCL.sandbox_states({"before": [], "end": {}}) is None
     played(bfcl(results="user"), BASE, model := ScriptedModel(text, "fine"))
-    assert model.chats[1][-1] == {"role": "user", "content": repr(told)}
+    assert model.chats[1][-1] == {"role": "user", "content": repr(tool_messages)}
 
 
 def test_model_with_tools_sees_numbered_calls_and_their_results() -> None:
@@ -72,14 +72,18 @@ def test_model_with_tools_sees_numbered_calls_and_their_results() -> None:
     episode = played(bfcl(mode="native"), BASE, model)
     assert model.chats[0] == BASE.data["question"][0]
     assert model.asked[0].tools == own_prompts().tools(DOCS["Bakery"])
-    assistant, one, two = model.chats[1][-3:]
+    assistant, first, two = model.chats[1][-3:]
     assert assistant["tool_calls"] == [
-        {"id": f"call0000{n}", "type": "function", "function": {"name": name, "arguments": given}}
-        for n, (name, given) in enumerate(calls)
+        {
+            "id": f"call0000{n}",
+            "type": "function",
+            "function": {"name": name, "arguments": arguments},
+        }
+        for n, (name, arguments) in enumerate(calls)
     ]
-    assert [one["content"], two["content"]] == episode.state["results"][0][0]
-    assert [one["tool_call_id"], two["tool_call_id"]] == ["call00000", "call00001"]
-    assert (one["role"], one["name"]) == ("tool", "get_price")
+    assert [first["content"], two["content"]] == episode.state["results"][0][0]
+    assert [first["tool_call_id"], two["tool_call_id"]] == ["call00000", "call00001"]
+    assert (first["role"], first["name"]) == ("tool", "get_price")
     # Arguments that are no JSON are no call: the turn is over.
     assert episode.state["turns"][1][1]["calls"] == [["close_day", "no json"]]
     assert len(episode.state["results"][1]) == 1
@@ -90,16 +94,16 @@ def test_held_out_functions_come_in_their_turn(native: bool) -> None:
     ((turn, (name,)),) = MISS_FUNC.data["missed_function"].items()
     model = ScriptedModel("?")
     played(bfcl(mode="native") if native else MINI, MISS_FUNC, model)
-    held = next(doc for doc in DOCS["Bakery"] if doc["name"] == name)
-    text = own_prompts().more_functions(None if native else [held])
+    new_doc = next(doc for doc in DOCS["Bakery"] if doc["name"] == name)
+    text = own_prompts().more_functions(None if native else [new_doc])
     assert model.chats[int(turn)][-1] == {"role": "user", "content": text}
     before, after = (model.asked[number].tools or () for number in (0, int(turn)))
-    assert list(after) == [*before, *(own_prompts().tools([held], hints=0) if native else ())]
+    assert list(after) == [*before, *(own_prompts().tools([new_doc], hints=0) if native else ())]
     assert name not in str([model.chats[0], *before])
 
 
 @pytest.mark.parametrize(
-    ("replies", "turns", "ended"),
+    ("replies", "turns", "ending"),
     [
         (["[get_price(item='roll')]"], [21], "steps"),
         (["[close_day()]", PromptTooLong("full")], [1], "context"),
@@ -108,17 +112,17 @@ def test_held_out_functions_come_in_their_turn(native: bool) -> None:
     ],
 )
 def test_words_steps_context_or_deadline_end_a_conversation(
-    replies: list[Reply], turns: list[int], ended: str
+    replies: list[Reply], turns: list[int], ending: str
 ) -> None:
     seconds = 0.2 if hang in replies else 60
     episode = played(MINI, BASE, ScriptedModel(*replies), seconds=seconds, works=working)
     assert [len(turn) for turn in episode.state["turns"]] == turns
-    assert episode.state["ended"] == ended
+    assert episode.state["ended"] == ending
     assert episode.state["end"]["Bakery"]["open"] is (replies[0] != "[close_day()]")
 
 
 @pytest.mark.parametrize(
-    ("replies", "works", "error", "said"),
+    ("replies", "works", "error", "message"),
     [
         (["fine", hang], stalled, EpisodeStalled, "engine"),
         ([hang], working, EpisodeStalled, "candidate"),
@@ -129,7 +133,7 @@ def test_failures_that_give_no_verdict_close_the_session(
     replies: list[Reply],
     works: Any,
     error: type[Exception],
-    said: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     closed: list[LocalSession] = []
@@ -138,7 +142,7 @@ def test_failures_that_give_no_verdict_close_the_session(
         closed.append(session)
 
     monkeypatch.setattr(LocalSession, "close", close)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         played(MINI, BASE, ScriptedModel(*replies), seconds=0.5, works=works)
     assert len(closed) == 1
 
@@ -159,11 +163,11 @@ def add(key: str) -> str:
 
 
 def test_each_conversation_starts_from_the_memory_before() -> None:
-    found, used = filled(add("one"), "ok", "ok", "ok", add("two"), "ok")
-    assert found["snapshot"]["core_memory"] == {"one": "v", "two": "v"}
-    assert (used.model_calls, used.prompt_tokens, used.completion_tokens) == (8, 80, 16)
-    talks = found["conversations"]
-    assert [(talk["id"], talk["ended"]) for talk in talks] == [(one["id"], "") for one in TALKS]
+    prepared, usage = filled(add("one"), "ok", "ok", "ok", add("two"), "ok")
+    assert prepared["snapshot"]["core_memory"] == {"one": "v", "two": "v"}
+    assert (usage.model_calls, usage.prompt_tokens, usage.completion_tokens) == (8, 80, 16)
+    talks = prepared["conversations"]
+    assert [(talk["id"], talk["ended"]) for talk in talks] == [(talk["id"], "") for talk in TALKS]
     first, second, _ = (talk["messages"][0]["content"] for talk in talks)
     functions = own_prompts().system(DOCS["MemoryAPI_kv"])
     assert first == f"{functions}\n\n{own_prompts().memory(KV.data['scenario'], 'kv', '(empty)')}"
@@ -194,7 +198,7 @@ def test_native_mode_shows_the_memory_beside_the_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replies", "endings", "kept"),
+    ("replies", "endings", "memory"),
     [
         (
             [add("one"), "ok", "ok", add("two"), PromptTooLong("x"), add("three"), "ok"],
@@ -206,15 +210,15 @@ def test_native_mode_shows_the_memory_beside_the_tools() -> None:
     ],
 )
 def test_conversation_that_context_or_deadline_cut_writes_nothing(
-    replies: list[Reply], endings: list[str], kept: dict[str, str] | None
+    replies: list[Reply], endings: list[str], memory: dict[str, str] | None
 ) -> None:
-    found, _ = filled(*replies)
-    assert [talk["ended"] for talk in found["conversations"]] == endings
-    assert found["snapshot"].get("core_memory") == kept
-    state = played(MINI, KV, ScriptedModel("ok"), prepared=found).state
-    assert state["memory"] == found["snapshot"]
-    assert state["memory_sha256"] == digest(found["snapshot"])
-    assert [one["ended"] for one in state["prepared"]] == endings
+    prepared, _ = filled(*replies)
+    assert [talk["ended"] for talk in prepared["conversations"]] == endings
+    assert prepared["snapshot"].get("core_memory") == memory
+    state = played(MINI, KV, ScriptedModel("ok"), prepared=prepared).state
+    assert state["memory"] == prepared["snapshot"]
+    assert state["memory_sha256"] == digest(prepared["snapshot"])
+    assert [talk["ended"] for talk in state["prepared"]] == endings
     cut = {"context", "deadline"} & set(endings)  # upstream keeps what "steps" wrote
     assert state["ended"] == ("preparation" if cut else "")
     verdicts = with_metrics(check_agentic([], ["x"]), ending=state["ended"])
@@ -230,24 +234,24 @@ def test_stalled_engine_or_silent_model_leaves_no_memory() -> None:
 
 def test_vector_memory_is_searched_by_the_vectors_of_its_texts(bfcl_copy: UpstreamPackage) -> None:
     vectors = {"cats": [3.0, 0.0], "dogs": [1.0, 1.0], "pet": [0.6, 0.8]}
-    wanted: list[str] = []
+    embedded_texts: list[str] = []
 
     async def embed(texts: Sequence[str]) -> list[list[float]]:
-        wanted.extend(texts)
+        embedded_texts.extend(texts)
         return [vectors[text] for text in texts]
 
     changes = "core_memory_remove(vec_id=1), core_memory_update(vec_id=2, new_text='cats')"
     search = "core_memory_retrieve(query='pet')"
     endpoint = {"url": "http://e", "model": "m"}
-    found, _ = filled(
+    prepared, _ = filled(
         *("[core_memory_add(text='cats'), core_memory_add(text='dogs')]", "ok", "ok"),
         *(f"[{search}, {changes}, core_memory_clear(), {search}]", "ok"),
         benchmark=bfcl("memory_vector", data=bfcl_copy.name, embedding=endpoint),
         embed=embed,
     )
-    assert wanted == ["cats", "dogs", "cats", "dogs", "pet"]
-    ranked, *_, emptied = found["conversations"][1]["results"][0][0]
-    best, other = json.loads(ranked)["result"]
-    assert (best["text"], other["text"]) == ("dogs", "cats")
+    assert embedded_texts == ["cats", "dogs", "cats", "dogs", "pet"]
+    ranked, *_, emptied = prepared["conversations"][1]["results"][0][0]
+    best, second = json.loads(ranked)["result"]
+    assert (best["text"], second["text"]) == ("dogs", "cats")
     assert best["similarity_score"] == pytest.approx(1.4 / 2**0.5)
     assert emptied == '{"result": []}'

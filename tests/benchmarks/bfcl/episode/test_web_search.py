@@ -43,16 +43,16 @@ class Web:
 
     def __init__(self, answer: Callable[[str, Mapping[str, str]], Any]) -> None:
         self.answer = answer
-        self.asked: list[HttpRequest] = []
+        self.requests: list[HttpRequest] = []
 
     async def fetch(self, request: HttpRequest) -> Reply:
-        self.asked.append(request)
-        found = self.answer(request.url, request.params)
-        if isinstance(found, Exception):
-            raise found
-        if isinstance(found, Reply):
-            return found
-        body = found if isinstance(found, str) else json.dumps(found)
+        self.requests.append(request)
+        reply = self.answer(request.url, request.params)
+        if isinstance(reply, Exception):
+            raise reply
+        if isinstance(reply, Reply):
+            return reply
+        body = reply if isinstance(reply, str) else json.dumps(reply)
         return Reply(200, {}, body.encode())
 
 
@@ -69,11 +69,11 @@ def test_search_and_page() -> None:
     transport = Web(web)
     tools = WebSearchAPI(CONFIG, transport, snippets=True)
     call = "search_engine_query(keywords='a b', max_results=2)"
-    (found,) = asyncio.run(tools.step([call]))
-    assert found == str([{"title": "T", "href": "https://a.example", "body": "B"}] * 2)
-    (asked,) = transport.asked
-    assert asked.params == {"q": "a b", "max_results": "2", "region": "wt-wt"}
-    assert (asked.method, asked.url) == ("GET", "https://search.example/find")
+    (result,) = asyncio.run(tools.step([call]))
+    assert result == str([{"title": "T", "href": "https://a.example", "body": "B"}] * 2)
+    (request,) = transport.requests
+    assert request.params == {"q": "a b", "max_results": "2", "region": "wt-wt"}
+    assert (request.method, request.url) == ("GET", "https://search.example/find")
     assert results(FETCH) == ['{"content": "' + "x" * 20 + '"}']
 
 
@@ -81,23 +81,23 @@ def test_wrong_calls_are_refused_without_a_request() -> None:
     def never(url: str, params: Mapping[str, str]) -> Any:
         raise AssertionError("a request was made")
 
-    for call, said in (
+    for call, problem in (
         ("fetch_url_content(url='file:///etc/passwd')", "Error during execution: no http(s)"),
         ("fetch_url_content()", "WebSearchAPI.fetch_url_content() missing 1 required"),
         ("search_engine_query(keywords=fetch_url_content('https://a'))", "a call among"),
         ("open(file='x')", "name 'open' is not defined"),
         ("search_engine_query(keywords='" + "a" * 200_000 + "')", "a call of more than"),
     ):
-        found = results(*[call] * 501, answer=never)
-        assert said in found[0], call[:100]
-        assert "more than 500 calls in one step" in found[-1]
+        answers = results(*[call] * 501, answer=never)
+        assert problem in answers[0], call[:100]
+        assert "more than 500 calls in one step" in answers[-1]
 
 
 def test_page_that_is_not_there_is_an_answer() -> None:
-    for body, said in ((b"HTTP 404\n" + b"x" * 9_999, "HTTP 404 x"), (b"", "no such page")):
-        (found,) = results(FETCH, answer=lambda *_, body=body: Reply(424, {}, body))
-        assert json.loads(found)["error"].startswith(f"https://a.example could not be read: {said}")
-        assert len(found) < 300
+    for body, text in ((b"HTTP 404\n" + b"x" * 9_999, "HTTP 404 x"), (b"", "no such page")):
+        (page,) = results(FETCH, answer=lambda *_, body=body: Reply(424, {}, body))
+        assert json.loads(page)["error"].startswith(f"https://a.example could not be read: {text}")
+        assert len(page) < 300
 
 
 @pytest.mark.parametrize(
@@ -123,16 +123,16 @@ def test_service_is_tried_again_as_it_asks(monkeypatch: pytest.MonkeyPatch) -> N
     async def pause(seconds: float) -> None:
         waits.append(seconds)
 
-    def asked(answer: Any) -> Reply:
+    def fetch_reply(answer: Any) -> Reply:
         return asyncio.run(Service(SERVICE, Web(answer), pause=pause).get({}))
 
-    said = [Reply(429, {"Retry-After": "7"}, b""), OSError("gone"), Reply(200, {}, b"ok")]
-    assert asked(lambda *_: said.pop(0)).body == b"ok"
+    replies = [Reply(429, {"Retry-After": "7"}, b""), OSError("gone"), Reply(200, {}, b"ok")]
+    assert fetch_reply(lambda *_: replies.pop(0)).body == b"ok"
     assert (waits[0], len(waits)) == (7, 2)
     with pytest.raises(ServiceFailed, match=r"a.example gave no answer in 3 attempts: HTTP 503"):
-        asked(lambda *_: Reply(503, {}, b""))
+        fetch_reply(lambda *_: Reply(503, {}, b""))
     with pytest.raises(ServiceFailed, match="in 1 attempts"):
-        asked(lambda *_: Reply(429, {"Retry-After": "100000"}, b""))
+        fetch_reply(lambda *_: Reply(429, {"Retry-After": "100000"}, b""))
 
 
 def test_key_is_sent_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_key_is_sent_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
     transport = Web(lambda *_: OSError("refused s3cret"))
     with pytest.raises(ServiceFailed) as raised:
         asyncio.run(Service(config, transport).get({}))
-    assert transport.asked[0].headers["Authorization"] == "Bearer s3cret"
+    assert transport.requests[0].headers["Authorization"] == "Bearer s3cret"
     assert "s3cret" not in str(raised.value)
 
 

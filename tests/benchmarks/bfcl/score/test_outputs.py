@@ -46,8 +46,8 @@ def write_results(folder: Path, *answers: tuple[Entry, Any], flat: bool = False)
         line = {"id": entry.id, "result": result, "latency": 0.5, "inference_log": [["x"]]}
         rows.setdefault(entry.category, []).append(line)
     for category, lines in rows.items():
-        place = folder if flat else folder / FOLDERS.get(category, category)
-        write(place / f"BFCL_v4_{category}_result.json", lines)
+        category_folder = folder if flat else folder / FOLDERS.get(category, category)
+        write(category_folder / f"BFCL_v4_{category}_result.json", lines)
     return folder
 
 
@@ -61,9 +61,11 @@ def judge(tmp_path: Path) -> Judge:
     benchmark, numbers = BFCL.from_options({"data": "mini"}), itertools.count()
 
     def judged(*answers: tuple[Entry, Any], model: str = "m", rules: str = "official") -> list[str]:
-        found = outputs(write_results(tmp_path / str(next(numbers)) / model, *answers))
-        json.dumps([output.episode.state for output in found])
-        return [benchmark.check(one.entry, one.episode)[rules].error_type for one in found]
+        parsed = outputs(write_results(tmp_path / str(next(numbers)) / model, *answers))
+        json.dumps([output.episode.state for output in parsed])
+        return [
+            benchmark.check(output.entry, output.episode)[rules].error_type for output in parsed
+        ]
 
     return judged
 
@@ -100,8 +102,8 @@ def plays(entry: Entry) -> bool:
     if entry.category not in groups.MULTI_TURN:
         return True
     calls: list[Any] = [ast.parse(call).body[0] for turn in entry.gold for call in turn]
-    named = not any(call.value.args for call in calls)
-    return named and "MathAPI" not in entry.data["involved_classes"]
+    keywords_only = not any(call.value.args for call in calls)
+    return keywords_only and "MathAPI" not in entry.data["involved_classes"]
 
 
 def results_of(entry: Entry, shape: Shape) -> list[Any]:
@@ -113,11 +115,13 @@ def results_of(entry: Entry, shape: Shape) -> list[Any]:
         turns: list[Any] = []
         for calls in entry.gold:
             parsed: list[Any] = [ast.parse(call, mode="eval").body for call in calls]
-            made = [
-                Call(one.func.id, {word.arg: ast.literal_eval(word.value) for word in one.keywords})
-                for one in parsed
+            turn_calls = [
+                Call(
+                    node.func.id, {word.arg: ast.literal_eval(word.value) for word in node.keywords}
+                )
+                for node in parsed
             ]
-            turns.append([*([shape(made)] if made else []), "Done."])
+            turns.append([*([shape(turn_calls)] if turn_calls else []), "Done."])
         return [turns, turns[:-1], FAILED]
     if entry.category in groups.RELEVANCE:
         return [shape([Call("f", {"x": 1})]), "I cannot.", FAILED]
@@ -130,33 +134,33 @@ def results_of(entry: Entry, shape: Shape) -> list[Any]:
 @pytest.mark.parametrize("shape", [render, listed, as_objects])
 def test_gold_answers_are_right_and_mangled_ones_wrong(judge: Judge, shape: Shape) -> None:
     for category in ("parallel", "live_multiple", "multi_turn_base"):
-        found = [entry for entry in entries(category) if plays(entry)]
-        assert not any(judge(*[(one, results_of(one, shape)[0]) for one in found]))
-        assert all(judge(*[(one, results_of(one, shape)[1]) for one in found]))
+        played_entries = [entry for entry in entries(category) if plays(entry)]
+        assert not any(judge(*[(entry, results_of(entry, shape)[0]) for entry in played_entries]))
+        assert all(judge(*[(entry, results_of(entry, shape)[1]) for entry in played_entries]))
 
 
 def test_calls_in_lists_are_native_answers(judge: Judge, tmp_path: Path) -> None:
     (stored,) = listed(calls_of(FIRST))
-    given = [(FIRST, [stored]), (SECOND, "[not_a_call(a=1)]")]
-    assert judge(*given) == ["", NOT_DECODED]
-    right, words = outputs(write_results(tmp_path / "m", *given))
+    answers = [(FIRST, [stored]), (SECOND, "[not_a_call(a=1)]")]
+    assert judge(*answers) == ["", NOT_DECODED]
+    right, words = outputs(write_results(tmp_path / "m", *answers))
     content = {"content": "", "calls": [list(pair) for pair in stored.items()]}
     assert right.episode.state == {"turns": [[content]], "ended": ""}
-    assert words.episode.state["turns"] == [[{"content": given[1][1], "calls": []}]]
+    assert words.episode.state["turns"] == [[{"content": answers[1][1], "calls": []}]]
     assert [right.episode.messages[0]["tool_calls"][0]["function"]["name"]] == list(stored)
-    others = [{"name": call.name, "arguments": dict(call.args)} for call in calls_of(FIRST)]
-    assert judge((FIRST, others)) == [""]
+    call_objects = [{"name": call.name, "arguments": dict(call.args)} for call in calls_of(FIRST)]
+    assert judge((FIRST, call_objects)) == [""]
 
 
 def test_tagged_calls_are_read_of_models_with_function_calling(judge: Judge) -> None:
     tagged = tags(calls_of(FIRST))
-    given = [
+    answers = [
         (FIRST, f"Let me see.\n{tagged}\n<tool_call>\n{{\n</tool_call>"),
         (SECOND, f"{tagged}\n<tool_call>\n[]\n</tool_call>"),
         (THIRD, "<tool_call>\n" * 100_000),
     ]
-    assert judge(*given, model="Some_Qwen-FC") == ["", NOT_DECODED, NOT_DECODED]
-    assert judge(given[0], model="Some_Qwen") == [NOT_DECODED], "a prompted model"
+    assert judge(*answers, model="Some_Qwen-FC") == ["", NOT_DECODED, NOT_DECODED]
+    assert judge(answers[0], model="Some_Qwen") == [NOT_DECODED], "a prompted model"
 
 
 def test_answers_of_odd_shapes_do_not_decode(judge: Judge) -> None:
@@ -167,9 +171,9 @@ def test_answers_of_odd_shapes_do_not_decode(judge: Judge) -> None:
         (None, NOT_DECODED, "no_answer"),
         ([], "simple_function_checker:wrong_count", ""),
     ):
-        given = [(FIRST, result), right, (REFUSAL, result)]
-        assert judge(*given, model="m-FC") == [kind, "", ""]
-        refusal = judge(*given, model="m-FC", rules="strict")[2]
+        answers = [(FIRST, result), right, (REFUSAL, result)]
+        assert judge(*answers, model="m-FC") == [kind, "", ""]
+        refusal = judge(*answers, model="m-FC", rules="strict")[2]
         assert refusal.removeprefix("irrelevance_error:") == strict
 
 
@@ -246,9 +250,9 @@ def test_calls_that_only_upstreams_handler_reads_are_refused(
 def test_conversations_end_as_their_results_say(judge: Judge, tmp_path: Path) -> None:
     right = [["[close_day()]", "Done."]] * len(CONVERSATION.gold)
     endless = [*right[:-1], ["[list_orders()]"] * 21]
-    for result, ended in ((right, ""), (endless, "steps"), ([], "steps"), (FAILED, "inference")):
-        (output,) = outputs(write_results(tmp_path / f"m{ended}", (CONVERSATION, result)))
-        assert output.episode.state["ended"] == ended
+    for result, ending in ((right, ""), (endless, "steps"), ([], "steps"), (FAILED, "inference")):
+        (output,) = outputs(write_results(tmp_path / f"m{ending}", (CONVERSATION, result)))
+        assert output.episode.state["ended"] == ending
         if isinstance(result, list):
             assert output.episode.state["turns"] == result
             assert output.episode.model_calls == sum(map(len, result))
@@ -258,8 +262,8 @@ def test_conversations_end_as_their_results_say(judge: Judge, tmp_path: Path) ->
         (["x"] * 1001, "force_terminated"),
     ):
         turns = [[[{"close_day": "{}"}], "Done."]] * (len(right) - 1)
-        found = judge((CONVERSATION, [*turns, turn]), model="m-FC")
-        assert found == [f"multi_turn:{kind}"]
+        error_types = judge((CONVERSATION, [*turns, turn]), model="m-FC")
+        assert error_types == [f"multi_turn:{kind}"]
     for result, kind in (
         (results_of(MEMORY, render)[0], ""),
         ([["I do not know."]], "agentic:answer_not_found"),
@@ -271,32 +275,32 @@ def test_conversations_end_as_their_results_say(judge: Judge, tmp_path: Path) ->
 
 def test_all_layouts_are_read(tmp_path: Path) -> None:
     """Read grouped, flat and old folders, one file, and the folder of all results."""
-    found = [entries(name)[0] for name in ("simple_python", "simple_java", "memory_rec_sum")]
-    given = list(zip(found, ("x", "x", [["x"]]), strict=True))
-    keys = [entry.key for entry in found]
-    grouped = write_results(tmp_path / "result" / "m", *given)
-    kept = grouped / "agentic/memory/rec_sum"
-    write(kept / "BFCL_v4_memory_rec_sum_prereq_result.json", [{"id": "x", "result": 1}])
+    chosen = [entries(name)[0] for name in ("simple_python", "simple_java", "memory_rec_sum")]
+    answers = list(zip(chosen, ("x", "x", [["x"]]), strict=True))
+    keys = [entry.key for entry in chosen]
+    grouped = write_results(tmp_path / "result" / "m", *answers)
+    memory_folder = grouped / "agentic/memory/rec_sum"
+    write(memory_folder / "BFCL_v4_memory_rec_sum_prereq_result.json", [{"id": "x", "result": 1}])
     before = {"id": "memory_rec_sum_prereq_0-customer-0", "result": []}
-    asked = {"id": found[2].id, "result": [["x"]]}
-    write(kept / "BFCL_v4_memory_rec_sum_result.json", [before, asked])
-    flat = write_results(tmp_path / "flat", *given, flat=True)
+    question_row = {"id": chosen[2].id, "result": [["x"]]}
+    write(memory_folder / "BFCL_v4_memory_rec_sum_result.json", [before, question_row])
+    flat = write_results(tmp_path / "flat", *answers, flat=True)
     for name in ("simple", "java", "exec_simple"):
         row = {"id": f"{name}_0", "result": "x"}
         write(tmp_path / "old" / f"BFCL_v3_{name}_result.json", [row])
-    for place, wanted in (
+    for location, expected_keys in (
         (grouped, keys),
         (flat, keys),
         (grouped / "non_live", keys[:2]),
         (flat / "BFCL_v4_simple_java_result.json", keys[1:2]),
         (tmp_path / "old", keys[:2]),
     ):
-        assert [output.entry.key for output in outputs(place)] == wanted
+        assert [output.entry.key for output in outputs(location)] == expected_keys
 
 
 def test_dropped_ids_group_files_and_empty_lists_are_counted(tmp_path: Path) -> None:
     first, *_ = entries("live_relevance")
-    found = entries_of(COPY)
+    copy_entries = entries_of(COPY)
     dropped = ["live_relevance_16-16-0", "live_relevance_40-27-0"]
     rows = [{"id": entry_id, "result": "[f(a=1)]"} for entry_id in (first.id, *dropped)]
     path = write(tmp_path / "m" / "BFCL_v3_live_relevance_result.json", rows)
@@ -304,14 +308,14 @@ def test_dropped_ids_group_files_and_empty_lists_are_counted(tmp_path: Path) -> 
     write(path.with_name("BFCL_v4_memory_result.json"), [memory])
     empty = {"id": REFUSAL.id, "result": []}
     write(path.with_name("BFCL_v4_irrelevance_result.json"), [empty])
-    read = [output.entry.id for output in read_outputs(path.parent, found)]
+    read = [output.entry.id for output in read_outputs(path.parent, copy_entries)]
     assert read == [REFUSAL.id, first.id]
-    assert {what[:12]: count for what, count in found.remarks.items()} == {
+    assert {remark[:12]: count for remark, count in copy_entries.remarks.items()} == {
         "outputs of l": 2,
         "files named ": 1,
         "empty lists ": 1,
     }
-    lines = [{"id": one["id"], "output": one["result"]} for one in rows]
+    lines = [{"id": row["id"], "output": row["result"]} for row in rows]
     assert len(outputs(write(tmp_path / "lines.jsonl", lines))) == 1
     write(path, [*rows, {"id": "live_relevance_18-18-0", "result": ""}])
     refused(path, "unknown id of en/live_relevance: 'live_relevance_18-18-0'", ":4")
@@ -325,21 +329,21 @@ def test_json_lines_are_read_and_wrong_ones_refused(tmp_path: Path) -> None:
         {"id": entry.id, "output": "no", "sample": "b", "category": "parallel"},
         {"id": MEMORY.id, "output": results_of(MEMORY, render)[0]},
     ]
-    found = outputs(write(tmp_path / "texts.jsonl", rows))
+    parsed = outputs(write(tmp_path / "texts.jsonl", rows))
     keys = [(entry.id, 0), (entry.id, "b"), (MEMORY.id, 0)]
-    assert [(one.entry.id, one.sample) for one in found] == keys
-    assert found[0].episode.output == found[0].episode.messages[-1]["content"] == text
-    assert (found[0].episode.state, found[2].episode.state["turns"]) == (None, rows[2]["output"])
+    assert [(output.entry.id, output.sample) for output in parsed] == keys
+    assert parsed[0].episode.output == parsed[0].episode.messages[-1]["content"] == text
+    assert (parsed[0].episode.state, parsed[2].episode.state["turns"]) == (None, rows[2]["output"])
     for name, of in (("parallel_9999", " of en/parallel"), ("parallels", "")):
         path = write(tmp_path / "bad.jsonl", [rows[0], {"id": name, "output": ""}])
         refused(path, f"unknown id{of}: '{name}'", ":2")
 
 
-def refused(path: Path, message: str, where: str = "") -> None:
+def refused(path: Path, message: str, location: str = "") -> None:
     with pytest.raises(UserError) as caught:
         outputs(path)
     assert message in str(caught.value)
-    assert where in str(caught.value)
+    assert location in str(caught.value)
 
 
 def test_wrong_rows_are_refused(tmp_path: Path) -> None:
@@ -358,7 +362,7 @@ def test_wrong_folders_are_refused(tmp_path: Path) -> None:
         write_results(tmp_path / "all" / model, (FIRST, "x"))
         write_results(tmp_path / "twice", (FIRST, "x"), flat=model == "a")
     os.mkfifo(tmp_path / "BFCL_v4_multiple_result.json")
-    for place, message in (
+    for name, message in (
         ("empty", "contains no BFCL_v4_<category>_result.json"),
         ("nowhere", "no such file or folder"),
         ("old", "contains no scored category"),
@@ -367,7 +371,7 @@ def test_wrong_folders_are_refused(tmp_path: Path) -> None:
         ("twice", "is a second file of simple_python"),
         ("BFCL_v4_multiple_result.json", "no such file or folder"),
     ):
-        refused(tmp_path / place, message)
+        refused(tmp_path / name, message)
 
 
 @pytest.mark.skipif("BFCL_PYTHON" not in os.environ, reason="names no Python (docs/parity.md)")
@@ -385,21 +389,21 @@ def test_parity_with_upstreams_evaluator(
     for category in groups.CATEGORIES if shape is render else groups.SCORING:
         chosen += list(filter(plays, load(bfcl_copy, [category])))[:4]
     for number in range(3):
-        folder, made = tmp_path / f"results{number}", tmp_path / f"evaluated{number}"
-        made.mkdir()
+        folder, project = tmp_path / f"results{number}", tmp_path / f"evaluated{number}"
+        project.mkdir()
         kinds = [results_of(entry, shape) for entry in chosen]
-        given = [results[(number + at) % len(results)] for at, results in enumerate(kinds)]
-        write_results(folder / model, *zip(chosen, given, strict=True))
-        done = subprocess.run(
+        model_results = [results[(number + at) % len(results)] for at, results in enumerate(kinds)]
+        write_results(folder / model, *zip(chosen, model_results, strict=True))
+        result = subprocess.run(
             [os.environ["BFCL_PYTHON"], str(CHILD), str(bfcl_copy.root.parent), str(folder)],
             capture_output=True,
             text=True,
-            cwd=made,
-            env={"PATH": os.environ["PATH"], "BFCL_PROJECT_ROOT": str(made), "PYTHONUTF8": "1"},
+            cwd=project,
+            env={"PATH": os.environ["PATH"], "BFCL_PROJECT_ROOT": str(project), "PYTHONUTF8": "1"},
             check=False,
         )
-        assert done.returncode == 0, done.stderr[-3000:]
-        theirs = json.loads(done.stdout)[model]
+        assert result.returncode == 0, result.stderr[-3000:]
+        theirs = json.loads(result.stdout)[model]
         for output in outputs(folder / model, bfcl_copy):
             kind = benchmark.check(output.entry, output.episode)["official"].error_type
             upstreams = theirs.pop(output.entry.id)

@@ -24,7 +24,7 @@ def verdicts(valid: bool) -> dict[str, Verdict]:
 def judged(category: str, valid: int, of: int, **more: Any) -> list[ResultRow]:
     """Make rows of a category, the first ``valid`` of them valid."""
     rows = [(f"{category}_{i}", verdicts(i < valid)) for i in range(of)]
-    return [scored_row(category, name, found, **more) for name, found in rows]
+    return [scored_row(category, name, verdict_pair, **more) for name, verdict_pair in rows]
 
 
 VALID = (8, 1, 1, 3, 1, 2, 9, 2, 9, 0, 1, 1, 3, 1, 0, 1, 0, 1, 3, 1, 2, 3)
@@ -33,8 +33,8 @@ WHOLE = [row for counts in zip(SCORING, VALID, ALL, strict=True) for row in judg
 
 
 def columns(rows: list[ResultRow], version: str) -> dict[str, float | None]:
-    found = summarize(rows)["rules"]["official"][version]
-    return {name: cell["value"] for name, cell in found.items()}
+    cells = summarize(rows)["rules"]["official"][version]
+    return {name: cell["value"] for name, cell in cells.items()}
 
 
 def test_columns_of_both_versions() -> None:
@@ -45,11 +45,11 @@ def test_columns_of_both_versions() -> None:
     multi_turn = (0.5 + 0 + 0.25 + 0) / 4
     agentic = ((0.1 + 0.3) / 2 + (0.25 + 0.5 + 0.75) / 3) / 2
     many = 0.1 * non_live + 0.1 * live + 0.1 * irrelevance + 0.3 * multi_turn + 0.4 * agentic
-    found = columns(WHOLE, "v4")
+    values = columns(WHOLE, "v4")
     parts = [simple, non_live, live, irrelevance, 1.0, multi_turn, 0.2, 0.5, agentic, many]
-    assert list(found.values()) == pytest.approx(parts)
-    assert list(found)[:5] == ["simple", "non_live", "live", "irrelevance_mean", "relevance"]
-    assert list(found)[5:] == ["multi_turn", "web_search", "memory", "agentic", "overall"]
+    assert list(values.values()) == pytest.approx(parts)
+    assert list(values)[:5] == ["simple", "non_live", "live", "irrelevance_mean", "relevance"]
+    assert list(values)[5:] == ["multi_turn", "web_search", "memory", "agentic", "overall"]
     # Version 3 has irrelevance within its groups, and no agentic categories.
     v3 = columns([row for row in WHOLE if "memory" not in row.category], "v3")
     non_live, live = (0.5 + 0.75 + 0.25 + 0.5 + 0.9) / 5, (2 + 9 + 0 + 1 + 1 + 3) / 21
@@ -89,14 +89,14 @@ def test_format_sensitivity_is_by_form_and_enters_no_score() -> None:
             assert (form_of(name), asked_id(name)) == (form, f"multiple_{at}")
             rows.append(scored_row("format_sensitivity", name, verdicts(not at or number < 13)))
     summary = summarize([*WHOLE, *rows])
-    found = summary["format_sensitivity"]["official"]
-    assert [form["accuracy"] for form in found["forms"].values()] == [1.0] * 13 + [0.5] * 13
-    assert found["range"] == 50
-    assert found["stdev"] == pytest.approx(math.sqrt(26 * 25**2 / 25))
+    sensitivity = summary["format_sensitivity"]["official"]
+    assert [form["accuracy"] for form in sensitivity["forms"].values()] == [1.0] * 13 + [0.5] * 13
+    assert sensitivity["range"] == 50
+    assert sensitivity["stdev"] == pytest.approx(math.sqrt(26 * 25**2 / 25))
     assert columns([*WHOLE, *rows], "v4") == columns(WHOLE, "v4")
     assert [layout["title"] for layout in further_tables(summary)] == ["format sensitivity"]
-    one = summarize(rows[:1])["format_sensitivity"]["strict"]
-    assert (one["range"], one["stdev"]) == (None, None), "one form has no spread"
+    single_form = summarize(rows[:1])["format_sensitivity"]["strict"]
+    assert (single_form["range"], single_form["stdev"]) == (None, None), "one form has no spread"
     assert str(form_of("simple_python_1")) == (
         "ret_fmt=python&tool_call_tag=False&func_doc_fmt=json&prompt_fmt=plaintext&style=classic"
     )
@@ -105,37 +105,43 @@ def test_format_sensitivity_is_by_form_and_enters_no_score() -> None:
 def test_turn_matches_are_sums_over_conversations() -> None:
     shares = [(0.5, 1.0, 0.5), (0.0, 0.5, 0.25)]
     metrics = [dict(zip(TURN_METRICS, share, strict=True)) for share in shares]
-    given = [dict.fromkeys(RULE_SETS, Verdict(True, metrics=share)) for share in metrics]
-    summary = summarize([scored_row("multi_turn_base", str(n), v) for n, v in enumerate(given)])
+    pairs = [dict.fromkeys(RULE_SETS, Verdict(True, metrics=share)) for share in metrics]
+    summary = summarize([scored_row("multi_turn_base", str(n), v) for n, v in enumerate(pairs)])
     sums = {"n": 2, "turns_passed": 0.5, "turns_state": 1.5, "turns_response": 0.75}
     assert summary["turn_matches"] == {"multi_turn_base": dict.fromkeys(RULE_SETS, sums)}
     assert further_tables(summary)[0]["lines"] == [["multi_turn_base", "2", "25.0", "75.0", "37.5"]]
 
 
-def known(category: str, probability: float, count: int) -> list[ResultRow]:
+def gold_rows(category: str, probability: float, count: int) -> list[ResultRow]:
     logprobs = [math.log(probability)] * 4
-    found = with_metrics(verdicts(True), ending=None, gold_logprobs=logprobs)
-    return [scored_row(category, f"{category}_{i}", found) for i in range(count)]
+    verdict_pair = with_metrics(verdicts(True), ending=None, gold_logprobs=logprobs)
+    return [scored_row(category, f"{category}_{i}", verdict_pair) for i in range(count)]
 
 
 def test_contamination_is_the_ratio_of_perplexities_over_entries() -> None:
-    summary = summarize([*known("simple_python", 0.5, 10), *known("live_multiple", 0.25, 20)])
-    found = summary["contamination"]
-    assert found["perplexity"] == pytest.approx({"single_turn": 2.0, "live": 4.0})
-    assert found["interval"] == pytest.approx([0.5, 0.5])
-    assert found["n"] == {"single_turn": 10, "live": 20}
+    summary = summarize(
+        [*gold_rows("simple_python", 0.5, 10), *gold_rows("live_multiple", 0.25, 20)]
+    )
+    contamination = summary["contamination"]
+    assert contamination["perplexity"] == pytest.approx({"single_turn": 2.0, "live": 4.0})
+    assert contamination["interval"] == pytest.approx([0.5, 0.5])
+    assert contamination["n"] == {"single_turn": 10, "live": 20}
     assert notes(summary, {"web_search_base": "no endpoint"}) == [
         "web_search_base was not run: no endpoint",
         "contamination score 0.50 [0.50, 0.50]: perplexity of the gold calls 2.00 single-turn, "
         "4.00 live",
     ]
-    rows = [*known("multiple", 0.5, 1), *known("parallel", 0.125, 1), *known("live_simple", 0.5, 3)]
-    found = summarize(rows)["contamination"]
-    assert found["score"] == pytest.approx(2.0)
-    low, high = found["interval"]
+    rows = [
+        *gold_rows("multiple", 0.5, 1),
+        *gold_rows("parallel", 0.125, 1),
+        *gold_rows("live_simple", 0.5, 3),
+    ]
+    contamination = summarize(rows)["contamination"]
+    assert contamination["score"] == pytest.approx(2.0)
+    low, high = contamination["interval"]
     # Standard error of the mean of log 2 and log 8: log 4 / 2.
     assert math.log(high / low) == pytest.approx(2 * 1.959964 * math.log(4) / 2, rel=1e-6)
-    for alone in (known("simple_python", 0.5, 10), WHOLE):
+    for alone in (gold_rows("simple_python", 0.5, 10), WHOLE):
         assert summarize(alone)["contamination"] is None
 
 

@@ -47,7 +47,7 @@ def test_calls_run_and_change_the_state() -> None:
 
 
 def test_text_that_is_no_call_of_a_tool_is_an_error() -> None:
-    for text, said in (
+    for text, problem in (
         ("no_tool(x=1)", "name 'no_tool' is not defined"),
         ("total()", "Bakery.total() missing 1 required positional argument: 'customer'"),
         ("os.remove(path='x')", "Function call remove is not allowed."),
@@ -55,9 +55,9 @@ def test_text_that_is_no_call_of_a_tool_is_an_error() -> None:
         ("total([x for x in (1,)])", "ListComp among the arguments"),
         ("__import__('os').system('true')", "not a call of a function by its name"),
     ):
-        found = opened().execute(text)
-        assert found.startswith("Error during execution: "), text
-        assert said in found, text
+        observation = opened().execute(text)
+        assert observation.startswith("Error during execution: "), text
+        assert problem in observation, text
 
 
 def test_spaces_before_brackets_are_dropped_as_upstream_drops_them() -> None:
@@ -98,12 +98,12 @@ def test_memories_of_the_mini_set_have_upstreams_limits_and_search() -> None:
     tools = opened("MemoryAPI_kv")
     keys = ("dog_name", "favourite_food", "name_of_the_first_dog", "birthday", "dog_food_brand")
     tools.step([f"core_memory_add({key!r}, 'x')" for key in keys])
-    found = json.loads(tools.execute("core_memory_key_search('food food cat', k=2)"))
+    result = json.loads(tools.execute("core_memory_key_search('food food cat', k=2)"))
     # Scores of rank_bm25 0.2.2, to the last bit.
     best = [[4.649063161488224, "favourite_food"], [4.2521828151326835, "dog_food_brand"]]
-    assert found["ranked_results"] == best
-    said = tools.step([f"core_memory_add({key!r}, 'x')" for key in "abc"])
-    assert ["error" in text for text in said] == [False, False, True], "7 entries at most"
+    assert result["ranked_results"] == best
+    observations = tools.step([f"core_memory_add({key!r}, 'x')" for key in "abc"])
+    assert ["error" in text for text in observations] == [False, False, True], "7 entries at most"
 
 
 Open = Callable[..., Any]
@@ -155,8 +155,10 @@ def test_damaged_class_is_the_users_mistake(sources: ToolSources) -> None:
 def test_only_known_sources_run_unless_the_user_named_them(sources: ToolSources) -> None:
     text = sources.texts["ticket_api"] + "\n"
     changed = ToolSources({**sources.texts, "ticket_api": text}, "copy", "changed")
-    said = r"copy: the classes in .* differ from bfcl-eval .* only the stored run names this copy"
-    with pytest.raises(UserError, match=said):
+    problem = (
+        r"copy: the classes in .* differ from bfcl-eval .* only the stored run names this copy"
+    )
+    with pytest.raises(UserError, match=problem):
         load_class(changed, "TicketAPI")
     for allowed in (sources, replace(changed, named=True)):
         assert load_class(allowed, "TicketAPI").__name__ == "TicketAPI"
@@ -183,8 +185,8 @@ def test_environments_share_mutable_defaults_only_on_request(open_class: Open) -
     def opened(shared: Any = None) -> Environment:
         return open_class("TwitterAPI", {"authenticated": True}, shared=shared)
 
-    one = opened()
+    environment = opened()
     shared: dict[int, Any] = {}
-    assert '"mentions": ["@a"]' in third_tweet(one), "within one attempt the list is one"
-    assert '"mentions": []' in third_tweet(one, opened())
+    assert '"mentions": ["@a"]' in third_tweet(environment), "within one attempt the list is one"
+    assert '"mentions": []' in third_tweet(environment, opened())
     assert '"mentions": ["@a"]' in third_tweet(opened(shared), opened(shared))

@@ -52,7 +52,7 @@ BROKEN = f"Error during execution: {LimitBroken()}"
 
 
 @pytest.fixture(autouse=True)
-def ended() -> Iterator[None]:
+def end_after_test() -> Iterator[None]:
     yield
     end_processes()
 
@@ -67,8 +67,8 @@ def step(environment: LimitedEnvironment, *texts: str) -> list[str]:
 
 @pytest.mark.nightly
 def test_a_call_that_breaks_a_limit_is_an_error_without_effect() -> None:
-    other, environment = opened(), opened()
-    step(other, "add(by=5)")
+    second_environment, environment = opened(), opened()
+    step(second_environment, "add(by=5)")
     calls = ("add(by=1)", "spin()", "add(by=2)", "grow()", "add(by=4)")
     results = ['{"total": 11}', BROKEN, '{"total": 13}', BROKEN, '{"total": 17}']
     assert step(environment, *calls) == results
@@ -76,9 +76,9 @@ def test_a_call_that_breaks_a_limit_is_an_error_without_effect() -> None:
     assert step(environment, "spin()") == [BROKEN]
     # Now the processor time of the attempt is used up.
     assert "used up their budget" in step(environment, "spin()")[0]
-    assert step(other, "hide()") == ["None"]
-    assert other.state() is None, "a state that takes too much to record"
-    assert step(other, "add(by=1)") == ['{"total": 16}'], "the row goes on"
+    assert step(second_environment, "hide()") == ["None"]
+    assert second_environment.state() is None, "a state that takes too much to record"
+    assert step(second_environment, "add(by=1)") == ['{"total": 16}'], "the row goes on"
 
 
 def test_a_process_that_is_killed_is_replaced() -> None:

@@ -97,12 +97,12 @@ def test_reading_a_run_runs_nothing_and_named_classes_reach_nothing(
     assert here("compact", run).code == 0
     assert (run / MANIFEST).read_bytes() == before
     assert not marker.exists(), "the run alone names the classes: they are not run"
-    ended = here("score", run, "--data", run / "data")
+    result = here("score", run, "--data", run / "data")
     if payload == "nothing":
-        assert ended.code == 0
-        assert "no verdict changed" in ended.stdout
-        ended = here("score", run, "--data", "mini", "--benchmark", "acebench")
-        assert ended.code == 2
-        assert "no benchmark 'acebench'" in ended.stderr
+        assert result.code == 0
+        assert "no verdict changed" in result.stdout
+        result = here("score", run, "--data", "mini", "--benchmark", "acebench")
+        assert result.code == 2
+        assert "no benchmark 'acebench'" in result.stderr
     here("data", "check", "bfcl", "--data", run / "data")
     assert not marker.exists(), "the user named the classes: they run, and reach nothing"
