@@ -94,8 +94,7 @@ class SandboxLost(RowError):
 class RunFailed(Exception):
     """The run failed before all rows were evaluated. Details are in Ray's logs.
 
-    ``resumable``: the same command may succeed later. ``again``: it may succeed even if it is run
-    at once."""
+    ``resumable``: the same command may succeed later. ``again``: even at once."""
 
     def __init__(self, line: str, *, resumable: bool = False, again: bool = False) -> None:
         self.resumable, self.again = resumable, again

@@ -226,9 +226,8 @@ class Benchmark(ABC):
         raise NotImplementedError(f"{self.name} prepares nothing")
 
     def service(self) -> Service | None:
-        """Return the object that one process owns for all episodes, such as a cache, or None.
-        The driver calls this method first, to find errors; then the owner process calls it.
-        Raises `UserError`."""
+        """Return the object that one process owns for all episodes, such as a cache, or None. The
+        driver calls it first, to find errors; then the owner. Raises `UserError`."""
         return None
 
     # The numbers of a run.

@@ -85,8 +85,7 @@ class Service(Protocol):
         `UserError` if another run has opened it."""
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call ``method``. Arguments and result are plain values. Raises `RowError` if the row
-        cannot continue."""
+        """Call ``method``. Values are plain. Raises `RowError` if the row cannot continue."""
 
 
 class Truncated(Exception):
@@ -255,8 +254,7 @@ class EpisodeContext:
             raise _stalled(who) from None
 
     async def execute(self, session: Session, calls: Sequence[ToolCall]) -> list[Observation]:
-        """Run ``calls``, the calls of the last recorded answer, in order. Record and return their
-        results."""
+        """Run ``calls`` of the last recorded answer, in order. Record and return the results."""
         observations = []
         for call in calls:
             try:
@@ -281,8 +279,7 @@ class EpisodeContext:
 
     @property
     def left_s(self) -> float | None:
-        """Return the seconds until the deadline, which are negative after it. Return None if there
-        is no deadline."""
+        """Return the seconds until the deadline, negative after it; None without a deadline."""
         return None if self.deadline is None else self.deadline - asyncio.get_running_loop().time()
 
     async def _late(self) -> Truncated:

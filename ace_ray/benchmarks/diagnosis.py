@@ -48,8 +48,7 @@ def _readers(answers: Answers) -> list[str]:
 def texts_of(message: Mapping[str, Any]) -> list[str]:
     """Return the texts of an assistant's stored message that may contain calls.
 
-    These are the answer, the content outside the parsed calls, and the raw output without its
-    reasoning."""
+    These are the answer, the content outside calls, and the raw output without reasoning."""
     texts = [message.get("text"), message.get("content")]
     if isinstance(raw := message.get("raw"), str):
         _, ended, rest = raw.rpartition(_END_OF_REASONING)
@@ -128,8 +127,7 @@ class _Tally:
 
 
 class Diagnosis:
-    """Counters over the rows of one benchmark. The rows are not kept. ``tool_parser``: the run's,
-    if it is known."""
+    """Counters over one benchmark's rows, which are not kept. ``tool_parser``: the run's."""
 
     def __init__(self, tool_parser: str | None = None) -> None:
         self._tool_parser = tool_parser

@@ -102,8 +102,7 @@ class CategoryResult:
 @dataclass(frozen=True, slots=True)
 class Curves:
     """A figure. ``panels`` maps the title of a panel to its curves, and the name of a curve to its
-    (x, share) points, sorted by x. x is billions of parameters, a training step, or the cost of an
-    entry (``axis``)."""
+    (x, share) points, sorted by x. x is billions of parameters, a step, or a cost (``axis``)."""
 
     name: str
     title: str

@@ -57,8 +57,7 @@ class Tool:
 
 
 def tools_of(value: Any) -> list[Tool] | None:
-    """Read the tools in ``value``, which is `Episode.tools`; None if it is not a list. The value is
-    not trusted."""
+    """Read the tools in ``value``, an untrusted `Episode.tools`; None if it is not a list."""
     return [_tool(one) for one in value] if isinstance(value, list) else None
 
 

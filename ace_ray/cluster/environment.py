@@ -43,8 +43,7 @@ def engine_facts(device: str) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, Any]:
-    """Return the versions of packages, and whether vLLM is set to give answers that do not depend
-    on the batch."""
+    """Return the versions of packages, and whether vLLM's answers are set to be batch-invariant."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):

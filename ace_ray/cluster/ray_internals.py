@@ -95,8 +95,7 @@ def arguments_as_values() -> Iterator[None]:
     """In this context, make Ray Data's actors able to restart after the driver's node is lost.
 
     Ray Data passes an actor's code as a reference to the object store of the driver's node, and Ray
-    prints an error about this for every actor. Here the code is passed as a value, which the GCS
-    keeps with the actor."""
+    prints an error about this for every actor. Here the GCS gets the code as a value."""
     start: Callable[..., Any] = ActorPoolMapOperator._start_actor
 
     def start_with_values(op: Any, *args: Any, **kwargs: Any) -> Any:

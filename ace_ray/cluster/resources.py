@@ -114,8 +114,7 @@ def largest(cluster: Nodes) -> int:
 
 
 def spreads(engine: Mapping[str, Any], cluster: Nodes) -> bool:
-    """Return whether an engine runs on several nodes: its arguments choose the Ray executor, or no
-    node has enough GPUs."""
+    """Return whether engines span nodes: by the Ray executor, or since no node has enough GPUs."""
     executor = engine.get("distributed_executor_backend")
     too_large = gpus_per_worker(engine) > max(1, largest(cluster))
     return executor == "ray" or (executor is None and too_large)

@@ -1,9 +1,8 @@
 """Config sections of the roles of an episode besides the candidate (the evaluated model), such as
 the user.
 
-A role is ``same`` (the candidate's engine), a mapping with ``model`` (a second model, served on the
-cluster by engines with their own GPUs), or a mapping with ``endpoint`` (any OpenAI-compatible
-URL)."""
+A role is ``same`` (the candidate's engine), a mapping with ``model`` (a second model, served by
+engines with their own GPUs), or a mapping with ``endpoint`` (any OpenAI-like URL)."""
 
 from __future__ import annotations
 

@@ -37,8 +37,7 @@ def mistake(
     """Build the error for an invalid section. It names all unknown keys, or else the first problem.
 
     ``model`` is the pydantic model of the section. ``run`` is the model of a run's config, to which
-    a misplaced key may belong. ``beside``: keys that the section accepts besides those of
-    ``model``."""
+    a misplaced key may belong. ``beside``: further keys of the section."""
     problems = error.errors(include_url=False, include_context=False)
     unknown = [tuple(p["loc"]) for p in problems if p["type"] == "extra_forbidden"]
     if unknown:

@@ -51,8 +51,7 @@ class _ScoredRun(StoredRun):
     def __init__(self, store: Store) -> None:
         """Read the run.
 
-        Raises `UserError` for a folder that is not a run, or a run that is incomplete or lacks
-        scores."""
+        Raises `UserError` if the folder is not a complete run with scores."""
         super().__init__(store)
         if not self.summary.model_fields_set or not self.finished:
             raise UserError(

@@ -104,8 +104,7 @@ def check_weights(folder: Path, base: Path) -> bool:
 
 
 def check_where_local(model: ModelRef) -> None:
-    """Call `check_weights` if model and adapter are local folders. Otherwise workers call it
-    later."""
+    """Call `check_weights` if model and adapter are local folders; else workers call it."""
     assert model.adapter is not None  # callers pass a model with an adapter
     if model.kind == model.adapter.ref.kind == "folder":
         check_weights(Path(model.adapter.ref.location), Path(model.location))
@@ -134,8 +133,7 @@ def check_template(model: ModelRef, template: str | None = None) -> None:
 
 
 def content_hash(folder: Path) -> str:
-    """Return the hash of an adapter's configuration and weights, which is the adapter's name in
-    vLLM."""
+    """Return the hash of an adapter's configuration and weights: the adapter's name in vLLM."""
     total = hashlib.sha256()
     for path in (folder / ADAPTER_CONFIG, folder / WEIGHTS):
         with path.open("rb") as file:

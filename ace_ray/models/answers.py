@@ -114,8 +114,7 @@ def parser_class(
 def reading_facts(tool: str | None, reasoning: str | None) -> dict[str, Any]:
     """Return the facts, besides the model, that determine how answers are decoded and parsed.
 
-    With strict tool calling vLLM decodes calls under a grammar. Some parsers enable strict tool
-    calling by default."""
+    With strict tool calling vLLM decodes calls under a grammar; some parsers enable it."""
     import vllm
     from vllm import envs
     from vllm.reasoning import ReasoningParserManager

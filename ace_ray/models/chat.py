@@ -53,8 +53,7 @@ PROBE_HISTORY: list[dict[str, Any]] = [
 class Chat:
     """Renders messages with the model's chat template, in Jinja's sandbox.
 
-    ``template_kwargs`` are extra variables. ``date``: date for templates that print a date; None
-    means today."""
+    ``template_kwargs``: extra variables. ``date``: for templates that print one; None: today."""
 
     def __init__(
         self, tokenizer: Any, template_kwargs: Mapping[str, Any], date: str | None = None

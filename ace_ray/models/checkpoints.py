@@ -199,8 +199,7 @@ def _refuse_pointer(file: BinaryIO, location: str) -> None:
 
 
 def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
-    """Return the weight files that vLLM loads. Raises `UserError` if one of these files is
-    missing."""
+    """Return the weight files that vLLM loads. Raises `UserError` if one of them is missing."""
     if index:
         return sorted(set(index.values()))
     if ADAPTER_CONFIG in files.names and "config.json" not in files.names:
@@ -306,8 +305,7 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
 
 
 def shards_of(folder: Path) -> list[str]:
-    """Return the weight files that the index names, or all ``*.safetensors`` if the index is
-    missing."""
+    """Return the weight files that the index names; without one, all ``*.safetensors``."""
     return _shards(_Files(folder))
 
 

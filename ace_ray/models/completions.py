@@ -1,7 +1,6 @@
 """Build requests and parse answers of OpenAI's chat completions API.
 
-Answers are untrusted. Anything but a chat completion raises an error, and the size of stored parts
-is limited."""
+Answers are untrusted: all but a chat completion raises an error; stored parts are bounded."""
 
 from __future__ import annotations
 
@@ -73,8 +72,7 @@ class Replay:
     """Remembers how to send the reasoning of earlier answers back to the server.
 
     Episodes store reasoning as text. Most servers accept this text under the key that their answers
-    use. If reasoning is structured, its original value is kept for the last `MAX_REPLAYED`
-    answers."""
+    use. Structured reasoning is kept for the last `MAX_REPLAYED` answers."""
 
     def __init__(self) -> None:
         self._name = _NAMES[0]

@@ -69,8 +69,7 @@ class EndpointModel(Client):
     share the rate limit, the concurrency limit and the circuit breaker.
 
     ``split_reasoning``: whether ``<think>`` blocks in an answer are reasoning. ``where`` is the
-    config's key of the endpoint. Raises `UserError`: a malformed URL, or no key in the
-    environment."""
+    config's key of the endpoint. Raises `UserError`: a malformed URL, or no key."""
 
     def __init__(
         self,

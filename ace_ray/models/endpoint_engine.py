@@ -131,8 +131,7 @@ def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dic
     The facts are JSON values: ``model``, ``fingerprint``, ``usage``, ``finish_reason``, ``text``,
     and with ``tools`` the number of ``calls``. ``patient``: whether to retry, as for a row.
 
-    Raises `UserError`: the endpoint refuses the question. `EndpointDown`: it does not answer
-    now."""
+    Raises `UserError`: the endpoint refuses the question; `EndpointDown`: no answer now."""
     model = config.model
     if not patient:
         once = endpoint_of(model).model_copy(update={"max_retries": 0})

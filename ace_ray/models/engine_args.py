@@ -111,8 +111,7 @@ def cluster_engine_args(
 ) -> dict[str, Any]:
     """Return ``args`` plus the arguments that an engine in a Ray actor needs on the cluster.
 
-    ``seeded``: whether requests sample tokens with a seed. ``spread``: whether the engine spans
-    several nodes."""
+    ``seeded``: whether requests sample with a seed. ``spread``: whether engines span nodes."""
     args = dict(args)
     if spread:
         return {"distributed_executor_backend": "ray", **args}

@@ -1,7 +1,6 @@
 """A fake model without weights, for tests of the pipeline and its failures only.
 
-``backend: fake`` selects it. ``engine`` then contains the fake model's script instead of vLLM's
-arguments."""
+``backend: fake`` selects it. ``engine`` then has the script in place of vLLM's arguments."""
 
 from __future__ import annotations
 

@@ -116,8 +116,7 @@ class FamilyFacts:
 class ModelFiles:
     """The small files of a model, which a plan reads once.
 
-    ``folder``: local folder with config and tokenizer; None for a model without files. ``config``:
-    its config.json."""
+    ``folder``: local folder; None for a model without files. ``config``: its config.json."""
 
     folder: Path | None = None
     config: Mapping[str, Any] = field(default_factory=dict)

@@ -85,7 +85,6 @@ def retry_after_s(header: str, now: float) -> float:
 
 
 def backoff_s(attempt: int) -> float:
-    """Return the seconds to wait after failure number ``attempt``, from 1. They double each time,
-    and are randomised."""
+    """Return the seconds to wait after failure ``attempt``, from 1: doubled each time, random."""
     # Jitter spreads the retries of many rows after an outage.
     return min(MAX_BACKOFF_S, BACKOFF_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)

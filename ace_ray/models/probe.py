@@ -155,8 +155,7 @@ def _changes(one: Logprobs, other: Logprobs) -> list[float]:
 
 
 def distance(one: Logprobs, other: Logprobs) -> float:
-    """Return the mean absolute difference of logprobs, in nats per token; NaN if a logprob is
-    NaN."""
+    """Return the mean absolute difference of logprobs in nats per token; NaN if one is NaN."""
     moves = [abs(change) for change in _changes(one, other)]
     return sum(moves) / len(moves)
 

@@ -43,8 +43,7 @@ TOKENIZER_FIX = "name the model, or a folder with its config and tokenizer, with
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """An answer that a row stores: its complete text and, if known, its tokens and the offered
-    tools (a JSON list)."""
+    """A stored answer: its complete text and, if known, tokens and offered tools (a JSON list)."""
 
     text: str
     token_ids: Sequence[int] | None = None

@@ -163,8 +163,7 @@ def _resolve_path(source: str, marker: str, *, weights: bool) -> ModelRef:
 def materialize(ref: ModelRef) -> Path:
     """Return a local folder with the model's config, tokenizer and weights; cached by revision.
 
-    A folder fetched from S3 is locked by this process until `release`. Raises `UserError`, and its
-    subclass `NoRoom`."""
+    A folder from S3 is locked by this process until `release`. Raises `UserError`, `NoRoom`."""
     if ref.kind in ("fake", "endpoint"):
         return Path(ref.location)
     if ref.kind == "folder":

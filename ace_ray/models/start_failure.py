@@ -56,8 +56,7 @@ def root_cause(text: str, error: BaseException) -> str:
 
 
 def first_error(text: str) -> str:
-    """Return the first error in ``text`` that is not the result of another error, or "". The result
-    is one line."""
+    """Return the first error in ``text`` that does not follow from another, in one line, or ""."""
     lines = _parted(text)
     causes: list[str] = []
     for number, (prefix, line) in enumerate(lines, 1):

@@ -295,8 +295,7 @@ class SwapExtension:
     model_runner: Any
 
     def swap_weights(self, folder: str) -> None:
-        """Replace the weights by the weights in ``folder``, which have the layout of the current
-        weights."""
+        """Replace the weights by those in ``folder``, which have the same layout."""
         self.model_runner.reload_weights(weights_path=folder)
         model = self.model_runner.get_model()
         head: Any = getattr(model, "lm_head", None)

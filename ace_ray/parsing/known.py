@@ -168,8 +168,7 @@ def _fenced_python(text: str, tools: Tools) -> list[Call]:
 
 
 def _llama3_json(text: str, tools: Tools) -> list[Call]:
-    """Read every JSON object in the text as a call. As in vLLM's parser, an object that is not a
-    call is an error."""
+    """Read every JSON object in the text as a call; as in vLLM, any other object is an error."""
     values: list[Any] = []
     at = text.find("{")
     while at >= 0:

@@ -69,8 +69,7 @@ class _JsonWords(ast.NodeTransformer):
 
 
 def with_json_words(tree: ast.expr) -> ast.expr:
-    """Replace ``true``, ``false`` and ``null`` in a tree, in place, by values, as vLLM's parsers
-    do."""
+    """Replace ``true``, ``false`` and ``null`` in a tree by values, as vLLM's parsers do."""
     return _JsonWords().visit(tree)  # type: ignore[no-any-return]
 
 

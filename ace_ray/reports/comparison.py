@@ -166,8 +166,7 @@ def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
 
 
 def _narrowed(data: Sequence[PairedData], names: Collection[str]) -> list[PairedData]:
-    """Keep the groups in ``names``; keep all groups if it is empty. Raises `UserError`: unknown
-    name."""
+    """Keep the groups in ``names``; all if it is empty. Raises `UserError`: unknown name."""
     known = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
     if unknown := [name for name in names if name not in known]:
         problem, fix = f"{unknown[0]!r} is not a known group", f"one of {', '.join(known)}"

@@ -69,8 +69,7 @@ class Flip:
 class Flips:
     """Flips of one benchmark under one rule set between two runs, ``base`` and ``other`` (labels).
 
-    A flip is a row; in dialogues a row is a turn. ``paired`` counts rows with a verdict in both
-    runs."""
+    A flip is a row; in dialogues, a turn. ``paired`` counts rows with a verdict in both runs."""
 
     benchmark: str
     rules: str

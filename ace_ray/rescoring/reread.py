@@ -305,8 +305,7 @@ def _read_batch(
 
 
 def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, Any], StoredAnswer]]:
-    """Return a row's assistant messages with their stored answers; [] if they cannot be parsed
-    again."""
+    """Return a row's assistant messages with stored answers; [] if they cannot be parsed again."""
     said = [m for m in messages_of(row) if m.get("role") == "assistant"]
     ids = token_ids_of(row) or []
     if not ids and said:
@@ -350,8 +349,7 @@ def offered_tools(row: Mapping[str, Any], answer: int) -> str | None:
 
 
 def _content(message: Mapping[str, Any]) -> Any:
-    """Return the content of a message for comparison: text, reasoning, calls, and whether the tool
-    parser failed."""
+    """Return a message's text, reasoning and calls, and whether the tool parser failed."""
     said = [message.get(key) or "" for key in ("content", "reasoning")]
     return said, calls_of(message), bool(message.get("tool_parser_error"))
 

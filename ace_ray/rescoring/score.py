@@ -131,8 +131,7 @@ def _stored(store: Store, run_id: str, model: str, fresh: bool) -> Manifest | No
 def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     """Write and return the summary of a stored run of outputs that another program generated.
 
-    The summary has the keys of every run, the benchmark's own numbers, and facts about the
-    outputs."""
+    The summary has the keys of a run, the benchmark's numbers, and facts about the outputs."""
     run = StoredRun(store, lambda line: None)
     manifest, ledger = run.manifest, run.ledger
     total = summarize(manifest.tree, {}, ledger.rows, {})

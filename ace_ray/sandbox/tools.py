@@ -26,8 +26,7 @@ _JSON_TYPES |= {list: "array", dict: "object"}
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A tool's parameter. ``types``: its exact types (a bool is not an int). If empty, any plain
-    value is allowed."""
+    """A tool's parameter. ``types``: exact types (a bool is not an int); empty: any plain value."""
 
     name: str
     required: bool = True

@@ -410,8 +410,7 @@ def compact(
     number of parts before and after.
 
     New parts are stored before the old parts are deleted. After a crash in between, rows are stored
-    twice, which readers ignore. The caller needs the run's lease; ``check`` raises if the lease is
-    lost."""
+    twice, which readers ignore. The caller has the run's lease; ``check`` raises if it is lost."""
     new: list[str] = []
     waiting: list[pa.Table] = []
     for table in ledger.tables(ledger.schema.names):

@@ -88,8 +88,7 @@ class Shares(BaseModel):
 
 
 def _of_the_rest(k: int) -> float:
-    """Return 6 / (pi k)^2, divided by the sum of 6 / (pi j)^2 over all j >= k. The sum over all
-    j >= 1 is 1."""
+    """Return 6 / (pi k)^2 over the sum of 6 / (pi j)^2 for all j >= k (1 for all j >= 1)."""
     weights = [6 / (math.pi * j) ** 2 for j in range(1, k + 1)]
     return weights[-1] / (1 - sum(weights[:-1]))
 

@@ -136,8 +136,7 @@ def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
 
 
 def _alone(run: SweepRun, machine: Machine) -> Resources | None:
-    """Compute the resources of ``run`` if it runs alone; None if nodes are unknown. Raises
-    `TooSmall`."""
+    """Compute the resources of ``run`` alone; None if nodes are unknown. Raises `TooSmall`."""
     if run.plan is None or not machine.nodes:
         return None
     return fit(

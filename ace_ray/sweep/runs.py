@@ -54,8 +54,7 @@ class SweepRun:
     workers: int | None = None
     """Number of engines in the config; None: as many as fit."""
     servers: tuple[tuple[float, int], ...] = ()
-    """(CPUs, GPUs) of each model that ace_ray serves beside the evaluated one, such as a user
-    simulator."""
+    """(CPUs, GPUs) of each model served beside the evaluated one, such as a user simulator."""
     parameters: int | None = None
     endpoint: str = ""
     """Host of the model's endpoint. Runs with the same host run one after another, since each run

@@ -2,8 +2,7 @@
 
 Text lines go to stdout, or to the console of `printing`. JSON lines go to stderr, one object per
 line, so that stdout contains only results. Level and format are environment variables, so that
-child processes and the actors of a local Ray use them too. The log options of ``ace-ray`` use the
-same variables."""
+child processes and the actors of a local Ray use them too. ``ace-ray``'s log options set them."""
 
 from __future__ import annotations
 

@@ -55,8 +55,7 @@ def one_line(text: str, longest: int = 200) -> str:
 
 
 def printed(text: str, longest: int = 8_000) -> str:
-    """Return a line for a terminal or a log, without control characters and secrets. Spaces are
-    kept."""
+    """Return a line for a terminal or a log, without control characters and secrets."""
     # Remove escape sequences first: a sequence before a secret could hide its beginning.
     return cleaned(masked(_ESCAPES.sub("", text)), longest).replace("\n", " ").replace("\t", " ")
 

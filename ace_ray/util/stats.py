@@ -15,8 +15,7 @@ def wilson(successes: float, n: int) -> Interval | None:
     """Return the 95 % Wilson score interval of ``successes / n`` within 0..1; None if ``n`` is 0.
 
     ``successes`` may be fractional. Samples of one entry are not independent. So with several
-    samples per entry, ``n`` is the number of entries, and ``successes`` the sum of the entries'
-    means."""
+    samples per entry, ``n`` is the number of entries, ``successes`` the sum of their means."""
     if not 0 <= successes <= n:
         raise ValueError(f"{successes} successes of {n} are impossible")
     if n == 0:

@@ -106,8 +106,7 @@ class RunTable:
         return self.run.manifest.all_rule_sets
 
     def refresh(self) -> bool:
-        """Read new parts; return whether the parts changed. Raises `UserError`: the store does not
-        answer."""
+        """Read new parts; return whether they changed. Raises `UserError`: the store is down."""
         with self._reading:
             # Also look at the parts of a finished run: they may still be merged.
             names = part_names(self._store)

@@ -87,23 +87,20 @@ class Options(Section):
     """Keys of the item ``{name: acebench, ...}`` of ``benchmarks`` in a config."""
 
     data: str = "mini"
-    """data set: mini (ships with ace_ray), imported, imported:VERSION, or a folder in the official
-    layout"""
+    """data set: mini (ships with ace_ray), imported, imported:VERSION, or a folder in its layout"""
     languages: list[Literal["en", "zh"]] = Field(default=["en", "zh"], min_length=1)
     """languages of the entries"""
     categories: list[str] = Field(default=["all"], min_length=1)
     """category names or groups"""
     prompts: Literal["auto", "official", "own"] = "auto"
-    """wording of the prompts; auto: official if the data contains official prompts, else ace_ray's
-    own"""
+    """wording of prompts; auto: official if the data has official prompts, else ace_ray's own"""
     variant: Literal["standard", "condensed", "minimal"] = "standard"
     """variant of the normal prompt, as in the paper's appendix D.4"""
     prompt_file: str | dict[str, str] | None = None
     """JSON file of prompt texts by upstream's names, or the texts themselves, in place of the texts
     of these names that prompts and variant select"""
     mode: Literal["prompt", "native"] = "prompt"
-    """way to offer functions; native: through the model's tool-calling template, with calls read by
-    model.tool_parser"""
+    """way to offer functions; native: through the model's template, read by model.tool_parser"""
     max_messages: int = Field(UPSTREAM_MESSAGES, ge=2, le=1000)
     """maximum messages per agent episode"""
     user: Any = "same"

@@ -43,10 +43,9 @@ def entries_of(data: Path) -> Entries:
 def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     """Yield the outputs at ``path``, a JSON-lines file or one model's official result folder.
 
-    The answer is ``output`` in a line of a JSON-lines file, and ``result`` in an official file. In
-    agent categories, both have ``result`` (the final state) and ``process`` (the calls) instead.
-    Categories are read in a fixed order. Raises `UserError` with file and line (see
-    `read_json_lines`)."""
+    The answer is ``output`` in a line of a JSON-lines file, and ``result`` in an official file. For
+    agents, both have ``result`` (the final state) and ``process`` (the calls) instead. Categories
+    are read in a fixed order. Raises `UserError` (see `read_json_lines`)."""
     if path.is_file():
         return each_once(read_json_lines(path, entries, _of_line), path)
     if not path.is_dir():

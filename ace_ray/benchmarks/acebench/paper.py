@@ -201,8 +201,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
-    """Return the accuracies of all categories by language, and for dialogues and agents the process
-    accuracies."""
+    """Return the accuracies of all categories by language, with process accuracies of episodes."""
     return statistics.categories(run, RULE_SETS, (*MULTI_TURN, *AGENT))
 
 

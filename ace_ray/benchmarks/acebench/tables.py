@@ -171,8 +171,7 @@ def _table(
     return replace(table, notes=[*table.notes, *notes_on_missing(rows, table.lines)])
 
 
-# Conditions that a variant changes. Shorter texts are always ace_ray's own, so the source of the
-# prompts changes too.
+# Conditions that a variant changes. Shorter texts are ace_ray's own, so their source changes.
 _OF_THE_VARIANT = ("variant", "prompts", "prompts_sha256")
 
 

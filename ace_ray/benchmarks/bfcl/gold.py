@@ -26,8 +26,7 @@ from ace_ray.types import Entry, Episode
 
 
 def gold_calls(gold: Sequence[Mapping[str, Any]], functions: Sequence[Any]) -> list[Call]:
-    """Return a correct call for each item ``{name: {parameter: acceptable values}}`` of
-    ``gold``."""
+    """Return a right call for each item ``{name: {parameter: acceptable values}}`` of ``gold``."""
     required = {
         function["name"]: set(function["parameters"].get("required", ())) for function in functions
     }

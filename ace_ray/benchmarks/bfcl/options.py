@@ -49,13 +49,11 @@ class Options(Section):
     categories: list[str] = Field(default=["all"], min_length=1)
     """category names or groups; all: every scored category that can run"""
     mode: Literal["prompt", "native"] = "prompt"
-    """way to offer functions; native: through the model's tool-calling template, with calls read by
-    model.tool_parser"""
+    """way to offer functions; native: through the model's template, read by model.tool_parser"""
     system: Literal["system", "user"] = "system"
     """role of system messages; user: for templates that reject the system role"""
     results: Literal["tool", "user"] = "tool"
-    """role of tool results in prompt mode; user: one message, as upstream sends them to API
-    models"""
+    """role of tool results in prompt mode; user: one message, as upstream sends to API models"""
     embedding: EmbeddingsConfig | None = None
     """OpenAI-compatible endpoint for text embeddings, used by memory_vector"""
     web_search: WebSearchConfig | None = None

@@ -1,7 +1,6 @@
 """Define the structure of a set of prompt texts, and the set of texts that ace_ray wrote.
 
-ace_ray's texts request the same information and formats as upstream's, but are worded
-differently."""
+ace_ray's texts request the information and formats of upstream's, in other words."""
 
 from __future__ import annotations
 

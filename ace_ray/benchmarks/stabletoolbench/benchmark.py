@@ -269,9 +269,8 @@ class StableToolBench(Benchmark):
     ) -> dict[str, Any]:
         """Judge an answer, and return the fields for the row's state. Raises `JudgeError`.
 
-        There is always the field ``votes``. With the option ``fac``, there is the field ``fac``.
-        With a reference run, there is the field ``sowr``, or ``sowr_missing`` if the reference
-        lacks the query."""
+        It has ``votes``; with the option ``fac`` also ``fac``; with a reference run also ``sowr``,
+        or ``sowr_missing`` if the reference lacks the query."""
         began, query, prompts = time.perf_counter(), entry.data["query"], self._judging
         model, votes = asking.retried(judge, attempt), self._options.votes
         judged: dict[str, Any] = {
@@ -362,8 +361,7 @@ class StableToolBench(Benchmark):
         return text
 
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-        """Yield the result JSON with all samples, and for each group a file with the converted
-        answers of sample 0."""
+        """Yield the result JSON of all samples, and each group's converted answers of sample 0."""
         entries = {entry.key: entry for entry in self.dataset()}
 
         def read(group: str | None = None) -> Iterator[tuple[Entry, Mapping[str, Any]]]:

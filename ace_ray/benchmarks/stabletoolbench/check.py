@@ -112,8 +112,7 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
     if state.get("sowr_missing"):
         common["sowr_missing"] = 1.0
     if not votes:
-        # Not even for an answer that is Unsolved without a judge: accuracies over only such answers
-        # would be 0.
+        # Not even for answers that are Unsolved without a judge: their accuracy would be 0.
         reason = state.get("judge_error") or "no judge was asked"
         none = Verdict(None, "not_judged", reason, common)
         return dict.fromkeys(("official", "strict"), none)

@@ -124,8 +124,7 @@ def final_text(raw: Any) -> str:
 
 
 def plain_text(value: Any, *, ensure_ascii: bool = False) -> str:
-    """Return a string as it is, and another JSON value as JSON text; "" if it is nested too deeply
-    to be written."""
+    """Return a string as it is, another JSON value as JSON text; "" if it is nested too deeply."""
     if isinstance(value, str):
         return value
     try:

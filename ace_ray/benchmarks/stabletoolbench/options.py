@@ -12,8 +12,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, Texts
 from ace_ray.config.schema import Section
 
-# Upstream's defaults (``qa_pipeline_multithread.py``); ToolBench and the published examples have
-# 12 steps.
+# Upstream's defaults (``qa_pipeline_multithread.py``); ToolBench and examples have 12 steps.
 MAX_STEPS, MAX_QUERIES, MAX_OBSERVATION = 50, 200, 1024
 # Maximum calls of one reply; further calls are counted and dropped.
 MAX_CALLS = 64

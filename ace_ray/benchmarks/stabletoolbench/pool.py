@@ -51,8 +51,7 @@ class ToolPool:
     def __init__(
         self, docs: Sequence[Doc], scope: Scope, entries: Sequence[Entry], texts: Texts
     ) -> None:
-        """Choose the APIs for each of ``entries``. Raises `UserError` if the pool does not fit the
-        scope."""
+        """Choose the APIs for each entry. Raises `UserError` if the pool does not fit the scope."""
         self.apis = distinct_apis(docs, texts)
         self.sha256 = digest(docs)
         self._mean_chars = sum(map(len, map(json.dumps, schemas(self.apis, texts)))) / len(docs)

@@ -197,8 +197,7 @@ def _assigned(tree: ast.Module, target: str) -> Iterator[ast.expr]:
 
 
 def _text(node: ast.AST, placeholder: str = "") -> str | None:
-    """Return the text of a string or of an f-string, in which ``placeholder`` replaces expressions;
-    None for other nodes."""
+    """Return the text of a string or f-string, with ``placeholder`` for expressions, or None."""
     if isinstance(node, ast.JoinedStr):
         parts = map(_text, node.values)
         return "".join(placeholder if part is None else part for part in parts)
@@ -233,8 +232,7 @@ def _finish(node: ast.expr) -> dict[str, str] | None:
 def _observations(step: ast.FunctionDef, path: Path) -> dict[str, str]:
     """Return the observations in ``_step`` for Finish and for functions that do not exist.
 
-    They are returned as ``return text, code``; several texts of a code are in the order of the
-    source."""
+    They are returned as ``return text, code``; texts of one code are in the source's order."""
     by_code: dict[Any, list[ast.expr]] = defaultdict(list)
     returns = [node for node in ast.walk(step) if isinstance(node, ast.Return)]
     for node in sorted(returns, key=lambda node: node.lineno):

@@ -112,8 +112,7 @@ def _tool_of(path: Path) -> _Tool:
 class ToolFolder:
     """Adds a tool directory's descriptions to APIs, and records what the directory lacks.
 
-    A tool is the file ``<Category>/<tool>.json``; without it, the folder ``<Category>/<tool>`` with
-    a file for each API."""
+    A tool is ``<Category>/<tool>.json``, or the folder ``<Category>/<tool>`` of API files."""
 
     def __init__(self, folder: Path) -> None:
         """Open the tool directory: ``folder``, or its ``tools`` or ``toolenv/tools``. Raises
@@ -137,8 +136,7 @@ class ToolFolder:
 
     def enrich(self, doc: Doc) -> Doc:
         """Return ``doc`` with the directory's descriptions and parameters, as upstream does. Fields
-        that the directory lacks, or has as null, stay unchanged. Raises `UserError` for a malformed
-        file."""
+        that the directory lacks, or has as null, stay unchanged. Raises `UserError`."""
         key = (doc["category"], doc["tool"])
         if key not in self._tools:
             self._tools[key] = self._read(*key)

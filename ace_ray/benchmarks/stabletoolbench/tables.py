@@ -131,8 +131,7 @@ _MEASURES: Mapping[str, Callable[[Stats, str], Stats]] = {
 
 
 def scores(summary: Stats, rules: str) -> list[Score]:
-    """Return the means over the six groups (SoPR, FAC, SoWR's wins, API recall), and the share of
-    solved queries."""
+    """Return the means over six groups (SoPR, FAC, wins, API recall), and the solved share."""
     means = _by_group(summary)[AVERAGE]
     cells = {name: measure(means, rules) for name, measure in _MEASURES.items()}
     return [

@@ -93,6 +93,5 @@ def _read(text: str, tools: Tools) -> Answer:
 
 
 def results_text(answers: Sequence[tuple[str, str]]) -> str:
-    """Return the text protocol's message with the results of calls; ``answers``: (tool name,
-    result)."""
+    """Return the text protocol's message with results of calls; ``answers``: (tool, result)."""
     return "\n".join(_RESULT % pair for pair in answers)

@@ -60,8 +60,7 @@ class Options(Section):
     model.tool_parser; prompt: tools and calls are in the text"""
     opening: Literal["official", "user"] = "official"
     """first messages of the agent's chat; user: for templates that reject a chat that begins with
-    the assistant or has no user message (the greeting is left out, a solo ticket becomes a user
-    message)"""
+    the assistant or has no user message (no greeting; a solo ticket becomes a user message)"""
     policy: Literal["manual", "workflow"] = "manual"
     """telecom policy text on technical support for the agent"""
     max_steps: int = Field(MAX_STEPS, ge=1, le=10_000)

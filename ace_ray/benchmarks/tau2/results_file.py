@@ -25,8 +25,7 @@ from ace_ray.util.safe_loading import MOST_ROW_DEPTH, bounded_time, check_depth,
 
 Row = Mapping[str, Any]
 _KNOWN_ENDS = (*STOPS, "max_steps", "too_many_errors", "agent_error", "user_error")
-# Reason written for an episode that filled its context or timed out: the reader of version 26.3
-# refuses other reasons.
+# Reason for an episode that was cut off: the reader of version 26.3 refuses other reasons.
 _OTHER_END = "agent_error"
 _READ_ENDS = (*_KNOWN_ENDS, "judge_stop", "timeout", "context_window_exceeded")
 # Failures that the agent did not cause. Upstream's pass^k leaves out the first one, too.
@@ -227,8 +226,7 @@ def _category(head: Mapping[str, Any], path: Path) -> Category:
 
 
 def _json_file(path: Path) -> Any:
-    """Read a JSON file of upstream, which may have ``NaN``, ``Infinity`` and a byte order mark.
-    Raises `UserError`."""
+    """Read a JSON file, which may have NaN, Infinity and a byte order mark. Raises `UserError`."""
     raw = read_bounded(path, MAX_RESULTS_BYTES)
     try:
         return json.loads(raw, parse_int=_integer)

@@ -1,5 +1,4 @@
-"""Run the turns of an episode (upstream ``orchestrator/orchestrator.py``), and build the transcript
-of a stored episode."""
+"""Run an episode's turns (upstream ``orchestrator/orchestrator.py``); build its transcript."""
 
 from __future__ import annotations
 

@@ -214,8 +214,7 @@ def _verdict(
     is_made: Callable[[Mapping[str, Any]], bool],
     is_said: Callable[[str], bool],
 ) -> Verdict:
-    """Return the verdict on the parts of the reward, each 0 or 1. Its metrics are the values of the
-    parts that count."""
+    """Return the verdict on the parts of the reward, each 0 or 1; its metrics are their values."""
     if replay.problem:
         return Verdict(False, "replay_failed", replay.problem[:300], {})
     parts = {

@@ -25,8 +25,7 @@ class S3Store(Store):
     endpoint_url: str | None = None
     region: str | None = None
     patient: bool = True
-    """True: retry for about a minute during an outage, as a running job should. False: give up
-    within 20 s."""
+    """True: retry for about a minute in an outage, as a job should. False: give up within 20 s."""
 
     def __post_init__(self) -> None:
         try:

@@ -181,8 +181,7 @@ def check_agentic(
     """Return the verdicts of both rule sets on an episode's answers, which are in order.
 
     ``ending`` is the reason why the episode was truncated, or "". As in upstream, an episode is
-    wrong, whatever its answers, if inference failed, or if the context or the deadline truncated
-    it."""
+    wrong, whatever its answers, if inference failed or a limit truncated it."""
     texts = [_message(answer) for answer in answers if executable_calls(answer) is None]
     if ending in ("context", "deadline", "inference"):
         verdict = Verdict(False, "agentic:inference_error", f"the episode was cut: {ending}")
@@ -197,8 +196,7 @@ def check_agentic(
 
 
 def _message(answer: Answer) -> str:
-    # In upstream, native calls that cannot be decoded count as a message: the first call, as
-    # Python prints it.
+    # Upstream takes native calls that cannot be decoded as a message: the first call, as printed.
     if answer.calls and not answer.unreadable:
         return str({answer.calls[0].name: answer.calls[0].arguments})
     return answer.text or ""

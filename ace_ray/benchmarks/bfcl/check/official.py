@@ -42,8 +42,7 @@ class Rules:
 
     The name of ``category`` selects upstream's rules: for parallel calls if it contains "parallel",
     else for several offered functions if it contains "multiple", else for a single call.
-    ``native``: the answer has native calls, whose function names have underscores in place of
-    dots."""
+    ``native``: the answer has native calls, with underscores in place of dots."""
 
     category: str
     functions: Sequence[Mapping[str, Any]]

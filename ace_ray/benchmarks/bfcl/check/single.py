@@ -203,8 +203,7 @@ def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
     """Return the verdicts of both rule sets on an answer in a category of `RELEVANCE`.
 
     For upstream, an answer that does not decode to calls is a refusal. Under ``strict``, a call
-    that has a Python keyword as an argument's name counts as a call, and `_refusal` judges
-    refusals."""
+    with a Python keyword as an argument's name is a call; see `_refusal`."""
     undecoded = False
     try:
         called = are_calls(read_any(answer, DEFAULT, "python"))
@@ -305,15 +304,13 @@ def attempts_call(text: str) -> bool:
 
 
 def _after_lead(text: str) -> tuple[str, bool]:
-    """Return the text after the start that `_LEAD` matches, and whether the start has a code
-    fence."""
+    """Return the text after the start that `_LEAD` matches, and whether that has a fence."""
     lead = _LEAD.match(text)
     return (text[lead.end() :], "```" in lead[0]) if lead else (text, False)
 
 
 def _is_call(text: str) -> bool:
-    """Return whether a text starts with a line of calls ``f(...)``; the last call may be
-    incomplete."""
+    """Return whether a text starts with a line of calls ``f(...)``, the last maybe cut off."""
     at = 0
     while call := _CALL.match(text, at):
         end = _closed(text, call.end())

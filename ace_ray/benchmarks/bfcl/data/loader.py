@@ -69,8 +69,7 @@ Line = tuple[str, Row]
 
 
 def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> list[Entry]:
-    """Load the entries of one category after the other, each in the order of its rows. Raises
-    `UserError`."""
+    """Load the entries category by category, in the order of their rows. Raises `UserError`."""
     for category in categories:
         if category not in ALL_CATEGORIES:
             raise UserError(
@@ -97,8 +96,7 @@ def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
     """Return ``{scenario: conversations}``: the conversations that fill the scenario's memory, in
     order.
 
-    A conversation is ``{"id", "question": [[messages] per turn]}``. The ids are the same for all
-    memory backends."""
+    A conversation is ``{"id", "question": [[messages] per turn]}``; all backends share ids."""
     conversations = {}
     for scenario in SCENARIOS:
         path = prerequisite_file(scenario)

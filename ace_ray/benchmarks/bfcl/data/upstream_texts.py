@@ -1,8 +1,7 @@
 """Read upstream's prompt texts by parsing the source files of the user's copy; no code is run.
 
-Most texts are constants in ``constants/default_prompts.py``. Hints tell a model in which language
-to write values. They are f-strings in functions of ``utils.py`` and ``model_handler/utils.py``, and
-become templates."""
+Most texts are constants in ``constants/default_prompts.py``. Hints on the language of values are
+f-strings in functions of ``utils.py`` and ``model_handler/utils.py``, and become templates."""
 
 from __future__ import annotations
 

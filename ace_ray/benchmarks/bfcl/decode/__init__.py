@@ -41,8 +41,7 @@ def decode(
 ) -> list[dict[Any, dict[Any, Any]]]:
     """Decode a text into calls: ``[{name: {parameter: value}}, ...]``.
 
-    Raises `NotCalls` if upstream's decoder returns no such list, and `Refused` if it would run
-    code."""
+    Raises `NotCalls` if upstream's decoder returns no list, `Refused` if it would run code."""
     calls = read(text, form, language)
     if calls is None:
         raise NotCalls("no call")
@@ -252,6 +251,5 @@ _TOKENS = re.compile(
 )
 
 
-# Names with which upstream's ``eval`` could run code. Other names, except those of its own module,
-# raise an error there.
+# Names with which upstream's ``eval`` could run code. Other names, except its own, fail there.
 KNOWN = frozenset(dir(builtins))

@@ -24,8 +24,7 @@ from ace_ray.types import Completion, ToolCall
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One answer of a model. In prompt mode ``text`` contains the calls, and ``calls`` is None. In
-    native mode ``calls`` are the calls that the tool parser read, and ``text`` is the text around
-    them."""
+    native mode ``calls`` are the tool parser's, and ``text`` is the text around them."""
 
     text: str | None
     """Text of the answer; None for a stored ``[]``, which may stand for a text without calls."""

@@ -1,10 +1,9 @@
 """Read calls in Java and JavaScript with tree-sitter, within bounds.
 
 The rules follow upstream's ``java_parser.py`` and ``js_parser.py`` (``model_handler/parser``). The
-syntax tree depends on the versions of grammar and parser. Only versions that give upstream's trees
-are allowed. Argument values are source text. In Java, a string argument loses its quotes, an
-anonymous class its body, and a compound expression its spaces. In JavaScript, a string argument
-loses its quotes."""
+syntax tree depends on the versions of grammar and parser. Only versions with upstream's trees are
+allowed. Argument values are source text. In Java, a string argument loses its quotes, an anonymous
+class its body, and a compound expression its spaces. In JavaScript, a string loses its quotes."""
 
 from __future__ import annotations
 

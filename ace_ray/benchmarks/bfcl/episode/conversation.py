@@ -59,9 +59,8 @@ class EpisodeSettings:
 
 @dataclass
 class Conversation:
-    """A conversation of the model with tools. Its messages are appended to
-    ``context.episode.messages``. ``tools`` are offered through the model's chat template; None in
-    prompt mode."""
+    """A conversation with tools. Its messages are appended to ``context.episode.messages``.
+    ``tools`` are offered through the chat template; None in prompt mode."""
 
     context: EpisodeContext
     execute: Execute

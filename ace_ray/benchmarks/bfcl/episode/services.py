@@ -56,8 +56,7 @@ def check_service(config: ServiceConfig, location: str) -> None:
 
 
 class Service:
-    """Client of one service. ``transport`` raises `OSError` if no reply arrives; ``pause`` sleeps
-    between attempts."""
+    """Client of a service. ``transport`` raises `OSError` without a reply; ``pause`` sleeps."""
 
     def __init__(
         self, config: ServiceConfig, transport: Transport, *, pause: Any = asyncio.sleep

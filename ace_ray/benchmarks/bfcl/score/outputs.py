@@ -173,8 +173,7 @@ def _dropped(entry_id: Any, entries: Entries) -> bool:
 
 
 def _output(entry: Entry, value: Any, sample: int | str, form: Form, entries: Entries) -> Output:
-    """Return an output. Add a remark if an irrelevance answer is an empty list, which may stand for
-    text or no answer."""
+    """Return an output, with a remark if an irrelevance answer is [], which may be text or none."""
     if value == [] and entry.category in ("irrelevance", "live_irrelevance"):
         remark = "empty lists in irrelevance categories, with words or without (strict: refusals)"
         entries.remarks[remark] += 1
@@ -330,8 +329,7 @@ def _episode(entry: Entry, value: Any, form: Form) -> Episode:
 
 
 def _conversation(entry: Entry, value: Any, form: Form) -> tuple[list[list[Answer]], str]:
-    """Return the answers of each turn, and why the conversation ended early (see
-    `check_multi_turn`)."""
+    """Return the answers of each turn, and why they ended early (see `check_multi_turn`)."""
     agentic = entry.category in groups.AGENTIC
     is_one = isinstance(value, list) and all(isinstance(turn, list) for turn in value)
     if not is_one or (agentic and len(value) != 1):

@@ -1,5 +1,4 @@
-"""Build the tables that a run prints, and the leaderboard's groups, scores and tables in
-reports."""
+"""Build a run's printed tables, and the leaderboard's groups, scores and tables in reports."""
 
 from __future__ import annotations
 
@@ -114,8 +113,7 @@ TITLED_GROUPS: Mapping[str, Sequence[str]] = {
 
 
 def task(row: ResultRow) -> str:
-    """Return the key of a row's task. Questions on one memory are one task, and so are all prompt
-    forms of a question."""
+    """Return the key of a row's task: questions on one memory, or prompt forms of a question."""
     if row.category in MEMORY:  # memory_kv_12-student-3
         return f"{row.category}/{row.id.rsplit('_', 1)[-1].split('-')[1]}"
     if row.category == FORMAT_SENSITIVITY:

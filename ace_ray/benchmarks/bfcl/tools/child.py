@@ -1,8 +1,7 @@
 """Handle requests in the process that runs the tool classes (`ace_ray.sandbox.limited_child`).
 
 The classes come from the user's copy of bfcl-eval and run only in this process. The process keeps
-the environments of many attempts. An attempt is a group of environments that are created and
-dropped together."""
+the environments of many attempts. An attempt's environments are created and dropped together."""
 
 from __future__ import annotations
 

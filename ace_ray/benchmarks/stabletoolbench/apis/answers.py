@@ -1,5 +1,4 @@
-"""Results of API calls, observations for the agent, and a reader of untrusted JSON with bounds on
-length and depth."""
+"""Results of API calls, observations for the agent, and a bounded reader of untrusted JSON."""
 
 from __future__ import annotations
 

@@ -94,8 +94,7 @@ class RealApis:
 
 
 def check_real(config: RealConfig, location: str) -> None:
-    """Raise `UserError` if the service's URL is malformed or may contain a secret. The error does
-    not show the URL."""
+    """Raise `UserError`, without the URL, if it is malformed or may contain a secret."""
     location, fix = f"{location}.service_url", "write https://HOST/PATH"
     try:
         http_url(config.service_url)

@@ -61,8 +61,7 @@ class Finished:
 def read_finish(arguments: str, texts: Texts) -> Finished:
     """Read the arguments of Finish. Never raises.
 
-    If the arguments are not JSON, their text is searched for ``return_type`` and ``final_answer``,
-    as in upstream."""
+    As in upstream, a text that is not JSON is searched for ``return_type`` and ``final_answer``."""
     values = _finish_values(arguments)
     kind = values.get("return_type")
     if "return_type" not in values:

@@ -25,8 +25,7 @@ from ace_ray.benchmarks.stabletoolbench import converted
 from ace_ray.benchmarks.stabletoolbench.judge import asking
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts
 
-# The ``answer`` of a converted answer. Its ``final_answer`` is Finish's arguments, as the model
-# wrote them.
+# The ``answer`` of a converted answer. Its ``final_answer`` is Finish's raw arguments.
 Answer = Mapping[str, Any]
 # Points of a vote.
 POINTS = {"Solved": 1.0, "Unsure": 0.5, "Unsolved": 0.0}
@@ -40,8 +39,7 @@ UNANSWERED = {
 def unanswered(answer: Answer) -> str | None:
     """Return why the answer is Unsolved, as a key of `UNANSWERED`; None if the judge must decide.
 
-    If the answer inside Finish's arguments is empty, upstream asks the judge, but ace_ray does
-    not."""
+    If the answer in Finish's arguments is empty, upstream asks the judge; ace_ray does not."""
     final = answer["final_answer"]
     if converted.gave_up(final):
         return "gave_up"

@@ -198,8 +198,7 @@ class Prompts:
         return {"prompts": self.source, "prompts_sha256": self.sha256, **schema_hash}
 
     def fill(self, question: str, query: str, answer: Mapping[str, Any], limit: int) -> str:
-        """Return the prompt of a question about one converted answer; only "execution" shows how
-        the answer was made."""
+        """Return the prompt on a converted answer; only "execution" shows how it was made."""
         final: Any = cut(answer["final_answer"], limit // 4)
         if question == "execution":
             final = {"final_answer": final, "execution": trace(answer, limit)}

@@ -46,8 +46,7 @@ class Tools:
     def op_open(
         self, attempt: _Attempt, name: str, solo: bool, initial_state: Mapping[str, Any] | None
     ) -> str:
-        """Create the environment ``name`` in a task's initial state; return the error that
-        occurred, or ""."""
+        """Create the environment ``name`` in a task's initial state; return an error, or ""."""
         assert self._domain is not None
         environment = attempt[name] = Environment(self._domain, solo)
         return _problem(lambda: environment.begin(initial_state)) or _problem(environment.sync)
@@ -69,8 +68,7 @@ class Tools:
         return list(answer)
 
     def op_sync(self, attempt: _Attempt, name: str) -> str:
-        """Run `Environment.sync`, as upstream does at the end of a replay; return its error, or
-        ""."""
+        """Run `Environment.sync`, as upstream after a replay; return its error, or ""."""
         return _problem(attempt[name].sync)
 
     def op_replay(
@@ -80,8 +78,7 @@ class Tools:
         return _problem(lambda: attempt[name].replay(requestor, tool, arguments, recorded))
 
     def op_gold(self, attempt: _Attempt, name: str, actions: Sequence[Mapping[str, Any]]) -> int:
-        """Make a task's gold calls, without `Environment.sync`. Return how many fail; failures are
-        allowed."""
+        """Make a task's gold calls, without `Environment.sync`. Return how many fail."""
         failed = 0
         for action in actions:
             try:
@@ -92,8 +89,7 @@ class Tools:
         return failed
 
     def op_assert(self, attempt: _Attempt, name: str, assertion: Mapping[str, Any]) -> list[Any]:
-        """Check an assertion. Return [whether it holds, error]; the error is "" if the check was
-        possible."""
+        """Check an assertion. Return [whether it holds, error]; "" if it could be checked."""
         try:
             return [attempt[name].assertion(assertion), ""]
         except Exception as error:  # noqa: BLE001 - as `_problem`
@@ -106,8 +102,7 @@ class Tools:
         return [are_equal, are_equal or environment.same_values(reference)]
 
     def op_changes(self, attempt: _Attempt, name: str) -> list[Any]:
-        """Return the records that differ from the initial databases, as `Environment.changes`
-        does."""
+        """Return the records that differ from the initial databases (`Environment.changes`)."""
         return attempt[name].changes()
 
 

@@ -31,8 +31,7 @@ _READ_ONLY = ("read", "generic", "think")
 
 
 class ReplayDiffers(Exception):
-    """A replayed call has another result than the recorded call. Upstream's evaluation then
-    fails."""
+    """A replayed call has another result than recorded. Upstream's evaluation then fails."""
 
 
 @dataclass
@@ -44,8 +43,7 @@ class Domain:
     ids: _Ids
     location: str
     is_published: bool = False
-    """Whether the classes equal the published classes. If not, even read-only tools get copies of
-    records."""
+    """Whether the classes are the published ones. If not, all tools get copies of records."""
     bases: dict[str, Any] = field(default_factory=dict)
     """Initial database of each side."""
 
@@ -340,8 +338,7 @@ def _state_text(db: Any) -> Any:
 
 
 def _changed(base: Any, db: Any) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """Return {field: {key: (before, after)}} for the values that differ between ``base`` and
-    ``db``."""
+    """Return {field: {key: (before, after)}} of values that differ between ``base`` and ``db``."""
     overlays = _overlays(db)
     if overlays:
         return {

@@ -42,8 +42,7 @@ def _sent(sources: ToolSources, *, data: bool = True) -> dict[str, Any]:
 
 
 def schemas(sources: ToolSources) -> Schemas:
-    """Return the schemas of a domain's tools. Raises `UserError` if its classes do not load or must
-    not run."""
+    """Return the schemas of a domain's tools. Raises `UserError` if its classes cannot run."""
     require_allowed(sources)
     host = host_of("tau2 schemas", lambda: Host(_HANDLER, list))
     failure: Exception | None = None
