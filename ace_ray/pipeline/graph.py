@@ -162,13 +162,18 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
     columns = {**rows.columns(), "attempt": work.attempts}
     for window in np.unique(rows.window).tolist():
         inside = rows.window == window
-        groups: list[Any] = _episodes(rows, np.flatnonzero(rows.interactive & inside))
+        groups: dict[Any, list[int]] = {}
+        for index in np.flatnonzero(rows.interactive & inside).tolist():
+            shares = int(rows.shares[index])
+            # Each sample has its own preparation, with its own seed.
+            key = (shares, int(rows.sample[index]), int(rows.repeat[index]))
+            groups.setdefault(key if shares >= 0 else index, []).append(index)
         single = np.flatnonzero(~rows.interactive & inside)
         sizes, common = rows.size[single], rows.common[single]
         common[:1] = 0
         cut = prefixes.cuts(common, (size + 1) // 2, size)
-        groups += [single[a:b] for a, b in prefixes.largest_first(cut, sizes, common)]
-        for indices in groups:
+        largest_first = prefixes.largest_first(cut, sizes, common)
+        for indices in (*groups.values(), *(single[a:b] for a, b in largest_first)):
             block = {name: pa.array(column[indices]) for name, column in columns.items()}
             yield pa.table({"run": pa.array(np.full(len(indices), work.run)), **block}).cast(PLAN)
 
@@ -183,17 +188,6 @@ class PlannedBlocks:
     def __iter__(self) -> Iterator[pa.Table]:
         for run_work in self._work:
             yield from blocks(run_work, self._size)
-
-
-def _episodes(rows: PlannedRows, indices: np.ndarray) -> list[list[int]]:
-    """Return ``indices``, those of interactive rows, in groups that share a preparation."""
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for index in indices.tolist():
-        shared = int(rows.shares[index])
-        # Each sample has its own preparation, with its own seed.
-        key = (shared, int(rows.sample[index]), int(rows.repeat[index]))
-        groups.setdefault(key if shared >= 0 else (-1, index), []).append(index)
-    return list(groups.values())
 
 
 class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types of it
