@@ -9,7 +9,6 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from ace_ray.cluster.ray_internals import (
     wait_for_any,
     waiting_blocks,
 )
-from ace_ray.cluster.resources import CHECKER_CPUS, WRITER_CPUS, Nodes, Resources, holds
+from ace_ray.cluster.resources import CHECKER_CPUS, WRITER_CPUS, Nodes, Resources
 from ace_ray.pipeline.actors.checker import Checker
 from ace_ray.pipeline.actors.engine_worker import EngineWorker
 from ace_ray.pipeline.actors.job import Job
@@ -162,7 +161,7 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
     columns = {**rows.columns(), "attempt": work.attempts}
     for window in np.unique(rows.window).tolist():
         inside = rows.window == window
-        groups: dict[Any, list[int]] = {}
+        groups: dict[Any, Any] = {}
         for index in np.flatnonzero(rows.interactive & inside).tolist():
             shares = int(rows.shares[index])
             # Each sample has its own preparation, with its own seed.
@@ -236,9 +235,8 @@ def run_graph(
     left = sum(len(run_work.rows) for run_work in work)
     ThrottledExecutor.workers = None
     if resources.elastic:
-        room = partial(holds, resources, refit)
         ThrottledExecutor.workers = ElasticWorkers(
-            job.coordinator, resources, room, job.config.grace_s, stopping
+            job.coordinator, resources, refit, job.config.grace_s, stopping
         )
 
     def after_step(executor: Any) -> None:
