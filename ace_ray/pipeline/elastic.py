@@ -25,7 +25,7 @@ from ace_ray.cluster.ray_internals import (
     is_alive,
     node_of,
 )
-from ace_ray.cluster.resources import Nodes, Resources, places_on
+from ace_ray.cluster.resources import Nodes, Resources, holds, places_on
 from ace_ray.pipeline.actors.job import why_gone_there
 from ace_ray.pipeline.health.causes import NODE_GONE
 from ace_ray.util import log
@@ -52,8 +52,8 @@ class ElasticWorkers:
     """Handle of the run's coordinator."""
     need: Resources
     """Resources of a worker, and the range of the number of workers."""
-    room: Callable[[Nodes], int]
-    """Returns how many workers fit on the given nodes in addition to the run's other actors."""
+    refit: Callable[[Nodes], Resources]
+    """Returns the run's resources on the given nodes."""
     grace_s: float
     """Time for rows in flight on a draining node without a deadline."""
     stopping: Callable[[], bool]
@@ -76,27 +76,30 @@ class ElasticWorkers:
         """Start, drain and remove workers as the nodes change, at most once every `LOOK_S`."""
         if time.monotonic() - self._looked_at < LOOK_S:
             return
-        self._looked_at = time.monotonic()
+        now = self._looked_at = time.monotonic()
         nodes = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
         draining = draining_nodes()
-        for actor, node in self._pool.running().items():
-            alive = is_alive(actor)
+        running, pending = self._pool.running(), self._pool.pending()
+        restarting = {actor for actor in running if not is_alive(actor)}
+        self._unplaced = {
+            actor: self._unplaced.get(actor, now)
+            for actor in (*restarting, *pending)
+            if node_of(actor) not in nodes
+        }
+        late = {actor for actor, since in self._unplaced.items() if now - since > PLACE_S}
+        for actor, node in running.items():
             if actor in self._lost:
                 self._give_away(actor)
-            elif alive and node in draining:
+            elif actor not in restarting and node in draining:
                 self._drain(actor, draining[node])
-            elif alive:
-                self._unplaced.pop(actor, None)
-            elif node not in nodes:
+            elif actor in restarting and node not in nodes:
                 self._lose(actor, node_gone=True)
-            elif self._without_node_s(actor, nodes) > PLACE_S:
+            elif actor in late:
                 self._lose(actor, node_gone=False)
-        for actor in self._pool.pending():
+        for actor in pending:
             # A worker that starts late could take the node that a restarting worker needs.
-            is_late = self._without_node_s(actor, nodes) > PLACE_S
-            if is_late and self._pool.size > self.need.fewest:
+            if actor in late and self._pool.size > self.need.fewest:
                 self._pool.withdraw(actor)
-                self._unplaced.pop(actor, None)
                 ray.kill(actor)
         if not self.stopping():
             self._grow({node: has for node, has in nodes.items() if node not in draining}, draining)
@@ -147,7 +150,6 @@ class ElasticWorkers:
 
     def _release(self, actor: Any) -> None:
         self._pool.release(actor)
-        self._unplaced.pop(actor, None)
         self._leaving.discard(actor)
         self._lost.discard(actor)
 
@@ -161,22 +163,13 @@ class ElasticWorkers:
         free, worker = free_resources(), (self.need.worker_cpus, self.need.worker_gpus)
         places = sum(places_on(free.get(node, {}), *worker) for node in nodes)
         places -= sum(actor in self._unplaced for actor in self._pool.pending())
-        more = min(self.room([dict(has) for has in nodes.values()]) - size, places)
+        more = min(holds(self.need, self.refit, [*map(dict, nodes.values())]) - size, places)
         more = max(more, self.need.fewest - size)
         if more > 0:
             self._pool.grow(more)
-            for actor in self._pool.pending():
-                self._without_node_s(actor, nodes)
             self._tell(f"{more} more engine worker(s) starting")
 
     def _tell(self, event: str) -> None:
         size = self._pool.size
         line = f"{event}; {size} worker(s) now ({self.need.fewest} to {self.need.limit})"
         log.warning(line, event="workers", workers=size)
-
-    def _without_node_s(self, actor: Any, nodes: Mapping[str, Any]) -> float:
-        """Return the seconds since ``actor`` was first seen without a node; 0 if it has one."""
-        if node_of(actor) in nodes:
-            self._unplaced.pop(actor, None)
-            return 0.0
-        return time.monotonic() - self._unplaced.setdefault(actor, time.monotonic())

@@ -9,7 +9,6 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from ace_ray.cluster.ray_internals import (
     wait_for_any,
     waiting_blocks,
 )
-from ace_ray.cluster.resources import CHECKER_CPUS, WRITER_CPUS, Nodes, Resources, holds
+from ace_ray.cluster.resources import CHECKER_CPUS, WRITER_CPUS, Nodes, Resources
 from ace_ray.pipeline.actors.checker import Checker
 from ace_ray.pipeline.actors.engine_worker import EngineWorker
 from ace_ray.pipeline.actors.job import Job
@@ -162,13 +161,18 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
     columns = {**rows.columns(), "attempt": work.attempts}
     for window in np.unique(rows.window).tolist():
         inside = rows.window == window
-        groups: list[Any] = _episodes(rows, np.flatnonzero(rows.interactive & inside))
+        groups: dict[Any, Any] = {}
+        for index in np.flatnonzero(rows.interactive & inside).tolist():
+            shares = int(rows.shares[index])
+            # Each sample has its own preparation, with its own seed.
+            key = (shares, int(rows.sample[index]), int(rows.repeat[index]))
+            groups.setdefault(key if shares >= 0 else index, []).append(index)
         single = np.flatnonzero(~rows.interactive & inside)
         sizes, common = rows.size[single], rows.common[single]
         common[:1] = 0
         cut = prefixes.cuts(common, (size + 1) // 2, size)
-        groups += [single[a:b] for a, b in prefixes.largest_first(cut, sizes, common)]
-        for indices in groups:
+        largest_first = prefixes.largest_first(cut, sizes, common)
+        for indices in (*groups.values(), *(single[a:b] for a, b in largest_first)):
             block = {name: pa.array(column[indices]) for name, column in columns.items()}
             yield pa.table({"run": pa.array(np.full(len(indices), work.run)), **block}).cast(PLAN)
 
@@ -183,17 +187,6 @@ class PlannedBlocks:
     def __iter__(self) -> Iterator[pa.Table]:
         for run_work in self._work:
             yield from blocks(run_work, self._size)
-
-
-def _episodes(rows: PlannedRows, indices: np.ndarray) -> list[list[int]]:
-    """Return ``indices``, those of interactive rows, in groups that share a preparation."""
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for index in indices.tolist():
-        shared = int(rows.shares[index])
-        # Each sample has its own preparation, with its own seed.
-        key = (shared, int(rows.sample[index]), int(rows.repeat[index]))
-        groups.setdefault(key if shared >= 0 else (-1, index), []).append(index)
-    return list(groups.values())
 
 
 class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types of it
@@ -242,9 +235,8 @@ def run_graph(
     left = sum(len(run_work.rows) for run_work in work)
     ThrottledExecutor.workers = None
     if resources.elastic:
-        room = partial(holds, resources, refit)
         ThrottledExecutor.workers = ElasticWorkers(
-            job.coordinator, resources, room, job.config.grace_s, stopping
+            job.coordinator, resources, refit, job.config.grace_s, stopping
         )
 
     def after_step(executor: Any) -> None:

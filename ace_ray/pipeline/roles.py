@@ -290,12 +290,9 @@ class RoleModels:
         number = int(digest(sample, *path), 16)
         models = {}
         for name, binding in self._bindings.get(benchmark.name, {}).items():
-            replicas = self._replicas[benchmark.name, name]
-            sampling = (
-                binding.sampling
-                if name in benchmark.shared_roles
-                else binding.sampling.for_row(sample, *path)
-            )
+            replicas, sampling = self._replicas[benchmark.name, name], binding.sampling
+            if name not in benchmark.shared_roles:
+                sampling = sampling.for_row(sample, *path)
             model = replicas[number % len(replicas)]
             models[name] = RoleModel(model, sampling, binding.identity)
         return models

@@ -284,7 +284,7 @@ class Session:
 
         from ace_ray.cluster import placement
         from ace_ray.cluster.ray_internals import lean_data
-        from ace_ray.pipeline.actors.job import Scenarios
+        from ace_ray.pipeline.actors.job import scenario_of
         from ace_ray.pipeline.actors.role_engine import role_engines
         from ace_ray.pipeline.graph import Work, run_graph
         from ace_ray.sandbox.actor import start_actors
@@ -295,7 +295,7 @@ class Session:
             placement.reserved(need, config, lambda: self._interrupts.asked) as places,
         ):
             sandboxes = [f"{name}-sandbox-{i}" for i in range(need.sandboxes)]
-            scenarios = Scenarios(ray.get_actor(name))
+            scenarios = partial(scenario_of, ray.get_actor(name))
             _started = start_actors(scenarios, sandboxes, cpus=resources.SANDBOX_CPUS)
             job = self._job(
                 pending,

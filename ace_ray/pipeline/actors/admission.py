@@ -139,14 +139,11 @@ class AdmissionControl:
                 episodes += group.rows if group.episodes else 0
                 group.admitted.set()
             if groups:
-                loop = asyncio.get_running_loop()
-                self._asks_again = self._asks_again or loop.call_later(ASK_AGAIN_S, self._ask_again)
+                if self._asks_again is not None:
+                    self._asks_again.cancel()
+                self._asks_again = asyncio.get_running_loop().call_later(ASK_AGAIN_S, self._admit)
                 return
             del self._waiting[partition]
-
-    def _ask_again(self) -> None:
-        self._asks_again = None
-        self._admit()
 
     def _waits(self, partition: Partition) -> bool:
         after_others = self._isolated_last or (

@@ -65,7 +65,6 @@ class EngineWorker:
                 worker=self._process.name,
                 die=self._die,
             )
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
         # Runs that were stopped early. Their rows are not evaluated and stay pending.
         self._decided: set[int] = set()
@@ -111,9 +110,9 @@ class EngineWorker:
         )
 
     async def __call__(self, block: pa.Table) -> pa.Table:
-        if self._loop is None:
-            self._loop = self._engine.loop = asyncio.get_running_loop()
-            self._loop.call_later(ARRIVE_S, self._admission.arrived)
+        if self._engine.loop is None:
+            self._engine.loop = asyncio.get_running_loop()
+            self._engine.loop.call_later(ARRIVE_S, self._admission.arrived)
         planned = block.to_pylist()
         if self._stopping:
             await self._reports.give_back(planned, [])
@@ -231,9 +230,9 @@ class EngineWorker:
         """Start no further rows, and cancel rows in flight after ``seconds``. If the run stops,
         cancelled rows stay pending. If only this node leaves, other workers get them."""
         self._stopping = True
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._admission.close)
-            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._give_up)
+        if (loop := self._engine.loop) is not None:
+            loop.call_soon_threadsafe(self._admission.close)
+            loop.call_soon_threadsafe(loop.call_later, seconds, self._give_up)
 
     def _cancel_run(self, run: int) -> bool:
         """Cancel the rows of ``run`` in flight; return False if no row has ended in this engine."""

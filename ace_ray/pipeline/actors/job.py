@@ -82,17 +82,12 @@ class Job:
         return None if end is None else time.monotonic() + end - answer.clock
 
 
-@dataclass(frozen=True)
-class Scenarios:
-    """Callable for sandbox actors that returns the scenario of an entry, given the entry's index.
+def scenario_of(coordinator: Any, index: int) -> Scenario:
+    """Return the scenario of the entry ``index``. Sandbox actors call this function.
     ``coordinator`` is a handle from `ray.get_actor`, as in `Job`."""
-
-    coordinator: Any
-
-    def __call__(self, index: int) -> Scenario:
-        entries, benchmarks = fetch_shared(self.coordinator)
-        entry = entries[index]
-        return benchmarks[entry.benchmark].scenario(entry)
+    entries, benchmarks = fetch_shared(coordinator)
+    entry = entries[index]
+    return benchmarks[entry.benchmark].scenario(entry)
 
 
 def report(coordinator: Any, subject: str, error: Exception, *, store: bool = False) -> None:

@@ -128,20 +128,18 @@ class Isolation:
     """The isolated rows of one kind of process, such as engine workers or checkers."""
 
     def __init__(self, earlier: Mapping[str, IsolatedRow] | None = None) -> None:
-        # Drop released rows, since their stored rows count the attempts. Also drop preparations
-        # that were given up, since this command tries their rows again.
-        kept = {
-            row_id: row
-            for row_id, row in (earlier or {}).items()
-            if not row.released and not (row.end == "given_up" and row_id.startswith(_SHARED))
-        }
-        self._groups = itertools.count(max((row.group for row in kept.values()), default=0) + 1)
-        self.rows = {
-            row_id: replace(row, group=next(self._groups), alone=True, end="", stored=row.deaths)
-            if row.end == "set_aside"
-            else row
-            for row_id, row in kept.items()
-        }
+        earlier = earlier or {}
+        self._groups = itertools.count(max((row.group for row in earlier.values()), default=0) + 1)
+        self.rows: dict[str, IsolatedRow] = {}
+        for row_id, row in earlier.items():
+            # Drop released rows, since their stored rows count the attempts. Also drop preparations
+            # that were given up, since this command tries their rows again.
+            if row.released or (row.end == "given_up" and row_id.startswith(_SHARED)):
+                continue
+            if row.end == "set_aside":
+                group = next(self._groups)
+                row = replace(row, group=group, alone=True, end="", stored=row.deaths)
+            self.rows[row_id] = row
         # Actor -> rows in flight in its process.
         self.at_work: dict[str, dict[str, None]] = {}
 

@@ -65,12 +65,11 @@ class HealthMonitor:
         self._utilization = utilization or Utilization()
         self._latest = Tally()
         self._progress: Progress | None = None
-        self._began: float | None = None
         self._answered_at = time.monotonic()
-        # Time at which an elastic run last had an engine.
-        self._engine_at = self._answered_at
+        # Time at which the engines began to start, or at which an elastic run last had an engine.
+        self._engine_at = math.inf
         # The summary needs the other half of the closing time.
-        self._stopped_at = self._rows_end_at + closing_s(self._rows_end_at - self._engine_at) / 2
+        self._stopped_at = self._rows_end_at + closing_s(self._rows_end_at - self._answered_at) / 2
         self._drain_until: float | None = None
         # Number of engine deaths that were already printed.
         self._deaths_reported = 0
@@ -93,7 +92,7 @@ class HealthMonitor:
     def engines_start(self) -> None:
         """Start the timeout `start_timeout_s` and the progress lines."""
         self._progress = Progress(self._rows)
-        self._began = self._answered_at = self._engine_at = time.monotonic()
+        self._answered_at = self._engine_at = time.monotonic()
 
     def _timeout_s(self, limit_s: float) -> float:
         """Return the timeout of a call: ``limit_s``, or less near the time limit."""
@@ -199,14 +198,13 @@ class HealthMonitor:
             return LeaseLost(lost)
         if (silent := now - self._answered_at) > COORDINATOR_S:
             return _passing(f"the run's coordinator has not answered for {silent:.0f} s")
-        if not tally.workers and self._began is not None and now - self._began > limit_s:
-            line = f"no engine started within {limit_s:g} s (start_timeout_s)"
-            return RunFailed(line, resumable=True)
         engines = {process for process in tally.silent if process.kind == "engine"}
-        if engines - self._frozen.keys() or not self._config.worker_range:
+        if engines - self._frozen.keys() or (tally.workers and not self._config.worker_range):
             self._engine_at = now
         if now - self._engine_at > limit_s:
             limit = f"{limit_s:g} s (start_timeout_s)"
+            if not tally.workers:
+                return RunFailed(f"no engine started within {limit}", resumable=True)
             return _passing(f"no engine is left, and no new one started within {limit}")
         if (gone := self._gone(tally)) is not None:
             return _passing(f"the {NAMES[gone.kind]} {gone.name} is gone and was not replaced")
