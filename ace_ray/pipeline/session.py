@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -39,9 +39,6 @@ from ace_ray.storage.parts import new_session, part_names
 from ace_ray.storage.stored import earlier_timing
 from ace_ray.util import log
 from ace_ray.util.signals import Interrupts
-
-if TYPE_CHECKING:
-    from ace_ray.pipeline.actors.job import Job
 
 # Index of a run -> its pending rows.
 Pending = dict[int, PlannedRows]
@@ -76,7 +73,8 @@ class Session:
         self._runs, self._interrupts = runs, interrupts
         self._examine, self._concluded = examine, concluded
         self._rows_end_at = rows_end_at
-        self._config = runs[0].plan.config
+        self._plan = runs[0].plan
+        self._config = self._plan.config
         self._tallies: list[Tally] = []
         # Times at which the first pass had connected to Ray and had started its actors.
         self._reached: dict[str, float] = {}
@@ -127,22 +125,22 @@ class Session:
         )
         self._concluded(run)
 
-    def _pending(self, *, again: bool) -> Pending:
-        """Return the pending rows that are not set aside. ``again``: only rows that may be
-        retried."""
-        pending = {}
+    def _pending(self, *, again: bool) -> tuple[Pending, Pending]:
+        """Return the pending rows, and separately the rows that are set aside: a process died while
+        such a row ran alone. ``again``: only pending rows that may be retried."""
+        pending, waiting = {}, {}
         for index, run in enumerate(self._runs):
             if run.open:
-                rows = run.pending(again=again)
-                pending[index] = rows.where(~np.isin(rows.ids, run.set_aside().ids))
-        return {index: rows for index, rows in pending.items() if len(rows)}
+                rows, aside = run.pending(again=again), run.set_aside()
+                pending[index], waiting[index] = rows.where(~np.isin(rows.ids, aside.ids)), aside
+        return _without_empty(pending), _without_empty(waiting)
 
     def _passes(self) -> None:
         """Make passes, each with new processes. A failed pass counts as an attempt only if it gave
         no row a final status. Rows that are set aside are evaluated in a separate, last pass."""
-        pending, attempts = self._pending(again=False), 0
+        (pending, waiting), attempts = self._pending(again=False), 0
         aside = not pending
-        pending = pending or self._set_aside()
+        pending = pending or waiting
         while pending and not self._interrupts.asked:
             if aside:
                 log.warning(f"{_count(pending)} rows whose worker crashed are retried")
@@ -163,7 +161,7 @@ class Session:
             self._check_for_a_bug()
             further = self._settled() > before
             attempts += failure is None or not further
-            pending, waiting = self._pending(again=True), self._set_aside()
+            pending, waiting = self._pending(again=True)
             last = attempts >= self._config.max_attempts
             if not pending and not waiting:
                 break  # a failure without pending rows does not matter
@@ -185,11 +183,6 @@ class Session:
             return
         log.error("traceback of the first row:", traceback=bug.traceback)
         raise RunFailed(bug.line)
-
-    def _set_aside(self) -> Pending:
-        """Return the rows that are set aside: a process died while such a row ran alone."""
-        by_run = {index: run.set_aside() for index, run in enumerate(self._runs) if run.open}
-        return {index: rows for index, rows in by_run.items() if len(rows)}
 
     def _isolated(self) -> dict[Kind, dict[str, IsolatedRow]]:
         """Map each kind of process to the rows that earlier passes and commands have isolated."""
@@ -222,10 +215,9 @@ class Session:
         from ace_ray.pipeline.actors.service import start_services
 
         self._interrupts.install()
-        had_success = any(len(run.ledger.ids) for run in self._runs)
-        had_success = had_success or any(tally.workers for tally in self._tallies)
-        plans = [run.plan for run in self._runs]
-        plan = plans[0]
+        has_rows = any(len(run.ledger.ids) for run in self._runs)
+        had_success = has_rows or any(tally.workers for tally in self._tallies)
+        plans, plan = [run.plan for run in self._runs], self._plan
         monitor: HealthMonitor | None = None
         try:
             fitted = fit_cluster(plans, list(pending.values()))
@@ -284,12 +276,12 @@ class Session:
 
         from ace_ray.cluster import placement
         from ace_ray.cluster.ray_internals import lean_data
-        from ace_ray.pipeline.actors.job import scenario_of
+        from ace_ray.pipeline.actors.job import Job, JobRun, scenario_of
         from ace_ray.pipeline.actors.role_engine import role_engines
         from ace_ray.pipeline.graph import Work, run_graph
         from ace_ray.sandbox.actor import start_actors
 
-        config, need, name = self._config, fitted.need, f"coordinator-{salt}"
+        config, need, name, plan = self._config, fitted.need, f"coordinator-{salt}", self._plan
         with (
             role_engines(fitted.bindings, name, config, on_gpu=fitted.on_gpu) as served,
             placement.reserved(need, config, lambda: self._interrupts.asked) as places,
@@ -297,15 +289,22 @@ class Session:
             sandboxes = [f"{name}-sandbox-{i}" for i in range(need.sandboxes)]
             scenarios = partial(scenario_of, ray.get_actor(name))
             _started = start_actors(scenarios, sandboxes, cpus=resources.SANDBOX_CPUS)
-            job = self._job(
-                pending,
-                salt,
-                coordinator=ray.get_actor(name),
+            runs = [(run, new_session(part_names(run.store), salt)) for run in self._runs]
+            job = Job(
+                runs=tuple(JobRun(r.plan.run_id, r.plan.model, r.store, s) for r, s in runs),
+                config=config,
                 engine=fitted.engine,
+                coordinator=ray.get_actor(name),
                 bindings=fitted.bindings,
                 served=served,
                 sandboxes=tuple(map(ray.get_actor, sandboxes)),
                 services={key: ray.get_actor(f"{name}-{key}") for key in services},
+                choice=plan.choice,
+                replay=plan.replay,
+                first=min(pending),
+                rows_end_at=self._rows_end_at,
+                pending=tuple(sorted(pending)),
+                examine=self._examine and config.backend != ENDPOINT,
             )
             monitor.engines_start()
             self._utilization.begin(need.workers, pending)
@@ -323,36 +322,14 @@ class Session:
                 )
             self._interrupts.settle()
 
-    def _job(self, pending: Pending, salt: str, **fields: Any) -> Job:
-        """Return what the actors of the graph need. ``fields``: further fields of `Job`. ``salt``
-        distinguishes the parts of this pass."""
-        from ace_ray.pipeline.actors.job import Job, JobRun
-
-        plan, runs = self._runs[0].plan, []
-        for run in self._runs:
-            session = new_session(part_names(run.store), salt)
-            runs.append(JobRun(run.plan.run_id, run.plan.model, run.store, session))
-        return Job(
-            runs=tuple(runs),
-            config=self._config,
-            choice=plan.choice,
-            replay=plan.replay,
-            first=min(pending),
-            rows_end_at=self._rows_end_at,
-            pending=tuple(sorted(pending)),
-            examine=self._examine and self._config.backend != ENDPOINT,
-            **fields,
-        )
-
     def _ask(self) -> dict[str, Any]:
         """Send one request to the candidate's endpoint before the first pass, so that a refusal is
         reported in one line. Offer tools if the run does. Return facts for the manifest; {} if no
         request was sent. Raises `UserError`, or `RunFailed` if the endpoint does not answer."""
-        plan = self._runs[0].plan
         if self._tallies or self._config.backend != ENDPOINT:
             return {}
         try:
-            return {"endpoint": ask_endpoint(plan.config, tools=plan.native, patient=True)}
+            return {"endpoint": ask_endpoint(self._config, tools=self._plan.native, patient=True)}
         except EndpointDown as error:
             raise RunFailed(str(error), resumable=True) from error
 
@@ -389,6 +366,10 @@ class Session:
 
 
 _LOGS = "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"
+
+
+def _without_empty(pending: Pending) -> Pending:
+    return {index: rows for index, rows in pending.items() if len(rows)}
 
 
 def _count(pending: Pending) -> int:

@@ -33,17 +33,6 @@ def reopen(store: Store) -> None:
         store.delete(SUCCESS)
 
 
-def conclude(store: Store, summary: dict[str, Any]) -> int:
-    """Write ``summary``, and `_SUCCESS` if the run is complete. Return the exit code."""
-    store.put(SUMMARY, as_json(summary))
-    if not summary["complete"]:
-        reopen(store)
-        # A run that was stopped early has its result: the decided comparison.
-        return COMPLETE if summary.get("early", {}).get("stopped") else INCOMPLETE
-    store.put(SUCCESS, b"")
-    return COMPLETE
-
-
 def finish(
     store: Store,
     manifest: Manifest,
@@ -54,8 +43,9 @@ def finish(
     why: str = "",
     **more: Any,
 ) -> tuple[int, dict[str, Any]]:
-    """Write the summary of the rows of ``ledger`` and the benchmarks' own files. ``more`` are
-    further keys of the summary; ``why`` as in `summarize`. Return (exit code, summary)."""
+    """Write the summary of the rows of ``ledger``, the benchmarks' own files, and `_SUCCESS` if the
+    run is complete. ``more`` are further keys of the summary; ``why`` as in `summarize`. Return
+    (exit code, summary)."""
 
     def rows(name: str) -> Iterator[dict[str, Any]]:
         for table in ledger.tables(ledger.schema.names):
@@ -74,7 +64,13 @@ def finish(
     for name, benchmark in benchmarks.items():
         for path, content in benchmark.files(partial(rows, name), summary):
             store.put(path if path.startswith(RESULTS) else f"{FILES}{name}/{path}", content)
-    return conclude(store, summary), summary
+    store.put(SUMMARY, as_json(summary))
+    if summary["complete"]:
+        store.put(SUCCESS, b"")
+        return COMPLETE, summary
+    reopen(store)
+    # A run that was stopped early has its result: the decided comparison.
+    return COMPLETE if summary.get("early", {}).get("stopped") else INCOMPLETE, summary
 
 
 def summarize(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.pipeline.summary import conclude, summarize
+from ace_ray.pipeline.summary import finish
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.stored_run import StoredRun
 from tests.report.builders import Row, everything, ledger_line, write_run, write_sweep
@@ -18,7 +18,7 @@ def summarized(folder: Path) -> Path:
     store = LocalStore(str(folder))
     run = StoredRun(store)
     benchmarks = {"acebench": ACEBench.from_options({"data": "mini"})}
-    conclude(store, summarize(run.manifest.tree, benchmarks, run.ledger.rows, {}))
+    finish(store, run.manifest, benchmarks, run.ledger, {})
     return folder
 
 

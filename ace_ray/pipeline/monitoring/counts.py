@@ -148,11 +148,6 @@ class Tally:
         return sum(counts.done for counts in self.runs.values())
 
     @property
-    def out_of_time(self) -> int:
-        """Number of rows for which the time did not suffice."""
-        return sum(counts.out_of_time for counts in self.runs.values())
-
-    @property
     def stored(self) -> int:
         return sum(counts.stored for counts in self.runs.values())
 

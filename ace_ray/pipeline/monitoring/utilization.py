@@ -125,7 +125,7 @@ def _cause(tally: Tally, backlog: Backlog) -> Cause:
     """Return why engines that have had rows have none now."""
     store = bool(tally.notice) or backlog.writer_queue > 0
     # Rows that would not end before the time limit are not handed out.
-    if backlog.planned and not tally.out_of_time:
+    if backlog.planned and not any(counts.out_of_time for counts in tally.runs.values()):
         return "checker" if backlog.checker_queue else "store" if store else "no_rows"
     if tally.engines.at_work:
         return "tail"

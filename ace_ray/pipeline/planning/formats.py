@@ -112,16 +112,6 @@ def _day(asked: str | None) -> str:
         ) from error
 
 
-def choice_identity(config: RunConfig, choice: FormatChoice, *, native: bool) -> dict[str, Any]:
-    """Return the keys of the run's identity that describe the format: `FormatChoice.identity` and
-    the tool parser. ``native``: whether tools are offered through the model's template."""
-    identity = {**choice.identity, "tool_parser": choice.tool_parser}
-    # In these cases vLLM's code can change prompts or parsed answers.
-    if config.backend == "vllm" and (native or choice.named_reasoning):
-        identity["format"] = "vllm"
-    return identity
-
-
 def choice_facts(choice: FormatChoice) -> dict[str, Any]:
     """Return ``choice`` for the manifest, with hashes in place of the template and the plugins."""
     facts = asdict(choice)

@@ -27,7 +27,7 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.models.urls import endpoint_identity
 from ace_ray.pipeline.entries import opening_json, select
 from ace_ray.pipeline.planning import prefixes
-from ace_ray.pipeline.planning.formats import choice_identity, choose_format, first_native, replayed
+from ace_ray.pipeline.planning.formats import choose_format, first_native, replayed
 from ace_ray.pipeline.roles import RoleBindings, bind_roles
 from ace_ray.types import Entry, canonical_json, digest
 
@@ -96,7 +96,7 @@ class Plan:
     native: bool
     """Whether the run offers tools to the candidate through the model's template."""
     replay: dict[str, str]
-    """Benchmark -> which reasoning the candidate sees again (`formats.replayed`)."""
+    """Benchmark -> which reasoning the candidate sees again, if any (`formats.replayed`)."""
     restricted: dict[str, dict[str, Any]]
     """Benchmark -> the ``ids`` and ``limit`` that restrict only this benchmark (`select`)."""
     drawn: Drawn | None = None
@@ -134,7 +134,7 @@ def make_plan(
     of_run = sampling.sampling()
     bindings = bind_roles(config, model, benchmarks)
     native = first_native(by_name, entries, bindings)
-    candidate, choice, policies = _candidate(config, model, by_name, native, files)
+    candidate, choice, replay = _candidate(config, model, by_name, native, files)
     identity = {
         **candidate,
         "benchmarks": {name: identity_of(b) for name, b in by_name.items()},
@@ -143,7 +143,6 @@ def make_plan(
             for name, bound in bindings.items()
         },
     }
-    replay = {name: policy for name, policy in policies.items() if policy != "none"}
     drawn = draw(config.early, by_name, entries, config.samples) if config.early else None
     protocols = _protocols(config, candidate, identity, replay)
     samplings = [of_run.for_sample(number).identity() for number in range(config.samples)]
@@ -171,7 +170,7 @@ def make_plan(
         run_id=config.run_id or f"{name[:80].strip('-.')}-{digest(identity)[:10]}",
         choice=choice,
         native=native is not None,
-        replay=policies,
+        replay=replay,
         restricted={name: restricted[name] for name in by_name if name in restricted},
         drawn=drawn,
     )
@@ -208,12 +207,16 @@ def _candidate(
     files: ModelFiles,
 ) -> tuple[dict[str, Any], FormatChoice, dict[str, str]]:
     """Return the candidate's part of the run's identity, its template and parsers, and which
-    reasoning it sees again, by benchmark (`formats.replayed`)."""
+    reasoning it sees again, by benchmark (`formats.replayed`), without "none"."""
     choice, facts = choose_format(config, files.facts, native=native)
+    by_vllm = config.backend == "vllm" and (native is not None or choice.named_reasoning)
     identity = {
         "model": model.known_revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
-        **choice_identity(config, choice, native=native is not None),
+        **choice.identity,
+        "tool_parser": choice.tool_parser,
+        # vLLM's code can change prompts or parsed answers.
+        **({"format": "vllm"} if by_vllm else {}),
         "backend": config.backend,
         **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
     }
@@ -222,7 +225,7 @@ def _candidate(
         check_budget(config.sampling, config.engine, choice.reasoning_parser, where="sampling")
     if config.model.endpoint is not None:
         identity["endpoint"] = endpoint_identity(config.model.endpoint)
-    return identity, choice, replay
+    return identity, choice, {name: policy for name, policy in replay.items() if policy != "none"}
 
 
 def _protocols(

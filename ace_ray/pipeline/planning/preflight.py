@@ -70,24 +70,16 @@ def resolve_model(config: RunConfig) -> tuple[ModelRef, ModelFiles]:
     it cannot be used, or if an engine argument is invalid."""
     if (model := check_engine(config)) is not None:
         return model, ModelFiles()
-    source = config.model.source
+    source, store = config.model.source, config.store.model_dump()
     assert source is not None  # `run_config` refuses a model without a source
     if config.backend == "fake" and not Path(source).is_dir():
         model = ModelRef("fake", "fake", "fake", "fake")
     else:
-        model = resolve(
-            source,
-            config.model.revision,
-            **config.store.model_dump(),
-            weights=config.engine.get("load_format") != "dummy",
-        )
+        weights = config.engine.get("load_format") != "dummy"
+        model = resolve(source, config.model.revision, weights=weights, **store)
     if config.model.adapter is not None:
-        adapter = resolve(
-            config.model.adapter,
-            config.model.adapter_revision,
-            **config.store.model_dump(),
-            adapter=True,
-        )
+        revision = config.model.adapter_revision
+        adapter = resolve(config.model.adapter, revision, adapter=True, **store)
         settings = json_of(tokenizer_folder(adapter) / ADAPTER_CONFIG)
         model = adapters.with_adapter(model, adapter, settings)
     if model.kind == "fake":

@@ -116,10 +116,10 @@ def test_reasoning_is_replayed_if_benchmark_and_template_do_so() -> None:
     assert again.replay == {"toy": "tool_steps"}
     assert again.identity["replay_reasoning"] == {"toy": "tool_steps"}
     never = planned(Calls(), QWEN3, tool_parser="hermes", replay_reasoning="none")
-    assert never.replay == {"toy": "none"}
+    assert never.replay == {}
     assert not {*never.rows.ids.tolist()} & {*again.rows.ids.tolist()}
     blind = FamilyFacts((QWEN3.templates[0].replace("reasoning_content", ""),))
-    assert planned(Calls(), blind, tool_parser="hermes").replay == {"toy": "none"}
+    assert planned(Calls(), blind, tool_parser="hermes").replay == {}
     # A single call has nothing to replay.
     single = [planned(Toy(), QWEN3, replay_reasoning=policy).run_id for policy in ("all", "none")]
     assert single[0] == single[1]
