@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any
 
 from ace_ray.benchmarks.statistics import percent
 from ace_ray.parsing.known import READERS, known_calls
@@ -73,8 +73,6 @@ MIN_SHARE = 0.05
 MIN_CATEGORY_SHARE = 0.1
 _NAMED_CATEGORIES = 3
 
-Kind = Literal["unread_calls", "cut_by_length", "reasoning_never_ended"]
-
 
 def _text(finding: Mapping[str, Any], tool_parser: str | None) -> str:
     rows = f"{finding['rows']} of {finding['of']} rows"
@@ -118,12 +116,12 @@ class _Tally:
     """Sum of the rows' scores, by rule set."""
     categories: Counter[str] = field(default_factory=Counter)
 
-    def add(self, category: str, scores: Mapping[str, float]) -> None:
+    def add(self, row: ResultRow) -> None:
         self.rows += 1
-        self.judged += bool(scores)
-        self.categories[category] += 1
-        for rules, score in scores.items():
-            self.sums[rules] = self.sums.get(rules, 0.0) + score
+        self.judged += bool(row.verdicts)
+        self.categories[row.category] += 1
+        for rules, verdict in row.verdicts.items():
+            self.sums[rules] = self.sums.get(rules, 0.0) + verdict.score
 
 
 class Diagnosis:
@@ -133,7 +131,8 @@ class Diagnosis:
         self._tool_parser = tool_parser
         self._all = _Tally()
         self._readers: Counter[str] = Counter()
-        self._kinds: dict[Kind, _Tally] = {kind: _Tally() for kind in get_args(Kind)}
+        kinds = ("unread_calls", "cut_by_length", "reasoning_never_ended")
+        self._kinds = {kind: _Tally() for kind in kinds}
 
     def through(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
         """Count and yield each of ``rows``."""
@@ -144,16 +143,15 @@ class Diagnosis:
     def add(self, row: ResultRow) -> None:
         if row.status not in CHECKED or row.repeat:
             return
-        scores = {rules: verdict.score for rules, verdict in row.verdicts.items()}
-        self._all.add(row.category, scores)
+        self._all.add(row)
         if row.second_reading is not None:
             reader = row.second_reading  # a stored name, which is not trusted
             self._readers[reader if reader in READERS else "other"] += 1
-            self._kinds["unread_calls"].add(row.category, scores)
+            self._kinds["unread_calls"].add(row)
         if row.finish_reason == "length":
-            self._kinds["cut_by_length"].add(row.category, scores)
+            self._kinds["cut_by_length"].add(row)
         if row.reasoning_truncated:
-            self._kinds["reasoning_never_ended"].add(row.category, scores)
+            self._kinds["reasoning_never_ended"].add(row)
 
     def findings(self) -> list[dict[str, Any]]:
         """Return the findings as JSON values, unread calls first (docs/results.md).
@@ -166,8 +164,9 @@ class Diagnosis:
         accuracy = {rules: total / every.judged for rules, total in every.sums.items()}
         findings = []
         for kind, tally in self._kinds.items():
-            categories = self._of_categories(tally)
-            if not categories and not _are_many(tally.rows, every.rows, MIN_SHARE):
+            are_many = _are_many(tally.rows, every.rows, MIN_SHARE)
+            categories = {} if are_many else self._of_categories(tally)
+            if not categories and not are_many:
                 continue
             left = every.judged - tally.judged
             others = {
@@ -190,9 +189,7 @@ class Diagnosis:
 
     def _of_categories(self, tally: _Tally) -> dict[str, dict[str, int]]:
         """Return the categories in which the rows of ``tally`` reach the minimum share, most rows
-        first. Return {} if the rows reach the minimum share of the whole benchmark."""
-        if _are_many(tally.rows, self._all.rows, MIN_SHARE):
-            return {}
+        first."""
         return {
             name: {"rows": rows, "of": self._all.categories[name]}
             for name, rows in sorted(tally.categories.items(), key=lambda item: (-item[1], item[0]))

@@ -24,7 +24,10 @@ def scores_of(
     ``headline`` is false if too many rows lack a verdict; scores then have no estimates. So do the
     scores of a benchmark of which a judge saw only a part.
     ``partial`` is true if the run evaluated only named entries; all estimates are then partial."""
-    headline = headline and not _is_partly_judged(summary)
+    counts = summary.get("counts") or {"status": {}}
+    allowed = summary.get("max_unscored", 0.0) * counts.get("declared", 0)
+    if counts["status"].get("scored") and counts["status"].get("not_judged", 0) > allowed:
+        headline = False
 
     def limited(score: Score) -> Score:
         mean = score.estimate if headline else None
@@ -32,12 +35,6 @@ def scores_of(
 
     with own_code(benchmark, "scores"):
         return {r: list(map(limited, benchmark.scores(summary, r))) for r in benchmark.rule_sets}
-
-
-def _is_partly_judged(summary: Mapping[str, Any]) -> bool:
-    counts = summary.get("counts") or {"status": {}}
-    allowed = summary.get("max_unscored", 0.0) * counts.get("declared", 0)
-    return bool(counts["status"].get("scored")) and counts["status"].get("not_judged", 0) > allowed
 
 
 def headline_score(

@@ -85,19 +85,13 @@ def benchmark_class(name: str) -> type[Benchmark]:
     return _checked(cls, name)
 
 
-def known_class(name: str) -> type[Benchmark] | None:
-    """Return the class of an installed benchmark, or None. Does not execute a local file."""
-    return benchmark_class(name) if name in _offered() else None
-
-
 def class_of(name: str, *manifests: Manifest) -> type[Benchmark]:
     """Return the class of the benchmark ``name`` of stored runs, with the rule sets and groups that
     the runs share: the installed class if it has these rule sets, or else a subclass of `Benchmark`
     made from the manifests. Does not execute a local file."""
     by_run = [manifest.rule_sets_of(name) for manifest in manifests]
     rule_sets = tuple(rules for rules in by_run[0] if all(rules in run for run in by_run))
-    known = known_class(name)
-    if known is not None and known.rule_sets == rule_sets:
+    if name in _offered() and (known := benchmark_class(name)).rule_sets == rule_sets:
         return known
     groups = [manifest.groups.get(name, {}) for manifest in manifests]
     shared = {k: v for k, v in groups[0].items() if all(run.get(k) == v for run in groups)}

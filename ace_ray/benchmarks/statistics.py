@@ -22,8 +22,8 @@ from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.results import CategoryResult, Estimate, ReportedRun, Score
-from ace_ray.benchmarks.tally import Tally, accuracies, counts, lacks, totals
-from ace_ray.types import ResultRow
+from ace_ray.benchmarks.tally import Tally, accuracies, counts, totals
+from ace_ray.types import STATUSES, ResultRow
 from ace_ray.util.stats import share
 
 Groups = Mapping[str, Sequence[str]]
@@ -80,7 +80,8 @@ def tallied(
     groups: Groups,
     multi_turn: Sequence[str] = (),
 ) -> Tallies:
-    """Tally ``rows`` by language and category, in the order of languages and of ``groups``.
+    """Tally ``rows`` by language and category, in the order of languages and of ``groups``. Other
+    categories follow by name.
 
     ``multi_turn``: categories whose rows are turns of dialogues."""
     tallies: dict[tuple[str, str], Tally] = {}
@@ -90,7 +91,9 @@ def tallied(
             is_turn = row.category in multi_turn
             tallies[key] = Tally(row.category, rule_sets, multi_turn=is_turn)
         tallies[key].add(row)
-    return dict(sorted(tallies.items(), key=lambda item: _place(item[0], groups)))
+    named = [category for members in groups.values() for category in members]
+    order = [*dict.fromkeys([*named, *sorted({category for _, category in tallies})])]
+    return {key: tallies[key] for key in sorted(tallies, key=lambda k: (k[0], order.index(k[1])))}
 
 
 def by_language(tallies: Tallies) -> dict[str, list[Tally]]:
@@ -102,11 +105,14 @@ def by_language(tallies: Tallies) -> dict[str, list[Tally]]:
 
 def completeness(tallies: Tallies, max_unscored: float) -> dict[str, Any]:
     """Return the last three keys of a summary."""
-    short = [
-        lacks("/".join(filter(None, key)), tally)
-        for key, tally in tallies.items()
-        if tally.declared - tally.scored > max_unscored * tally.declared
-    ]
+    short = []
+    for key, tally in tallies.items():
+        unscored = {s: tally.status[s] for s in STATUSES if s != "scored" and tally.status[s]}
+        rows = tally.declared - tally.scored
+        if rows > max_unscored * tally.declared:
+            reasons = ", ".join(f"{count} {status}" for status, count in unscored.items())
+            name = "/".join(filter(None, key))
+            short.append(f"{name}: {rows} of {tally.declared} rows not scored ({reasons})")
     return {"complete": not short, "incomplete": short, "max_unscored": max_unscored}
 
 
@@ -120,15 +126,15 @@ def described(tallies: Sequence[Tally], rule_sets: Sequence[str]) -> dict[str, A
 
 def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any]:
     """Return the table to print: a line per category, group and language, and one for all rows."""
-    lines = [_line(name, stats, rule_sets) for name, stats in summary["categories"].items()]
-    lines += [_line(name, stats, rule_sets) for name, stats in summary["groups"].items()]
+    blocks = [*summary["categories"].items(), *summary["groups"].items()]
     if len(summary["languages"]) > 1:
-        lines += [
-            _line(f"language {name}", stats["rules"], rule_sets)
-            for name, stats in summary["languages"].items()
-        ]
-    if len(lines) != 1:
-        lines.append(_line("all", summary["rules"], rule_sets))
+        blocks += [(f"language {n}", stats["rules"]) for n, stats in summary["languages"].items()]
+    if len(blocks) != 1:
+        blocks.append(("all", summary["rules"]))
+    lines = [
+        [name, str(stats[rule_sets[0]]["n"]), *percents(stats[rules] for rules in rule_sets)]
+        for name, stats in blocks
+    ]
     return {"header": ["category", "n", *rule_sets], "lines": lines}
 
 
@@ -227,15 +233,3 @@ def percents(by_rules: Iterable[Mapping[str, Any]], keys: Sequence[str] = ACCURA
 
 def _rules(tallies: Sequence[Tally], rule_sets: Sequence[str]) -> dict[str, Any]:
     return {rules: accuracies(tallies, rules) for rules in rule_sets}
-
-
-def _place(key: tuple[str, str], groups: Groups) -> tuple[Any, ...]:
-    """Return a sort key: first the language, then the category. Categories of ``groups`` are first,
-    in the order of the groups. Other categories follow by name."""
-    named = [category for members in groups.values() for category in members]
-    language, category = key
-    return (language, named.index(category) if category in named else len(named), category)
-
-
-def _line(name: str, stats: Mapping[str, Any], rule_sets: Sequence[str]) -> list[str]:
-    return [name, str(stats[rule_sets[0]]["n"]), *percents(stats[r] for r in rule_sets)]

@@ -14,6 +14,8 @@ from typing import Any
 from ace_ray.types import STATUSES, ResultRow, Verdict
 from ace_ray.util.stats import pass_at_k, pass_hat_k, share, wilson
 
+# Maximum k up to which each pass@k is computed.
+_EVERY_K = 32
 _COSTS = ("prompt_tokens", "completion_tokens", "generation_s")
 # For each judged entry or dialogue: the number of judged samples, and the sum of their scores. If
 # scores are 0 or 1, the sum is the number of valid samples.
@@ -36,8 +38,8 @@ class Tally:
         self.process = {rule: [0.0, 0] for rule in rule_sets}
         # Rule sets under which at least one row has a score that is neither 0 nor 1.
         self.graded: set[str] = set()
-        self.prompt_tokens = self.completion_tokens = 0
-        self.generation_s = 0.0
+        # Sums over the rows; None if a row's value is unknown.
+        self.costs: dict[str, Any] = dict.fromkeys(_COSTS, 0)
         # id -> [declared, scored, sum of scores per rule set ...]
         self._entries: dict[str, list[float]] = {}
         self._turns: dict[str, set[str]] = {}
@@ -46,9 +48,9 @@ class Tally:
 
     def add(self, row: ResultRow) -> None:
         self.status[row.status] += 1
-        for cost in _COSTS:  # None is unknown
-            before, more = getattr(self, cost), getattr(row, cost)
-            setattr(self, cost, None if before is None or more is None else before + more)
+        for cost, total in self.costs.items():
+            more = getattr(row, cost)
+            self.costs[cost] = None if total is None or more is None else total + more
         entry = self._entries.setdefault(row.id, [0] * (2 + len(self.rule_sets)))
         entry[0] += 1
         if self.multi_turn:
@@ -112,7 +114,7 @@ class Tally:
 
 def totals(tallies: Sequence[Tally]) -> dict[str, Any]:
     """Return the sums of tokens and seconds. A sum is None if a row's value is unknown."""
-    costs = {cost: [getattr(tally, cost) for tally in tallies] for cost in _COSTS}
+    costs = {cost: [tally.costs[cost] for tally in tallies] for cost in _COSTS}
     return {cost: None if None in every else sum(every) for cost, every in costs.items()}
 
 
@@ -122,17 +124,6 @@ def counts(tallies: Sequence[Tally]) -> dict[str, Any]:
     declared = sum(status.values())
     scored = status["scored"]
     return {"declared": declared, "scored": scored, "unscored": declared - scored, "status": status}
-
-
-def lacks(name: str, tally: Tally) -> str:
-    """Describe in one line how many rows of the category ``name`` lack a verdict, and why."""
-    reasons = ", ".join(
-        f"{tally.status[status]} {status}"
-        for status in STATUSES
-        if status != "scored" and tally.status[status]
-    )
-    unscored = tally.declared - tally.scored
-    return f"{name}: {unscored} of {tally.declared} rows not scored ({reasons})"
 
 
 def errors(tallies: Sequence[Tally], rule: str) -> dict[str, dict[str, float]]:
@@ -175,7 +166,8 @@ def _named(prefix: str, total: float, count: int, n: int) -> dict[str, Any]:
 
 def _samples(units: Units, *, graded: bool) -> dict[str, Any]:
     """Compute the mean score, pass@k and pass^k, as means over entries (or dialogues) with equal
-    weights. k is at most the smallest number of samples of any entry.
+    weights. k has each value up to `_EVERY_K`, then powers of two, and last the smallest number of
+    samples of an entry, which no k exceeds.
 
     The Wilson interval over the entries is conservative: it assumes values of only 0 and 1, which
     have the largest variance for a given mean. If scores are ``graded``, pass@k and pass^k are left
@@ -183,21 +175,10 @@ def _samples(units: Units, *, graded: bool) -> dict[str, Any]:
     fewest, most = min(n for n, _ in units), max(n for n, _ in units)
     mean = sum(c / n for n, c in units) / len(units)
     stats: dict[str, Any] = {"min": fewest, "max": most, "mean": mean}
+    powers = (1 << i for i in range(fewest.bit_length()))
+    ks = sorted({*range(1, min(fewest, _EVERY_K) + 1), *powers, fewest})
     for name, chance in (("pass_at_k", pass_at_k), ("pass_hat_k", pass_hat_k)):
-        sums = {
-            str(k): sum(chance(n, int(c), k) for n, c in units)
-            for k in ([] if graded else _ks(fewest))
-        }
+        sums = {str(k): sum(chance(n, int(c), k) for n, c in units) for k in ([] if graded else ks)}
         stats[name] = {k: total / len(units) for k, total in sums.items()}
         stats[f"{name}_intervals"] = {k: wilson(total, len(units)) for k, total in sums.items()}
     return stats
-
-
-_EVERY_K = 32
-
-
-def _ks(fewest: int) -> list[int]:
-    """Return the values of k: each up to `_EVERY_K`, then powers of two, and last ``fewest``, the
-    smallest number of samples of an entry. No k exceeds ``fewest``."""
-    powers = (1 << i for i in range(fewest.bit_length()))
-    return sorted({*range(1, min(fewest, _EVERY_K) + 1), *powers, fewest})

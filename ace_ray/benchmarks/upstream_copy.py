@@ -96,6 +96,8 @@ class UpstreamCopy:
             words = ["mini"] * (upstream.mini is not None) + ["installed", "imported"]
             path = folder_of(spec, words, upstream.get_data)
             copy = cls._folder(path.resolve())
+        if not copy.version:
+            copy = replace(copy, version=upstream.version if copy.is_known() else UNKNOWN)
         if copy.version not in (upstream.version, UNKNOWN):
             raise UserError(
                 f"is version {copy.version} of {upstream.distribution}, but ace_ray supports only"
@@ -171,7 +173,7 @@ class UpstreamCopy:
             version = metadata.version(upstream.distribution)
         except metadata.PackageNotFoundError:
             version = ""
-        return cls("installed", root, version)._with_version()
+        return cls("installed", root, version)
 
     @classmethod
     def _folder(cls, path: Path) -> Self:
@@ -184,12 +186,7 @@ class UpstreamCopy:
                 where=str(path),
                 fix=f"give the folder that holds {upstream.package}, or {upstream.get_data}",
             )
-        return cls(str(root), root, _version_beside(upstream, root))._with_version()
-
-    def _with_version(self) -> Self:
-        if self.version:
-            return self
-        return replace(self, version=self.upstream.version if self.is_known() else UNKNOWN)
+        return cls(str(root), root, _version_beside(upstream, root))
 
 
 def _version_beside(upstream: Upstream, root: Path) -> str:

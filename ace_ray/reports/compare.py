@@ -135,7 +135,7 @@ def _print(
 def _page(comparison: Comparison, flips: Sequence[Flips], causes: Sequence[Explanation]) -> bytes:
     # Imported here: Jinja is needed only when a page is written.
     from ace_ray.reports.html import comparison as sections
-    from ace_ray.reports.html.page import Page, Section, render
+    from ace_ray.reports.html.page import Section, render
 
     reported = ReportedComparison(comparison, flips)
     tables = [found.table() for found in causes]
@@ -145,7 +145,7 @@ def _page(comparison: Comparison, flips: Sequence[Flips], causes: Sequence[Expla
         Section("explained", "Why rows differ", "explained.html.j2", tables),
     ]
     facts = [f"WARNING: {WARNING}:", *comparison.differences] if comparison.differences else []
-    return render(Page("Comparison", facts, parts))
+    return render("Comparison", facts, parts)
 
 
 def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str, bytes]:

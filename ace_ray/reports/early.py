@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ace_ray.benchmarks.results import Table, Value
 from ace_ray.reports.runs import Run
-from ace_ray.storage.stored import Early, EarlyHeadline
+from ace_ray.storage.stored import Early
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,14 @@ def decisions_table(runs: Sequence[EarlyRun]) -> Table:
     for run in runs:
         for name, headline in run.early.headlines.items():
             value = headline.value
+            outcome = headline.outcome or f"undecided; needs {headline.needs}"
+            if outcome == "within":
+                margin = run.early.margin
+                outcome = f"within {margin:g} point{'s' if margin != 1 else ''}"
+            outcome += ", based on older verdicts" if run.early.stale else ""
             lines.append(
                 [
-                    *(run.label, name, run.against, _outcome(headline, run.early)),
+                    *(run.label, name, run.against, outcome),
                     _with_bounds(headline.difference, headline.low, headline.high, "+"),
                     _with_bounds(value.estimate, value.low, value.high),
                     f"{headline.decided_at_units or headline.units} of {headline.of_units}",
@@ -73,13 +78,6 @@ def decisions_table(runs: Sequence[EarlyRun]) -> Table:
             "differences are for the whole benchmark, and exact once all its rows are evaluated",
         ],
     )
-
-
-def _outcome(headline: EarlyHeadline, early: Early) -> str:
-    said = headline.outcome or f"undecided; needs {headline.needs}"
-    if headline.outcome == "within":
-        said = f"within {early.margin:g} point{'s' if early.margin != 1 else ''}"
-    return f"{said}, based on older verdicts" if early.stale else said
 
 
 def _with_bounds(value: float, low: float, high: float, sign: str = "") -> str:

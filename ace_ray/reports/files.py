@@ -26,7 +26,7 @@ from ace_ray.reports.figures import figure_files
 from ace_ray.reports.folder import PAGE
 from ace_ray.reports.html.answers import answers, choose
 from ace_ray.reports.html.comparison import comparison, flips
-from ace_ray.reports.html.page import Lines, Page, Section, render
+from ace_ray.reports.html.page import Lines, Section, render
 from ace_ray.reports.runs import Run
 from ace_ray.reports.sweeps import ledger_table
 from ace_ray.reports.table import csv_text
@@ -97,7 +97,7 @@ def _page(content: Content, reported: ReportedComparison | None, wrong: int, mad
         answers(choose(content.runs, wrong), content.rule_sets),
         Section("provenance", "Provenance", "provenance.html.j2", _provenance(content)),
     ]
-    return render(Page(content.title, _page_facts(content, made_at), sections))
+    return render(content.title, _page_facts(content, made_at), sections)
 
 
 def _page_facts(content: Content, made_at: str) -> list[str]:

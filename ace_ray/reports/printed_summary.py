@@ -52,16 +52,14 @@ def tell_results(summary: Mapping[str, Any], code: int, *, full: bool = False) -
         event="results",
         exit_code=code,
         **{name: summary[name] for name in _NUMBERS if name in summary},
-        scores={name: _short(one) for name, one in summary["benchmarks"].items()},
+        scores={
+            name: {
+                rules: [{k: v for k, v in score.items() if k != "missing"} for score in scores]
+                for rules, scores in block.get("scores", {}).items()
+            }
+            for name, block in summary["benchmarks"].items()
+        },
     )
-
-
-def _short(benchmark: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores by rule set for a log line, without lists of missing categories."""
-    return {
-        rules: [{k: v for k, v in score.items() if k != "missing"} for score in scores]
-        for rules, scores in benchmark.get("scores", {}).items()
-    }
 
 
 def _totals(summary: Mapping[str, Any]) -> Iterator[str]:

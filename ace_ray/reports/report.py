@@ -10,7 +10,6 @@ from typing import Any
 from rich.console import Console
 
 import ace_ray
-from ace_ray.benchmarks.registry import known_class
 from ace_ray.errors import UserError
 from ace_ray.reports.content import Content, content_of
 from ace_ray.reports.early import decisions_table, early_runs
@@ -46,13 +45,18 @@ def make_report(
     target = None if out is None else claim(out, opens)
     stores = [opens(uri) for uri in uris]
     runs, sweep = _load(stores)
-    if paper:
-        _check_paper(runs)
     if target is None and len(stores) == 1:
         target = claim_within(stores[0])
     labels = {run.manifest.run_id: run.label for run in runs}
     early = sweep.early if sweep is not None else early_runs(runs, labels)
     content = replace(content_of(runs, sweep, rules), early=early)
+    if paper and not any(b.holders.reporting.has_paper() for b in content.benchmarks):
+        names = ", ".join(benchmark.holders.benchmark for benchmark in content.benchmarks)
+        raise UserError(
+            f"there are no paper tables for {names or 'these runs'}",
+            where="--paper",
+            fix="leave --paper out to compare the runs",
+        )
     _print(content, console, paper=paper)
     if target is None:
         return None
@@ -73,18 +77,6 @@ def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
             fix="name only the sweep, or name single runs of the sweep",
         )
     return list(sweep.runs), sweep
-
-
-def _check_paper(runs: Sequence[Run]) -> None:
-    """Raise `UserError` if no benchmark of ``runs`` has a paper's tables."""
-    named = list(dict.fromkeys(name for run in runs for name in run.benchmarks))
-    known = [known_class(name) for name in named]
-    if not any(benchmark.has_paper() for benchmark in known if benchmark is not None):
-        raise UserError(
-            f"there are no paper tables for {', '.join(named) or 'these runs'}",
-            where="--paper",
-            fix="leave --paper out to compare the runs",
-        )
 
 
 def _print(content: Content, console: Console, *, paper: bool) -> None:

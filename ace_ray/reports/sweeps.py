@@ -6,7 +6,7 @@ The ledger (``ledger.json``, docs/sweeps.md) has a line with state, device time 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -184,19 +184,12 @@ def _sums(sweep: Sweep) -> list[Value]:
     priced = all(line.cost is not None for line in sweep.lines if line.seconds)
     cost = sum(line.cost or 0.0 for line in sweep.lines) if seconds and priced else None
     tokens = [line.tokens for line in sweep.lines if line.tokens]
-    return [
-        *("All", "", "", "", ""),
-        *(number(value, ".1f") for value in (*whole, sum(whole))),
-        entries,
-        _sum(counts.get("prompt") for counts in tokens),
-        _sum(counts.get("completion") for counts in tokens),
-        number(cost, ".4f"),
-        number(1000 * sum(whole) / entries if entries else None, ".1f"),
-        number(1000 * cost / entries if entries and cost is not None else None, ".4f"),
-    ]
-
-
-def _sum(counts: Iterable[int | None]) -> int | None:
-    """Add the counts; None if any count is unknown."""
-    known = list(counts)
-    return None if None in known else sum(filter(None, known))
+    totals = {"device_s": sum(whole), "cost": cost}
+    record = CostRecord("All", None, "", "", seconds=dict(zip(PARTS, whole, strict=True)))
+    record.entries, record.cost = entries, cost
+    for kind in ("prompt", "completion"):
+        counts = [spent.get(kind) for spent in tokens]
+        record.tokens[kind] = None if None in counts else sum(filter(None, counts))
+    if entries:
+        record.per_1000 = {k: n if n is None else 1000 * n / entries for k, n in totals.items()}
+    return ["All", "", "", "", "", *_line(record)[5:]]

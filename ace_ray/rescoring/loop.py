@@ -10,17 +10,14 @@ import pyarrow as pa
 
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.parts import Ledger, new_session, part_names, write_parts
-from ace_ray.storage.rows import AT_ONCE, rows_of
+from ace_ray.storage.rows import AT_ONCE
 
 Row = dict[str, Any]
+Change = Callable[[list[Row]], list[Row]]
 
 
 def write_again(
-    ledger: Ledger,
-    target: Store,
-    change: Callable[[list[Row]], list[Row]],
-    *,
-    part_rows: int | None = None,
+    ledger: Ledger, target: Store, change: Change, *, part_rows: int | None = None
 ) -> None:
     """Write all rows of ``ledger`` to new parts of ``target``, as ``change`` returns them.
 
@@ -30,10 +27,8 @@ def write_again(
     for table in ledger.tables(ledger.schema.names):
         size = part_rows or max(1, len(table))
         for start in range(0, len(table), size):
-            part = table.slice(start, size)
-            tables = [
-                pa.Table.from_pylist(change(list(rows_of(batch))), schema=ledger.schema)
-                for first in range(0, len(part), AT_ONCE)
-                for batch in [part.slice(first, AT_ONCE)]
-            ]
+            part, tables = table.slice(start, size), []
+            for first in range(0, len(part), AT_ONCE):
+                rows = change(part.slice(first, AT_ONCE).to_pylist())
+                tables.append(pa.Table.from_pylist(rows, schema=ledger.schema))
             write_parts(target, session, pa.concat_tables(tables))

@@ -172,7 +172,19 @@ def reread(
     store, manifest = run.store, run.manifest
     _check_readable(run, plugins=bool(plugins) or tool_parser is not None)
     stored = StoredBenchmarks(run, benchmarks)
-    earlier, choice = _choices(manifest, tool_parser, reasoning_parser, plugins)
+    known = manifest.format
+    earlier = FormatChoice(
+        known.reasoning_parser or "none",
+        known.tool_parser,
+        template_kwargs=known.template_kwargs,
+        start_date=known.start_date,
+    )
+    choice = replace(
+        earlier,
+        tool_parser=tool_parser or earlier.tool_parser,
+        reasoning_parser=reasoning_parser or earlier.reasoning_parser,
+        plugins=read_plugins(list(plugins)),
+    )
     if tokenizer is None:
         raise UserError(
             f"needs the tokenizer and the chat template of {manifest.model.source:.200}",
@@ -222,26 +234,6 @@ def _check_readable(run: StoredRun, *, plugins: bool) -> None:
             where=store.root,
             fix="name the plugin files with --plugin",
         )
-
-
-def _choices(
-    manifest: Manifest, tool: str | None, reasoning: str | None, plugins: Sequence[str]
-) -> tuple[FormatChoice, FormatChoice]:
-    """Return the format with which the run's answers were parsed, and the new format with the
-    parsers ``tool`` and ``reasoning``."""
-    known = manifest.format
-    earlier = FormatChoice(
-        reasoning_parser=known.reasoning_parser or "none",
-        tool_parser=known.tool_parser,
-        template_kwargs=known.template_kwargs,
-        start_date=known.start_date,
-    )
-    return earlier, replace(
-        earlier,
-        tool_parser=tool or earlier.tool_parser,
-        reasoning_parser=reasoning or earlier.reasoning_parser,
-        plugins=read_plugins(list(plugins)),
-    )
 
 
 def _manifest(manifest: Manifest, found: Reread, choice: FormatChoice) -> dict[str, Any]:

@@ -49,6 +49,10 @@ def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAns
     The total is at most ``most``. If that is too few, each category of each run gets its first row
     before any category gets a second row.
     """
+
+    def error_types(row: ResultRow) -> tuple[str, ...]:
+        return tuple(row.verdicts[rules].error_type for rules in sorted(row.verdicts))
+
     cells: dict[tuple[str, str, str, str], list[ResultRow]] = {}
     for run in runs:
         for name in run.benchmarks:
@@ -56,7 +60,10 @@ def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAns
                 if any(not verdict.valid for verdict in row.verdicts.values()):
                     cells.setdefault((run.label, *row.path[:3]), []).append(row)
     cells = {key: cells[key] for run in runs for key in sorted(cells) if key[0] == run.label}
-    ranked = {key: _ordered(rows)[:per_category] for key, rows in cells.items()}
+    ranked = {}
+    for key, rows in cells.items():
+        rows.sort(key=lambda row: digest(*row.key, row.sample))  # the same order in every run
+        ranked[key] = in_turns(rows, error_types)[:per_category]
     turns = [(rank, key) for key, rows in ranked.items() for rank in range(len(rows))]
     # The sort is stable: it keeps the order of runs.
     counts = Counter(key for _, key in sorted(turns, key=lambda turn: turn[0])[:most])
@@ -65,15 +72,6 @@ def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAns
         for run in runs
     ]
     return by_run, sum(map(len, cells.values()))
-
-
-def _ordered(rows: Iterable[ResultRow]) -> list[ResultRow]:
-    """Sort ``rows`` in an order that is the same for every run. Error types alternate."""
-
-    def error_types(row: ResultRow) -> tuple[str, ...]:
-        return tuple(row.verdicts[rules].error_type for rules in sorted(row.verdicts))
-
-    return in_turns(sorted(rows, key=lambda row: digest(*row.key, row.sample)), error_types)
 
 
 def in_turns(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[_Item]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ace_ray.reports.compared_runs import describe_pairs
-from ace_ray.reports.comparison import Comparison, ReportedComparison
+from ace_ray.reports.comparison import ReportedComparison
 from ace_ray.reports.comparison_tables import sentence, tables_of
 from ace_ray.reports.flips import WORDS, Answer, Flip, Flips, flip_tables
 from ace_ray.reports.html.answers import in_turns
@@ -24,22 +24,20 @@ def comparison(reported: ReportedComparison | None) -> Section:
     compared = reported.comparison
     view = {
         "against": describe_pairs(compared.runs, compared.pairs),
-        "sentences": [_sentences(compared, rules) for rules in compared.rule_sets],
+        # ``shown``: on proven differences; ``others``: on all other results.
+        "sentences": [
+            {
+                "rules": rules,
+                "shown": [sentence(result) for result in results if result.shown],
+                "others": [sentence(result) for result in results if not result.shown],
+            }
+            for rules in compared.rule_sets
+            for results in [[r for r in compared.results if r.hypothesis.rules == rules]]
+        ],
         "pairs": list(tables_of(compared)),
         "notes": [*compared.cautions, *compared.notes],
     }
     return Section("comparison", "Comparison", "comparison.html.j2", view)
-
-
-def _sentences(compared: Comparison, rules: str) -> dict[str, Any]:
-    """Return sentences on the results under one rule set: ``shown`` on proven differences,
-    ``others`` on all other results."""
-    results = [result for result in compared.results if result.hypothesis.rules == rules]
-    return {
-        "rules": rules,
-        "shown": [sentence(result) for result in results if result.shown],
-        "others": [sentence(result) for result in results if not result.shown],
-    }
 
 
 def flips(reported: ReportedComparison | None) -> Section:

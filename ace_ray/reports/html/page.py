@@ -39,17 +39,8 @@ class Section:
     view: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """An HTML page. ``facts`` are short lines under the title."""
-
-    title: str
-    facts: Sequence[str]
-    sections: Sequence[Section]
-
-
-def render(page: Page) -> bytes:
-    """Render the page as HTML in UTF-8."""
+def render(title: str, facts: Sequence[str], sections: Sequence[Section]) -> bytes:
+    """Render a page as HTML in UTF-8. ``facts`` are short lines under the title."""
     style, script = Markup(_asset("report.css")), Markup(_asset("report.js"))
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
@@ -58,7 +49,8 @@ def render(page: Page) -> bytes:
     )
     template = environment().get_template("report.html.j2")
     # `visible` has replaced lone surrogates, so the text can be encoded.
-    return template.render(page=page, style=style, script=script, policy=policy).encode()
+    content = {"title": title, "facts": facts, "sections": sections}
+    return template.render(content, style=style, script=script, policy=policy).encode()
 
 
 @cache
@@ -151,12 +143,12 @@ def inline_svg(figure: Curves) -> str:
     parts: list[str] = []
     for number, (title, series) in enumerate(figure.panels.items()):
         left, top = number % columns * _WIDTH, _LINE + number // columns * _HEIGHT
-        across = _across(figure, places, left)
+        across, ticks = _axis(figure, places, left)
         up = _Scale(-3, 103, top + _HEIGHT - _BOTTOM, top + _TOP)
         parts.append(_text(left + _WIDTH / 2, top + 16, _short(title)))
         levels = [(float(level), str(level)) for level in range(0, 101, 20)]
         by = {"step": "training step", "cost": "cost of an entry"}.get(figure.axis, figure.axis)
-        parts += _frame(across, up, _ticks(figure, places), levels, f"accuracy (%) by {by}")
+        parts += _frame(across, up, ticks, levels, f"accuracy (%) by {by}")
         for name, one in series.items():
             parts += _curve(one, name, names.index(name), across, up)
             if figure.axis == "cost":
@@ -256,18 +248,29 @@ def _round_ticks(high: float) -> list[tuple[float, str]]:
     return [(step * n, f"{step * n:,.6g}") for n in range(int(high / step) + 1)]
 
 
-def _across(figure: Curves, places: Sequence[float], left: float) -> _Scale:
+_Ticks = Sequence[tuple[float, str]]
+
+
+def _axis(figure: Curves, places: Sequence[float], left: float) -> tuple[_Scale, _Ticks]:
+    """Return the scale of x in a panel at ``left``, and its ticks with their labels."""
     start, end = left + _LEFT, left + _WIDTH - _RIGHT
     first, last = places[0], places[-1]
     if figure.axis == "cost":
-        return _Scale(0.0, 1.1 * last, start, end)
+        return _Scale(0.0, 1.1 * last, start, end), _round_ticks(last)
     if figure.axis == "parameters":
-        return _Scale(first / 1.4, last * 1.4, start, end, log=True)
+        # Ticks are at the model sizes, not at powers of ten. Each needs a tenth of the width.
+        apart = (1.96 * last / first) ** 0.1
+        sizes: list[float] = []
+        for size in places:
+            if not sizes or size / sizes[-1] >= apart:
+                sizes.append(size)
+        ticks = [(b, f"{b:.3g}B" if b >= 1 else f"{1e3 * b:.3g}M") for b in sizes]
+        return _Scale(first / 1.4, last * 1.4, start, end, log=True), ticks
+    # Count from the end, so that the last checkpoint always has a label.
+    labelled = places[::-1][:: -(-len(places) // _MOST_TICKS)][::-1]
     margin = (last - first) / 20 or 1.0
-    return _Scale(first - margin, last + margin, start, end)
-
-
-_Ticks = Sequence[tuple[float, str]]
+    scale = _Scale(first - margin, last + margin, start, end)
+    return scale, [(place, f"{place:,.0f}") for place in labelled]
 
 
 def _frame(across: _Scale, up: _Scale, x_ticks: _Ticks, y_ticks: _Ticks, label: str) -> list[str]:
@@ -285,22 +288,6 @@ def _frame(across: _Scale, up: _Scale, x_ticks: _Ticks, y_ticks: _Ticks, label: 
         parts.append(_text(x, low + 16, text))
     parts.append(_text((across.start + across.end) / 2, low + 31, label))
     return parts
-
-
-def _ticks(figure: Curves, places: Sequence[float]) -> list[tuple[float, str]]:
-    if figure.axis == "cost":
-        return _round_ticks(places[-1])
-    if figure.axis == "parameters":
-        # Ticks are at the model sizes, not at powers of ten. Each needs a tenth of the width.
-        apart = (1.96 * places[-1] / places[0]) ** 0.1
-        sizes: list[float] = []
-        for size in places:
-            if not sizes or size / sizes[-1] >= apart:
-                sizes.append(size)
-        return [(b, f"{b:.3g}B" if b >= 1 else f"{1e3 * b:.3g}M") for b in sizes]
-    # Count from the end, so that the last checkpoint always has a label.
-    every = -(-len(places) // _MOST_TICKS)
-    return [(place, f"{place:,.0f}") for place in places[::-1][::every][::-1]]
 
 
 def _curve(
