@@ -403,9 +403,8 @@ class EarlyLooks:
         # Ignore rows after the reference's own decision, which were in flight when it stopped.
         cut = run.summary.early.headlines if stopped and run.summary.early is not None else {}
         for headline in self.comparison.headlines:
-            headline.max_units = (
-                early.decided_at_units if (early := cut.get(headline.name)) else None
-            )
+            early = cut.get(headline.name)
+            headline.max_units = None if early is None else early.decided_at_units
         self._is_final = run.finished or stopped
         self._reference_has_ended = lambda: store.get(SUCCESS) is not None or is_decided(store)
         return Values(self._plan, store, run.manifest.all_rule_sets, final=self._is_final)
