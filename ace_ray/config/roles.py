@@ -38,16 +38,16 @@ RoleConfig = ServedRole | EndpointRole
 Role = Literal["same"] | RoleConfig
 
 
-def parse_role(value: Any, where: str) -> Role:
-    """Parse the ``value`` of the config key ``where``. Raises `UserError` if it is not a role."""
+def parse_role(value: Any, key: str) -> Role:
+    """Parse the ``value`` of the config's ``key``. Raises `UserError` if it is not a role."""
     if value == "same":
         return "same"
     kinds = ("model", "endpoint")
     if not isinstance(value, Mapping) or sum(kind in value for kind in kinds) != 1:
-        given = sorted(map(str, value)) if isinstance(value, Mapping) else value
+        summary = sorted(map(str, value)) if isinstance(value, Mapping) else value
         raise UserError(
-            f"{given!r:.60} is not a role",
-            where=where,
+            f"{summary!r:.60} is not a role",
+            where=key,
             fix=did_you_mean(
                 value,
                 ["same"],
@@ -58,14 +58,14 @@ def parse_role(value: Any, where: str) -> Role:
     tree = dict(value)
     # Validated separately, so that errors name the full path of a key.
     if isinstance(tree.get("sampling"), Mapping):
-        tree["sampling"] = validated(SamplingConfig, tree["sampling"], where=f"{where}.sampling")
+        tree["sampling"] = validated(SamplingConfig, tree["sampling"], where=f"{key}.sampling")
     if "endpoint" in tree:
-        return validated(EndpointRole, tree, where=where)
-    role = validated(ServedRole, tree, where=where)
+        return validated(EndpointRole, tree, where=key)
+    role = validated(ServedRole, tree, where=key)
     if role.model.source is None or role.model.endpoint is not None:
         raise UserError(
             "a model that ace_ray serves needs a source",
-            where=f"{where}.model",
+            where=f"{key}.model",
             fix="write model: {source: ...}; for an existing endpoint, write endpoint: "
             "{url: ..., model: ...} instead of model",
         )

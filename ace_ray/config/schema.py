@@ -186,12 +186,12 @@ class SamplingConfig(Section):
         drawn = type(self).model_fields.keys() - {"defaults"}
         return self.defaults is None or drawn <= self.model_fields_set
 
-    def completed(self, own: Mapping[str, Any], *, where: str) -> SamplingConfig:
-        """Return a copy with a value for every key: the config's, else the model's in ``own``, else
-        our default. Raises `UserError`: a value in ``own`` (file ``where``) is invalid."""
+    def completed(self, model_values: Mapping[str, Any], *, location: str) -> SamplingConfig:
+        """Return a copy with a value for every key: the config's, else that of ``model_values``,
+        else our default. Raises `UserError`: a model's value (file ``location``) is invalid."""
         ours = SamplingConfig().model_dump(exclude={"defaults"})
-        named = {name: getattr(self, name) for name in self.model_fields_set}
-        return validated(SamplingConfig, {**ours, **own, **named}, where=where)
+        config_values = {name: getattr(self, name) for name in self.model_fields_set}
+        return validated(SamplingConfig, {**ours, **model_values, **config_values}, where=location)
 
     def sampling(self) -> Sampling:
         """Return the values as `Sampling`. Raises `ValueError` if `is_complete` is false."""
@@ -280,8 +280,8 @@ def seconds_of(limit: str) -> float:
 
 def _total_seconds(limit: str) -> int:
     """Return the seconds of ``limit``; 0 if it is not a time."""
-    found = _TIME_LIMIT.fullmatch(limit)
-    units = zip(found.groups(), (86_400, 3_600, 60, 1), strict=True) if found else ()
+    match = _TIME_LIMIT.fullmatch(limit)
+    units = zip(match.groups(), (86_400, 3_600, 60, 1), strict=True) if match else ()
     return sum(int(part or 0) * seconds for part, seconds in units)
 
 
@@ -391,10 +391,10 @@ class RunConfig(Section):
         """Return the variables for the candidate's chat template. ``reasoning_effort`` also sets
         ``enable_thinking``, unless the config sets it. vLLM has the same rule
         (`ChatCompletionRequest.build_chat_params`)."""
-        effort, asked = self.sampling.reasoning_effort, self.model.chat_template_kwargs
+        effort, kwargs = self.sampling.reasoning_effort, self.model.chat_template_kwargs
         if effort is None:
-            return dict(asked)
-        return {"enable_thinking": effort != "none", **asked, "reasoning_effort": effort}
+            return dict(kwargs)
+        return {"enable_thinking": effort != "none", **kwargs, "reasoning_effort": effort}
 
 
 # Name, in errors, of a config that was not read from a file.
@@ -473,9 +473,9 @@ def refuse_secrets(tree: Any, why: str) -> None:
     """Raise `UserError` if ``tree`` contains a secret. The error does not contain the secret.
 
     ``why`` completes the error: the reason why secrets are not allowed."""
-    for key, what in secrets_in(tree):
+    for key, problem in secrets_in(tree):
         raise UserError(
-            f"{what}, and {why}",
+            f"{problem}, and {why}",
             where=key,
             fix="leave it to the environment or the credential chain (docs/clusters.md)",
         )
@@ -510,30 +510,30 @@ def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
     return config
 
 
-def _check_candidate(config: RunConfig, where: str) -> None:
+def _check_candidate(config: RunConfig, location: str) -> None:
     """Raise `UserError` unless ``config`` names one candidate and a backend that fits it."""
-    named = [name for name in ("source", "endpoint") if getattr(config.model, name) is not None]
-    if len(named) != 1:
+    kinds = [name for name in ("source", "endpoint") if getattr(config.model, name) is not None]
+    if len(kinds) != 1:
         raise UserError(
             "'model' names both a source and an endpoint"
-            if named
+            if kinds
             else "'model' has neither a source nor an endpoint",
-            where=where,
+            where=location,
             fix="write either source: (the run starts its own engine) or endpoint: {url: "
             "..., model: ...}",
         )
-    behind = named == [ENDPOINT]
+    behind = kinds == [ENDPOINT]
     if behind and config.worker_range:
         raise UserError(
             "elastic workers are not supported with model.endpoint",
-            where=where,
+            where=location,
             fix="write a number, or leave workers out",
         )
     if behind != (config.backend == ENDPOINT):
         raise UserError(
             f"'backend' is {config.backend!r}, but the model is "
             + ("behind an endpoint" if behind else "not behind an endpoint"),
-            where=where,
+            where=location,
             fix="leave backend out" if behind else "name model.endpoint, or another backend",
         )
 
@@ -545,9 +545,9 @@ def _override(tree: dict[str, Any], item: str) -> None:
     try:
         value = yaml_tree(text)
     except Unbounded as error:
-        shown = "the value" if is_secret_name(key.rpartition(".")[2]) else repr(text)
+        label = "the value" if is_secret_name(key.rpartition(".")[2]) else repr(text)
         raise UserError(
-            f"{shown} is not a YAML value", where=f"--set {key}", fix="correct or quote it"
+            f"{label} is not a YAML value", where=f"--set {key}", fix="correct or quote it"
         ) from error
     node: Any = tree
     *parents, last = key.split(".")
@@ -580,5 +580,5 @@ def validated(
     try:
         return model.model_validate(tree)
     except ValidationError as error:
-        refused = mistake(model, error, where=where, run=RunConfig, beside=beside)
+        refused = mistake(model, error, source=where, run=RunConfig, beside=beside)
     raise refused

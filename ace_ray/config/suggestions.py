@@ -17,20 +17,20 @@ from ace_ray.util.suggestions import closest_of
 Sections = Mapping[str, Sequence[str]]
 
 
-def unknown_keys(fixes: Mapping[Any, str], *, where: str, what: str = "unknown key") -> UserError:
+def unknown_keys(fixes: Mapping[Any, str], *, source: str, label: str = "unknown key") -> UserError:
     """Return the error for the keys of ``fixes``, with a suggestion for each."""
     if len(fixes) == 1:
         ((key, fix),) = fixes.items()
-        return UserError(f"{what} {key!r}", where=where, fix=fix)
+        return UserError(f"{label} {key!r}", where=source, fix=fix)
     listed = "; ".join(f"{key!r}: {fix}" for key, fix in fixes.items())
-    return UserError(f"{len(fixes)} unknown keys", where=where, fix=listed)
+    return UserError(f"{len(fixes)} unknown keys", where=source, fix=listed)
 
 
 def mistake(
     model: type[BaseModel],
     error: ValidationError,
     *,
-    where: str,
+    source: str,
     run: type[BaseModel],
     beside: Sequence[str] = (),
 ) -> UserError:
@@ -41,65 +41,65 @@ def mistake(
     problems = error.errors(include_url=False, include_context=False)
     unknown = [tuple(p["loc"]) for p in problems if p["type"] == "extra_forbidden"]
     if unknown:
-        return _unknown(model, unknown, where, run, beside)
+        return _unknown(model, unknown, source, run, beside)
     first = problems[0]
     path, _ = _path(model, first["loc"])
     if first["type"] == "missing":
         # Do not use ``path``, which ends at a union.
         lacking = ".".join(str(part) for part in first["loc"])
-        return UserError(f"{lacking!r} is missing", where=where, fix="add it")
+        return UserError(f"{lacking!r} is missing", where=source, fix="add it")
     # pydantic reports one problem for each member of a union.
-    same = [p["msg"] for p in problems if _path(model, p["loc"])[0] == path]
-    rule = " or ".join(dict.fromkeys(map(_plain, same)))
+    messages = [p["msg"] for p in problems if _path(model, p["loc"])[0] == path]
+    rule = " or ".join(dict.fromkeys(map(_plain, messages)))
     key, value = ".".join(path), repr(first["input"])
     if len(value) > 60:
         value = value[:57] + "..."
-    return UserError(f"{key!r} is {value}, it should {rule}", where=where, fix="correct the value")
+    return UserError(f"{key!r} is {value}, it should {rule}", where=source, fix="correct the value")
 
 
 def _unknown(
     model: type[BaseModel],
-    places: Sequence[tuple[str | int, ...]],
-    where: str,
+    locs: Sequence[tuple[str | int, ...]],
+    source: str,
     run: type[BaseModel],
     beside: Sequence[str],
 ) -> UserError:
     elsewhere = sections_of(model) | ({} if model is run else sections_of(run))
     fixes = {}
-    for loc in places:
+    for loc in locs:
         (path, section), last = _path(model, loc), str(loc[-1])
         if path[-1] != last:  # the section is a member of a union
             fixes[".".join([*path, last])] = "correct it or leave it out"
             continue
-        own = [*_keys(section or model), *(beside if len(path) == 1 else ())]
+        keys = [*_keys(section or model), *(beside if len(path) == 1 else ())]
         but = ".".join(path[:-1]) if model is run else None
-        fixes[".".join(path)] = instead(last, own, elsewhere, but=but)
-    return unknown_keys(fixes, where=where)
+        fixes[".".join(path)] = instead(last, keys, elsewhere, but=but)
+    return unknown_keys(fixes, source=source)
 
 
 def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]]:
     """Return section -> keys for ``model`` and its sections. Keys of ``engine`` come from vLLM."""
-    found = {prefix.rstrip("."): _keys(model)}
+    sections = {prefix.rstrip("."): _keys(model)}
     for name, field in model.model_fields.items():
         inner = _section(field.annotation)
         if inner is not None:
-            found |= sections_of(inner, f"{prefix}{name}.")
+            sections |= sections_of(inner, f"{prefix}{name}.")
         elif name == "engine":
-            found[f"{prefix}{name}"] = vllm_source.engine_arguments()
-    return found
+            sections[f"{prefix}{name}"] = vllm_source.engine_arguments()
+    return sections
 
 
-def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | None = None) -> str:
-    """Return a suggestion for an unknown ``key`` of a section whose keys are ``own``.
+def instead(key: str, names: Sequence[str], elsewhere: Sections, *, but: str | None = None) -> str:
+    """Return a suggestion for an unknown ``key`` of a section whose keys are ``names``.
 
     ``elsewhere``: section -> keys, for all sections. ``but``: section to skip in ``elsewhere``."""
     for path, keys in elsewhere.items():
         if key in keys and path != but:
-            place = f"under {path!r}" if path else "at the top level"
-            return f"{key!r} belongs {place}"
-    if near := closest_of(key, own):
+            location = f"under {path!r}" if path else "at the top level"
+            return f"{key!r} belongs {location}"
+    if near := closest_of(key, names):
         return f"did you mean {near!r}?"
-    return f"known keys: {', '.join(own)}" if own else "this section takes no keys"
+    return f"known keys: {', '.join(names)}" if names else "this section takes no keys"
 
 
 def _plain(rule: str) -> str:

@@ -59,8 +59,8 @@ class Draws:
         if not len(self):
             return 0.0
         values = (self.lows + self.highs) / 2
-        left = max(0.0, 1.0 - float(self.weights.sum()))
-        return float(np.sum(self.weights * values)) + left * float(values.mean())
+        undrawn_weight = max(0.0, 1.0 - float(self.weights.sum()))
+        return float(np.sum(self.weights * values)) + undrawn_weight * float(values.mean())
 
 
 def log_capital(draws: Draws, null: float) -> np.ndarray:
@@ -69,11 +69,11 @@ def log_capital(draws: Draws, null: float) -> np.ndarray:
     The null hypothesis is "the difference is at most ``null``". The capital is infinite as soon as
     the draws make this hypothesis impossible. Unknown values count as their lower bounds."""
     added = np.cumsum(draws.weights * draws.lows)
-    left = np.maximum(1.0 - np.cumsum(draws.weights), 0.0)
+    undrawn_weights = np.maximum(1.0 - np.cumsum(draws.weights), 0.0)
     # Even if all remaining values were -1, the difference would be above `null`.
-    impossible = np.maximum.accumulate(added - left > null + _SLACK)
+    impossible = np.maximum.accumulate(added - undrawn_weights > null + _SLACK)
     before = np.concatenate([[0.0], added[:-1]])
-    room = np.maximum(np.concatenate([[1.0], left[:-1]]), draws.weights)
+    room = np.maximum(np.concatenate([[1.0], undrawn_weights[:-1]]), draws.weights)
     stake = np.maximum(1.0 + (null - before) / room, _SLACK)
     gain = np.minimum(np.maximum(draws.lows + 1.0, 0.0) / stake - 1.0, 1.0 / _SLACK)
     # After `null` has become impossible, the ratio has no meaning.
@@ -99,8 +99,8 @@ def lower_bound(draws: Draws, alpha: float, precision: float = 1e-4) -> float:
     With a probability of at least 1 - ``alpha``, the bounds after every number of draws are all
     below the difference. Accurate to ``precision``; exact when all units are drawn."""
     # The lowest possible difference: all remaining values are -1.
-    left = max(0.0, 1.0 - float(draws.weights.sum()))
-    low = max(-1.0 - precision, float(np.sum(draws.weights * draws.lows)) - left)
+    undrawn_weight = max(0.0, 1.0 - float(draws.weights.sum()))
+    low = max(-1.0 - precision, float(np.sum(draws.weights * draws.lows)) - undrawn_weight)
     high = 1.0
     while high - low > precision:
         middle = (low + high) / 2
@@ -166,7 +166,7 @@ def decide(draws: Draws, rule: Rule) -> Decision | None:
         Outcome.WORSE: rejected_at(mirrored, 0.0, half),
     }
     if rule.margin > 0:
-        within = [rejected_at(one, -rule.margin, half) for one in (draws, mirrored)]
+        within = [rejected_at(d, -rule.margin, half) for d in (draws, mirrored)]
         first[Outcome.WITHIN] = max(within)
     # On a tie, `min` returns the first key: better or worse before within.
     outcome = min(first, key=first.__getitem__)

@@ -61,9 +61,9 @@ def draw(
     """Draw the orders and windows of a run. Raises `UserError` if a headline is not supported."""
     orders = {}
     for name, benchmark in benchmarks.items():
-        if places := [at for at, entry in enumerate(entries) if entry.benchmark == name]:
+        if indices := [at for at, entry in enumerate(entries) if entry.benchmark == name]:
             with own_code(type(benchmark), "statistics or task"):
-                orders[name] = order_of(benchmark, entries, places)
+                orders[name] = order_of(benchmark, entries, indices)
     # Interleave the benchmarks, so that at any time the same share of each is evaluated.
     merged = sorted(
         ((at + 0.5) / len(order.units), number, at)

@@ -90,21 +90,21 @@ def decide_again(plan: PlannedRun, store: Store) -> bool:
     comparison is decided and no verdict has changed since. Return whether the summary has changed.
 
     Raises `UserError` if the reference is not valid, or if another process works on the run."""
-    known = earlier_summary(store).early
-    if store.get(SUCCESS) is None or not known or (known.decided and not known.stale):
+    early = earlier_summary(store).early
+    if store.get(SUCCESS) is None or not early or (early.decided and not early.stale):
         return False
     lease = Lease.acquire(store)
     try:
         looks = EarlyLooks(plan, store)
-        looks.check(begun=True)
+        looks.check(must_exist=True)
         looks.check_rules()
         if looks.look(at_once=True):
             looks.note()
         summary = json_tree(store.get(SUMMARY) or b"{}")
-        found = json_tree(as_json(looks.summary(stopped=False)))
-        if found == summary["early"]:
+        early_tree = json_tree(as_json(looks.summary(stopped=False)))
+        if early_tree == summary["early"]:
             return False
-        store.put(SUMMARY, as_json({**summary, "early": found}))
+        store.put(SUMMARY, as_json({**summary, "early": early_tree}))
         return True
     finally:
         lease.release()
@@ -120,49 +120,49 @@ class Values:
         assert plan.drawn is not None
         self._store, self._rule_sets, self._final = store, tuple(rule_sets), final
         self._orders, self._samples = plan.drawn.orders, plan.config.samples
-        self._seen: set[str] = set()
-        self._place: dict[Key, tuple[Item, str]] = {}
+        self._part_names: set[str] = set()
+        self._items: dict[Key, tuple[Item, str]] = {}
         # id() of an item -> its rows by (entry id, sample); None: settled without a verdict.
         self._rows: dict[int, dict[tuple[str, int], ResultRow | None]] = {}
         # id() of an item whose rows are all settled -> bounds of its value.
-        self._known: dict[int, Bounds] = {}
+        self._item_bounds: dict[int, Bounds] = {}
         self._worth: dict[tuple[Any, ...], Bounds] = {}
         for name, order in self._orders.items():
             for unit in order.units:
                 for item in unit.items:
                     for at in item.entries if item.weight > 0 else ():
                         for sample in range(self._samples):
-                            self._place[*plan.entries[at].path, sample] = (item, name)
+                            self._items[*plan.entries[at].path, sample] = (item, name)
 
     def read(self) -> None:
         """Read new parts, the latest first, so that the latest verdict of each row counts. The
         value of a settled item does not change."""
         columns = result_columns(self._rule_sets)
-        for name in sorted({*part_names(self._store)} - self._seen, reverse=True):
+        for name in sorted({*part_names(self._store)} - self._part_names, reverse=True):
             table = read_part(self._store, name, columns, rows_schema(self._rule_sets))
             # For a part that cannot be read, `read_part` returns a string. Its rows stay pending.
             for row in () if isinstance(table, str) else result_rows([table]):
                 self._take(row)
-            self._seen.add(name)
+            self._part_names.add(name)
 
     def _take(self, row: ResultRow) -> None:
         key = (*row.path, row.sample)
-        if row.repeat or key not in self._place:
+        if row.repeat or key not in self._items:
             return
-        item, name = self._place[key]
-        if id(item) in self._known and id(item) not in self._rows:
+        item, name = self._items[key]
+        if id(item) in self._item_bounds and id(item) not in self._rows:
             return
         retried = row.status == "infra_error" and row.error_class not in NOT_RETRYABLE
         if row.status != "scored" and retried and not self._final:
             return
         rows = self._rows.setdefault(id(item), {})
-        place = (row.id, row.sample)
-        if rows.get(place) is None:
-            rows[place] = row if row.status == "scored" else None
+        row_key = (row.id, row.sample)
+        if rows.get(row_key) is None:
+            rows[row_key] = row if row.status == "scored" else None
         if len(rows) == len(item.entries) * self._samples:
-            self._known[id(item)] = self._bounds(name, rows)
+            self._item_bounds[id(item)] = self._bounds(name, rows)
             # Keep rows without a verdict, which a later command may still add.
-            if all(one is not None for one in rows.values()):
+            if all(r is not None for r in rows.values()):
                 del self._rows[id(item)]
 
     def of(self, unit: Unit) -> Bounds | None:
@@ -171,7 +171,7 @@ class Values:
         for item in unit.items:
             if item.weight <= 0:
                 continue
-            if (bounds := self._known.get(id(item))) is None:
+            if (bounds := self._item_bounds.get(id(item))) is None:
                 return None
             share = item.weight / unit.weight
             low, high = low + share * bounds[0], high + share * bounds[1]
@@ -205,10 +205,10 @@ class Headline:
     order: Order
     differences: list[Bounds] = field(default_factory=list)
     """For each compared unit the bounds of the difference from the reference."""
-    own: list[Bounds] = field(default_factory=list)
+    values: list[Bounds] = field(default_factory=list)
     """For each compared unit the bounds of its value in this run."""
     decision: Decision | None = None
-    most: int | None = None
+    max_units: int | None = None
     """Maximum number of units to compare if the reference was stopped early; else None."""
 
     @property
@@ -230,19 +230,19 @@ class Comparison:
         """Whether every headline is decided."""
         return all(headline.decision is not None for headline in self.headlines)
 
-    def advance(self, own: Values, reference: Values) -> None:
+    def advance(self, run_values: Values, reference: Values) -> None:
         """Compare the values read so far, and decide the headlines that can be decided."""
         for headline in self.headlines:
             before = headline.differences
-            headline.own, headline.differences = [], []
+            headline.values, headline.differences = [], []
             for unit in headline.order.units:
-                mine, theirs = own.of(unit), reference.of(unit)
+                mine, theirs = run_values.of(unit), reference.of(unit)
                 # Units without weight come last and do not change the comparison.
                 if mine is None or theirs is None or unit.weight <= 0:
                     break
-                if headline.most is not None and len(headline.own) >= headline.most:
+                if headline.max_units is not None and len(headline.values) >= headline.max_units:
                     break
-                headline.own.append(mine)
+                headline.values.append(mine)
                 headline.differences.append((mine[0] - theirs[1], mine[1] - theirs[0]))
             # Compare bounds, not their number: a known unit may have received a missing verdict.
             if headline.differences != before and headline.decision is None:
@@ -254,15 +254,15 @@ class Comparison:
         ``value`` is the headline of this run with its confidence sequence."""
         order, units = headline.order, len(headline.differences)
         difference, low, high = self._estimate(order.draws(headline.differences))
-        values = [(2 * low - 1, 2 * high - 1) for low, high in headline.own]
-        own = self._estimate(order.draws(values))
+        values = [(2 * low - 1, 2 * high - 1) for low, high in headline.values]
+        estimate = self._estimate(order.draws(values))
         names = ("estimate", "low", "high")
         rows, more = order.rows(self._samples), 0
         if headline.decision is None and 0 < units < len(order.units):
             needed = max(abs(difference), self._config.margin / 100 - abs(difference))
             more = draws_to_decide(units, len(order.units), (high - low) / 2, needed)
             more = max(more, self._rule(headline).min_units, units + 1)
-            more = 0 if headline.most is not None and more > headline.most else more
+            more = 0 if headline.max_units is not None and more > headline.max_units else more
         return {
             "units": units,
             "rows": int(rows[:units].sum()),
@@ -273,7 +273,7 @@ class Comparison:
             "outcome": headline.decision.outcome.value if headline.decision else None,
             "decided_at_units": headline.decision.units if headline.decision else None,
             "of_units": len(order.units),
-            "value": {name: (at + 1) / 2 for name, at in zip(names, own, strict=True)},
+            "value": {name: (at + 1) / 2 for name, at in zip(names, estimate, strict=True)},
         }
 
     def _estimate(self, draws: Draws) -> tuple[float, float, float]:
@@ -299,7 +299,7 @@ class EarlyLooks:
         self._drawn = plan.drawn
         self.comparison = Comparison(plan.drawn, self._config, plan.config.samples)
         every = (rules for b in plan.benchmarks.values() for rules in b.rule_sets)
-        self._own = Values(plan, store, tuple(dict.fromkeys(every)), final=False)
+        self._values = Values(plan, store, tuple(dict.fromkeys(every)), final=False)
         self._reference: Values | None = None
         self._reference_has_ended: Callable[[], bool] = lambda: False
         # Whether the reference run had ended when it was opened.
@@ -312,14 +312,14 @@ class EarlyLooks:
         """Whether the run must not evaluate further rows."""
         return self.comparison.decided and self._config.stop
 
-    def check(self, *, begun: bool) -> None:
+    def check(self, *, must_exist: bool) -> None:
         """Open the reference. Raise `UserError` if its rows cannot be compared with the run's rows.
-        ``begun``: also raise it if the reference has not begun, that is, has no manifest."""
+        ``must_exist``: also raise it if the reference has not begun, that is, has no manifest."""
         against = self._config.against
         if against is None or self._reference is not None:
             return
         self._reference = self._open_reference(against)
-        if self._reference is None and begun:
+        if self._reference is None and must_exist:
             raise UserError(
                 f"contains no {MANIFEST}, so it is not a run to compare with",
                 where=against,
@@ -331,20 +331,19 @@ class EarlyLooks:
         still record in the manifest that the comparison was looked at.
 
         Do nothing if the last look was less than `LOOK_S` ago, unless ``at_once``."""
-        now = time.monotonic()
-        if self._config.against is None or (not at_once and now < self._looked_at + LOOK_S):
+        now_s = time.monotonic()
+        if self._config.against is None or (not at_once and now_s < self._looked_at + LOOK_S):
             return False
         if not self._is_final and self._reference_has_ended():
             self._reference = None
-        self.check(begun=False)
+        self.check(must_exist=False)
         if self._reference is None:
             return False
-        self._own.read()
+        self._values.read()
         self._reference.read()
-        self.comparison.advance(self._own, self._reference)
+        self.comparison.advance(self._values, self._reference)
         self._looked_at = time.monotonic()
-        seen = any(one.differences for one in self.comparison.headlines)
-        return seen and not self._is_noted
+        return not self._is_noted and any(h.differences for h in self.comparison.headlines)
 
     def note(self) -> None:
         """Record in the manifest that the comparison was looked at, with its rules and orders."""
@@ -358,19 +357,19 @@ class EarlyLooks:
         valid if its rules were chosen after a look."""
         if self._store.get(MANIFEST) is None:
             return
-        known = read_manifest(self._store).tree.get("early") or {}
-        before, now = known.get("config") or {}, self._config.model_dump(mode="json")
-        changed = [key for key in _RULES if before.get(key, now[key]) != now[key]]
-        if known.get("looked") and changed:
+        early = read_manifest(self._store).tree.get("early") or {}
+        before, config = early.get("config") or {}, self._config.model_dump(mode="json")
+        changed = [key for key in _RULES if before.get(key, config[key]) != config[key]]
+        if early.get("looked") and changed:
             key = changed[0]
             raise UserError(
                 f"the comparison was begun with early.{key} = {before[key]}, but the config has "
-                f"{now[key]}",
+                f"{config[key]}",
                 where=self._store.root,
                 fix="use the earlier value, or another run_id",
             )
         orders = self._drawn.as_json()["orders"]
-        if known.get("looked") and known.get("orders") != json_tree(as_json(orders)):
+        if early.get("looked") and early.get("orders") != json_tree(as_json(orders)):
             raise UserError(
                 "the comparison was begun with another order of entries",
                 where=self._store.root,
@@ -385,7 +384,7 @@ class EarlyLooks:
             **self._config.model_dump(include={"against", "alpha", "margin"}),
             "decided": comparison.decided,
             "stopped": stopped,
-            "headlines": {one.name: comparison.state(one) for one in comparison.headlines},
+            "headlines": {h.name: comparison.state(h) for h in comparison.headlines},
         }
 
     def _open_reference(self, against: str) -> Values | None:
@@ -403,8 +402,9 @@ class EarlyLooks:
         stopped = not run.finished and is_decided(store)
         # Ignore rows after the reference's own decision, which were in flight when it stopped.
         cut = run.summary.early.headlines if stopped and run.summary.early is not None else {}
-        for one in self.comparison.headlines:
-            one.most = cut[one.name].decided_at_units if one.name in cut else None
+        for headline in self.comparison.headlines:
+            early = cut.get(headline.name)
+            headline.max_units = None if early is None else early.decided_at_units
         self._is_final = run.finished or stopped
         self._reference_has_ended = lambda: store.get(SUCCESS) is not None or is_decided(store)
         return Values(self._plan, store, run.manifest.all_rule_sets, final=self._is_final)
@@ -415,24 +415,24 @@ def check_same(plan: PlannedRun, manifest: Manifest, store: Store) -> None:
     restrictions, its samples or its settings."""
     theirs: Mapping[str, Any] = manifest.tree.get("config", {})
     limit, samples = theirs.get("limit"), theirs.get("samples", 1)
-    what = ""
+    problem = ""
     for name, benchmark in plan.benchmarks.items():
         if manifest.entries.get(name) != data_hash(benchmark.dataset()):
-            what = f"its entries of {name} differ"
+            problem = f"its entries of {name} differ"
     if limit is not None and limit != plan.config.limit:
-        what = f"its limit is {limit}"
+        problem = f"its limit is {limit}"
     for name in plan.benchmarks:
         part = manifest.restricted.get(name, Restriction())
         if part.words and part != Restriction.model_validate(plan.restricted.get(name, {})):
-            what = f"it is limited to {part.words} of {name}"
+            problem = f"it is limited to {part.words} of {name}"
     if samples != plan.config.samples:
-        what = f"it has {samples} samples per entry"
-    mine, theirs_asked = _asked(plan.identity), _asked(manifest.tree.get("identity") or {})
-    if not what and (keys := differences(theirs_asked, mine)):
-        what = f"its settings differ ({keys[0]} differs)"
-    if what:
+        problem = f"it has {samples} samples per entry"
+    mine, their_settings = _settings(plan.identity), _settings(manifest.tree.get("identity") or {})
+    if not problem and (keys := differences(their_settings, mine)):
+        problem = f"its settings differ ({keys[0]} differs)"
+    if problem:
         raise UserError(
-            f"this run cannot serve as the reference: {what}",
+            f"this run cannot serve as the reference: {problem}",
             where=store.root,
             fix="name a run of the same benchmarks, limit and samples in early.against",
         )
@@ -442,16 +442,16 @@ def check_same(plan: PlannedRun, manifest: Manifest, store: Store) -> None:
 _OF_THE_CANDIDATE = ("model", "revision", "adapter")
 
 
-def _asked(identity: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of a run's identity that must be equal in two runs that are compared."""
     tree = json_tree(json.dumps(identity, default=vars))
     keys = ("benchmarks", "roles", "sampling", "episode_timeout_s", "replay_reasoning")
-    asked = {key: tree[key] for key in keys if tree.get(key)}
-    for roles in asked.get("roles", {}).values():
+    settings = {key: tree[key] for key in keys if tree.get(key)}
+    for roles in settings.get("roles", {}).values():
         for part in roles.values():
             for key in _OF_THE_CANDIDATE if part.get("kind") == "same" else ():
                 part.pop(key, None)
             (part.get("sampling") or {}).pop("seed", None)
-    for sampling in asked.get("sampling", ()):
+    for sampling in settings.get("sampling", ()):
         sampling.pop("seed", None)
-    return asked
+    return settings

@@ -68,12 +68,12 @@ class Order:
     def weights(self) -> np.ndarray:
         """Weights of the units, which add up to 1."""
         weights = np.array([unit.weight for unit in self.units])
-        whole: np.ndarray = weights / weights.sum()
-        return whole
+        shares: np.ndarray = weights / weights.sum()
+        return shares
 
     def draws(self, bounds: Sequence[Bounds]) -> Draws:
         """Return `Draws` of the first units: one unit for each item of ``bounds``, in [-1, 1]."""
-        lows, highs = (np.array([one[side] for one in bounds], float) for side in (0, 1))
+        lows, highs = (np.array([pair[side] for pair in bounds], float) for side in (0, 1))
         return Draws(lows, highs, self.weights[: len(bounds)])
 
     def rows(self, samples: int, *, weighed: bool = False) -> np.ndarray:
@@ -86,23 +86,23 @@ class Order:
         return np.array(entries) * samples
 
 
-def order_of(benchmark: Benchmark, entries: Sequence[Entry], places: Sequence[int]) -> Order:
+def order_of(benchmark: Benchmark, entries: Sequence[Entry], indices: Sequence[int]) -> Order:
     """Draw the order of the units of ``benchmark``.
 
-    ``places``: indices of the benchmark's entries in ``entries``. Raises `UserError` if the
+    ``indices``: indices of the benchmark's entries in ``entries``. Raises `UserError` if the
     headline under the first rule set is not a weighted mean of the entries."""
     kind, rules = type(benchmark), benchmark.rule_sets[0]
     cells: dict[tuple[str, str], dict[str, list[int]]] = {}
-    for place in places:
-        entry = entries[place]
+    for index in indices:
+        entry = entries[index]
         members = cells.setdefault(entry.category_key, {})
-        members.setdefault(own_task(_row(entry, kind, right=True)), []).append(place)
+        members.setdefault(own_task(_row(entry, kind, right=True)), []).append(index)
     items = []
     for cell, tasks in cells.items():
         only_cell_is_right = (
-            _row(entries[place], kind, right=key == cell)
+            _row(entries[i], kind, right=key == cell)
             for key, groups in cells.items()
-            for place in chain.from_iterable(groups.values())
+            for i in chain.from_iterable(groups.values())
         )
         weight = _headline(kind, only_cell_is_right, rules)
         shares = [0.0] * len(tasks)  # entries without weight do not affect decisions
@@ -115,10 +115,10 @@ def order_of(benchmark: Benchmark, entries: Sequence[Entry], places: Sequence[in
     for item in items:
         task = kind.task(_row(entries[item.entries[0]], kind, right=True))
         units.setdefault(task, []).append(item)
-    made = [Unit(name, tuple(members)) for name, members in units.items()]
-    names = [f"{benchmark.name} {unit.name}" for unit in made]
-    drawn = drawn_order(names, [unit.weight for unit in made])
-    return Order(kind, [made[at] for at in drawn], rules)
+    all_units = [Unit(name, tuple(members)) for name, members in units.items()]
+    names = [f"{benchmark.name} {unit.name}" for unit in all_units]
+    drawn = drawn_order(names, [unit.weight for unit in all_units])
+    return Order(kind, [all_units[at] for at in drawn], rules)
 
 
 def drawn_order(names: Sequence[str], weights: Sequence[float]) -> np.ndarray:
@@ -172,9 +172,9 @@ def _shares(
         return equal
     right, wrong = items[sizes.index(small)], items[sizes.index(large)]
     rows = (
-        _row(entries[place], benchmark, right=places is right)
-        for places in (right, wrong)
-        for place in places
+        _row(entries[index], benchmark, right=indices is right)
+        for indices in (right, wrong)
+        for index in indices
     )
     value = _headline(benchmark, rows, rules)
     if abs(value - 0.5) <= _CLOSE:
@@ -192,15 +192,15 @@ def _check_linear(
     for item in items:
         if item.weight > 0:
             simulated = [
-                _row(entries[place], benchmark, right=drawn.random() < 0.6)
-                for place in item.entries
+                _row(entries[index], benchmark, right=drawn.random() < 0.6)
+                for index in item.entries
             ]
             rows += simulated
             expected += item.weight * value_of(benchmark, iter(simulated), rules)
-    whole = _headline(benchmark, iter(rows), rules)
+    headline = _headline(benchmark, iter(rows), rules)
     # The rows lack categories of weight 0, so the headline may be partial. Check only its value.
     total = sum(item.weight for item in items)
-    if abs(total - 1.0) > _CLOSE or abs(whole - expected) > _CLOSE:
+    if abs(total - 1.0) > _CLOSE or abs(headline - expected) > _CLOSE:
         raise _refused(benchmark, _NOT_LINEAR)
 
 

@@ -52,7 +52,7 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
         for name in unknown:
             fix = instead(name, fields, elsewhere, but="engine")
             fixes[name] = fix if len(fix) < _LONG else "see vLLM's engine arguments"
-        raise unknown_keys(fixes, where="engine", what="vLLM has no engine argument")
+        raise unknown_keys(fixes, source="engine", label="vLLM has no engine argument")
     # Plans use these arguments, so refuse booleans, null and numbers below 1.
     for name in _SIZES:
         size = args.get(name, 1)

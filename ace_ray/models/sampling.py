@@ -135,4 +135,4 @@ def completed(
     if not own:
         raise UserError(problem, where=where, fix="write the values in place of 'model'")
     # If the file sets only top_p, the temperature is 1, not 0 (greedy decoding).
-    return config.completed({"temperature": 1.0, **own}, where=str(file))
+    return config.completed({"temperature": 1.0, **own}, location=str(file))

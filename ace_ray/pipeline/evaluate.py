@@ -71,7 +71,7 @@ def evaluate(
             opened(plan, fresh=fresh, began=began) as run,
         ):
             if run.looks is not None:
-                run.looks.check(begun=True)
+                run.looks.check(must_exist=True)
             rows = len(plan.rows)
             pending = 0 if run.stops else len(run.pending(again=False))
             line = f"{plan.run_id}: {rows} rows declared, {pending} to evaluate"

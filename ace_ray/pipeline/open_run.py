@@ -249,7 +249,7 @@ def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
             log.warning(told)
         if plan.drawn is not None:
             run.looks = EarlyLooks(plan, store)
-            run.looks.check(begun=False)
+            run.looks.check(must_exist=False)
             if run.declared:
                 run.looks.check_rules()
             run.look(at_once=True)

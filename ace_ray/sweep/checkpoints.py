@@ -46,16 +46,16 @@ class Checkpoint:
 def find_checkpoints(
     options: SweepOptions,
     store: StoreConfig,
-    seen: set[int] | None = None,
-    known: Collection[str] = (),
+    steps: set[int] | None = None,
+    sources: Collection[str] = (),
     invalid: dict[str, str] | None = None,
 ) -> list[Checkpoint]:
     """Return the checkpoints that ``options`` select, sorted by step, complete or not.
 
     Args:
-        seen: steps that earlier searches found; this search adds its steps. ``every`` counts all
+        steps: steps that earlier searches found; this search adds its steps. ``every`` counts all
             these steps, even if a checkpoint has been deleted since.
-        known: sources of checkpoints that earlier searches found. They remain valid if a new
+        sources: sources of checkpoints that earlier searches found. They remain valid if a new
             folder has the same step.
         invalid: receives folders without a unique step, and the reasons. If it is None, an error is
             raised for such a folder.
@@ -85,31 +85,31 @@ def find_checkpoints(
     for pair in pairwise(checkpoints):
         if pair[0].step == pair[1].step:
             why = f"{pair[0].name} and {pair[1].name} both have step {pair[0].step}"
-            problems |= {twin.source: why for twin in pair if twin.source not in known}
+            problems |= {twin.source: why for twin in pair if twin.source not in sources}
     if invalid is None and problems:
         raise UserError(next(iter(problems.values())), where=root, fix=_NARROW)
     if invalid is not None:
         invalid |= problems
     checkpoints = [c for c in checkpoints if c.source not in problems]
-    seen = set() if seen is None else seen
-    seen.update(checkpoint.step for checkpoint in checkpoints)
-    taken = chosen(checkpoints, options, seen)
-    if not taken and not options.watch:
+    steps = set() if steps is None else steps
+    steps.update(checkpoint.step for checkpoint in checkpoints)
+    selection = chosen(checkpoints, options, steps)
+    if not selection and not options.watch:
         raise UserError(
             f"none of its {len(checkpoints)} checkpoints is between 'from' and 'to'",
             where=root,
             fix=f"the steps are {checkpoints[0].step} to {checkpoints[-1].step}",
         )
-    return taken
+    return selection
 
 
 def chosen(
-    checkpoints: Sequence[Checkpoint], options: SweepOptions, seen: Collection[int] = ()
+    checkpoints: Sequence[Checkpoint], options: SweepOptions, steps: Collection[int] = ()
 ) -> list[Checkpoint]:
     """Return every n-th checkpoint from step ``from`` to step ``to``; n is ``every``. Steps in
-    ``seen`` count even if their checkpoints have been deleted."""
+    ``steps`` count even if their checkpoints have been deleted."""
     low, high = options.from_step or 0, math.inf if options.to_step is None else options.to_step
-    all_steps = {*seen, *(checkpoint.step for checkpoint in checkpoints)}
+    all_steps = {*steps, *(checkpoint.step for checkpoint in checkpoints)}
     counted = sorted(step for step in all_steps if low <= step <= high)[:: options.every]
     return [checkpoint for checkpoint in checkpoints if checkpoint.step in counted]
 
@@ -188,22 +188,22 @@ class Watching:
         self,
         options: SweepOptions,
         store: StoreConfig,
-        now: Callable[[], float] = time.monotonic,
-        seen: set[int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        steps: set[int] | None = None,
     ) -> None:
-        """Start the watch. ``seen`` is an argument of `find_checkpoints`."""
-        self._options, self._store, self._now = options, store, now
-        self._seen = set() if seen is None else seen
+        """Start the watch. ``steps`` is an argument of `find_checkpoints`."""
+        self._options, self._store, self._clock = options, store, clock
+        self._steps = set() if steps is None else steps
         path = options.stop_file
         self._is_over = _stop_file(path, store) if path else lambda: False
         # Sources of checkpoints; None before the first call of `look`, which raises an error for an
         # invalid folder. Later calls only add the folder to `invalid`.
-        self._known: set[str] | None = None
+        self._sources: set[str] | None = None
         # Folders without a unique step in the last call of `look`, and the reasons.
         self.invalid: dict[str, str] = {}
         # State of each source, and the time since when it has not changed.
         self._unchanged: dict[str, tuple[str, float]] = {}
-        self._taken: dict[str, str] = {}
+        self._taken_states: dict[str, str] = {}
         # Deadline for the last checkpoints to settle; None before the stop file exists.
         self._until: float | None = None
         # Sources that existed when the stop file appeared; later sources are ignored.
@@ -215,31 +215,32 @@ class Watching:
     def look(self) -> list[Checkpoint]:
         """List the folder. Return complete, settled checkpoints that are new or have changed since
         `take`. Raises `UserError`: the folder cannot be read now."""
-        invalid: dict[str, str] | None = None if self._known is None else {}
-        sources = self._known or set()
+        invalid: dict[str, str] | None = None if self._sources is None else {}
+        sources = self._sources or set()
         try:
             if self._until is None and self._is_over():
-                self._until = self._now() + self._options.settle_s
-            checkpoints = find_checkpoints(self._options, self._store, self._seen, sources, invalid)
+                self._until = self._clock() + self._options.settle_s
+            args = self._options, self._store, self._steps, sources, invalid
+            checkpoints = find_checkpoints(*args)
         except UserError:
             self.failed = True
             raise
         self.failed, self.invalid = False, invalid or {}
-        self._known = sources | {checkpoint.source for checkpoint in checkpoints}
+        self._sources = sources | {checkpoint.source for checkpoint in checkpoints}
         for checkpoint in checkpoints:
             if self._unchanged.get(checkpoint.source, ("", 0.0))[0] != checkpoint.state:
-                self._unchanged[checkpoint.source] = (checkpoint.state, self._now())
+                self._unchanged[checkpoint.source] = (checkpoint.state, self._clock())
         if self._until is not None:
             if self._last is None:
                 self._last = {checkpoint.source for checkpoint in checkpoints}
-                self._until = self._now() + self._options.settle_s
+                self._until = self._clock() + self._options.settle_s
             checkpoints = [c for c in checkpoints if c.source in self._last]
-        self._open = [c for c in checkpoints if self._taken.get(c.source) != c.state]
-        return self.left()
+        self._open = [c for c in checkpoints if self._taken_states.get(c.source) != c.state]
+        return self.pending_checkpoints()
 
     def take(self, checkpoint: Checkpoint) -> None:
         """Mark ``checkpoint`` as taken: `look` returns it again only if it changes."""
-        self._taken[checkpoint.source] = checkpoint.state
+        self._taken_states[checkpoint.source] = checkpoint.state
 
     @property
     def poll_s(self) -> float:
@@ -251,9 +252,9 @@ class Watching:
         """Return the seconds until the next call of `look`, or 0 if the watch has ended."""
         if self._until is None:
             return self.poll_s
-        if not (self.failed or self.unfinished() or self.left()):
+        if not (self.failed or self.unfinished() or self.pending_checkpoints()):
             return 0.0
-        return max(0.0, min(self.poll_s, self._until - self._now()))
+        return max(0.0, min(self.poll_s, self._until - self._clock()))
 
     def unfinished(self) -> list[Checkpoint]:
         """Return checkpoints that have not settled and may still be written."""
@@ -263,13 +264,13 @@ class Watching:
         """Return checkpoints that have settled but are not complete."""
         return [c for c in self._open if c.lacks and self._has_settled(c)]
 
-    def left(self) -> list[Checkpoint]:
+    def pending_checkpoints(self) -> list[Checkpoint]:
         """Return complete, settled checkpoints that were not taken."""
-        whole = [c for c in self._open if not c.lacks and self._has_settled(c)]
-        return [c for c in whole if self._taken.get(c.source) != c.state]
+        checkpoints = [c for c in self._open if not c.lacks and self._has_settled(c)]
+        return [c for c in checkpoints if self._taken_states.get(c.source) != c.state]
 
     def _has_settled(self, checkpoint: Checkpoint) -> bool:
-        return self._now() - self._unchanged[checkpoint.source][1] >= self._options.settle_s
+        return self._clock() - self._unchanged[checkpoint.source][1] >= self._options.settle_s
 
 
 def _stop_file(path: str, store: StoreConfig) -> Callable[[], bool]:

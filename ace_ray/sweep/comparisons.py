@@ -60,30 +60,30 @@ class Shares(BaseModel):
         against = {run_id: self._against(config, run_ids, run_id, store) for run_id in new}
         compared = sum(reference is not None for reference in against.values())
         part = _of_the_rest(self.batches) if self.batches else FIRST_BATCH
-        each = self._left(config) * part / max(1, compared)
+        equal_alpha = self._remaining_alpha(config) * part / max(1, compared)
         for run_id, reference in against.items():
-            alpha = config.alpha if reference is None else each
+            alpha = config.alpha if reference is None else equal_alpha
             if reference is not None and watched:
                 self.comparisons += 1
-                alpha = self._left(config) * _of_the_rest(self.comparisons)
+                alpha = self._remaining_alpha(config) * _of_the_rest(self.comparisons)
             self.shares[run_id] = Share(against=reference, alpha=alpha)
         self.batches += bool(compared)
         return bool(new)
 
-    def _left(self, config: EarlyConfig) -> float:
-        given = sum(one.alpha for one in self.shares.values() if one.against is not None)
-        return max(0.0, config.alpha - given)
+    def _remaining_alpha(self, config: EarlyConfig) -> float:
+        total = sum(share.alpha for share in self.shares.values() if share.against is not None)
+        return max(0.0, config.alpha - total)
 
     def _against(
         self, config: EarlyConfig, run_ids: Sequence[str], run_id: str, store: Store
     ) -> str | None:
         if config.against not in ("previous", "baseline"):
             return config.against
-        place = run_ids.index(run_id)
+        index = run_ids.index(run_id)
         if config.against == "previous":
-            return store.child(run_ids[place - 1]).root if place else None
+            return store.child(run_ids[index - 1]).root if index else None
         # The baseline remains the first run of all calls, even if its checkpoint was deleted.
-        first = next((name for name, one in self.shares.items() if one.against is None), run_ids[0])
+        first = next((name for name, s in self.shares.items() if s.against is None), run_ids[0])
         return None if run_id == first else store.child(first).root
 
 
@@ -147,10 +147,10 @@ class Comparisons:
             "stop": early.stop and not self.is_whole(run),
         }
 
-    def awaits(self, lane: Lane, others: Sequence[Lane]) -> bool:
-        """Return whether ``lane`` must start after another lane of ``others``, because one of its
+    def awaits(self, lane: Lane, lanes: Sequence[Lane]) -> bool:
+        """Return whether ``lane`` must start after another lane of ``lanes``, because one of its
         runs is compared with a run of the other lane."""
-        theirs = {run.run_id for other in others if other is not lane for run in other.runs}
+        theirs = {run.run_id for peer in lanes if peer is not lane for run in peer.runs}
         shares = (self._shares.shares.get(run.run_id) for run in lane.runs)
         against = {share.against for share in shares if share is not None and share.against}
         return any(uri.rstrip("/").rsplit("/", 1)[-1] in theirs for uri in against)

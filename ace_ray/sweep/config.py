@@ -97,7 +97,7 @@ class SweepConfig:
     options: SweepOptions
     run: Mapping[str, Any]
     """Keys of a `RunConfig`. They are validated later, together with a model's source."""
-    where: str
+    path: str
 
     @property
     def base(self) -> str | None:
@@ -120,18 +120,18 @@ class SweepConfig:
         return self._run_of(model, output).model_copy(update={"publish": []})
 
     def _run_of(self, model: SweepModel, output: str) -> RunConfig:
-        own = model.model_dump(exclude={"label", "engine"}, exclude_none=True)
+        fields = model.model_dump(exclude={"label", "engine"}, exclude_none=True)
         shared = self.model.get("endpoint")
         if isinstance(shared, Mapping) and model.source is None:
-            own["endpoint"] = {**shared, **(model.endpoint or {})}
+            fields["endpoint"] = {**shared, **(model.endpoint or {})}
         return run_config(
             {
                 **self.run,
-                "model": self._with("model", own),
+                "model": self._with("model", fields),
                 "engine": self._with("engine", model.engine),
                 "output": output,
             },
-            where=self.where,
+            where=self.path,
         )
 
     @property
@@ -139,10 +139,10 @@ class SweepConfig:
         """Return the config of one run, to read keys that all runs share. Raises `UserError`."""
         return self._run_of([*self.options.models, SweepModel(source="any")][0], self.output)
 
-    def _with(self, key: str, own: Mapping[str, Any]) -> Any:
+    def _with(self, key: str, fields: Mapping[str, Any]) -> Any:
         section = self.run.get(key, {})
         # The run's config refuses a section that is not a mapping.
-        return {**section, **own} if isinstance(section, Mapping) else section
+        return {**section, **fields} if isinstance(section, Mapping) else section
 
 
 def load_sweep(
@@ -154,16 +154,16 @@ def load_sweep(
     tree = read_tree(path, overrides, values)
     mine = {field.alias or name: name for name, field in SweepOptions.model_fields.items()}
     theirs = set(RunConfig.model_fields)
-    own, run = ({k: v for k, v in tree.items() if k in part} for part in (mine, theirs))
-    known, elsewhere = sorted({*mine, *theirs}), sections_of(RunConfig)
-    unknown = [key for key in tree if key not in {*own, *run}]
-    if fixes := {key: instead(str(key), known, elsewhere, but="") for key in unknown}:
-        raise unknown_keys(fixes, where=path)
+    sweep_tree, run = ({k: v for k, v in tree.items() if k in part} for part in (mine, theirs))
+    keys, elsewhere = sorted({*mine, *theirs}), sections_of(RunConfig)
+    unknown = [key for key in tree if key not in {*sweep_tree, *run}]
+    if fixes := {key: instead(str(key), keys, elsewhere, but="") for key in unknown}:
+        raise unknown_keys(fixes, source=path)
     if tree.get("run_id") is not None:
         raise UserError(
             "'run_id' applies to single runs only", where=path, fix="name the sweep with sweep_id"
         )
-    options = validated(SweepOptions, own, where=path)
+    options = validated(SweepOptions, sweep_tree, where=path)
     if options.checkpoints is None and not options.models:
         raise UserError(
             "names no models",
@@ -182,17 +182,17 @@ def load_sweep(
     return sweep
 
 
-def _check_sense(options: SweepOptions, where: str) -> None:
+def _check_sense(options: SweepOptions, path: str) -> None:
     """Raise `UserError` for options that have no effect."""
     for name in _OF_CHECKPOINTS if options.checkpoints is None else ():
         field = SweepOptions.model_fields[name]
         if getattr(options, name) != field.default:
             problem = f"{field.alias or name!r} needs checkpoints"
-            raise UserError(problem, where=where, fix="name the folder of the checkpoints")
+            raise UserError(problem, where=path, fix="name the folder of the checkpoints")
     low, high = options.from_step, options.to_step
     if low is not None and high is not None and low > high:
         raise UserError(
-            f"'from' is {low} and 'to' is {high}", where=where, fix="write the lower step as 'from'"
+            f"'from' is {low} and 'to' is {high}", where=path, fix="write the lower step as 'from'"
         )
 
 
@@ -202,7 +202,7 @@ def _check_base(sweep: SweepConfig) -> None:
     if sweep.model.get("endpoint") is not None and sweep.options.checkpoints is not None:
         raise UserError(
             "checkpoints need an engine of the sweep, but 'model.endpoint' is set",
-            where=sweep.where,
+            where=sweep.path,
             fix="remove checkpoints or model.endpoint, or set the endpoint in an item of models",
         )
     for number, model in enumerate(models):
@@ -210,14 +210,14 @@ def _check_base(sweep: SweepConfig) -> None:
         if model.endpoint is None and model.source is None and not has_base:
             raise UserError(
                 f"'models.{number}.source' is missing",
-                where=sweep.where,
+                where=sweep.path,
                 fix="add it; for an adapter, set model.source of the sweep to the base model",
             )
     adapted = any(model.source is None for model in models) or sweep.options.checkpoints
     if sweep.base is not None and not adapted:
         raise UserError(
             "'model.source' has no effect, since every model of the sweep has its own source",
-            where=sweep.where,
+            where=sweep.path,
             fix="remove it, or add a model with this source to models",
         )
 

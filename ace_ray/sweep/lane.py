@@ -131,9 +131,9 @@ def run_lane(
     return INCOMPLETE if INCOMPLETE in codes else FAILED
 
 
-def _tell(events: Path, run_id: str, **what: Any) -> None:
+def _tell(events: Path, run_id: str, **fields: Any) -> None:
     with events.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"run_id": run_id, **what}) + "\n")
+        file.write(json.dumps({"run_id": run_id, **fields}) + "\n")
 
 
 class LaneProcess:
@@ -222,8 +222,8 @@ def signals_to(ask: Callable[[int], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        for taken, handler in before.items():
-            signal.signal(taken, handler)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> Co
     line.rows_left = line.rows_left - settled if line.state == "incomplete" else 0
     if summary.early is not None and summary.early.against is not None:
         headlines = summary.early.headlines.items()
-        line.undecided = {name: one.needs for name, one in headlines if one.outcome is None}
+        line.undecided = {name: h.needs for name, h in headlines if h.outcome is None}
     line.note = summary.why
     timing = summary.timing
     line.engine = timing.loads[-1].how if timing.loads else ""
@@ -94,8 +94,8 @@ def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> Co
     # Summaries of earlier versions lack `entries`.
     line.entries, line.tokens = summary.entries or summary.scored, summary.tokens.model_dump()
     total = sum(line.seconds.values())
-    known = timing.model_dump() | {"price_per_hour": price_per_hour}
-    if (cost := cost_of(known)) is not None:
+    facts = timing.model_dump() | {"price_per_hour": price_per_hour}
+    if (cost := cost_of(facts)) is not None:
         line.cost = round(cost, 4)
     if line.entries:
         by = 1000 / line.entries
@@ -138,30 +138,30 @@ def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
 
 def ledger_lines(store: Store) -> list[CostRecord]:
     """Read the ledger of a sweep. Raises `UserError`: it is missing or damaged."""
-    where = f"{store.root}/{LEDGER}"
+    location = f"{store.root}/{LEDGER}"
     content = store.get(LEDGER)
     if content is None:
         raise UserError(
             "the sweep has no ledger yet",
-            where=where,
+            where=location,
             fix="wait until a run of the sweep has ended",
         )
-    lines = validated(_Ledger, json_object(content, where), where=where).runs
+    lines = validated(_Ledger, json_object(content, location), where=location).runs
     ids = [line.run_id for line in lines if line.run_id]
     if twice := next((name for name in ids if ids.count(name) > 1), None):
-        raise UserError(f"names run {twice!r} twice", where=where, fix="name an intact sweep")
+        raise UserError(f"names run {twice!r} twice", where=location, fix="name an intact sweep")
     return lines
 
 
 def with_earlier(
-    before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store
+    before: Sequence[CostRecord], lines: Sequence[CostRecord], store: Store
 ) -> list[CostRecord]:
-    """Return the ledger lines of ``now``, and the lines of ``before`` for finished runs that are
-    not in ``now``: the checkpoint was deleted or damaged, or this call selects other checkpoints.
+    """Return the ledger lines of ``lines``, and the lines of ``before`` for finished runs that are
+    not in ``lines``: the checkpoint was deleted or damaged, or this call selects other checkpoints.
     For a damaged checkpoint, the earlier line replaces the new line."""
-    run_ids = {line.run_id for line in now} | {""}
+    run_ids = {line.run_id for line in lines} | {""}
     # A changed checkpoint has a new run, which replaces its earlier run.
-    planned = {(line.step, line.source) for line in now if line.run_id}
+    planned = {(line.step, line.source) for line in lines if line.run_id}
     earlier = [
         line
         for line in before
@@ -170,5 +170,5 @@ def with_earlier(
         and (line.step, line.source) not in planned
         and ((run := store.child(line.run_id)).get(SUCCESS) is not None or is_decided(run))
     ]
-    kept = {(line.step, line.source) for line in earlier}
-    return [n for n in now if n.state != "refused" or (n.step, n.source) not in kept] + earlier
+    keys = {(line.step, line.source) for line in earlier}
+    return [n for n in lines if n.state != "refused" or (n.step, n.source) not in keys] + earlier

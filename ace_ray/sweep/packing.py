@@ -67,8 +67,8 @@ def device_names(devices: Sequence[int]) -> str:
 
 def _visible() -> list[str] | None:
     """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` lists; None if it is not set."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return None if named is None else [name.strip() for name in named.split(",") if name.strip()]
+    text = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _local_gpus() -> int:
@@ -78,10 +78,10 @@ def _local_gpus() -> int:
         return 0 if visible[:1] == ["-1"] else len(visible)
     command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    return sum(line.strip().isdigit() for line in done.stdout.splitlines())
+    return sum(line.strip().isdigit() for line in result.stdout.splitlines())
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,8 @@ def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
         try:
             _alone(run, machine)
         except TooSmall as error:
-            where = f"{run.label} ({run.source}): {error.where}"
-            raise UserError(error.what, where=where, fix=error.fix) from error
+            location = f"{run.label} ({run.source}): {error.where}"
+            raise UserError(error.what, where=location, fix=error.fix) from error
 
 
 def _alone(run: SweepRun, machine: Machine) -> Resources | None:
@@ -156,12 +156,12 @@ def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lan
         alone = not (swap and run.swap_group)
         groups.setdefault(f"{number}" if alone else run.swap_group, []).append(run)
     # GPUs of a lane. On CPUs, the tensor parallel size has no effect.
-    each = {key: group[0].least_gpus if machine.gpus else 0 for key, group in groups.items()}
-    work = {key: Lane(tuple(group), each[key]).seconds for key, group in groups.items()}
+    lane_gpus = {key: group[0].least_gpus if machine.gpus else 0 for key, group in groups.items()}
+    work = {key: Lane(tuple(group), lane_gpus[key]).seconds for key, group in groups.items()}
     total = sum(work.values())
     packed = []
     for key, group in groups.items():
-        share, gpus = work[key] / total, each[key]
+        share, gpus = work[key] / total, lane_gpus[key]
         room = machine.gpus // gpus if gpus else machine.slots
         wide = max(1, min(len(group), round(room * share)))
         if gpus and group[0].gpus and group[0].workers is None:
@@ -175,20 +175,20 @@ def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lan
     return sorted(packed, key=lambda lane: -lane.seconds)
 
 
-def time_share(lane: Lane, others: Sequence[Lane], machine: Machine) -> float:
+def time_share(lane: Lane, peers: Sequence[Lane], machine: Machine) -> float:
     """Return the share of the remaining time that ``lane`` gets if all runs get equal times.
 
-    ``others``: the other running and waiting lanes. ``lane`` and the lanes that compete with it are
+    ``peers``: the other running and waiting lanes. ``lane`` and the lanes that compete with it are
     distributed over the places for lanes. The time of a run is the remaining time divided by the
     number of runs in the fullest place."""
-    places = machine.gpus // lane.gpus if lane.gpus else machine.slots
+    slots = machine.gpus // lane.gpus if lane.gpus else machine.slots
     if machine.gpus:  # GPUs and endpoints are used side by side
         at = lane.endpoint
-        others = [o for o in others if (o.gpus and lane.gpus) or (at and o.endpoint == at)]
-    most = [0] * (1 if lane.endpoint else max(1, places))
-    for runs in sorted((len(one.runs) for one in (lane, *others)), reverse=True):
-        most[most.index(min(most))] += runs
-    return len(lane.runs) / max(most)
+        peers = [o for o in peers if (o.gpus and lane.gpus) or (at and o.endpoint == at)]
+    run_counts = [0] * (1 if lane.endpoint else max(1, slots))
+    for runs in sorted((len(peer.runs) for peer in (lane, *peers)), reverse=True):
+        run_counts[run_counts.index(min(run_counts))] += runs
+    return len(lane.runs) / max(run_counts)
 
 
 def resolved(run: SweepRun, lane: Lane, machine: Machine) -> dict[str, Any]:

@@ -128,9 +128,9 @@ def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -
 
 def check_distinct(runs: Sequence[SweepRun]) -> None:
     """Raise `UserError` if two models have the same run id: one is a copy, or is listed twice."""
-    seen: dict[str, SweepRun] = {}
+    by_id: dict[str, SweepRun] = {}
     for run in runs:
-        if run.plan is not None and (first := seen.setdefault(run.run_id, run)) is not run:
+        if run.plan is not None and (first := by_id.setdefault(run.run_id, run)) is not run:
             raise UserError(
                 f"is the same model as {first.label} ({first.source})",
                 where=f"{run.label} ({run.source})",
@@ -143,12 +143,12 @@ def in_order(runs: Iterable[SweepRun]) -> list[SweepRun]:
     return sorted(runs, key=lambda run: -1 if run.step is None else run.step)
 
 
-def is_finished(store: Store, plan: Plan, *, whole: bool = False) -> bool:
+def is_finished(store: Store, plan: Plan, *, all_rows: bool = False) -> bool:
     """Return whether the run of ``plan`` in the sweep's ``store`` is complete. A run that stopped
-    early also counts as complete, unless ``whole`` is true."""
+    early also counts as complete, unless ``all_rows`` is true."""
     folder = store.child(plan.run_id)
     early = plan.config.early
-    decided = early is not None and early.stop and not whole and is_decided(folder)
+    decided = early is not None and early.stop and not all_rows and is_decided(folder)
     if folder.get(SUCCESS) is None and not decided:
         return False
     try:
@@ -180,10 +180,10 @@ def _swap_group(plan: Plan) -> str:
     """Return a hash of what models must share for a swap of weights; "" if no swap is possible.
     It covers architecture, tokenizer, tensor layout and engine arguments, or an adapter's base."""
     if plan.model.adapter is not None:
-        told = plan.config.model.model_dump(
+        model_options = plan.config.model.model_dump(
             exclude={"source", "revision", "adapter", "adapter_revision"}
         )
-        return digest("adapters", plan.model.revision, told, plan.config.engine)
+        return digest("adapters", plan.model.revision, model_options, plan.config.engine)
     if plan.model.kind not in ("folder", "s3"):
         return ""
     layout = None  # the engine checks the tensors of weights on S3 when it loads them
@@ -197,6 +197,6 @@ def _swap_group(plan: Plan) -> str:
         name: path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
         for name, path in ((name, folder / name) for name in _TOKENIZER)
     }
-    same = {key: value for key, value in config.items() if key not in _UNIMPORTANT}
-    told = plan.config.model.model_dump(exclude={"source", "revision"})
-    return digest(same, texts, layout, told, plan.config.engine)
+    architecture = {key: value for key, value in config.items() if key not in _UNIMPORTANT}
+    model_options = plan.config.model.model_dump(exclude={"source", "revision"})
+    return digest(architecture, texts, layout, model_options, plan.config.engine)

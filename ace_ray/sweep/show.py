@@ -94,13 +94,13 @@ def print_ledger(sweep: Sweep, console: Console) -> None:
 
 def left_line(sweep: Sweep) -> str:
     """Return how many rows an incomplete sweep has left, and how long they would take."""
-    counts = [one.rows_left for one in sweep.cost_records if one.state in ("pending", "incomplete")]
-    rows, each = sum(counts), sweep.seconds_per_row
+    counts = [r.rows_left for r in sweep.cost_records if r.state in ("pending", "incomplete")]
+    rows, row_s = sum(counts), sweep.seconds_per_row
     if not rows:
         return "not all checkpoints are evaluated"
-    most, many = "at most " if sweep.any_run.early else "", "s" * (len(counts) > 1)
-    speed = f" ({about(rows * each)} at this speed)" if each else ""
-    return f"{most}{rows} rows of {len(counts)} model{many} are not scored{speed}"
+    prefix, many = "at most " if sweep.any_run.early else "", "s" * (len(counts) > 1)
+    speed = f" ({about(rows * row_s)} at this speed)" if row_s else ""
+    return f"{prefix}{rows} rows of {len(counts)} model{many} are not scored{speed}"
 
 
 def _wide(console: Console) -> Console:

@@ -108,7 +108,7 @@ class Sweep:
         self._before, self._steps = read_ledger(self.store)
         self._watching: Watching | None = None
         if self._options.watch:
-            self._watching = Watching(self._options, any_run.store, seen=self._steps)
+            self._watching = Watching(self._options, any_run.store, steps=self._steps)
         self._running: list[LaneProcess] = []
         self._failed: dict[str, str] = {}
         # Ids of runs that get a lane of their own.
@@ -214,8 +214,8 @@ class Sweep:
     def _take_first(self, *, preview: bool) -> None:
         """Plan the checkpoints that exist now. Raises `UserError`: the folder is empty, or the
         config fits no checkpoint."""
-        there = find_checkpoints(self._options, self.any_run.store, self._steps)
-        settled = there if self._watching is None or preview else self._watching.look()
+        checkpoints = find_checkpoints(self._options, self.any_run.store, self._steps)
+        settled = checkpoints if self._watching is None or preview else self._watching.look()
         for checkpoint in settled:
             if checkpoint.lacks and self._watching is not None:
                 why = f"waiting for the checkpoint to be complete: {checkpoint.lacks}"
@@ -224,7 +224,7 @@ class Sweep:
                 self._take(checkpoint)
         planned = any(run.plan for run in self.runs if run.step is not None)
         if not planned or self._watching is not None:
-            self._check_with([checkpoint for checkpoint in there if not checkpoint.lacks])
+            self._check_with([checkpoint for checkpoint in checkpoints if not checkpoint.lacks])
 
     def _check_with(self, checkpoints: Sequence[Checkpoint]) -> None:
         """Raise `UserError` if the config fits none of ``checkpoints``, which are complete.
@@ -268,8 +268,8 @@ class Sweep:
     def _put(self, run: SweepRun) -> None:
         """Add ``run``, and remove an earlier run of the same checkpoint. Keep a run of a model that
         the config lists with the same source, since it has its own engine arguments."""
-        others = [old for old in self.runs if old.step is None or old.source != run.source]
-        self.runs = [*others, run]
+        runs = [old for old in self.runs if old.step is None or old.source != run.source]
+        self.runs = [*runs, run]
 
     def _watch(self) -> bool:
         """Wait for new checkpoints. Return False if the watch or the sweep has ended."""
@@ -288,8 +288,8 @@ class Sweep:
     def _pause(self, seconds: float) -> None:
         """Sleep for ``seconds``, or until a signal stops the sweep (signals do not end a sleep)."""
         until = time.monotonic() + seconds
-        while not self._stop and (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, LOOK_S))
+        while not self._stop and (remaining_s := until - time.monotonic()) > 0:
+            time.sleep(min(remaining_s, LOOK_S))
 
     def _take_new(self, watching: Watching) -> bool:
         """Plan the runs of new checkpoints. Return whether any of them can be evaluated."""
@@ -330,7 +330,7 @@ class Sweep:
             log.warning(f"step {checkpoint.step}: skipped, because it is still being written")
             why = "it was still being written when the watch ended"
             self._put(unplanned(checkpoint, awaited=why))
-        for checkpoint in watching.left():
+        for checkpoint in watching.pending_checkpoints():
             self._put(unplanned(checkpoint, awaited="it could not be planned"))
         if watching.failed:
             log.warning("the last checkpoints could not be listed; run sweep again")
@@ -343,7 +343,7 @@ class Sweep:
     def _is_unfinished(self, run: SweepRun) -> bool:
         if run.plan is None:
             return False
-        return not is_finished(self.store, run.plan, whole=self.comparisons.is_whole(run))
+        return not is_finished(self.store, run.plan, all_rows=self.comparisons.is_whole(run))
 
     def _in_order(self) -> list[SweepRun]:
         """Return the planned runs in training order."""
@@ -393,14 +393,14 @@ class Sweep:
             for run in in_order(self.runs)
             if run.run_id not in skipped and self._is_pending(run)
         ]
-        left, made = lanes(ordered, self.machine, swap=self._options.swap), []
-        while left:
+        queue, sorted_lanes = lanes(ordered, self.machine, swap=self._options.swap), []
+        while queue:
             first = next(
-                (lane for lane in left if not self.comparisons.awaits(lane, left)), left[0]
+                (lane for lane in queue if not self.comparisons.awaits(lane, queue)), queue[0]
             )
-            left.remove(first)
-            made.append(first)
-        return made
+            queue.remove(first)
+            sorted_lanes.append(first)
+        return sorted_lanes
 
     def _start(self, waiting: list[Lane]) -> None:
         """Start the waiting lanes that fit on the free GPUs, in order. A lane that awaits another
@@ -428,8 +428,8 @@ class Sweep:
                 }
                 for run in lane.runs
             ]
-            shown = devices if lane.gpus and not self.machine.shared else None
-            process = LaneProcess(lane, parts, shown, echo=echo, room=self._room(lane, waiting))
+            gpu_ids = devices if lane.gpus and not self.machine.shared else None
+            process = LaneProcess(lane, parts, gpu_ids, echo=echo, room=self._room(lane, waiting))
             self._running.append(process)
             if self._stop and not process.stopping:
                 process.signal(signal.SIGTERM)  # the sweep was stopped while the lane started
@@ -447,13 +447,13 @@ class Sweep:
             return [-1] if len(self._running) < self.machine.slots else []
         if not lane.gpus:  # behind an endpoint
             return [-1]
-        taken = sum(process.lane.gpus for process in self._running)
-        if taken + lane.gpus > self.machine.gpus:
+        busy_gpus = sum(process.lane.gpus for process in self._running)
+        if busy_gpus + lane.gpus > self.machine.gpus:
             return []
         if self.machine.shared:
             return [-1] * lane.gpus
-        used = {device for process in self._running for device in process.devices or ()}
-        free = [device for device in range(self.machine.gpus) if device not in used]
+        busy_devices = {device for process in self._running for device in process.devices or ()}
+        free = [device for device in range(self.machine.gpus) if device not in busy_devices]
         return free[: lane.gpus]
 
     def _room(self, lane: Lane, waiting: Sequence[Lane]) -> dict[str, Any]:
@@ -467,9 +467,9 @@ class Sweep:
         gpus: list[int] = []
         if not self.machine.shared:  # a lane sees only its own GPUs
             return {"shared": False, "gpus": gpus, "rows_end_at": end}
-        most = largest(self.machine.nodes)
-        for count in (n for one in (*running, lane) for n in one.on_nodes):
-            gpus += [count] if count <= most else [1] * count  # an engine on several nodes
+        node_gpus = largest(self.machine.nodes)
+        for count in (n for peer in (*running, lane) for n in peer.on_nodes):
+            gpus += [count] if count <= node_gpus else [1] * count  # an engine on several nodes
         return {"shared": True, "gpus": gpus, "rows_end_at": end}
 
     def _wait(self) -> None:
@@ -484,28 +484,28 @@ class Sweep:
 
     def _gather(self) -> bool:
         """Process the results of lanes that have ended. Return whether any lane has ended."""
-        ended = [process for process in self._running if process.code is not None]
-        for process in ended:
+        processes = [process for process in self._running if process.code is not None]
+        for process in processes:
             self._running.remove(process)
             try:
                 self._settle_runs(process)
             finally:
                 process.close()
-        return bool(ended)
+        return bool(processes)
 
     def _settle_runs(self, process: LaneProcess) -> None:
         """Call `_settle` for the runs of a lane that has ended, with the events of the lane."""
-        done = {event["run_id"]: event for event in process.events()}
+        events = {event["run_id"]: event for event in process.events()}
         runs = process.lane.runs
         # A lane evaluates one run after another, so it was evaluating the first without an event.
-        last = next((run for run in runs if run.run_id not in done), None)
-        rows = sum(event.get("rows", 0) for event in done.values())
+        last = next((run for run in runs if run.run_id not in events), None)
+        rows = sum(event.get("rows", 0) for event in events.values())
         self._rows += rows
-        if not rows and any(event.get("out_of_time") for event in done.values()):
+        if not rows and any(event.get("out_of_time") for event in events.values()):
             self._longer *= 2
         for run in runs:
-            if run is last or run.run_id in done:
-                self._settle(run, done.get(run.run_id, {}), alone=len(runs) == 1)
+            if run is last or run.run_id in events:
+                self._settle(run, events.get(run.run_id, {}), alone=len(runs) == 1)
 
     def _settle(self, run: SweepRun, event: dict[str, Any], *, alone: bool) -> None:
         """Decide whether ``run`` has failed or must run again, after its lane has ended.
@@ -545,10 +545,10 @@ class Sweep:
         out of time get new lanes only if ``waiting`` is empty and enough time is left."""
         if not waiting and time.monotonic() + ANOTHER_LANE_S < self._rows_end_at:
             self._out_of_time.clear()
-        taken = self._out_of_time | {run.run_id for lane in waiting for run in lane.runs}
-        taken |= {run.run_id for process in self._running for run in process.lane.runs}
-        taken |= {run_id for run_id, why in self._later.items() if len(why) >= LANE_ATTEMPTS}
-        return waiting + self._patiently(lambda: self.lanes(taken))
+        run_ids = self._out_of_time | {run.run_id for lane in waiting for run in lane.runs}
+        run_ids |= {run.run_id for process in self._running for run in process.lane.runs}
+        run_ids |= {run_id for run_id, why in self._later.items() if len(why) >= LANE_ATTEMPTS}
+        return waiting + self._patiently(lambda: self.lanes(run_ids))
 
     def _ask_to_stop(self, number: int) -> None:
         """Send signal ``number`` to the lanes. After the first signal, they finish their rows in

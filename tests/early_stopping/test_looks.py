@@ -152,11 +152,11 @@ def test_run_of_other_rows_is_no_reference(
     other.put("run.json", as_json(make_manifest(planned(config_file), {})))
     early = {"against": other.root, "min_rows": 1}
     own = LocalStore(str(tmp_path / "own"))
-    EarlyLooks(planned(config_file, early=early), own).check(begun=True)
+    EarlyLooks(planned(config_file, early=early), own).check(must_exist=True)
     # Runs may differ in their seeds.
-    EarlyLooks(planned(config_file, early=early, sampling={"seed": 3}), own).check(begun=True)
+    EarlyLooks(planned(config_file, early=early, sampling={"seed": 3}), own).check(must_exist=True)
     with pytest.raises(UserError, match=what):
-        EarlyLooks(planned(config_file, early=early, **changes), own).check(begun=True)
+        EarlyLooks(planned(config_file, early=early, **changes), own).check(must_exist=True)
 
 
 def test_rules_and_order_may_not_change_after_a_look(
@@ -181,14 +181,14 @@ def test_reference_must_exist_and_be_another_run(
 ) -> None:
     store = LocalStore(str(tmp_path / "own"))
     looks = EarlyLooks(planned(config_file, early={"against": str(tmp_path / "no")}), store)
-    looks.check(begun=False)
+    looks.check(must_exist=False)
     with pytest.raises(UserError, match="not a run to compare with"):
-        looks.check(begun=True)
+        looks.check(must_exist=True)
     looks = EarlyLooks(planned(config_file, early={"against": store.root}), store)
     with pytest.raises(UserError, match="is compared with itself"):
-        looks.check(begun=True)
+        looks.check(must_exist=True)
     looks = EarlyLooks(planned(config_file, early={"against": None}), store)
-    looks.check(begun=True)
+    looks.check(must_exist=True)
     assert not looks.look(at_once=True)
 
 

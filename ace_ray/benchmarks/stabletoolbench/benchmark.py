@@ -246,8 +246,7 @@ class StableToolBench(Benchmark):
             try:
                 state |= await asyncio.wait_for(judged, JUDGE_S + max(0.0, context.left_s or 0.0))
             except TimeoutError:
-                problem = "the judge gave no verdict before its deadline"
-                raise asking.JudgeError(problem) from None
+                raise asking.JudgeError("the judge gave no verdict before its deadline") from None
         episode = context.episode
         episode.messages = messages
         episode.output, episode.finish_reason = run.output, run.finish_reason

@@ -177,8 +177,9 @@ class Rollout:
             if isinstance(completion, Truncated):
                 if completion.reason == "context" and not call_count:
                     # The user has answered, so `EpisodeContext.ask` did not raise this itself.
-                    problem = "the candidate's first prompt does not fit into the context"
-                    raise PromptTooLong(problem)
+                    raise PromptTooLong(
+                        "the candidate's first prompt does not fit into the context"
+                    )
                 raise completion
             answer = answer_of(completion, settings.agent_tools, native=settings.native)
             if not answer.is_empty:
