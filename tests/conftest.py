@@ -47,12 +47,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     xdist gives one process the first tests, so one process starts Ray and imports vLLM.
     """
 
-    def place(item: pytest.Item) -> int:
+    def position(item: pytest.Item) -> int:
         if item.get_closest_marker("ray"):
             return 0
         return 1 if "vllm" in getattr(item, "fixturenames", ()) else 2
 
-    items.sort(key=place)
+    items.sort(key=position)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -69,7 +69,7 @@ def quiet_environment() -> Iterator[pytest.MonkeyPatch]:
 
 
 @pytest.fixture
-def said() -> Iterator[list[str]]:
+def log_lines() -> Iterator[list[str]]:
     """Collect the texts of log lines (`ace_ray.util.log`), instead of printing them."""
     lines: list[str] = []
 
@@ -181,12 +181,12 @@ def make_run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     Their processes end with the test.
     """
     numbers = itertools.count()
-    with ExitStack() as made:
+    with ExitStack() as stack:
 
         def make(output: str | None = None, **changes: Any) -> Run:
             folder = tmp_path / str(next(numbers))
             folder.mkdir()
-            return made.enter_context(Run(folder, output, **changes))
+            return stack.enter_context(Run(folder, output, **changes))
 
         yield make
 
@@ -210,7 +210,7 @@ def cli(tmp_path: Path) -> Cli:
     folder.mkdir()
 
     def run(*arguments: object, env: dict[str, str] | None = None, timeout_s: float = 540) -> Ended:
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "ace_ray.cli.main", *map(str, arguments)],
             cwd=folder,
             env={**os.environ, **(env or {})},
@@ -219,13 +219,13 @@ def cli(tmp_path: Path) -> Cli:
             timeout=timeout_s,
             check=False,
         )
-        return Ended(done.returncode, done.stdout, done.stderr)
+        return Ended(result.returncode, result.stdout, result.stderr)
 
     return run
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+def invoke(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """Run ``ace-ray ARGUMENTS`` in this process, which saves a second of start-up."""
     from ace_ray.cli.main import main
 
@@ -235,8 +235,8 @@ def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
             main()
-        said = capsys.readouterr()
-        return Ended(int(end.value.code or 0), said.out, said.err)
+        output = capsys.readouterr()
+        return Ended(int(end.value.code or 0), output.out, output.err)
 
     return run
 
@@ -360,7 +360,7 @@ def make_adapter() -> Callable[..., Path]:
                 key = f"base_model.model.{name.removesuffix('.weight')}.lora_{part}.weight"
                 tensors[key] = random.normal(0, scale, shape).astype(np.float32)
         numpy_files.save_file(tensors, folder / "adapter_model.safetensors")
-        own = {
+        settings = {
             "peft_type": "LORA",
             "r": rank,
             "lora_alpha": 2 * rank,
@@ -368,7 +368,7 @@ def make_adapter() -> Callable[..., Path]:
             "bias": "none",
             "base_model_name_or_path": str(base),
         }
-        (folder / "adapter_config.json").write_text(json.dumps({**own, **config}))
+        (folder / "adapter_config.json").write_text(json.dumps({**settings, **config}))
         if script is not None:
             (folder / "fake.json").write_text(json.dumps(script))
         return folder

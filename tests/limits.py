@@ -17,7 +17,7 @@ class OutOfTime(BaseException):
 
 
 @contextmanager
-def cpu_limit(what: str, seconds: float = CPU_S) -> Iterator[None]:
+def cpu_limit(name: str, seconds: float = CPU_S) -> Iterator[None]:
     """Raises after so much of this process's CPU time; `re` looks for signals while it searches."""
 
     def interrupt(*_: Any) -> None:
@@ -28,16 +28,16 @@ def cpu_limit(what: str, seconds: float = CPU_S) -> Iterator[None]:
     try:
         yield
     except OutOfTime:
-        raise AssertionError(f"{what} took more than {seconds:g} s of CPU time") from None
+        raise AssertionError(f"{name} took more than {seconds:g} s of CPU time") from None
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
 
 
-def until(what: Callable[[], Any], seconds: float = 600) -> Any:
-    """Wait until ``what`` is true, and return it."""
+def until(condition: Callable[[], Any], seconds: float = 600) -> Any:
+    """Wait until ``condition`` is true, and return it."""
     end = time.monotonic() + seconds
-    while not (found := what()):
+    while not (value := condition()):
         assert time.monotonic() < end, "it never happens"
         time.sleep(0.005)
-    return found
+    return value

@@ -30,7 +30,7 @@ TESTS = {
 }
 """Arguments of pytest, by part. Each test belongs to exactly one part."""
 
-COMMANDS = {name: [sys.executable, "-m", "pytest", *given] for name, given in TESTS.items()}
+COMMANDS = {name: [sys.executable, "-m", "pytest", *arguments] for name, arguments in TESTS.items()}
 COMMANDS["docs"] = ["make", "docs"]
 
 ALL = tuple(COMMANDS)
@@ -52,8 +52,8 @@ def run(part: str) -> tuple[bool, Counter[str], float]:
             sys.stdout.buffer.flush()
             last = (last + piece)[-4096:]
     for line in last.decode(errors="replace").splitlines():
-        if found := LAST_LINE.match(line):
-            counts = Counter({w: int(n) for n, w in re.findall(r"(\d+) (\w+)", found[1])})
+        if match := LAST_LINE.match(line):
+            counts = Counter({w: int(n) for n, w in re.findall(r"(\d+) (\w+)", match[1])})
     return process.returncode in (0, NO_TESTS), counts, time.monotonic() - began
 
 
@@ -65,15 +65,15 @@ def format_counts(counts: Counter[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run the tests in parts.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(ALL))
-    asked = parser.parse_args()
-    if unknown := [part for part in asked.parts if part not in ALL]:
+    options = parser.parse_args()
+    if unknown := [part for part in options.parts if part not in ALL]:
         parser.error(f"no part is called {unknown[0]!r}: {', '.join(ALL)}")
-    parts = tuple(asked.parts) or ALL
+    parts = tuple(options.parts) or ALL
     lines, total, seconds, good = [], Counter[str](), 0.0, True
     for part in parts:
         passed, counts, took = run(part)
-        ended = format_counts(counts) if part in TESTS else ("built" if passed else "failed")
-        lines.append(f"  {part:<10} {took:6.0f} s   {ended}" + ("" if passed else "   FAILED"))
+        state = format_counts(counts) if part in TESTS else ("built" if passed else "failed")
+        lines.append(f"  {part:<10} {took:6.0f} s   {state}" + ("" if passed else "   FAILED"))
         total, seconds, good = total + counts, seconds + took, good and passed
     print("\n" + "\n".join(lines))
     verdict = "all tests passed" if good else "SOME TESTS FAILED"

@@ -18,11 +18,11 @@ Answer = Callable[[dict[str, Any]], Any]
 
 def completion(text: str | None = "hi", model: str = "m-1", **message: Any) -> dict[str, Any]:
     """A chat completion with usage."""
-    said = {"role": "assistant", "content": text, **message}
+    reply = {"role": "assistant", "content": text, **message}
     return {
         "model": model,
         "system_fingerprint": "fp_1",
-        "choices": [{"message": said, "finish_reason": "stop"}],
+        "choices": [{"message": reply, "finish_reason": "stop"}],
         "usage": {
             "prompt_tokens": 7,
             "completion_tokens": 3,
@@ -39,11 +39,11 @@ def call(name: str, arguments: Any, number: int = 0) -> dict[str, Any]:
 
 
 class Scripted:
-    """``answer`` may be replaced at any time; ``asked`` are the requests' bodies in order."""
+    """``answer`` may be replaced at any time; ``requests`` are the requests' bodies in order."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.answer: Answer = lambda body: completion()
 
@@ -57,7 +57,7 @@ def scripted_endpoint() -> Iterator[Scripted]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            scripted.asked.append(body)
+            scripted.requests.append(body)
             scripted.headers.append(dict(self.headers))
             answer = scripted.answer(body)
             status, text = answer if isinstance(answer, tuple) else (200, json.dumps(answer))

@@ -36,12 +36,12 @@ class ScriptedModel:
 
     def __init__(self, *replies: Reply) -> None:
         self.replies = replies
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
 
     @property
     def chats(self) -> list[list[dict[str, Any]]]:
         """Messages of each request."""
-        return [request.messages for request in self.asked]
+        return [request.messages for request in self.requests]
 
     async def chat(
         self,
@@ -49,9 +49,9 @@ class ScriptedModel:
         sampling: Sampling,
         tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> Completion:
-        request = Request(copy.deepcopy([dict(one) for one in messages]), sampling, tools)
-        self.asked.append(request)
-        reply: Any = self.replies[min(len(self.asked), len(self.replies)) - 1]
+        request = Request(copy.deepcopy([dict(message) for message in messages]), sampling, tools)
+        self.requests.append(request)
+        reply: Any = self.replies[min(len(self.requests), len(self.replies)) - 1]
         await asyncio.sleep(0)
         if callable(reply):
             reply = reply(request)
@@ -70,11 +70,11 @@ class ScriptedModel:
 
 def say(text: str, *calls: Call) -> ToolAnswer:
     """Make an answer with calls."""
-    made = (
-        ToolCall(name, given if isinstance(given, str) else json.dumps(given))
-        for name, given in calls
+    tool_calls = (
+        ToolCall(name, arguments if isinstance(arguments, str) else json.dumps(arguments))
+        for name, arguments in calls
     )
-    return ToolAnswer(text, tuple(made))
+    return ToolAnswer(text, tuple(tool_calls))
 
 
 async def hang(_: Request) -> str:

@@ -19,12 +19,12 @@ from tests.pipeline.made_run import answered, written_run, wrong
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
+def toy_run(tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
     return tmp_path / "run", written_run(tmp_path / "run", answered)
 
 
-def test_a_run_is_opened_and_its_rows_are_read(made: Any) -> None:
-    folder, rows = made
+def test_a_run_is_opened_and_its_rows_are_read(toy_run: Any) -> None:
+    folder, rows = toy_run
     run = ace_ray.Run.open(str(folder))
     assert (run.uri, run.status, run.summary) == (str(folder), "incomplete", None)
     assert run.manifest["declared"] == 8
@@ -50,9 +50,9 @@ def test_a_run_is_opened_and_its_rows_are_read(made: Any) -> None:
     assert run.episode(chinese["id"], language="zh").row_id == "f" * 32
 
 
-def test_runs_are_scored_compared_and_reported(made: Any, tmp_path: Path) -> None:
+def test_runs_are_scored_compared_and_reported(toy_run: Any, tmp_path: Path) -> None:
     written_run(tmp_path / "other", wrong)
-    runs = [ace_ray.score(made[0]), ace_ray.score(tmp_path / "other")]
+    runs = [ace_ray.score(toy_run[0]), ace_ray.score(tmp_path / "other")]
     assert runs[0].status == "complete"
     assert runs[0].summary is not None
     assert (runs[0].summary["scored"], runs[0].summary["declared"]) == (8, 8)
@@ -61,11 +61,11 @@ def test_runs_are_scored_compared_and_reported(made: Any, tmp_path: Path) -> Non
     page = ace_ray.report(runs, output=str(tmp_path / "report"))
     assert page == str(tmp_path / "report" / "report.html")
     assert Path(page).is_file()
-    assert ace_ray.report(runs[0]) == f"{made[0]}/report/report.html"
+    assert ace_ray.report(runs[0]) == f"{toy_run[0]}/report/report.html"
 
 
-def test_mistakes_are_one_line(made: Any, tmp_path: Path) -> None:
-    run = ace_ray.Run.open(str(made[0]))
+def test_mistakes_are_one_line(toy_run: Any, tmp_path: Path) -> None:
+    run = ace_ray.Run.open(str(toy_run[0]))
     with pytest.raises(ace_ray.UserError, match="rows have no column 'gld'"):
         run.rows(["gld"])
     with pytest.raises(ace_ray.UserError, match="no such row"):
@@ -80,8 +80,10 @@ def test_mistakes_are_one_line(made: Any, tmp_path: Path) -> None:
 
 def test_importing_the_package_is_light() -> None:
     code = "import ace_ray, sys, json; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"ray", "vllm", "pyarrow", "pydantic", "scipy"} & set(json.loads(done.stdout))
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not {"ray", "vllm", "pyarrow", "pydantic", "scipy"} & set(json.loads(result.stdout))
     assert {"Run", "evaluate", "sweep", "score", "report", "compare"} <= set(dir(ace_ray))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = ace_ray.nothing

@@ -24,16 +24,16 @@ Check = Callable[..., None]
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 
 
-def refuses(ended: Any, *parts: str) -> None:
-    """Assert that ``ended`` refused, in one line with all ``parts`` and a fix."""
-    assert ended.code == 2, ended.stdout + ended.stderr
-    lines = ended.stderr.strip().splitlines()
-    assert len(lines) == 1, ended.stderr
+def refuses(result: Any, *parts: str) -> None:
+    """Assert that ``result`` refused, in one line with all ``parts`` and a fix."""
+    assert result.code == 2, result.stdout + result.stderr
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
     assert lines[0].startswith("ace-ray: ")
     assert ";" in lines[0], "no fix is named"
     for part in parts:
         assert part in lines[0]
-    assert "Traceback" not in ended.stdout + ended.stderr
+    assert "Traceback" not in result.stdout + result.stderr
 
 
 def aliases(form: str) -> bytes:
@@ -42,23 +42,23 @@ def aliases(form: str) -> bytes:
     return "\n".join(["", *lines]).encode()
 
 
-def finds(ended: Any, *parts: str) -> None:
+def finds(result: Any, *parts: str) -> None:
     """Assert that ``ace-ray doctor`` found only the mistake with ``parts``."""
-    assert ended.code == 2, ended.stdout + ended.stderr
-    assert ended.stderr == ""
-    failed = [line for line in ended.stdout.splitlines() if line.startswith("FAIL")]
-    assert len(failed) == 1, ended.stdout
+    assert result.code == 2, result.stdout + result.stderr
+    assert result.stderr == ""
+    failed = [line for line in result.stdout.splitlines() if line.startswith("FAIL")]
+    assert len(failed) == 1, result.stdout
     for part in parts:
         assert part in failed[0]
 
 
 @pytest.fixture
-def both(here: Callable[..., Any], tmp_path: Path) -> Check:
+def check_both(invoke: Callable[..., Any], tmp_path: Path) -> Check:
     """Check that evaluate refuses a config, and that doctor finds the same mistake."""
 
     def check(path: Path, *parts: str, options: tuple[str, ...] = ()) -> None:
-        refuses(here("evaluate", path, *options), *parts)
-        finds(here("doctor", path, *options), *parts)
+        refuses(invoke("evaluate", path, *options), *parts)
+        finds(invoke("doctor", path, *options), *parts)
         assert not (tmp_path / "out").exists()
 
     return check
@@ -66,19 +66,19 @@ def both(here: Callable[..., Any], tmp_path: Path) -> Check:
 
 @pytest.fixture
 def of_model(config_file: Write, model_folder: Write) -> Write:
-    """Write the config of a vLLM run with the model ``source``, by default a new folder: ``made``
-    as `model_folder` takes it, and ``config`` overrides its config.json."""
+    """Write the config of a vLLM run with the model ``source``, by default a new folder:
+    ``model_fields`` as `model_folder` takes it, and ``config`` overrides its config.json."""
 
     def write(
         source: Path | str = "",
         model: Any = None,
         *,
-        made: Any = None,
+        model_fields: Any = None,
         config: Any = None,
         **changes: Any,
     ) -> Path:
         if not source:
-            source = model_folder(**(made or {}))
+            source = model_folder(**(model_fields or {}))
             tree = json.loads((source / "config.json").read_text())
             (source / "config.json").write_text(json.dumps({**tree, **(config or {})}))
         section = {"source": str(source), **(model or {})}
@@ -101,9 +101,9 @@ def of_model(config_file: Write, model_folder: Write) -> Write:
     ],
 )
 def test_a_bad_value_is_named(
-    both: Check, config_file: Write, override: str, parts: tuple[str, ...]
+    check_both: Check, config_file: Write, override: str, parts: tuple[str, ...]
 ) -> None:
-    both(config_file(), *parts, options=("--set", override))
+    check_both(config_file(), *parts, options=("--set", override))
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ def test_a_bad_value_is_named(
     ],
 )
 def test_a_bad_config_file_is_named(
-    both: Check, tmp_path: Path, content: bytes | None, part: str
+    check_both: Check, tmp_path: Path, content: bytes | None, part: str
 ) -> None:
     path = tmp_path / "bad.yaml"
     if content is not None:
         path.write_bytes(content)
-    both(path, part)
+    check_both(path, part)
 
 
 @needs_vllm
@@ -143,9 +143,9 @@ def test_a_bad_config_file_is_named(
     ],
 )
 def test_a_missing_model_is_named(
-    both: Check, of_model: Write, source: str, parts: tuple[str, ...]
+    check_both: Check, of_model: Write, source: str, parts: tuple[str, ...]
 ) -> None:
-    both(of_model(source), *parts)
+    check_both(of_model(source), *parts)
 
 
 @pytest.mark.nightly
@@ -170,7 +170,7 @@ def picky(condition: str) -> dict[str, str]:
 @pytest.mark.nightly
 @needs_vllm
 @pytest.mark.parametrize(
-    ("made", "changes", "parts"),
+    ("model_fields", "changes", "parts"),
     [
         ({"template": None}, {}, ("no chat template",)),
         (
@@ -189,32 +189,32 @@ def picky(condition: str) -> dict[str, str]:
     ],
 )
 def test_a_chat_template_or_context_that_does_not_fit_is_named(
-    both: Check, of_model: Write, made: Any, changes: Any, parts: tuple[str, ...]
+    check_both: Check, of_model: Write, model_fields: Any, changes: Any, parts: tuple[str, ...]
 ) -> None:
-    both(of_model(made=made, **changes), *parts)
+    check_both(of_model(model_fields=model_fields, **changes), *parts)
 
 
 @needs_vllm
 def test_a_variable_that_the_chat_template_does_not_have_is_named(
-    here: Any, of_model: Write, model_folder: Write
+    invoke: Any, of_model: Write, model_folder: Write
 ) -> None:
     template = "{% if enable_thinking %}think{% endif %}{{ messages[0]['content'] }}"
     folder = model_folder(template=template)
 
-    def variables(**given: Any) -> dict[str, Any]:
-        return {"chat_template_kwargs": given}
+    def variables(**values: Any) -> dict[str, Any]:
+        return {"chat_template_kwargs": values}
 
     wrong = of_model(folder, variables(enable_thinkng=False))
     finds(
-        here("doctor", wrong),
+        invoke("doctor", wrong),
         "model.chat_template_kwargs.enable_thinkng",
         "does not use enable_thinkng",
     )
-    assert here("doctor", of_model(folder, variables(enable_thinking=False))).code == 0
+    assert invoke("doctor", of_model(folder, variables(enable_thinking=False))).code == 0
     effort = {"reasoning_effort": "low"}
-    assert here("doctor", of_model(folder, sampling=effort)).code == 0, "it switches thinking"
-    other = of_model(model_folder(name="other"), sampling=effort)
-    finds(here("doctor", other), "sampling.reasoning_effort", "does not use reasoning_effort")
+    assert invoke("doctor", of_model(folder, sampling=effort)).code == 0, "it switches thinking"
+    second = of_model(model_folder(name="other"), sampling=effort)
+    finds(invoke("doctor", second), "sampling.reasoning_effort", "does not use reasoning_effort")
 
 
 @needs_vllm
@@ -226,11 +226,11 @@ def test_a_variable_that_the_chat_template_does_not_have_is_named(
     ],
 )
 def test_a_model_that_vllm_cannot_load_is_named(
-    here: Any, both: Check, of_model: Write, architectures: Any, words: str
+    invoke: Any, check_both: Check, of_model: Write, architectures: Any, words: str
 ) -> None:
     path = of_model(config={"architectures": architectures})
-    both(path, words)
-    refuses(here("evaluate", path, "--plan"), words)
+    check_both(path, words)
+    refuses(invoke("evaluate", path, "--plan"), words)
 
 
 @needs_vllm
@@ -249,24 +249,24 @@ def test_a_model_that_vllm_cannot_load_is_named(
     ],
 )
 def test_a_bad_argument_of_the_engine_or_the_model_is_named(
-    here: Any, of_model: Write, engine: Any, model: Any, parts: tuple[str, ...]
+    invoke: Any, of_model: Write, engine: Any, model: Any, parts: tuple[str, ...]
 ) -> None:
-    refuses(here("evaluate", of_model(engine=engine, model=model)), *parts)
+    refuses(invoke("evaluate", of_model(engine=engine, model=model)), *parts)
 
 
 @pytest.mark.nightly
 @pytest.mark.ray
 def test_an_output_that_cannot_be_written_is_named(
-    here: Any, both: Check, config_file: Write, tmp_path: Path
+    invoke: Any, check_both: Check, config_file: Write, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
     for output in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere")):
-        both(config_file(output=str(output)), str(output), "cannot write")
+        check_both(config_file(output=str(output)), str(output), "cannot write")
     assert (tmp_path / "file").read_text() == ""
     if os.geteuid():  # root may write everywhere
         closed = tmp_path / "closed"
         closed.mkdir(mode=0o500)
-        refuses(here("evaluate", config_file(output=str(closed))), "Permission denied")
+        refuses(invoke("evaluate", config_file(output=str(closed))), "Permission denied")
 
 
 def manifest(identity: Any) -> str:
@@ -284,57 +284,57 @@ def manifest(identity: Any) -> str:
     ],
 )
 def test_an_output_that_holds_other_files_is_named(
-    here: Any, config_file: Write, tmp_path: Path, name: str, content: str, parts: tuple[str, ...]
+    invoke: Any, config_file: Write, tmp_path: Path, name: str, content: str, parts: tuple[str, ...]
 ) -> None:
     folder = tmp_path / "out" / "mine"
     folder.mkdir(parents=True)
     (folder / name).write_text(content)
     path = config_file(run_id="mine")
-    refuses(here("evaluate", path), *parts)
-    finds(here("doctor", path), *parts)
-    left = {p.name: p.read_text() for p in (tmp_path / "out").rglob("*") if p.is_file()}
-    assert left == {Path(name).name: content}
+    refuses(invoke("evaluate", path), *parts)
+    finds(invoke("doctor", path), *parts)
+    contents = {p.name: p.read_text() for p in (tmp_path / "out").rglob("*") if p.is_file()}
+    assert contents == {Path(name).name: content}
 
 
 def test_a_run_of_another_config_is_refused_and_may_be_replaced(
-    here: Any, config_file: Write, tmp_path: Path
+    invoke: Any, config_file: Write, tmp_path: Path
 ) -> None:
     path = config_file(run_id="mine")
     config = load_config(str(path))
     plan = make_plan(config, resolve_model(config)[0], make_benchmarks(config))
     folder = tmp_path / "out" / "mine"
     folder.mkdir(parents=True)
-    other = make_manifest(plan, {})
-    other["identity"] = {**other["identity"], "model": "other"}
-    (folder / "run.json").write_text(json.dumps(other))
+    second = make_manifest(plan, {})
+    second["identity"] = {**second["identity"], "model": "other"}
+    (folder / "run.json").write_text(json.dumps(second))
     with pytest.raises(UserError, match=r"a different run .*model"):
         open_output(plan)
     assert open_output(plan, fresh=True)[1] is None
-    assert here("doctor", config_file(run_id="beside")).code == 0
-    for content, said in (
+    assert invoke("doctor", config_file(run_id="beside")).code == 0
+    for content, problem in (
         (manifest({"model": "other"}), "that is not a run's"),
         (None, "do not belong to a run"),
     ):
         (folder / "notes.txt").write_text("mine")
         (folder / "run.json").write_text(content) if content else (folder / "run.json").unlink()
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=problem):
             open_output(plan, fresh=True)
 
 
 def test_a_bucket_that_does_not_exist_is_named(
-    here: Any, both: Check, config_file: Write, of_model: Write, s3: Any
+    invoke: Any, check_both: Check, config_file: Write, of_model: Write, s3: Any
 ) -> None:
-    both(config_file(output="s3://nowhere/runs"), "bucket nowhere does not exist")
+    check_both(config_file(output="s3://nowhere/runs"), "bucket nowhere does not exist")
     if find_spec("vllm") is not None:
-        refuses(here("evaluate", of_model("s3://nowhere/model")), "bucket nowhere does not exist")
+        refuses(invoke("evaluate", of_model("s3://nowhere/model")), "bucket nowhere does not exist")
         path = of_model(f"s3://{s3.bucket}/nothing")
-        refuses(here("evaluate", path), "config.json is missing under this prefix")
+        refuses(invoke("evaluate", path), "config.json is missing under this prefix")
 
 
 def test_missing_credentials_are_named(
-    here: Any, config_file: Write, s3: Any, monkeypatch: pytest.MonkeyPatch
+    invoke: Any, config_file: Write, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     path = config_file(output=f"s3://{s3.bucket}/runs")
-    refuses(here("evaluate", path), "Unable to locate credentials")
+    refuses(invoke("evaluate", path), "Unable to locate credentials")

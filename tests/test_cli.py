@@ -17,92 +17,92 @@ Write = Callable[..., Path]
 QUICK = ["--set", "backend=fake"]
 
 
-def test_help_exits_with_0_and_a_wrong_option_with_2(here: Any) -> None:
-    ended = here("--help")
-    assert ended.code == 0
-    assert here("--version").stdout.startswith("ace-ray")
+def test_help_exits_with_0_and_a_wrong_option_with_2(invoke: Any) -> None:
+    result = invoke("--help")
+    assert result.code == 0
+    assert invoke("--version").stdout.startswith("ace-ray")
     for arguments in (["evaluate", "x", "--limit", "0"], ["nonsense"], ["score"]):
-        assert here(*arguments).code == 2
+        assert invoke(*arguments).code == 2
 
 
 def test_doctor_checks_a_config_and_writes_nothing(
-    here: Any, config_file: Write, tmp_path: Path
+    invoke: Any, config_file: Write, tmp_path: Path
 ) -> None:
-    ended = here("doctor", config_file(), "--output", f"{tmp_path}/a: [b] #c")
-    assert ended.code == 0, ended.stdout
-    topics = [line.split()[1] for line in ended.stdout.splitlines()]
+    result = invoke("doctor", config_file(), "--output", f"{tmp_path}/a: [b] #c")
+    assert result.code == 0, result.stdout
+    topics = [line.split()[1] for line in result.stdout.splitlines()]
     assert topics[:3] == ["machine", "installed", "config"]
     assert {"model", "data", "plan", "cluster", "prompts", "output"} <= set(topics)
-    assert "a: [b] #c/acebench-fake-" in ended.stdout
+    assert "a: [b] #c/acebench-fake-" in result.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
-    ended = here("doctor", config_file(workers=5000))
-    assert ended.code == 2
-    (failed,) = [line for line in ended.stdout.splitlines() if line.startswith("FAIL")]
+    result = invoke("doctor", config_file(workers=5000))
+    assert result.code == 2
+    (failed,) = [line for line in result.stdout.splitlines() if line.startswith("FAIL")]
     assert "cluster" in failed
     assert "5000 worker(s)" in failed
 
 
 def test_prompts_that_were_not_counted_do_not_count_as_fitting(
-    config_file: Write, here: Any, monkeypatch: pytest.MonkeyPatch
+    config_file: Write, invoke: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = config_file(limit=4, engine={"max_model_len": 4096})
-    assert "4 of 4 prompts fit a context of 4096" in here("doctor", path).stdout
+    assert "4 of 4 prompts fit a context of 4096" in invoke("doctor", path).stdout
     monkeypatch.setattr("ace_ray.pipeline.planning.prompts.COUNT_S", -1)
-    told = "3 of 4 prompts were not counted, at least 0 do not fit a context of 4096"
-    assert told in here("doctor", path).stdout
+    message = "3 of 4 prompts were not counted, at least 0 do not fit a context of 4096"
+    assert message in invoke("doctor", path).stdout
 
 
 @pytest.mark.parametrize("cause", ["", "the time limit was reached"])
 def test_an_interrupt_says_its_cause(
-    cause: str, config_file: Write, here: Any, monkeypatch: pytest.MonkeyPatch
+    cause: str, config_file: Write, invoke: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop = Mock(side_effect=KeyboardInterrupt(*filter(None, [cause])))
     monkeypatch.setattr("ace_ray.pipeline.evaluate.evaluate", stop)
-    ended = here("evaluate", config_file())
+    result = invoke("evaluate", config_file())
     line = f"ace-ray: {cause or 'interrupted'}; the same command continues this run\n"
-    assert (ended.code, ended.stderr) == (75, line)
+    assert (result.code, result.stderr) == (75, line)
 
 
-def test_a_model_and_a_benchmark_need_no_config_file(here: Any, tmp_path: Path) -> None:
-    asked = ["--model", "1e5", "--benchmark", "acebench", "--limit", 3, "--output", tmp_path]
-    done = here("doctor", *asked, *QUICK, "--set", "benchmarks.0.languages=[en]")
-    assert done.code == 0, done.stdout
-    assert "acebench: 3 entries" in done.stdout
-    assert "3 rows" in done.stdout
+def test_a_model_and_a_benchmark_need_no_config_file(invoke: Any, tmp_path: Path) -> None:
+    options = ["--model", "1e5", "--benchmark", "acebench", "--limit", 3, "--output", tmp_path]
+    result = invoke("doctor", *options, *QUICK, "--set", "benchmarks.0.languages=[en]")
+    assert result.code == 0, result.stdout
+    assert "acebench: 3 entries" in result.stdout
+    assert "3 rows" in result.stdout
     for words in ([], ["--model", "x"], ["--benchmark", "acebench"]):
         for command in ("doctor", "evaluate"):
-            done = here(command, *words)
-            assert (done.code, done.stdout) == (2, "")
-            assert "name a CONFIG, or both --model and --benchmark" in done.stderr
+            result = invoke(command, *words)
+            assert (result.code, result.stdout) == (2, "")
+            assert "name a CONFIG, or both --model and --benchmark" in result.stderr
 
 
-def test_options_come_from_the_environment(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_come_from_the_environment(invoke: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACE_RAY_DOCTOR_LIMIT", "2")
     monkeypatch.setenv("ACE_RAY_DOCTOR_MODEL", "none")
     monkeypatch.setenv("ACE_RAY_DOCTOR_BENCHMARK", "acebench")
-    assert "acebench: 2 entries" in here("doctor", *QUICK).stdout
+    assert "acebench: 2 entries" in invoke("doctor", *QUICK).stdout
     monkeypatch.setenv("ACE_RAY_DOCTOR_SET", "backend=fake samples=3")
-    assert "6 rows" in here("doctor").stdout
+    assert "6 rows" in invoke("doctor").stdout
     monkeypatch.setenv("ACE_RAY_LIST_JSON", "1")
-    assert "acebench" in json.loads(here("list").stdout)
+    assert "acebench" in json.loads(invoke("list").stdout)
 
 
-def test_shipped_configs_have_names(here: Any) -> None:
+def test_shipped_configs_have_names(invoke: Any) -> None:
     assert {"quickstart", "acebench", "bfcl", "sweep"} <= set(shipped_configs())
     assert load_config("bfcl-cpu") == load_config(str(SHIPPED / "bfcl-cpu.yaml"))
-    done = here("doctor", "no-such")
-    assert "no-such: cannot be read" in done.stdout
-    assert "or one of acebench, acebench-cpu," in done.stdout
-    listed = here("list", "configs").stdout
+    result = invoke("doctor", "no-such")
+    assert "no-such: cannot be read" in result.stdout
+    assert "or one of acebench, acebench-cpu," in result.stdout
+    listed = invoke("list", "configs").stdout
     assert all(name in listed for name in shipped_configs())
 
 
-def test_list_prints_benchmarks_parsers_and_sql(here: Any) -> None:
-    benchmarks = json.loads(here("list", "--json").stdout)
+def test_list_prints_benchmarks_parsers_and_sql(invoke: Any) -> None:
+    benchmarks = json.loads(invoke("list", "--json").stdout)
     assert benchmarks["acebench"]["categories"] == 17
     assert benchmarks["tau2"]["categories"] == 5
-    assert "CREATE OR REPLACE MACRO run_rows" in here("list", "sql").stdout
+    assert "CREATE OR REPLACE MACRO run_rows" in invoke("list", "sql").stdout
     if find_spec("vllm") is not None:
-        parsers = json.loads(here("list", "parsers", "--json").stdout)
+        parsers = json.loads(invoke("list", "parsers", "--json").stdout)
         assert "qwen3" in parsers["reasoning"]
         assert "hermes" in parsers["tool"]

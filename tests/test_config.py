@@ -90,8 +90,8 @@ def test_the_command_line_chooses_benchmarks_and_entries(tmp_path: Path) -> None
     as_written = load_config(str(file), ["engine.seed=1"])
     assert as_written.engine == {"seed": 1}
     assert (as_written.benchmarks[1].limit, as_written.benchmarks[1].ids) == (9, ["a", "b"])
-    asked = {"limit": 2, "ids": ["c"], "benchmarks": ["bfcl", "tau2"]}
-    config = load_config(str(file), ["engine.seed=1"], asked)
+    options = {"limit": 2, "ids": ["c"], "benchmarks": ["bfcl", "tau2"]}
+    config = load_config(str(file), ["engine.seed=1"], options)
     assert (config.limit, config.ids) == (2, ["c"])
     bfcl, tau2 = config.benchmarks
     assert (bfcl.name, bfcl.options) == ("bfcl", {"mode": "native"})
@@ -99,7 +99,7 @@ def test_the_command_line_chooses_benchmarks_and_entries(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("override", "where"),
+    ("override", "location"),
     [
         ("samples.a=1", "nor the index of an item"),
         ("benchmarks.-1.data=x", "nor the index of an item"),
@@ -114,8 +114,8 @@ def test_the_command_line_chooses_benchmarks_and_entries(tmp_path: Path) -> None
         (f"sampling.seed={2**31}", "'sampling.seed' is 2147483648"),
     ],
 )
-def test_an_invalid_override_is_refused(path: str, override: str, where: str) -> None:
-    with pytest.raises(UserError, match=where):
+def test_an_invalid_override_is_refused(path: str, override: str, location: str) -> None:
+    with pytest.raises(UserError, match=location):
         load_config(path, [override])
 
 
@@ -157,14 +157,14 @@ def test_an_unknown_key_is_answered_with_its_place(
 
 
 @pytest.mark.parametrize(
-    ("effort", "asked", "thinks"),
+    ("effort", "template_kwargs", "thinks"),
     [("low", {"x": 1}, True), ("none", {}, False), ("high", {"enable_thinking": False}, False)],
 )
 def test_a_reasoning_effort_switches_thinking(
-    effort: str, asked: dict[str, Any], thinks: bool
+    effort: str, template_kwargs: dict[str, Any], thinks: bool
 ) -> None:
-    tree = {**TREE, "model": {"source": "a", "chat_template_kwargs": asked}}
-    assert run_config(tree, where="").template_kwargs == asked
+    tree = {**TREE, "model": {"source": "a", "chat_template_kwargs": template_kwargs}}
+    assert run_config(tree, where="").template_kwargs == template_kwargs
     config = run_config({**tree, "sampling": {"reasoning_effort": effort}}, where="")
-    told = {**asked, "enable_thinking": thinks, "reasoning_effort": effort}
-    assert config.template_kwargs == told
+    expected = {**template_kwargs, "enable_thinking": thinks, "reasoning_effort": effort}
+    assert config.template_kwargs == expected

@@ -36,14 +36,16 @@ class Texts:
         return "".join(self._random.choice(PIECES) for _ in range(count))
 
     def _repeated(self) -> str:
-        few = "".join(self._random.choice(PIECES) for _ in range(self._random.randrange(1, 4)))
+        unit = "".join(self._random.choice(PIECES) for _ in range(self._random.randrange(1, 4)))
         times = int(10 ** self._random.uniform(0, 4.3 if self._random.random() < 0.02 else 2.5))
-        return self._random.choice(("", "[f(a=", "f(", "{")) + few * times + self._pieces()[:20]
+        return self._random.choice(("", "[f(a=", "f(", "{")) + unit * times + self._pieces()[:20]
 
     def _wrapped(self) -> str:
-        left, right = self._random.choice((("(", ")"), ("[", "]"), ("{'a':", "}"), ("f(a=", ")")))
+        opening, right = self._random.choice(
+            (("(", ")"), ("[", "]"), ("{'a':", "}"), ("f(a=", ")"))
+        )
         depth = int(10 ** self._random.uniform(0, 2.7))
-        return left * depth + self._mutated() + right * self._random.choice((depth, depth - 1))
+        return opening * depth + self._mutated() + right * self._random.choice((depth, depth - 1))
 
     def _mutated(self) -> str:
         text = self._random.choice(self._golds)

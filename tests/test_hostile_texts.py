@@ -43,7 +43,7 @@ OTHERS: dict[str, Callable[[str], Any]] = {
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", [*READERS, *OTHERS, "ACEBench, check", "BFCL, check"])
 def test_a_long_text_is_read_or_refused_in_linear_time(name: str) -> None:
-    known = READERS if name in READERS else checks_and_golds()[0] if "check" in name else {}
+    readers = READERS if name in READERS else checks_and_golds()[0] if "check" in name else {}
     for beginning in BEGINNINGS:
         for number, piece in enumerate(PIECES):
             is_long = not beginning and number % EVERY == 0
@@ -53,4 +53,4 @@ def test_a_long_text_is_read_or_refused_in_linear_time(name: str) -> None:
                     cpu_limit(f"{name}: {beginning!r} + {piece!r} * {length // len(piece)}"),
                     suppress(Exception),  # `test_fuzzed_texts` allows documented errors only
                 ):
-                    known[name](text, number) if known else OTHERS[name](text)
+                    readers[name](text, number) if readers else OTHERS[name](text)

@@ -53,14 +53,14 @@ def room_of(module: str) -> str:
 @cache
 def imports(module: str) -> list[str]:
     """Return all imports of a module, inside functions too; ``from a import b`` as ``a.b``."""
-    found = []
+    names = []
     for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}:{node.lineno}: relative import"
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    return found
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
 
 
 def within(module: str, package: str) -> bool:
@@ -68,12 +68,12 @@ def within(module: str, package: str) -> bool:
 
 
 def goes_down(room: str, target: str) -> bool:
-    there = room_of(target)
-    if not within(target, "ace_ray") or there in ("__version__", ""):
+    target_room = room_of(target)
+    if not within(target, "ace_ray") or target_room in ("__version__", ""):
         return True
     if not room:  # ace_ray/__init__.py: names for type checkers
-        return there in ("api", "errors", "pipeline")
-    return FLOOR[there] <= FLOOR[room]
+        return target_room in ("api", "errors", "pipeline")
+    return FLOOR[target_room] <= FLOOR[room]
 
 
 def test_imports_go_down_and_heavy_dependencies_have_their_rooms() -> None:
@@ -84,10 +84,10 @@ def test_imports_go_down_and_heavy_dependencies_have_their_rooms() -> None:
         room = room_of(module)
         assert not room or room in FLOOR, f"{room} has no floor: give it one here and in the docs"
         mine = next((n for n in benchmarks if within(module, f"ace_ray.benchmarks.{n}")), None)
-        others = {f"ace_ray.benchmarks.{name}" for name in benchmarks - {mine}} if mine else ()
+        siblings = {f"ace_ray.benchmarks.{name}" for name in benchmarks - {mine}} if mine else ()
         for target in imports(module):
             rooms = [rooms for package, rooms in USERS.items() if within(target, package)]
-            sideways = any(within(target, other) for other in others)
+            sideways = any(within(target, sibling) for sibling in siblings)
             if not all(room in r for r in rooms) or not goes_down(room, target) or sideways:
                 wrong.append(f"{module} imports {target}")
             if within(target, "scipy") and module != "ace_ray.reports.significance":

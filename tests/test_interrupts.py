@@ -31,13 +31,13 @@ def handlers() -> Iterator[dict[int, Any]]:
         signal.signal(number, handler)
 
 
-def send(number: int, seen: Callable[[], bool] = lambda: False) -> None:
-    """Send the signal and wait for its effect, an exception or ``seen``."""
+def send(number: int, condition: Callable[[], bool] = lambda: False) -> None:
+    """Send the signal and wait for its effect, an exception or ``condition``."""
     os.kill(os.getpid(), number)
     until = time.monotonic() + 5
-    while not seen() and time.monotonic() < until:
+    while not condition() and time.monotonic() < until:
         time.sleep(0.001)
-    assert seen(), "the signal had no effect"
+    assert condition(), "the signal had no effect"
 
 
 @pytest.mark.parametrize(("first", "second"), [BOTH, BOTH[::-1]])
@@ -70,15 +70,15 @@ def test_signal_that_arrives_twice_counts_once(drainable: bool) -> None:
 
 def test_handlers_are_taken_back_from_others_and_restored(handlers: dict[int, Any]) -> None:
     """Ray installs handlers of its own when it starts."""
-    taken: list[int] = []
+    numbers: list[int] = []
     with contextlib.suppress(ValueError), Interrupts() as interrupts:
         for number in BOTH:
-            signal.signal(number, lambda number, frame: taken.append(number))
+            signal.signal(number, lambda number, frame: numbers.append(number))
         interrupts.install()
         interrupts.install()
         interrupts.drainable = True
         send(signal.SIGTERM, lambda: interrupts.asked)
-        assert taken == []
+        assert numbers == []
         raise ValueError
     assert {n: signal.getsignal(n) for n in BOTH} == handlers
 

@@ -53,9 +53,9 @@ def test_a_json_line_has_fields_and_no_secret(capsys: pytest.CaptureFixture[str]
     logging.getLogger("ace_ray.somewhere").warning("own %s", 1)
     logging.getLogger("another.package").warning("theirs")
     logging.getLogger("another.package").info("less")
-    said = capsys.readouterr()
-    assert said.out == ""
-    first, second, own, theirs = lines(said.err)
+    output = capsys.readouterr()
+    assert output.out == ""
+    first, second, ours, theirs = lines(output.err)
     assert first.pop("time").endswith("Z")
     assert first == {
         "level": "warning",
@@ -66,14 +66,14 @@ def test_a_json_line_has_fields_and_no_secret(capsys: pytest.CaptureFixture[str]
         "at": {"key": ["***", None]},
     }
     assert "run_id" not in second
-    assert (own["logger"], own["message"]) == ("ace_ray.somewhere", "own 1")
+    assert (ours["logger"], ours["message"]) == ("ace_ray.somewhere", "own 1")
     assert (theirs["logger"], theirs["level"]) == ("another.package", "warning")
 
 
 def test_a_text_line_has_its_traceback_and_no_fields(capsys: pytest.CaptureFixture[str]) -> None:
     log.error("it ended: :100:", traceback=f"Traceback\n  line {SECRET}", done=3)
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("it ended: :100:\nTraceback\n  line ***\n", "")
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("it ended: :100:\nTraceback\n  line ***\n", "")
 
 
 def test_text_lines_go_to_the_console_of_printing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,9 +84,9 @@ def test_text_lines_go_to_the_console_of_printing(capsys: pytest.CaptureFixture[
     assert (lines.getvalue(), capsys.readouterr().out) == ("inside\n", "outside\n")
 
 
-@pytest.mark.parametrize(("level", "shown"), [("debug", "diwe"), ("warning", "we"), ("error", "e")])
+@pytest.mark.parametrize(("level", "signs"), [("debug", "diwe"), ("warning", "we"), ("error", "e")])
 def test_a_level_hides_lower_levels_and_no_result(
-    level: str, shown: str, capsys: pytest.CaptureFixture[str]
+    level: str, signs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log.configure(level)
     log.debug("d")
@@ -98,34 +98,34 @@ def test_a_level_hides_lower_levels_and_no_result(
         raise ValueError("why")
     except ValueError as error:
         log.fail(str(error))
-    said = capsys.readouterr()
-    assert said.out == "".join(f"{sign}\n" for sign in shown) + "the result\n"
-    assert said.err.startswith("ace-ray: why\n")
-    assert ("Traceback" in said.err) is (level == "debug")
+    output = capsys.readouterr()
+    assert output.out == "".join(f"{sign}\n" for sign in signs) + "the result\n"
+    assert output.err.startswith("ace-ray: why\n")
+    assert ("Traceback" in output.err) is (level == "debug")
 
 
 def test_options_and_environment_choose_the_format(
-    here: Any, config_file: Write, monkeypatch: pytest.MonkeyPatch
+    invoke: Any, config_file: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     option, words = ["--log-format", "json"], ["doctor", config_file()]
     for order in ([*words, *option], [*option, *words]):
-        found = lines(here(*order).stdout)
-        assert {"machine", "config", "output"} <= {line["topic"] for line in found}
-        assert {line["level"] for line in found} == {"info"}
+        records = lines(invoke(*order).stdout)
+        assert {"machine", "config", "output"} <= {line["topic"] for line in records}
+        assert {line["level"] for line in records} == {"info"}
     monkeypatch.setenv("ACE_RAY_LOG_LEVEL", "error")
-    done = here("evaluate", config_file(), "--plan", *option)
-    assert {line["topic"] for line in lines(done.stdout)} >= {"rows", "results"}
+    result = invoke("evaluate", config_file(), "--plan", *option)
+    assert {line["topic"] for line in lines(result.stdout)} >= {"rows", "results"}
     monkeypatch.setenv("ACE_RAY_LOG_LEVEL", "loud")
-    assert here("doctor", config_file()).code == 2
+    assert invoke("doctor", config_file()).code == 2
 
 
-def test_a_mistake_is_a_json_line(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "Usage: ace-ray" in here("evaluate", "--bad").stderr
+def test_a_mistake_is_a_json_line(invoke: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Usage: ace-ray" in invoke("evaluate", "--bad").stderr
     monkeypatch.setenv("ACE_RAY_LOG_FORMAT", "json")
     for arguments in (("--bad",), ("evaluate", "--bad"), ("data", "bad")):
-        ended = here(*arguments)
-        (line,) = lines(ended.stderr)
-        assert (ended.code, ended.stdout, line["level"]) == (2, "", "error")
+        result = invoke(*arguments)
+        (line,) = lines(result.stderr)
+        assert (result.code, result.stdout, line["level"]) == (2, "", "error")
         assert "bad" in line["message"]
 
 
@@ -135,10 +135,10 @@ def test_progress_is_a_line_with_numbers(capsys: pytest.CaptureFixture[str]) -> 
     tally.workers.append({"load_s": 2.5, "start_s": {"weights": 2.0}})
     tally.add([(0, "b", "en", "scored", {}, 5, 5), (0, "b", "en", "skipped", {}, 0, 0)])
     tally.deaths.append("w1 ended")
-    said = StringIO()
-    with log.printing(Console(file=said, force_terminal=True)):
+    stream = StringIO()
+    with log.printing(Console(file=stream, force_terminal=True)):
         counts.Progress(4).show(tally)
-    assert said.getvalue() == ""
+    assert stream.getvalue() == ""
     start, line, *_ = lines(capsys.readouterr().err)
     assert (start["event"], start["start_s"]) == ("engine_ready", {"weights": 2.0})
     assert line["message"].startswith("2/4 rows")

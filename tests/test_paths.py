@@ -15,7 +15,7 @@ INVALID = ["~nosuchuser/x", "a" * 5000, "b/" * 3000, "a\0b"]
 
 
 @pytest.mark.parametrize("text", INVALID, ids=range(len(INVALID)))
-def test_an_invalid_path_is_refused_everywhere(text: str, here: Any) -> None:
+def test_an_invalid_path_is_refused_everywhere(text: str, invoke: Any) -> None:
     with pytest.raises(UserError, match="is not a valid path"):
         open_store(text)
     with pytest.raises(UserError):
@@ -25,6 +25,6 @@ def test_an_invalid_path_is_refused_everywhere(text: str, here: Any) -> None:
         make_benchmark("acebench", {"data": text}).resolved()
     for command in ("report", "score", "compact"):
         for uri in (text, "s3://[/x"):
-            ended = here(command, uri.replace("\0", ""))
-            assert ended.code == 2
-            assert ended.stderr.startswith("ace-ray: ")
+            result = invoke(command, uri.replace("\0", ""))
+            assert result.code == 2
+            assert result.stderr.startswith("ace-ray: ")

@@ -32,7 +32,7 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def asked(query: str, runs: Path) -> list[tuple[Any, ...]]:
+def query_rows(query: str, runs: Path) -> list[tuple[Any, ...]]:
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
     connection.sql(files("ace_ray.viewer").joinpath("rows.sql").read_text())
@@ -42,7 +42,7 @@ def asked(query: str, runs: Path) -> list[tuple[Any, ...]]:
 
 
 def test_every_query_has_an_answer(runs: Path) -> None:
-    answers = {query: asked(query, runs) for query in SQL}
+    answers = {query: query_rows(query, runs) for query in SQL}
     for query, answer in answers.items():
         assert bool(answer) is not ("<> strict_valid" in query or "<> 'scored'" in query), query
     by_category, *_ = answers.values()

@@ -53,11 +53,11 @@ def patterns_of(module_name: str) -> Iterator[Found]:
     module = importlib.import_module(module_name)
     assert module.__file__ is not None
     tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
-    asked: dict[str, set[str]] = {}
+    uses: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in METHODS:
             name = node.value.id if isinstance(node.value, ast.Name) else ""
-            asked.setdefault(name, set()).add(node.attr)
+            uses.setdefault(name, set()).add(node.attr)
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         of_re = isinstance(node.func.value, ast.Name) and node.func.value.id == "re"
@@ -68,9 +68,9 @@ def patterns_of(module_name: str) -> Iterator[Found]:
             yield f"{module_name}:{node.lineno}", pattern, frozenset({node.func.attr})
     names = {name for name, value in vars(module).items() if isinstance(value, re.Pattern)}
     # A pattern of a table is called by the name of a loop, or by an index.
-    unnamed = set().union(*(methods for name, methods in asked.items() if name not in names))
+    unnamed = set().union(*(methods for name, methods in uses.items() if name not in names))
     for name, value in vars(module).items():
-        methods = asked.get(name, METHODS) if name in names else unnamed or METHODS
+        methods = uses.get(name, METHODS) if name in names else unnamed or METHODS
         if hasattr(value, "__self__"):
             methods = {value.__name__} & METHODS
         for pattern in patterns_in(value):
@@ -80,10 +80,10 @@ def patterns_of(module_name: str) -> Iterator[Found]:
 def texts_for(source: str) -> list[tuple[str, str, str]]:
     """Return beginnings, repeated parts and ends of texts that are hard for a pattern."""
     without_syntax = re.sub(r"\(\?[:=!<>P]*\w*>?|\\[a-zA-Z]|\{\d*,?\d*\}|\[[^\]]*\]", "|", source)
-    found = re.findall(r"(?:\\[^\w\s]|[^\\\[\](){}|?*+^$.])+", without_syntax)
-    words = list(dict.fromkeys(re.sub(r"\\(.)", r"\1", word) for word in found))[:12]
+    pieces = re.findall(r"(?:\\[^\w\s]|[^\\\[\](){}|?*+^$.])+", without_syntax)
+    words = list(dict.fromkeys(re.sub(r"\\(.)", r"\1", word) for word in pieces))[:12]
     classes = "".join(re.findall(r"\[([^\]]*)\]", source))
-    pairs = (one + other for one in words for other in words)
+    pairs = (first + second for first in words for second in words)
     pumps = dict.fromkeys([*words, *pairs, "".join(words), *classes, *CHARACTERS])
     texts = [
         (lead, pump, end)
@@ -95,9 +95,9 @@ def texts_for(source: str) -> list[tuple[str, str, str]]:
     return texts[:: max(1, len(texts) // MAX_TEXTS)]
 
 
-def check(found: Found) -> None:
+def check(case: Found) -> None:
     """Raise `AssertionError` if a text takes more than linear time."""
-    where, pattern, methods = found
+    location, pattern, methods = case
     source = pattern.pattern
     is_bytes = isinstance(source, bytes)
     calls = [getattr(pattern, name) for name in sorted(methods & FROM_START)]
@@ -110,7 +110,7 @@ def check(found: Found) -> None:
                 text: Any = lead + pump * (length // len(pump)) + end
                 text = text.encode("latin-1", "replace") if is_bytes else text
                 before = time.thread_time()
-                with cpu_limit(f"{where} {source!r} on {(lead, pump, end)}", limit or 3.0):
+                with cpu_limit(f"{location} {source!r} on {(lead, pump, end)}", limit or 3.0):
                     call(text)
                 spent = time.thread_time() - before
                 if spent <= LOOK_AGAIN_S:
@@ -127,6 +127,8 @@ ROOMS = sorted(info.name for info in pkgutil.iter_modules(ace_ray.__path__))
 def test_every_pattern_is_linear(room: str) -> None:
     names = [info.name for info in pkgutil.walk_packages(ace_ray.__path__, "ace_ray.")]
     below = [n for n in names if n.split(".")[1] == room and not n.endswith("__main__")]
-    found = {one[1:]: one for name in below if name not in BOUNDED for one in patterns_of(name)}
-    for one in found.values():
-        check(one)
+    patterns = {
+        case[1:]: case for name in below if name not in BOUNDED for case in patterns_of(name)
+    }
+    for case in patterns.values():
+        check(case)

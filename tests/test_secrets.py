@@ -78,9 +78,9 @@ def test_values_are_found_and_masked() -> None:
         assert [key for key, _ in secrets_in({"a": {"b": text}})] == ["a.b"], text
     for text in [*ADDRESSES, *SHAPES, *ASSIGNMENTS]:
         for around in ("{}", "cannot reach {}: refused", "['{}']"):
-            shown = masked(around.format(text))
-            assert "THIS" not in shown, text
-            assert text not in shown
+            result = masked(around.format(text))
+            assert "THIS" not in result, text
+            assert text not in result
         assert KEY not in str(UserError(f"cannot reach {text}", where=text, fix=text))
     for text in NO_SECRETS:
         assert not list(secrets_in({"a": text})), text
@@ -94,22 +94,22 @@ def test_values_are_found_and_masked() -> None:
      {"env": {"WANDB": COMMIT}}, {"auth": {"user": "x"}}],
 )  # fmt: skip
 def test_a_secret_of_any_form_is_found_and_not_repeated(tree: Any) -> None:
-    found = list(secrets_in({"a": tree}))
-    assert found
-    assert KEY not in str(found)
-    assert SHAPES[0] not in str(found)
+    secrets = list(secrets_in({"a": tree}))
+    assert secrets
+    assert KEY not in str(secrets)
+    assert SHAPES[0] not in str(secrets)
 
 
-@pytest.mark.parametrize("where", ["engine.apiKey", "store.api_key"])
+@pytest.mark.parametrize("key", ["engine.apiKey", "store.api_key"])
 def test_a_config_with_a_secret_is_refused_and_does_not_repeat_it(
-    where: str, config_file: Callable[..., Path], here: Callable[..., Any]
+    key: str, config_file: Callable[..., Path], invoke: Callable[..., Any]
 ) -> None:
     for command in ("doctor", "evaluate"):
         for value in (KEY, f"[{KEY}"):  # the second is not YAML
-            ended = here(command, config_file(), "--set", f"{where}={value}")
-            assert ended.code == 2
-            assert KEY not in ended.stdout + ended.stderr
-            assert ("looks like a secret" in ended.stdout + ended.stderr) is (value == KEY)
+            result = invoke(command, config_file(), "--set", f"{key}={value}")
+            assert result.code == 2
+            assert KEY not in result.stdout + result.stderr
+            assert ("looks like a secret" in result.stdout + result.stderr) is (value == KEY)
 
 
 def test_an_address_with_a_secret_is_refused_everywhere(

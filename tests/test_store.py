@@ -95,8 +95,8 @@ def test_a_failed_write_keeps_the_old_object(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("os.fsync", full)
-    told = "a: cannot write: No space left on device; check the permissions and the free space"
-    with pytest.raises(UserError, match=told):
+    message = "a: cannot write: No space left on device; check the permissions and the free space"
+    with pytest.raises(UserError, match=message):
         store.put("a", b"new")
     assert store.get("a") == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
@@ -110,11 +110,11 @@ def web_server(
     status: int, headers: dict[str, str], body: bytes
 ) -> Iterator[tuple[str, list[str]]]:
     """Serve one answer to all requests; yield the address and the requests' signatures."""
-    asked: list[str] = []
+    signatures: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.headers.get("Authorization", ""))
+            signatures.append(self.headers.get("Authorization", ""))
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
@@ -130,7 +130,7 @@ def web_server(
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http://127.0.0.1:{server.server_port}", signatures
         server.shutdown()
 
 
@@ -230,11 +230,11 @@ def test_a_store_that_does_not_answer_may_come_back(s3: Any) -> None:
         S3Store("s3://b/p", "not a valid address", "us-east-1").quick().get("a")
     assert not isinstance(caught.value, Unreachable)
     with (
-        web_server(502, HTML, b"<html>Bad Gateway") as (address, asked),
+        web_server(502, HTML, b"<html>Bad Gateway") as (address, signatures),
         pytest.raises(Unreachable, match=r"S3 answered 502 \(Bad Gateway\); "),
     ):
         S3Store("s3://b", address, "us-east-1").quick().get("a")
-    assert len(asked) == 2, "it is retried"
+    assert len(signatures) == 2, "it is retried"
 
 
 @pytest.mark.parametrize(
@@ -255,10 +255,12 @@ def test_an_address_that_is_not_an_s3_service_is_named(
         for ask in (lambda: store.get("a"), store.list, lambda: store.put("a", b"1")):
             with pytest.raises(UserError) as caught:
                 ask()
-            said = str(caught.value)
-            assert said.startswith(f"s3://b/p: {address} is not an S3 service: it answered with ")
-            assert f"status {status}" in said
-            assert "u:p@" not in said
+            message = str(caught.value)
+            assert message.startswith(
+                f"s3://b/p: {address} is not an S3 service: it answered with "
+            )
+            assert f"status {status}" in message
+            assert "u:p@" not in message
 
 
 def test_no_signature_follows_a_redirect(s3: Any) -> None:
@@ -266,21 +268,21 @@ def test_no_signature_follows_a_redirect(s3: Any) -> None:
     with web_server(200, {"ETag": '"1"'}, b"") as (elsewhere, stolen):
         away = {"Location": f"{elsewhere}/b/a"}
         for headers in (away, {**away, "x-amz-bucket-region": "eu-west-9"}):
-            with web_server(307, headers, body) as (address, asked):
+            with web_server(307, headers, body) as (address, signatures):
                 store = S3Store("s3://b", address, "us-east-1").quick()
                 with pytest.raises(UserError):
                     store.get("a")
-            regions = set(re.findall(r"/(\w+-\w+-\d)/s3/", " ".join(asked)))
+            regions = set(re.findall(r"/(\w+-\w+-\d)/s3/", " ".join(signatures)))
             # S3's header may change the region of a signature, on the same host.
             assert regions == {"us-east-1"} | ({"eu-west-9"} if len(headers) > 1 else set())
         assert not stolen
         with (
-            web_server(307, away, body) as (address, asked),
+            web_server(307, away, body) as (address, signatures),
             suppress(UserError, OSError),
             S3Store("s3://b", address, "us-east-1").open("a") as file,
         ):
             file.read()
-        assert any(asked)
+        assert any(signatures)
         assert not any(stolen), "pyarrow follows the redirect without the signature"
 
 

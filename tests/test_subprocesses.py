@@ -27,7 +27,7 @@ def test_modules_of_the_current_folder_are_not_imported(
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PYTHONPATH", f"{PACKAGE.parent}{os.pathsep}")
     # Each module ends by itself: the file does not exist.
-    done = subprocess.run(
+    result = subprocess.run(
         module_command(module, "no-such-file", "out"),
         env=module_environment(),
         stdin=subprocess.DEVNULL,
@@ -35,8 +35,8 @@ def test_modules_of_the_current_folder_are_not_imported(
         text=True,
         check=False,
     )
-    assert not mark.exists(), done.stderr
-    assert "No module named" not in done.stderr
+    assert not mark.exists(), result.stderr
+    assert "No module named" not in result.stderr
 
 
 def test_every_child_process_is_started_in_this_way() -> None:

@@ -64,7 +64,7 @@ WAITS = """
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "said", "error"),
+    ("body", "code", "output", "error"),
     [
         ("print('in')\nreturn 0", 0, "before\nin\n", ""),
         ("raise SystemExit(2)", 2, "before\n", ""),
@@ -74,12 +74,12 @@ WAITS = """
     ],
 )
 def test_exit_code_and_exception_of_the_driver_are_the_command_s(
-    start: Start, body: str, code: int, said: str, error: str
+    start: Start, body: str, code: int, output: str, error: str
 ) -> None:
     process = start(body)
     printed, wrong = process.communicate(timeout=60)
     assert process.returncode == code
-    assert printed == said
+    assert printed == output
     assert wrong.count(error) == 1 if error else wrong == ""
 
 
@@ -89,8 +89,8 @@ def test_killed_driver_ends_in_one_line_and_can_be_resumed(start: Start) -> None
         process = start(end)
         _, wrong = process.communicate(timeout=60)
         assert process.returncode == 75
-        said = f"ace-ray: the driver ended ({how}); the same command continues this run\n"
-        assert wrong == said
+        message = f"ace-ray: the driver ended ({how}); the same command continues this run\n"
+        assert wrong == message
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -106,5 +106,5 @@ def test_signals_reach_the_driver_once_and_it_ends_with_the_command(
         until(lambda: not driver.is_running() or driver.status() == psutil.STATUS_ZOMBIE)
     else:
         os.killpg(process.pid, number)
-        said, _ = process.communicate(timeout=60)
-        assert (process.returncode, said) == (75, f"{number.name}\n")
+        output, _ = process.communicate(timeout=60)
+        assert (process.returncode, output) == (75, f"{number.name}\n")

@@ -66,23 +66,23 @@ class Family:
 
     def group(self) -> list[psutil.Process]:
         """Return the processes in the group of the first."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             with suppress(psutil.Error, ProcessLookupError):
                 mine = os.getpgid(process.pid) == self.first.pid
                 if mine and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def watchdogs(self) -> list[psutil.Process]:
         """Return the child of the first that watches, and its child."""
 
-        def both() -> list[psutil.Process]:
+        def find_both() -> list[psutil.Process]:
             mine = psutil.Process(self.first.pid).children()
-            found = [p for p in mine if p.cmdline()[-1:] == [watchdog.__file__]]
-            return [*found, *found[0].children()] if found and found[0].children() else []
+            dogs = [p for p in mine if p.cmdline()[-1:] == [watchdog.__file__]]
+            return [*dogs, *dogs[0].children()] if dogs and dogs[0].children() else []
 
-        return list(until(both))
+        return list(until(find_both))
 
     def check_ended(self) -> None:
         until(lambda: not self.group())
@@ -94,13 +94,13 @@ class Family:
 
 @pytest.fixture
 def family(tmp_path: Path) -> Iterator[Family]:
-    made = Family(tmp_path)
-    made.noted("started")
-    yield made
-    for process in made.group():
+    members = Family(tmp_path)
+    members.noted("started")
+    yield members
+    for process in members.group():
         process.kill()
-    os.kill(int(made.noted("before")), signal.SIGKILL)
-    made.first.wait()
+    os.kill(int(members.noted("before")), signal.SIGKILL)
+    members.first.wait()
 
 
 @pytest.mark.parametrize("last", ["started", "grandchild"])

@@ -72,8 +72,8 @@ def refusing(call: Callable[[str], Any], *errors: type[Exception]) -> Reader:
 
 
 def decode_bfcl(text: str, number: int) -> None:
-    others: tuple[Any, ...] = ((Form(), "java"), (Form(), "javascript"))
-    for form, language in ((FORMS[number % len(FORMS)], "python"), *others):
+    other_forms: tuple[Any, ...] = ((Form(), "java"), (Form(), "javascript"))
+    for form, language in ((FORMS[number % len(FORMS)], "python"), *other_forms):
         with suppress(NotCalls):
             read(text, form, language)
     executable(Answer(text))

@@ -13,9 +13,9 @@ from ace_ray.errors import UserError
 
 
 def test_only_a_head_that_answers_is_joined(tmp_path, monkeypatch) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{taken.getsockname()[1]}"  # bound without a listener
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{listener.getsockname()[1]}"  # bound without a listener
         (tmp_path / "ray").mkdir()
         (tmp_path / "ray" / "ray_current_cluster").write_text(address)
         monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
@@ -24,7 +24,7 @@ def test_only_a_head_that_answers_is_joined(tmp_path, monkeypatch) -> None:
         monkeypatch.setenv("RAY_ADDRESS", address)
         with pytest.raises(UserError, match="nothing answers at this address"):
             running_cluster()
-        taken.listen()
+        listener.listen()
         assert running_cluster() == address
         monkeypatch.delenv("RAY_ADDRESS")
         assert running_cluster() == address

@@ -64,12 +64,12 @@ def test_config_travels_as_text_with_options_and_local_files(config: Path, tmp_p
     tree = {**yaml.safe_load(config.read_text()), "model": model, "benchmarks": [section]}
     config.write_text(yaml.safe_dump(tree))
     options: dict[str, Any] = {"output": "s3://b/--odd", "limit": 7, "ids": ["--odd", "a/b"]}
-    made = submission(
+    job = submission(
         str(config),
         overrides=["sampling.stop=['; rm -rf / #', \"it's\"]", "samples=2"],
         **options,
     )
-    read = parsed(made.entrypoint)
+    read = parsed(job.entrypoint)
     assert read["config"] is None
     texts = dict(file.split(":", 1) for file in read["files"])
     assert sorted(texts.values()) == ["x = 1", "{{ messages }}"]
@@ -102,10 +102,10 @@ def test_id_is_a_hash_of_the_resolved_config(config: Path, checkout: Path) -> No
     assert len({first.name, name("samples=2"), name(limit=5), name(output="s3://b/q")}) == 4
 
 
-def packed(made: Submission) -> set[str]:
+def packed(job: Submission) -> set[str]:
     """Return the files that travel."""
     with tempfile.TemporaryDirectory() as folder:
-        return set(zipfile.ZipFile(made.runtime_env(folder)["working_dir"]).namelist())
+        return set(zipfile.ZipFile(job.runtime_env(folder)["working_dir"]).namelist())
 
 
 def test_files_with_names_of_keys_and_untracked_files_stay_behind(
@@ -130,8 +130,8 @@ def test_files_with_names_of_keys_and_untracked_files_stay_behind(
     for name in ("notes [1].txt", "mine/diary.txt", "configs/mine.yaml", "ignored.txt", "trail "):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).write_text(config.read_text())
-    made = submission(str(checkout / "configs/mine.yaml"), checkout=checkout)
-    assert packed(made) == code | {"jobs/code/secrets.py"}
+    job = submission(str(checkout / "configs/mine.yaml"), checkout=checkout)
+    assert packed(job) == code | {"jobs/code/secrets.py"}
 
 
 def test_untracked_files_of_a_folder_in_a_repository_and_of_submodules_stay_behind(
@@ -141,14 +141,14 @@ def test_untracked_files_of_a_folder_in_a_repository_and_of_submodules_stay_behi
         who = ("-c", "user.name=n", "-c", "user.email=e", "-c", "protocol.file.allow=always")
         subprocess.run(["git", "-C", str(folder), *who, *arguments], check=True)
 
-    whole = checkout.parent
-    git(whole, "init", "-q")
-    other = whole / "other"
-    other.mkdir()
-    git(other, "init", "-q")
-    git(other, "commit", "-qm", "empty", "--allow-empty")
-    git(whole, "add", checkout.name)
-    git(whole, "submodule", "add", "-q", str(other), f"{checkout.name}/part")
+    parent = checkout.parent
+    git(parent, "init", "-q")
+    submodule = parent / "other"
+    submodule.mkdir()
+    git(submodule, "init", "-q")
+    git(submodule, "commit", "-qm", "empty", "--allow-empty")
+    git(parent, "add", checkout.name)
+    git(parent, "submodule", "add", "-q", str(submodule), f"{checkout.name}/part")
     tracked = packed(submission(str(config), checkout=checkout))
     for name in ("diary.txt", "part/diary.txt"):
         (checkout / name).write_text("x")
@@ -203,7 +203,7 @@ class Mine(Benchmark):
 """
 
 
-def test_dry_run_runs_no_local_benchmark(here: Any, tmp_path: Path) -> None:
+def test_dry_run_runs_no_local_benchmark(invoke: Any, tmp_path: Path) -> None:
     mark, code = tmp_path / "mark", tmp_path / "mine.py"
     code.write_text(MARKED.format(mark=str(mark)))
     tree = {"benchmarks": [{"name": f"{code}:Mine"}], "output": "s3://b/p"}
@@ -213,7 +213,7 @@ def test_dry_run_runs_no_local_benchmark(here: Any, tmp_path: Path) -> None:
     for form in (single, *forms):
         path.write_text(json.dumps(form))
         job = ["--job", "sweep"] if "models" in form else []
-        done = here("submit", path, "--dry-run", *job)
-        assert done.code == 0, done.stderr
-        assert "class Mine(Benchmark)" in done.stdout
+        result = invoke("submit", path, "--dry-run", *job)
+        assert result.code == 0, result.stderr
+        assert "class Mine(Benchmark)" in result.stdout
         assert not mark.exists()

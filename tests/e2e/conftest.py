@@ -68,8 +68,8 @@ def evaluate(cli: Cli, tmp_path: Path) -> Evaluate:
         }
         path = tmp_path / f"{run_id}.yaml"
         path.write_text(yaml.safe_dump(tree))
-        ended = cli("evaluate", path, timeout_s=1800)
-        assert ended.code == code, ended.stdout + ended.stderr
-        return Evaluated(tmp_path / "runs" / run_id, ended.stdout, ended.stderr)
+        result = cli("evaluate", path, timeout_s=1800)
+        assert result.code == code, result.stdout + result.stderr
+        return Evaluated(tmp_path / "runs" / run_id, result.stdout, result.stderr)
 
     return run

@@ -44,9 +44,9 @@ class Cluster:
         for _ in range(STARTS):
             name = f"node-{len(self.nodes)}"
             # Separate folders: a node that unpacks a job's files removes other files.
-            where = [f"--address={self.gcs}", f"--temp-dir={self.folder}-{len(self.nodes)}"]
+            options = [f"--address={self.gcs}", f"--temp-dir={self.folder}-{len(self.nodes)}"]
             mark = f"--resources={json.dumps({name: 1})}"
-            self.nodes.append(_started(self.env, cpus, [*where, mark]))
+            self.nodes.append(_started(self.env, cpus, [*options, mark]))
             if _comes_up(self.nodes[-1], partial(self._has, name)):
                 return self.nodes[-1]
         pytest.fail("no node came up")
@@ -65,22 +65,22 @@ class Cluster:
     def engines(self) -> int:
         """Count the engine workers that have started."""
         try:
-            found = self.call(
+            reply = self.call(
                 "/api/v0/actors?detail=1&limit=1000&filter_keys=state"
                 "&filter_predicates=%3D&filter_values=ALIVE"
             )
         except OSError:
             return 0
-        actors = found["data"]["result"]["result"]
+        actors = reply["data"]["result"]["result"]
         return sum("EngineWorker" in actor["class_name"] for actor in actors)
 
     def alive(self) -> list[dict[str, Any]]:
         """Return the nodes that are up; none while the dashboard does not answer."""
         try:
-            found = self.call("/api/v0/nodes")["data"]["result"]["result"]
+            nodes = self.call("/api/v0/nodes")["data"]["result"]["result"]
         except OSError:
             return []
-        return [node for node in found if node["state"] == "ALIVE"]
+        return [node for node in nodes if node["state"] == "ALIVE"]
 
     def _has(self, resource: str) -> bool:
         return any(resource in node["resources_total"] for node in self.alive())
@@ -151,11 +151,11 @@ def _comes_up(node: subprocess.Popen[bytes], is_up: Callable[[], bool]) -> bool:
     return False
 
 
-def _started(env: dict[str, str], cpus: float, where: list[str]) -> subprocess.Popen[bytes]:
+def _started(env: dict[str, str], cpus: float, options: list[str]) -> subprocess.Popen[bytes]:
     # A port of its own: beside another Ray on this machine no job agent would come up.
     agent = f"--dashboard-agent-listen-port={free_port()}"
     return subprocess.Popen(
-        [RAY, "start", "--block", f"--num-cpus={cpus}", "--num-gpus=0", agent, *where],
+        [RAY, "start", "--block", f"--num-cpus={cpus}", "--num-gpus=0", agent, *options],
         env=env,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -66,13 +66,13 @@ JUDGED = '{"reason": "The answer names a dish.", "answer_status": "Solved"}'
 class ScriptedToolParser(ToolParser):  # type: ignore[misc]
     def extract_tool_calls(self, model_output: str, request: Any) -> ExtractedToolCallInformation:
         offered = {tool.function.name for tool in request.tools or ()}
-        made = {
+        names = {
             call["function"]["name"]
             for message in request.messages
             for call in message.get("tool_calls") or ()
         }
         script = next((s for s in SCRIPTS if {name for name, _ in s} <= offered), ())
-        following = next((call for call in script if call[0] not in made), None)
+        following = next((call for call in script if call[0] not in names), None)
         if following is None:
             content = DONE if script else model_output
             return ExtractedToolCallInformation(tools_called=False, tool_calls=[], content=content)

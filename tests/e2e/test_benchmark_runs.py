@@ -27,29 +27,29 @@ def test_acebench_resumes_rows_whose_user_simulator_was_down(
     with scripted_endpoint() as server:
         endpoint = {"url": server.url, "model": "u", "api_key_env": "USER_KEY", "max_retries": 1}
         benchmark = {"name": "acebench", "languages": ["en"], "categories": ["agent"]}
-        asked: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "benchmarks": [{**benchmark, "max_messages": 8, "user": {"endpoint": endpoint}}],
             "engine": {"default": "[turn_on_wifi()]"},
         }
         server.answer = lambda body: (503, "busy")
-        rows = evaluate(code=75, **asked).rows
+        rows = evaluate(code=75, **settings).rows
         failed = [row for row in rows if row["status"] != "scored"]
         assert (len(rows), len(failed)) == (8, 4)
         assert {(row["category"], row["status"], row["error_class"]) for row in failed} == {
             ("agent_multi_turn", "infra_error", "EndpointDown")
         }
         server.answer = lambda body: completion("Hello.")
-        done = evaluate(**asked)
+        result = evaluate(**settings)
         assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
-    assert {row["status"] for row in done.rows} == {"scored"}
-    states = [json.loads(r["state"]) for r in done.rows if r["category"] == "agent_multi_turn"]
+    assert {row["status"] for row in result.rows} == {"scored"}
+    states = [json.loads(r["state"]) for r in result.rows if r["category"] == "agent_multi_turn"]
     assert {state["ended"] for state in states} == {"max_messages"}
     assert all(state["steps"][0]["text"] == "Hello." for state in states)
     user = states[0]["user"]
     assert (user["kind"], user["model"]) == ("endpoint", "u")
-    manifest = (done.folder / "run.json").read_text()
+    manifest = (result.folder / "run.json").read_text()
     assert json.loads(manifest)["identity"]["roles"]["acebench"]["user"] == user
-    assert KEY not in manifest + str(done.rows)
+    assert KEY not in manifest + str(result.rows)
 
 
 def test_bfcl_rows_of_a_scenario_start_from_one_memory(evaluate: Evaluate) -> None:
@@ -57,11 +57,11 @@ def test_bfcl_rows_of_a_scenario_start_from_one_memory(evaluate: Evaluate) -> No
     benchmark = BFCL.from_options({"categories": categories})
     entries = {entry.id: entry for entry in benchmark.entries()}
     replies = {"hardest subject for me": "[memory_append(text='statistics is hard')]"}
-    done = evaluate(
+    result = evaluate(
         benchmarks=[{"name": "bfcl", "categories": categories}],
         engine={"default": "I cannot say.", "replies": replies},
     )
-    rows = done.rows
+    rows = result.rows
     assert Counter(row["id"] for row in rows) == Counter(list(entries))
     assert {row["status"] for row in rows} == {"scored"}
     # Its conversations are held once.
@@ -98,7 +98,7 @@ def test_tau2_has_a_user_a_solo_agent_and_results_of_upstream(
         "<ticket>": [{"name": "check_status_bar"}],
         "Status Bar": [{"name": "done"}],
     }
-    done = evaluate(
+    result = evaluate(
         samples=2,
         sampling={"temperature": 0.5},
         benchmarks=[{"name": "tau2", "domains": ["mock", "telecom_solo"], "limit": 29}],
@@ -108,7 +108,7 @@ def test_tau2_has_a_user_a_solo_agent_and_results_of_upstream(
             "calls": calls,
         },
     )
-    rows = done.rows
+    rows = result.rows
     assert len(rows) == 2 * 29
     by_id = {row["id"]: row for row in rows}
     for name in ("create_task_1", "create_task_1_with_env_assertions"):
@@ -120,9 +120,9 @@ def test_tau2_has_a_user_a_solo_agent_and_results_of_upstream(
     ]
     solo = [row for row in rows if row["category"] == "telecom_solo"]
     assert {json.loads(row["state"])["ended"] for row in solo} == {"agent_stop"}
-    official = done.summary["benchmarks"]["tau2"]["categories"]["mock"]["official"]
+    official = result.summary["benchmarks"]["tau2"]["categories"]["mock"]["official"]
     assert official["samples"]["pass_hat_k"].keys() == {"1", "2"}
-    results = done.folder / "files" / "tau2" / "results_mock.json"
+    results = result.folder / "files" / "tau2" / "results_mock.json"
     assert len(json.loads(results.read_text())["simulations"]) == 18
     scored = cli(
         *("score", results, "--benchmark", "tau2", "--data", "installed"),

@@ -29,28 +29,28 @@ def calls_the_first_tool(body: dict[str, Any]) -> dict[str, Any]:
 def run_steps(folder: Path, inputs: dict[str, str]) -> list[subprocess.CompletedProcess[str]]:
     """Run the workflow's steps after the installation, until one fails."""
     workflow = yaml.safe_load((ROOT / ".github/workflows/conformance.yml").read_text())
-    ended = []
+    results = []
     for step in workflow["jobs"]["gate"]["steps"]:
         if step.get("run", "make install") == "make install":
             continue
-        named = {
+        variables = {
             name: inputs[re.fullmatch(r"\$\{\{ inputs\.(\w+) \}\}", value)[1]]  # type: ignore[index]
             for name, value in step.get("env", {}).items()
         }
-        ended.append(
+        results.append(
             subprocess.run(
                 ["bash", "-e", "-c", step["run"]],
                 cwd=folder,
-                env={**os.environ, **named},
+                env={**os.environ, **variables},
                 capture_output=True,
                 text=True,
                 timeout=1800,
                 check=False,
             )
         )
-        if ended[-1].returncode:
+        if results[-1].returncode:
             break
-    return ended
+    return results
 
 
 def test_the_workflow_stops_a_worse_server_and_not_an_equal_one(tmp_path: Path) -> None:

@@ -122,8 +122,8 @@ def test_conversations_go_on_after_calls(
     config.write_text(json.dumps(tree))
     # Only the first cell converts the model.
     cache = {"ACE_RAY_CACHE": str(tmp_path.parent / "matrix-cache")}
-    ended = cli("evaluate", config, env=cache, timeout_s=1800)
-    assert ended.code == 0, ended.stdout + ended.stderr
+    result = cli("evaluate", config, env=cache, timeout_s=1800)
+    assert result.code == 0, result.stdout + result.stderr
     rows = ace_ray.Run.open(str(tmp_path / "runs" / "cell")).rows().to_pylist()
     assert {row["status"] for row in rows} == {"scored"}
     for row in rows:

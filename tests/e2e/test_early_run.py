@@ -66,13 +66,13 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def test_a_run_stops_and_can_be_completed(here: Any, tmp_path: Path) -> None:
-    ended = here("evaluate", run_config(tmp_path, "reference", 0.5))
-    assert ended.code == 0, ended.stdout
+def test_a_run_stops_and_can_be_completed(invoke: Any, tmp_path: Path) -> None:
+    result = invoke("evaluate", run_config(tmp_path, "reference", 0.5))
+    assert result.code == 0, result.stdout
     reference, config = tmp_path / "runs" / "reference", run_config(tmp_path, "better", 0.8)
-    ended = here("evaluate", config)
-    assert ended.code == 0, ended.stdout + ended.stderr
-    assert "items/correct against" in ended.stdout
+    result = invoke("evaluate", config)
+    assert result.code == 0, result.stdout + result.stderr
+    assert "items/correct against" in result.stdout
     run = tmp_path / "runs" / "better"
     assert not (run / "_SUCCESS").exists()
     summary = read(run / "summary.json")
@@ -86,21 +86,21 @@ def test_a_run_stops_and_can_be_completed(here: Any, tmp_path: Path) -> None:
     assert manifest["early"]["orders"]["items"]["units"] < ITEMS, "entries of a group are one unit"
 
     # The same command evaluates nothing more, and the runs cannot be compared.
-    assert here("evaluate", config).code == 0
+    assert invoke("evaluate", config).code == 0
     assert read(run / "summary.json")["missing"] == summary["missing"]
-    refused = here("compare", reference, run, "--allow-different")
+    refused = invoke("compare", reference, run, "--allow-different")
     assert refused.code == 2
     assert "was stopped when its comparison was decided" in refused.stderr
-    refused = here("evaluate", run_config(tmp_path, "better", 0.8, alpha=0.2))
+    refused = invoke("evaluate", run_config(tmp_path, "better", 0.8, alpha=0.2))
     assert refused.code == 2
     assert "begun with early.alpha = 0.05" in " ".join(refused.stderr.split())
 
-    ended = here("evaluate", run_config(tmp_path, "better", 0.8), "--complete")
-    assert ended.code == 0, ended.stdout
+    result = invoke("evaluate", run_config(tmp_path, "better", 0.8), "--complete")
+    assert result.code == 0, result.stdout
     assert (run / "_SUCCESS").exists()
-    whole = read(run / "summary.json")
-    assert (whole["missing"], whole["early"]["stopped"]) == (0, False)
-    found = whole["early"]["headlines"]["items/correct"]
-    assert found["decided_at_units"] == stopped["decided_at_units"]
-    assert found["high"] - found["low"] < 1e-3
-    assert here("compare", reference, run, "--allow-different").code == 0
+    full_summary = read(run / "summary.json")
+    assert (full_summary["missing"], full_summary["early"]["stopped"]) == (0, False)
+    headline = full_summary["early"]["headlines"]["items/correct"]
+    assert headline["decided_at_units"] == stopped["decided_at_units"]
+    assert headline["high"] - headline["low"] < 1e-3
+    assert invoke("compare", reference, run, "--allow-different").code == 0

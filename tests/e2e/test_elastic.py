@@ -54,7 +54,7 @@ class Run:
             )
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self._log.read_text()
 
     def until(self, engines: int) -> None:
@@ -63,12 +63,12 @@ class Run:
             f"never {engines} engine workers",
             seconds=600,
         )
-        assert self.process.poll() is None, self.said
+        assert self.process.poll() is None, self.output
 
     def answer(self) -> list[dict[str, Any]]:
         """Let the engine answer, and return the rows of the complete run."""
         self._file.touch()
-        assert self.process.wait(timeout=600) == 0, self.said
+        assert self.process.wait(timeout=600) == 0, self.output
         rows = ace_ray.Run.open(str(self._folder)).rows().to_pylist()
         assert len({row["row_id"] for row in rows}) == len(rows) == 4 * SAMPLES
         assert {row["status"] for row in rows} == {"scored"}
@@ -91,7 +91,7 @@ def test_a_drained_node_gives_its_rows_back(cluster: Cluster, run: Run) -> None:
     wait_for(lambda: len(cluster.alive()) == 1, "the node does not end")
     run.until(engines=1)
     rows = run.answer()
-    assert "its engine worker has" in run.said
+    assert "its engine worker has" in run.output
     assert len({row["worker"] for row in rows}) == 1
 
 

@@ -40,26 +40,26 @@ class Answers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asked = 0
+        self._request_count = 0
         self._failed = False
 
     def __call__(self, body: dict[str, Any]) -> Any:
-        told = json.dumps(body["messages"])
+        prompt = json.dumps(body["messages"])
         with self._lock:
-            self._asked += 1
-            model = "m-1" if self._asked < 10 else "m-2"
-            if "lock the back door" in told and not self._failed:
+            self._request_count += 1
+            model = "m-1" if self._request_count < 10 else "m-2"
+            if "lock the back door" in prompt and not self._failed:
                 self._failed = True
                 return 503, "<html>busy</html>"
-        answer = completion(**self._said(body, told), model=model)
-        if "Water bed T3" in told:
+        answer = completion(**self._message(body, prompt), model=model)
+        if "Water bed T3" in prompt:
             del answer["usage"]
         return answer
 
-    def _said(self, body: dict[str, Any], told: str) -> dict[str, Any]:
-        if "Documentation:" in told:
+    def _message(self, body: dict[str, Any], prompt: str) -> dict[str, Any]:
+        if "Documentation:" in prompt:
             return {"text": '{"error": "", "response": {"found": 42}}'}
-        if "DATA: " in told:
+        if "DATA: " in prompt:
             return {"text": '{"reason": "it says so", "status": "Solved"}'}
         names = [tool["function"]["name"] for tool in body.get("tools", ())]
         if names and body["messages"][-1]["role"] == "user":
@@ -85,12 +85,14 @@ def config(folder: Path, server: Scripted, *benchmarks: dict[str, Any], **change
 
 @pytest.mark.ray
 @pytest.mark.nightly
-def test_three_benchmarks_call_tools(cli: Any, here: Any, tmp_path: Path, server: Scripted) -> None:
+def test_three_benchmarks_call_tools(
+    cli: Any, invoke: Any, tmp_path: Path, server: Scripted
+) -> None:
     server.answer = Answers()
     cached = {**STABLE, "cache_folder": str(tmp_path / "answers")}
     path = config(tmp_path, server, ACEBENCH, BFCL, cached, max_attempts=2)
-    ended = cli("evaluate", path, timeout_s=1800)
-    assert ended.code == 0, ended.stderr
+    result = cli("evaluate", path, timeout_s=1800)
+    assert result.code == 0, result.stderr
     folder = tmp_path / "runs" / "run"
     rows = ace_ray.Run.open(str(folder)).rows().to_pylist()
     assert {row["status"] for row in rows} == {"scored"}
@@ -98,24 +100,24 @@ def test_three_benchmarks_call_tools(cli: Any, here: Any, tmp_path: Path, server
     assert [row["attempts"] for row in rows].count(2) == 1, "the request that failed once"
 
     facts = {row["row_id"]: json.loads(row["endpoint"]) for row in rows}
-    assert all(set(one["models"]) <= {"m-1", "m-2"} for one in facts.values())
+    assert all(set(fact["models"]) <= {"m-1", "m-2"} for fact in facts.values())
     (silent,) = (row for row in rows if row["prompt_tokens"] is None)
     assert silent["completion_tokens"] is None
     assert facts[silent["row_id"]]["calls_without_usage"] == silent["model_calls"] == 1
-    told = next(row for row in rows if row["benchmark"] == "bfcl" and row["model_calls"] > 1)
-    assert told["prompt_tokens"] == 7 * told["model_calls"]
-    assert facts[told["row_id"]]["reasoning_tokens"] == told["model_calls"]
+    bfcl_row = next(row for row in rows if row["benchmark"] == "bfcl" and row["model_calls"] > 1)
+    assert bfcl_row["prompt_tokens"] == 7 * bfcl_row["model_calls"]
+    assert facts[bfcl_row["row_id"]]["reasoning_tokens"] == bfcl_row["model_calls"]
 
     # Calls keep the endpoint's ids, and results name their call.
-    messages = json.loads(told["messages"])
+    messages = json.loads(bfcl_row["messages"])
     ids = [c["id"] for m in messages for c in m.get("tool_calls", ())]
     assert ids[0] == "fn-0"
     assert len(set(ids)) == len(ids)
     assert [m["tool_call_id"] for m in messages if m["role"] == "tool"] == ids
-    replayed = next(b for b in server.asked if b["messages"][-1]["role"] == "tool")
+    replayed = next(b for b in server.requests if b["messages"][-1]["role"] == "tool")
     sent = next(m for m in replayed["messages"] if m.get("tool_calls"))
     assert sent["tool_calls"][0]["function"]["arguments"] == "{}"
-    assert any("tools" not in body for body in server.asked), "the user simulator has no tools"
+    assert any("tools" not in body for body in server.requests), "the user simulator has no tools"
 
     manifest = json.loads((folder / "run.json").read_text())
     assert manifest["model"]["revision"] is None
@@ -126,22 +128,22 @@ def test_three_benchmarks_call_tools(cli: Any, here: Any, tmp_path: Path, server
     assert summary["tokens"] == {"prompt": None, "completion": None}
     assert set(summary["endpoint"]["models"]) == {"m-1", "m-2"}
     assert summary["timing"]["device"] == "endpoint"
-    assert "THE ENDPOINT CHANGED ITS MODEL within the run" in ended.stdout
-    assert "tokens unknown (the endpoint reports no usage)" in ended.stdout
-    reported = here("report", folder)
+    assert "THE ENDPOINT CHANGED ITS MODEL within the run" in result.stdout
+    assert "tokens unknown (the endpoint reports no usage)" in result.stdout
+    reported = invoke("report", folder)
     assert reported.code == 0, reported.stderr
     page = (folder / "report" / "report.html").read_text()
     assert "behind an endpoint; unknown for its model: revision" in page
 
     # No row is pending, so the same command sends no request.
-    count = len(server.asked)
+    count = len(server.requests)
     assert cli("evaluate", path, timeout_s=600).code == 0
-    assert len(server.asked) == count
+    assert len(server.requests) == count
 
 
-def test_logprobs_of_an_endpoint_are_refused(here: Any, tmp_path: Path, server: Scripted) -> None:
-    asked = {"name": "bfcl", "categories": ["simple_python"], "contamination": True}
-    ended = here("evaluate", config(tmp_path, server, asked))
-    assert ended.code == 2
-    assert "benchmarks.bfcl: needs logprobs of given texts" in ended.stderr
-    assert not server.asked
+def test_logprobs_of_an_endpoint_are_refused(invoke: Any, tmp_path: Path, server: Scripted) -> None:
+    benchmark = {"name": "bfcl", "categories": ["simple_python"], "contamination": True}
+    result = invoke("evaluate", config(tmp_path, server, benchmark))
+    assert result.code == 2
+    assert "benchmarks.bfcl: needs logprobs of given texts" in result.stderr
+    assert not server.requests

@@ -20,9 +20,9 @@ def test_a_run_on_s3_is_complete_and_can_start_afresh(config: Path, cli: Cli, s3
     def names() -> list[str]:
         return [item.path.partition("/")[2] for item in open_store(output).list()]
 
-    done = cli(*args)
-    assert done.code == 0, done.stdout + done.stderr
-    assert "core_worker" not in done.stderr, "a warning of Ray"
+    result = cli(*args)
+    assert result.code == 0, result.stdout + result.stderr
+    assert "core_worker" not in result.stderr, "a warning of Ray"
     again = cli(*args, "--log-format", "json", "--log-level", "warning")
     assert (again.code, again.stderr) == (0, "")
     (results,) = map(json.loads, again.stdout.splitlines())

@@ -13,15 +13,15 @@ from tests.e2e.conftest import Evaluate
 ARITH = f"{Path(__file__).resolve().parents[2]}/examples/arith.py:Arith"
 
 
-def test_outputs_made_elsewhere_become_a_run(here: Any, tmp_path: Path) -> None:
+def test_outputs_made_elsewhere_become_a_run(invoke: Any, tmp_path: Path) -> None:
     outputs = tmp_path / "answers.jsonl"
-    given = {"2 + 2": "4", "3 + 5": "nine", "12 + 30": "42", "17 + 25": "42"}
-    lines = [json.dumps({"id": key, "output": text}) for key, text in given.items()]
+    texts = {"2 + 2": "4", "3 + 5": "nine", "12 + 30": "42", "17 + 25": "42"}
+    lines = [json.dumps({"id": key, "output": text}) for key, text in texts.items()]
     outputs.write_text("\n".join(lines) + "\n")
-    run, other = tmp_path / "scored", tmp_path / "other"
-    ended = here("score", outputs, "--benchmark", ARITH, "--output", run)
-    assert ended.code == 0, ended.stderr
-    assert "4 of 5 entries; a sample of the benchmark, not its score" in ended.stdout
+    run, second = tmp_path / "scored", tmp_path / "other"
+    result = invoke("score", outputs, "--benchmark", ARITH, "--output", run)
+    assert result.code == 0, result.stderr
+    assert "4 of 5 entries; a sample of the benchmark, not its score" in result.stdout
     verdicts = [json.loads(line) for line in (run / "verdicts.jsonl").read_text().splitlines()]
     assert [line["correct"]["valid"] for line in verdicts] == [True, False, True, True]
     assert verdicts[1]["correct"]["error"] == "the answer does not end in 8"
@@ -30,27 +30,27 @@ def test_outputs_made_elsewhere_become_a_run(here: Any, tmp_path: Path) -> None:
     assert summary["tokens"] == {"prompt": None, "completion": None}
     assert (summary["solved"], summary["cost"], "engine" in summary) == (3, None, False)
     assert summary["rules"]["correct"]["n"] == 4
-    ended = here("report", run)
+    result = invoke("report", run)
     assert "external outputs" in (run / "report" / "report.html").read_text()
     outputs.write_text(outputs.read_text().replace("nine", "8"))
-    assert here("score", outputs, "--benchmark", ARITH, "--output", other).code == 0
-    ended = here("compare", run, other, "--flips")
-    assert ended.code == 0, ended.stderr
-    assert "3 + 5" in ended.stdout
+    assert invoke("score", outputs, "--benchmark", ARITH, "--output", second).code == 0
+    result = invoke("compare", run, second, "--flips")
+    assert result.code == 0, result.stderr
+    assert "3 + 5" in result.stdout
     outputs.write_text('{"id": "1 + 1", "output": "2"}\n')
-    ended = here("score", outputs, "--benchmark", ARITH, "--output", tmp_path / "bad")
-    assert ended.code == 2
+    result = invoke("score", outputs, "--benchmark", ARITH, "--output", tmp_path / "bad")
+    assert result.code == 2
     assert not (tmp_path / "bad").exists()
 
     # Every local file that the run names has to be named by the command.
     manifest = json.loads((run / "run.json").read_text())
     manifest["config"]["benchmarks"].append({"name": "./other.py:Other"})
     (run / "run.json").write_text(json.dumps(manifest))
-    ended = here("score", run, "--benchmark", ARITH)
-    assert "the run's checks are in a local file, ./other.py:Other" in ended.stderr
+    result = invoke("score", run, "--benchmark", ARITH)
+    assert "the run's checks are in a local file, ./other.py:Other" in result.stderr
     missing = tmp_path / "none.py"
-    ended = here("score", run, "--benchmark", ARITH, "--benchmark", f"{missing}:Other")
-    assert f"{missing} cannot be read" in ended.stderr
+    result = invoke("score", run, "--benchmark", ARITH, "--benchmark", f"{missing}:Other")
+    assert f"{missing} cannot be read" in result.stderr
 
 
 BUGGY = """
@@ -89,12 +89,12 @@ def test_a_bug_in_every_row_ends_the_run(
 ) -> None:
     (tmp_path / "buggy.py").write_text(BUGGY.format(rows=rows, run=run, check=check))
     benchmark, attempts = {"name": f"{tmp_path}/buggy.py:Buggy"}, 3 if code == 1 else 1
-    done = evaluate(code=code, benchmarks=[benchmark], max_attempts=attempts, workers="auto")
+    result = evaluate(code=code, benchmarks=[benchmark], max_attempts=attempts, workers="auto")
     if code == 1:
-        assert "rows failed with the same exception in the code of buggy: " in done.stderr
-        assert f'{tmp_path}/buggy.py", line ' in done.stdout, "the traceback"
-        assert "continues this run" not in done.stderr
-        assert "attempt 2" not in done.stdout
+        assert "rows failed with the same exception in the code of buggy: " in result.stderr
+        assert f'{tmp_path}/buggy.py", line ' in result.stdout, "the traceback"
+        assert "continues this run" not in result.stderr
+        assert "attempt 2" not in result.stdout
     else:
-        assert "1 x AssertionError: no two (infra_error)" in done.stdout
-        assert (done.summary["scored"], done.summary["failures"][0]["rows"]) == (4, 1)
+        assert "1 x AssertionError: no two (infra_error)" in result.stdout
+        assert (result.summary["scored"], result.summary["failures"][0]["rows"]) == (4, 1)

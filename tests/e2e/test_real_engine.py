@@ -37,11 +37,11 @@ def test_a_sweep_over_two_adapters_equals_two_runs(
         make_adapter(tmp_path / "loras" / f"checkpoint-{n}", folder, n, scale=0.08) for n in (1, 2)
     ]
 
-    def made(name: str, command: str, **changes: Any) -> Path:
+    def run_command(name: str, command: str, **changes: Any) -> Path:
         path, out = tmp_path / f"{name}.yaml", tmp_path / name
         path.write_text(yaml.safe_dump({**tree, "output": str(out), **changes}))
-        done = cli(command, path, timeout_s=900)
-        assert done.code == 0, done.stdout + done.stderr
+        result = cli(command, path, timeout_s=900)
+        assert result.code == 0, result.stdout + result.stderr
         (only,) = out.iterdir()
         return only
 
@@ -50,10 +50,12 @@ def test_a_sweep_over_two_adapters_equals_two_runs(
         return {(row["language"], row["id"]): row["output"] for row in rows}
 
     single = [
-        outputs(made(f"single{n}", "evaluate", model={"source": BASE, "adapter": str(adapter)}))
+        outputs(
+            run_command(f"single{n}", "evaluate", model={"source": BASE, "adapter": str(adapter)})
+        )
         for n, adapter in enumerate(adapters)
     ]
-    sweep = made("sweep", "sweep", checkpoints=str(tmp_path / "loras"))
+    sweep = run_command("sweep", "sweep", checkpoints=str(tmp_path / "loras"))
     lines = json.loads((sweep / "ledger.json").read_text())["runs"]
     assert [(line["step"], line["state"], line["engine"]) for line in lines] == [
         (1, "complete", "fresh"),

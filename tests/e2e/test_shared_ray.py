@@ -45,12 +45,12 @@ FAILS, FAILS_ONCE, KILLS, HANGS_ONCE = range(1, 5)
 def test_rows_that_fail_kill_and_hang_are_told_apart(make_run, local_ray: dict[str, str]) -> None:
     # One row at a time, so that a crash takes no other row along.
     run = make_run(concurrency=1, stall_s=3.0, max_attempts=2)
-    asked = run.questions
+    questions = run.questions
     engine = {
-        "fail": {asked[FAILS]: "told to fail, always"},
-        "fail_once": {asked[FAILS_ONCE]: run.marker("failed")},
-        "die": {asked[KILLS]: ""},
-        "hang": {asked[HANGS_ONCE]: run.marker("hung")},
+        "fail": {questions[FAILS]: "told to fail, always"},
+        "fail_once": {questions[FAILS_ONCE]: run.marker("failed")},
+        "die": {questions[KILLS]: ""},
+        "hang": {questions[HANGS_ONCE]: run.marker("hung")},
     }
     run.write(engine=engine)
     driver = run.to_the_end(**local_ray)
@@ -83,7 +83,7 @@ def test_a_local_benchmark_through_the_python_api(
     tmp_path: Path, local_ray: dict[str, str]
 ) -> None:
     # A new process, because Ray reads its settings when it is imported.
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", SUMS],
         cwd=tmp_path,
         env={**os.environ, **local_ray},
@@ -91,7 +91,7 @@ def test_a_local_benchmark_through_the_python_api(
         text=True,
         check=False,
     )
-    assert "RESULT complete 5 0.6" in done.stdout, done.stdout + done.stderr
+    assert "RESULT complete 5 0.6" in result.stdout, result.stdout + result.stderr
 
 
 @pytest.mark.engine
@@ -112,9 +112,9 @@ def test_native_and_prompted_conversations_on_vllm(
     }
     config = tmp_path / "conversations.yaml"
     config.write_text(yaml.safe_dump(tree))
-    ended = cli("evaluate", config, "--output", tmp_path / "runs", env=local_ray)
-    assert ended.code == 0, ended.stdout + ended.stderr
-    assert "declared 5 = 5 scored" in ended.stdout
+    result = cli("evaluate", config, "--output", tmp_path / "runs", env=local_ray)
+    assert result.code == 0, result.stdout + result.stderr
+    assert "declared 5 = 5 scored" in result.stdout
     (folder,) = (tmp_path / "runs").iterdir()
     rows = ace_ray.Run.open(str(folder)).rows().to_pylist()
     assert all(row["prompt_tokens"] > 100 and row["completion_tokens"] > 0 for row in rows)

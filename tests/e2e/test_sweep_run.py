@@ -61,7 +61,7 @@ class Sweeps:
         return self.start().wait()
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self._log.read_text()
 
     def column(self, name: str) -> dict[int, Any]:
@@ -92,10 +92,10 @@ def test_weights_that_cannot_be_swapped_cost_one_run(
     torn = sweeps.save(5) / "model.safetensors"
     torn.write_bytes(torn.read_bytes()[:-1])
 
-    assert sweeps.run() == 1, sweeps.said
-    assert "Traceback" not in sweeps.said
-    whole = (1, 3, 4, 10)
-    states = {**dict.fromkeys(whole, "complete"), 2: "failed", 5: "refused"}
+    assert sweeps.run() == 1, sweeps.output
+    assert "Traceback" not in sweeps.output
+    steps = (1, 3, 4, 10)
+    states = {**dict.fromkeys(steps, "complete"), 2: "failed", 5: "refused"}
     assert sweeps.column("state") == states
     assert list(sweeps.column("state")) == [1, 2, 3, 4, 5, 10]
     notes = sweeps.column("note")
@@ -106,28 +106,28 @@ def test_weights_that_cannot_be_swapped_cost_one_run(
     engines = sweeps.column("engine")
     assert (engines[1], engines[2], engines[4]) == ("fresh", "", "restarted")
     assert engines[10] == "restarted", "no swap is trusted after one that failed"
-    sweeps.check_outputs(*whole)
+    sweeps.check_outputs(*steps)
     assert sweeps.rows(2) == sweeps.rows(5) == []
-    ids = [row["row_id"] for step in whole for row in sweeps.rows(step)]
-    assert len(set(ids)) == len(whole) * ROWS_OF_A_RUN
+    ids = [row["row_id"] for step in steps for row in sweeps.rows(step)]
+    assert len(set(ids)) == len(steps) * ROWS_OF_A_RUN
 
     seconds, costs = sweeps.column("seconds"), sweeps.column("cost")
-    for step in whole:
+    for step in steps:
         assert set(seconds[step]) == {"load", "warm_up", "generation", "tool", "idle"}
         assert costs[step] == pytest.approx(sum(seconds[step].values()), abs=1e-3)
     for state in ("fresh", "restarted", "complete", "failed", "refused"):
-        assert state in sweeps.said
+        assert state in sweeps.output
 
     # The same command evaluates the repaired checkpoints only.
-    before = {step: [row["started_at"] for row in sweeps.rows(step)] for step in whole}
+    before = {step: [row["started_at"] for row in sweeps.rows(step)] for step in steps}
     sweeps.save(2)
     sweeps.save(5)
-    assert sweeps.run() == 0, sweeps.said
-    ran = [line for line in sweeps.said.splitlines() if line.startswith("evaluating")]
+    assert sweeps.run() == 0, sweeps.output
+    ran = [line for line in sweeps.output.splitlines() if line.startswith("evaluating")]
     assert ran == ["evaluating step 2, step 5 on CPU"]
     assert set(sweeps.column("state").values()) == {"complete"}
     sweeps.check_outputs(2, 5)
-    assert before == {step: [row["started_at"] for row in sweeps.rows(step)] for step in whole}
+    assert before == {step: [row["started_at"] for row in sweeps.rows(step)] for step in steps}
 
 
 def test_a_killed_lane_is_started_again(
@@ -141,8 +141,8 @@ def test_a_killed_lane_is_started_again(
         before = [row["started_at"] for row in sweeps.rows(1)]
         lanes = [p for p in descendants(sweep.pid) if "ace_ray.sweep.lane" in title_of(p)]
         lanes[0].kill()
-    assert sweep.returncode == 0, sweeps.said
-    assert sweeps.said.count("evaluating") > 1
+    assert sweep.returncode == 0, sweeps.output
+    assert sweeps.output.count("evaluating") > 1
     assert [row["started_at"] for row in sweeps.rows(1)] == before
     sweeps.check_outputs(1, 2, 3)
 
@@ -156,9 +156,9 @@ def test_no_checkpoint_uses_up_the_time_of_the_others(
     began = time.time()
     with sweeps.start("--set", "concurrency=1", "--set", "time_limit=170s") as sweep:
         pass
-    assert sweep.returncode == 75, sweeps.said
+    assert sweep.returncode == 75, sweeps.output
     assert (tmp_path / "out/sweep/ledger.json").stat().st_mtime < began + 170
     assert all(len(sweeps.rows(step)) for step in (1, 2, 3))
     assert sweeps.column("state")[1] == "incomplete"
-    assert "not scored (about" in sweeps.said
-    assert sweeps.run() == 0, sweeps.said
+    assert "not scored (about" in sweeps.output
+    assert sweeps.run() == 0, sweeps.output

@@ -39,13 +39,13 @@ def test_a_summary_says_why_engines_waited(
     text = BENCHMARK.replace("CHECK_S", str(check_s)).replace("LAST_S", str(last_s))
     (tmp_path / "slow.py").write_text(text)
     benchmark = {"name": f"{tmp_path}/slow.py:Slow"}
-    done = evaluate(benchmarks=[benchmark], workers=2, worker_cpus=0.2, price_per_hour=3600)
-    waits, timing = done.summary["timing"]["waits"], done.summary["timing"]
-    others = {"no_rows", "tail", "checker", "store"} - {cause}
-    assert waits[cause] > max(waits[name] for name in others), waits
-    assert "engines waited" in done.stdout
+    result = evaluate(benchmarks=[benchmark], workers=2, worker_cpus=0.2, price_per_hour=3600)
+    waits, timing = result.summary["timing"]["waits"], result.summary["timing"]
+    other_causes = {"no_rows", "tail", "checker", "store"} - {cause}
+    assert waits[cause] > max(waits[name] for name in other_causes), waits
+    assert "engines waited" in result.stdout
     # Rows that end at once may be in flight at no look.
     assert not last_s or max(timing["rows_in_flight"]["rows"]) >= 1
-    cost = done.summary["cost"]
+    cost = result.summary["cost"]
     assert cost["total"] == pytest.approx(sum(timing["device_s"].values()), rel=1e-4)
     assert cost["per_solved_entry"] == pytest.approx(2 * cost["per_entry"], rel=1e-4)

@@ -78,19 +78,19 @@ def test_all_units_tell_the_difference_exactly() -> None:
     ],
 )
 def test_outcomes(gained: int, lost: int, margin: float, outcome: Outcome | None) -> None:
-    found = decide(draws(population(gained, lost, 1000)), replace(RULE, margin=margin))
-    assert (found.outcome if found else None) is outcome
+    decision = decide(draws(population(gained, lost, 1000)), replace(RULE, margin=margin))
+    assert (decision.outcome if decision else None) is outcome
 
 
 def test_a_decision_is_made_at_the_first_prefix_that_allows_it() -> None:
     """A run that was killed and resumed decides the same."""
     values = population(250, 100, 1000)
-    whole = decide(draws(values), RULE)
-    assert whole is not None
-    assert whole.units < 1000
-    for seen in range(0, 1001, 25):
-        found = decide(draws(values[:seen], of=1000), RULE)
-        assert found == (whole if seen >= whole.units else None)
+    decision = decide(draws(values), RULE)
+    assert decision is not None
+    assert decision.units < 1000
+    for length in range(0, 1001, 25):
+        prefix_decision = decide(draws(values[:length], of=1000), RULE)
+        assert prefix_decision == (decision if length >= decision.units else None)
     rule = replace(RULE, min_units=100)
     assert decide(draws(np.ones(99), of=400), rule) is None
     assert decide(draws(np.ones(100), of=400), rule) == Decision(Outcome.BETTER, 100)
@@ -110,8 +110,8 @@ def test_the_order_depends_on_names_and_weights_only() -> None:
     weights = [float(i % 4) for i in range(200)]
     order = drawn_order(names, weights)
     assert sorted(order) == list(range(200))
-    places = np.argsort(order)
-    means = [places[weight::4].mean() for weight in range(4)]
+    positions = np.argsort(order)
+    means = [positions[weight::4].mean() for weight in range(4)]
     assert means[3] < means[1] < means[0] == 174.5, "units without weight come last"
     shuffled = np.random.default_rng(0).permutation(200)
     again = drawn_order([names[i] for i in shuffled], [weights[i] for i in shuffled])
@@ -150,10 +150,12 @@ def headlined(value: Callable[[Mapping[str, Any]], float]) -> Benchmark:
 
 
 def by_category(summary: Mapping[str, Any]) -> dict[str, float]:
-    return {name: one["correct"]["accuracy"] for name, one in summary["categories"].items()}
+    return {
+        name: category["correct"]["accuracy"] for name, category in summary["categories"].items()
+    }
 
 
-BALANCED = headlined(lambda one: float(np.mean([*by_category(one).values()])))
+BALANCED = headlined(lambda summary: float(np.mean([*by_category(summary).values()])))
 
 
 def order(benchmark: Benchmark) -> Any:
@@ -169,7 +171,7 @@ def test_weights_are_those_of_the_headline() -> None:
     small = ["/a/" in unit.name for unit in balanced.units]
     assert balanced.weights[small].sum() == pytest.approx(0.5)
     with pytest.raises(UserError, match="the headline of simple is not a weighted mean"):
-        order(headlined(lambda one: one["rules"]["correct"]["accuracy"] ** 2))
+        order(headlined(lambda summary: summary["rules"]["correct"]["accuracy"] ** 2))
 
 
 def test_all_units_together_are_the_headline() -> None:
@@ -189,9 +191,9 @@ def test_all_units_together_are_the_headline() -> None:
             ]
             weights = [item.weight / unit.weight for item in unit.items]
             worth.append(float(np.dot(weights, values)))
-        draws = drawn.draws([(one, one) for one in worth])
-        whole = value_of(type(benchmark), iter(rows), "correct")
-        assert draws.estimate == pytest.approx(whole)
+        draws = drawn.draws([(value, value) for value in worth])
+        headline = value_of(type(benchmark), iter(rows), "correct")
+        assert draws.estimate == pytest.approx(headline)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class Stored:
 
     def put(self, *rows: dict[str, Any]) -> None:
         self.parts += 1
-        stored = [{**one, "run_id": "r"} for one in rows]
+        stored = [{**fields, "run_id": "r"} for fields in rows]
         table = pa.Table.from_pylist(stored, schema=ROWS)
         write_parts(self.store, f"{self.parts:014d}-a", table)
 
@@ -46,17 +46,17 @@ class Stored:
 
 def rows_of(right: int) -> list[dict[str, Any]]:
     """Return a row for each entry, the first ``right`` of them right."""
-    made, options = [], {key: ASKED[key] for key in ("languages", "categories")}
+    rows, options = [], {key: ASKED[key] for key in ("languages", "categories")}
     for number, entry in enumerate(ACEBench.from_options(options).dataset()):
-        one = row("en", entry.category, number, official=number < right)
-        made.append(one | {"id": entry.id, "group": entry.group or entry.id})
-    return made
+        fields = row("en", entry.category, number, official=number < right)
+        rows.append(fields | {"id": entry.id, "group": entry.group or entry.id})
+    return rows
 
 
-def unjudged(one: dict[str, Any], status: str, error_class: str) -> dict[str, Any]:
+def unjudged(base_row: dict[str, Any], status: str, error_class: str) -> dict[str, Any]:
     """Return the row without a verdict."""
     none = (f"{r}_{p}" for r in RULES for p in ("valid", "error_type", "error", "metrics"))
-    return one | {"status": status, "error_class": error_class, **dict.fromkeys(none)}
+    return base_row | {"status": status, "error_class": error_class, **dict.fromkeys(none)}
 
 
 def planned(config_file: Callable[..., Path], **changes: Any) -> Plan:
@@ -67,12 +67,12 @@ class Pair:
     """A run and its reference, without rows."""
 
     def __init__(self, folder: Path, config_file: Callable[..., Path]) -> None:
-        self.own, self.other = Stored(folder / "own"), Stored(folder / "other")
-        early = {"against": self.other.store.root, "min_rows": 1, "margin": 0.0}
+        self.run, self.reference = Stored(folder / "own"), Stored(folder / "other")
+        early = {"against": self.reference.store.root, "min_rows": 1, "margin": 0.0}
         self.plan = planned(config_file, benchmarks=[ASKED], limit=None, early=early)
-        for stored in (self.own, self.other):
+        for stored in (self.run, self.reference):
             stored.store.put("run.json", as_json(make_manifest(self.plan, {})))
-        self.looks = EarlyLooks(self.plan, self.own.store)
+        self.looks = EarlyLooks(self.plan, self.run.store)
         assert self.plan.drawn is not None
         units = self.plan.drawn.orders["acebench"].units
         self.order = [unit.items[0].entries[0] for unit in units]
@@ -80,8 +80,8 @@ class Pair:
     def headline(self) -> Headline:
         """Look at the rows."""
         self.looks.look(at_once=True)
-        (one,) = self.looks.comparison.headlines
-        return one
+        (headline,) = self.looks.comparison.headlines
+        return headline
 
 
 @pytest.fixture
@@ -90,54 +90,54 @@ def pair(tmp_path: Path, config_file: Callable[..., Path]) -> Pair:
 
 
 def test_rows_behind_a_failed_row_wait_until_it_is_settled(pair: Pair) -> None:
-    pair.other.put(*rows_of(1))
+    pair.reference.put(*rows_of(1))
     good = rows_of(4)
     failed = unjudged(good[pair.order[1]], "infra_error", "TimeoutError")
-    pair.own.put(good[pair.order[0]], failed, good[pair.order[2]], good[pair.order[3]])
+    pair.run.put(good[pair.order[0]], failed, good[pair.order[2]], good[pair.order[3]])
     for _ in range(2):
         assert len(pair.headline().differences) == 1
-    pair.own.put(good[pair.order[1]])
+    pair.run.put(good[pair.order[1]])
     assert len(pair.headline().differences) == 4
 
 
 def test_row_without_a_verdict_may_be_right_or_wrong(pair: Pair) -> None:
-    pair.other.put(*rows_of(0))
+    pair.reference.put(*rows_of(0))
     good = rows_of(1)
-    pair.own.put(unjudged(good[0], "quarantined", "KilledEngine"), *good[1:])
-    one = pair.headline()
-    assert sorted(one.differences) == [(0.0, 0.0), (0.0, 0.0), (0.0, 0.0), (0.0, 1.0)]
-    state = pair.looks.comparison.state(one)
+    pair.run.put(unjudged(good[0], "quarantined", "KilledEngine"), *good[1:])
+    headline = pair.headline()
+    assert sorted(headline.differences) == [(0.0, 0.0), (0.0, 0.0), (0.0, 0.0), (0.0, 1.0)]
+    state = pair.looks.comparison.state(headline)
     assert state["low"] == pytest.approx(0.0, abs=1e-3)
     assert state["high"] == pytest.approx(0.25, abs=1e-3)
     assert not pair.looks.comparison.decided
     # A later command gives the verdict, which decides with the same number of units.
-    pair.own.put(good[0])
+    pair.run.put(good[0])
     assert sorted(pair.headline().differences)[-1] == (1.0, 1.0)
     assert pair.looks.comparison.decided
-    state = pair.looks.comparison.state(one)
+    state = pair.looks.comparison.state(headline)
     assert (state["units"], state["rows"], state["outcome"]) == (4, 4, "better")
     assert state["difference"] == pytest.approx(0.25, abs=1e-3)
     assert state["value"]["estimate"] == pytest.approx(0.25, abs=1e-3)
 
 
 def test_stopped_reference_counts_up_to_its_own_decision(pair: Pair) -> None:
-    pair.other.put(*rows_of(0))
-    pair.own.put(*rows_of(0))
+    pair.reference.put(*rows_of(0))
+    pair.run.put(*rows_of(0))
     assert len(pair.headline().differences) == 4, "it is at work"
     headline = {"outcome": "worse", "decided_at_units": 2, "units": 4}
     decided = {"decided": True, "stopped": True, "headlines": {"acebench/official": headline}}
-    pair.other.store.put("summary.json", as_json({"early": decided}))
-    for looks in (EarlyLooks(pair.plan, pair.own.store), pair.looks):
+    pair.reference.store.put("summary.json", as_json({"early": decided}))
+    for looks in (EarlyLooks(pair.plan, pair.run.store), pair.looks):
         looks.look(at_once=True)
         assert len(looks.comparison.headlines[0].differences) == 2
     # Completed later, all of it counts.
-    pair.other.store.put("_SUCCESS", b"")
-    pair.looks = EarlyLooks(pair.plan, pair.own.store)
+    pair.reference.store.put("_SUCCESS", b"")
+    pair.looks = EarlyLooks(pair.plan, pair.run.store)
     assert len(pair.headline().differences) == 4
 
 
 @pytest.mark.parametrize(
-    ("changes", "what"),
+    ("changes", "message"),
     [
         ({"samples": 2}, "1 samples per entry"),
         ({"sampling": {"max_tokens": 7}}, "its settings differ"),
@@ -146,8 +146,9 @@ def test_stopped_reference_counts_up_to_its_own_decision(pair: Pair) -> None:
     ],
 )
 def test_run_of_other_rows_is_no_reference(
-    config_file: Callable[..., Path], tmp_path: Path, changes: dict[str, Any], what: str
+    config_file: Callable[..., Path], tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
+<<<<<<< HEAD
     other = LocalStore(str(tmp_path / "other"))
     other.put("run.json", as_json(make_manifest(planned(config_file), {})))
     early = {"against": other.root, "min_rows": 1}
@@ -157,6 +158,17 @@ def test_run_of_other_rows_is_no_reference(
     EarlyLooks(planned(config_file, early=early, sampling={"seed": 3}), own).check(must_exist=True)
     with pytest.raises(UserError, match=what):
         EarlyLooks(planned(config_file, early=early, **changes), own).check(must_exist=True)
+=======
+    reference = LocalStore(str(tmp_path / "other"))
+    reference.put("run.json", as_json(make_manifest(planned(config_file), {})))
+    early = {"against": reference.root, "min_rows": 1}
+    store = LocalStore(str(tmp_path / "own"))
+    EarlyLooks(planned(config_file, early=early), store).check(begun=True)
+    # Runs may differ in their seeds.
+    EarlyLooks(planned(config_file, early=early, sampling={"seed": 3}), store).check(begun=True)
+    with pytest.raises(UserError, match=message):
+        EarlyLooks(planned(config_file, early=early, **changes), store).check(begun=True)
+>>>>>>> namest
 
 
 def test_rules_and_order_may_not_change_after_a_look(
@@ -165,13 +177,13 @@ def test_rules_and_order_may_not_change_after_a_look(
     pair.looks.check_rules()  # before the first look
     pair.looks.note()
     pair.looks.check_rules()
-    early = {"against": pair.other.store.root, "min_rows": 1, "margin": 1.0}
-    other = planned(config_file, benchmarks=[ASKED], limit=None, early=early)
+    early = {"against": pair.reference.store.root, "min_rows": 1, "margin": 1.0}
+    plan = planned(config_file, benchmarks=[ASKED], limit=None, early=early)
     with pytest.raises(UserError, match=r"early\.margin = 0\.0, but the config has 1\.0"):
-        EarlyLooks(other, pair.own.store).check_rules()
-    tree = json.loads(pair.own.store.get("run.json") or b"")
+        EarlyLooks(plan, pair.run.store).check_rules()
+    tree = json.loads(pair.run.store.get("run.json") or b"")
     tree["early"]["orders"]["acebench"]["sha256"] = "0"
-    pair.own.store.put("run.json", as_json(tree))
+    pair.run.store.put("run.json", as_json(tree))
     with pytest.raises(UserError, match="with another order of entries"):
         pair.looks.check_rules()
 
@@ -193,9 +205,9 @@ def test_reference_must_exist_and_be_another_run(
 
 
 def test_undecided_run_is_decided_when_its_reference_ends(pair: Pair) -> None:
-    store, theirs = pair.own.store, rows_of(0)
-    pair.own.put(*rows_of(4))
-    pair.other.put(theirs[pair.order[0]])
+    store, theirs = pair.run.store, rows_of(0)
+    pair.run.put(*rows_of(4))
+    pair.reference.put(theirs[pair.order[0]])
     assert pair.looks.look(at_once=True)
     pair.looks.note()
     summary: dict[str, Any] = {"complete": True, "early": pair.looks.summary(stopped=False)}
@@ -205,9 +217,9 @@ def test_undecided_run_is_decided_when_its_reference_ends(pair: Pair) -> None:
     store.put("_SUCCESS", b"")
     assert not decide_again(pair.plan, store), "nothing new"
 
-    pair.other.put(*(theirs[at] for at in pair.order[1:]))
+    pair.reference.put(*(theirs[at] for at in pair.order[1:]))
     assert decide_again(pair.plan, store)
-    after = pair.own.state()
+    after = pair.run.state()
     assert after["complete"]
     assert (after["early"]["decided"], after["early"]["stopped"]) == (True, False)
     (headline,) = after["early"]["headlines"].values()
@@ -216,4 +228,4 @@ def test_undecided_run_is_decided_when_its_reference_ends(pair: Pair) -> None:
     assert not decide_again(pair.plan, store), "it is decided"
     store.put("summary.json", as_json({**after, "early": {**after["early"], "stale": True}}))
     assert decide_again(pair.plan, store), "verdicts were made anew"
-    assert pair.own.state() == after
+    assert pair.run.state() == after

@@ -143,14 +143,14 @@ class Driver:
     def wait(self, timeout: float = PATIENCE_S) -> int:
         return self.process.wait(timeout)
 
-    def until(self, what: Callable[[], Any], timeout: float = PATIENCE_S) -> Any:
-        """Wait until ``what`` is true. Fails if the command ends first."""
+    def until(self, condition: Callable[[], Any], timeout: float = PATIENCE_S) -> Any:
+        """Wait until ``condition`` is true. Fails if the command ends first."""
         end = time.monotonic() + timeout
-        while not (found := what()):
+        while not (value := condition()):
             assert self.process.poll() is None, self.text
             assert time.monotonic() < end, self.text
             time.sleep(0.05)
-        return found
+        return value
 
     def until_stored(self, rows: int = 1) -> None:
         """Wait until ``rows`` rows are stored."""
@@ -160,10 +160,10 @@ class Driver:
     def find(self, title: str) -> psutil.Process:
         """Wait for a process below this command whose title contains ``title``."""
 
-        def found() -> psutil.Process | None:
+        def find_process() -> psutil.Process | None:
             return next((p for p in descendants(self.process.pid) if title in title_of(p)), None)
 
-        return self.until(found)
+        return self.until(find_process)
 
     def remember(self) -> None:
         """Note the processes below the command."""

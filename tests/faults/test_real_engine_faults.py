@@ -41,7 +41,7 @@ def tiny_llama(tmp_path: Path) -> Path:
 def core_of(driver, actor: str = "EngineWorker") -> psutil.Process:
     """Return the engine core: the child of an ``actor`` that takes by far the most memory."""
 
-    def found() -> psutil.Process | None:
+    def find_core() -> psutil.Process | None:
         # Look at all workers: one that has just died may still be listed, without a child.
         workers = [p for p in descendants(driver.process.pid) if actor in title_of(p)]
         children: dict[psutil.Process, int] = {}
@@ -50,14 +50,14 @@ def core_of(driver, actor: str = "EngineWorker") -> psutil.Process:
                 children |= {child: child.memory_info().rss for child in worker.children()}
         return max(children, key=lambda p: children[p]) if any(children.values()) else None
 
-    return driver.until(found)
+    return driver.until(find_core)
 
 
-def until_part_after(driver, further: int) -> None:
-    """Wait until more than ``further`` new parts are stored, without reading them."""
+def until_part_after(driver, new_parts: int) -> None:
+    """Wait until more than ``new_parts`` new parts are stored, without reading them."""
     folder = Path(driver.run.output, "run", "rows")
     before = len(list(folder.glob("*.parquet")))
-    driver.until(lambda: len(list(folder.glob("*.parquet"))) > before + further)
+    driver.until(lambda: len(list(folder.glob("*.parquet"))) > before + new_parts)
 
 
 def deaths(driver) -> int:
@@ -107,8 +107,8 @@ def test_killed_terminated_and_stopped_engine_cores_cost_no_row(run):
         "the engine core received SIGTERM)",
         "the engine core was stopped by a signal)",
     ]
-    left = [p for p in driver.below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-    assert not left, [title_of(p) for p in left]
+    survivors = [p for p in driver.below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert not survivors, [title_of(p) for p in survivors]
 
 
 def test_killed_engine_of_a_role_costs_no_row(run):

@@ -15,12 +15,12 @@ def test_writes_are_retried_while_the_store_refuses_them(make_run):
     run = make_run(samples=3, engine={"delay_s": 0.3}, concurrency=2)
     driver = run.start()
     driver.until_stored(4)
-    rows, aside = run.path / "rows", run.path / "aside"
-    rows.rename(aside)
+    rows, hidden_rows = run.path / "rows", run.path / "aside"
+    rows.rename(hidden_rows)
     rows.write_text("no folder")
     driver.until(lambda: driver.text.count("cannot store results yet") > 1)  # engines are done
     rows.unlink()
-    aside.rename(rows)
+    hidden_rows.rename(rows)
     assert driver.wait() == 0, driver.text
     assert len(run.rows()) == 36
     assert {row["attempts"] for row in run.rows()} == {1}
@@ -51,11 +51,11 @@ def test_full_disk_ends_the_run_and_loses_nothing(make_run, tmp_path):
         assert driver.wait() == 75, driver.text
         assert "No space left on device" in driver.text
         filler.unlink()
-        kept = {row["row_id"] for row in run.rows()}
-        assert len(kept) >= 4
+        row_ids = {row["row_id"] for row in run.rows()}
+        assert len(row_ids) >= 4
         again = run.to_the_end()
         assert again.code == 0, again.text
-        assert f"{36 - len(kept)} to evaluate" in again.text
+        assert f"{36 - len(row_ids)} to evaluate" in again.text
         assert len(run.rows()) == 36
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=False)

@@ -22,8 +22,8 @@ TEXTS = [
 def commands(text: str) -> list[list[str]]:
     """Return the calls of ``ace-ray`` in code, comments and manifests, as words."""
     joined = re.sub(r"\\\n\s*#?\s*", " ", text)
-    found = re.findall(r"(?m)(?:^|[#$`:]|-- |\|\| )\s*(ace-ray [^\n`#;]*)", joined)
-    return [shlex.split(re.sub("['\"]", "", call)) for call in found]
+    calls = re.findall(r"(?m)(?:^|[#$`:]|-- |\|\| )\s*(ace-ray [^\n`#;]*)", joined)
+    return [shlex.split(re.sub("['\"]", "", call)) for call in calls]
 
 
 def test_commands_and_flags_exist() -> None:
@@ -31,13 +31,13 @@ def test_commands_and_flags_exist() -> None:
     assert {"evaluate", "submit", "doctor", "report", "score"} <= {words[1] for _, words in called}
     for file, words in called:
         command: click.Command = cli
-        rest = words[1:]
-        while isinstance(command, click.Group) and rest and rest[0] in command.commands:
-            command = command.commands[rest.pop(0)]
+        arguments = words[1:]
+        while isinstance(command, click.Group) and arguments and arguments[0] in command.commands:
+            command = command.commands[arguments.pop(0)]
         if command is cli:
             continue  # a sentence about ace-ray
-        known = {o for p in command.params for o in [*p.opts, *p.secondary_opts]} | {"--help"}
-        for word in rest:
+        flags = {o for p in command.params for o in [*p.opts, *p.secondary_opts]} | {"--help"}
+        for word in arguments:
             if word.startswith("--"):
                 flag = word.partition("=")[0].rstrip(".,)")
-                assert flag in known, f"{file}: {shlex.join(words)}"
+                assert flag in flags, f"{file}: {shlex.join(words)}"

@@ -72,7 +72,7 @@ class Job:
             },
         )
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
 
 
@@ -92,13 +92,13 @@ def test_the_signal_comes_after_the_planned_end_of_rows() -> None:
 def test_a_job_that_is_incomplete_or_out_of_time_is_requeued(tmp_path: Path, code: str) -> None:
     job = Job(tmp_path, code)
     if not code:
-        until(lambda: "ace-ray evaluate" in job.said())
+        until(lambda: "ace-ray evaluate" in job.output())
         job.process.send_signal(signal.SIGTERM)
     assert job.process.wait(timeout=120) == int(code or 75)
-    said = job.said()
-    assert "srun with 32 CPUs until 1800000000" in said
-    assert "ray --address node1:6379 --min-nodes 2 token 64" in said
-    assert "ace-ray evaluate config.yaml --output s3://bucket/prefix" in said
-    assert ("drained" in said) is (code == "")
-    assert ("scontrol requeue 7" in said) is (code != "2")
+    output = job.output()
+    assert "srun with 32 CPUs until 1800000000" in output
+    assert "ray --address node1:6379 --min-nodes 2 token 64" in output
+    assert "ace-ray evaluate config.yaml --output s3://bucket/prefix" in output
+    assert ("drained" in output) is (code == "")
+    assert ("scontrol requeue 7" in output) is (code != "2")
     assert not list(tmp_path.glob(".ace-ray-pid*"))

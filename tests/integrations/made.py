@@ -23,10 +23,10 @@ def summarized(folder: Path) -> Path:
 
 
 def complete_run(folder: Path, rows: Iterable[Row] = (), **options: Any) -> Path:
-    return summarized(write_run(folder, rows or whole(5), **options))
+    return summarized(write_run(folder, rows or full_rows(5), **options))
 
 
-def whole(right: int) -> list[Row]:
+def full_rows(right: int) -> list[Row]:
     """Every category; of one that counts, so many of five are right."""
     return everything({"special_incomplete": right}, of=5)
 

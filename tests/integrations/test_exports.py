@@ -20,7 +20,7 @@ from tests.report.builders import HOSTILE, Row, block, everything, row, utf8, wr
 EVIL = utf8("".join(HOSTILE))
 
 
-def told(found: Row) -> Row:
+def chat_row(base_row: Row) -> Row:
     calls = [
         {"id": "x", "function": {"name": "f", "arguments": '{"a": 1}'}},
         {"id": "y", "function": {"name": EVIL, "arguments": EVIL}},
@@ -33,20 +33,20 @@ def told(found: Row) -> Row:
         {"role": "narrator", "content": "x"},
         {"role": "assistant", "content": EVIL},
     ]
-    return {**found, "messages": json.dumps(messages), "gold": '["f()"]', "prompt_tokens": 7}
+    return {**base_row, "messages": json.dumps(messages), "gold": '["f()"]', "prompt_tokens": 7}
 
 
 TOOLS = [
     {"type": "function", "function": {"name": "f", "description": EVIL, "parameters": 5}},
     {"type": "function", "function": {"name": "late"}, "since_answer": 2},
 ]
-RIGHT, SECOND, WRONG = map(told, block("en", "normal_atom_bool", 2, 3))
+RIGHT, SECOND, WRONG = map(chat_row, block("en", "normal_atom_bool", 2, 3))
 ROWS = [
     {**RIGHT, "tools": json.dumps(TOOLS)},
     {**SECOND, "tools": "no json"},
     {**WRONG, "finish_reason": "length", "started_at": datetime(9999, 1, 1, tzinfo=UTC)},
-    told(row("zh", "normal_atom_bool", 0)),
-    {**told(row("en", "special_incomplete", 0, status="infra_error")), "error": "away"},
+    chat_row(row("zh", "normal_atom_bool", 0)),
+    {**chat_row(row("en", "special_incomplete", 0, status="infra_error")), "error": "away"},
 ]
 
 
@@ -54,12 +54,12 @@ def logs(folder: Path, out: Path) -> list[dict[str, Any]]:
     """Export to Inspect. Returns the JSON values in each log by name."""
     names = export_inspect(Run(open_store(str(folder))), open_store(str(out)))
     assert sorted(names) == sorted(path.name for path in out.iterdir())
-    found = []
+    contents = []
     for name in names:
         with zipfile.ZipFile(out / name) as log:
             assert log.testzip() is None
-            found.append({entry: json.loads(log.read(entry)) for entry in log.namelist()})
-    return found
+            contents.append({entry: json.loads(log.read(entry)) for entry in log.namelist()})
+    return contents
 
 
 def test_a_run_is_a_log_of_inspect(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_a_run_is_a_log_of_inspect(tmp_path: Path) -> None:
     assert len(ids) == len(set(ids)) == 5
     assert {"en-normal_atom_bool_0", "zh-normal_atom_bool_0"} < set(ids)
     assert {f"samples/{name}_epoch_1.json" for name in ids} < log.keys()
-    assert [one["id"] for one in summaries] == ids
-    assert max(len(one["input"]) for one in summaries) == 1000
+    assert [sample["id"] for sample in summaries] == ids
+    assert max(len(sample["input"]) for sample in summaries) == 1000
 
 
 def test_a_sample_of_inspect_is_complete(tmp_path: Path) -> None:
@@ -124,61 +124,61 @@ def test_limited_and_incomplete_runs_are_marked(tmp_path: Path) -> None:
     assert "Accuracy (pooled)" in official["metrics"]
     (log,) = logs(write_run(tmp_path / "part", rows, missing=1), tmp_path / "out2")
     assert log["header.json"]["status"] == "cancelled"
-    assert [one["metrics"] for one in log["header.json"]["results"]["scores"]] == [{}, {}]
+    assert [score["metrics"] for score in log["header.json"]["results"]["scores"]] == [{}, {}]
 
 
 def test_a_large_run_is_several_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspect_log, "MOST_SAMPLES", 10)
-    rows = [one for n in range(2) for one in block("en", "normal_atom_bool", 20, 25, sample=n)]
+    rows = [line for n in range(2) for line in block("en", "normal_atom_bool", 20, 25, sample=n)]
     rows += [{**rows[0], "row_id": "f" * 32, "repeat": 1}]
-    found = logs(write_run(tmp_path / "run", rows, samples=2), tmp_path / "out")
-    assert [one["header.json"]["results"]["total_samples"] for one in found] == [10] * 5
-    assert found[0]["header.json"]["eval"]["metadata"]["part"] == "1 of 5"
-    shared = [one["header.json"]["results"]["scores"] for one in found]
+    parts = logs(write_run(tmp_path / "run", rows, samples=2), tmp_path / "out")
+    assert [part["header.json"]["results"]["total_samples"] for part in parts] == [10] * 5
+    assert parts[0]["header.json"]["eval"]["metadata"]["part"] == "1 of 5"
+    shared = [part["header.json"]["results"]["scores"] for part in parts]
     assert all(scores == shared[0] for scores in shared), "each log has the scores of the whole run"
-    names = [name for one in found for name in one if name.startswith("samples/")]
+    names = [name for part in parts for name in part if name.startswith("samples/")]
     assert len(names) == len(set(names)) == 50
     assert sum(name.endswith("_epoch_2.json") for name in names) == 25
 
 
-def test_lm_eval_files_have_metrics_and_samples(here: Any, tmp_path: Path) -> None:
+def test_lm_eval_files_have_metrics_and_samples(invoke: Any, tmp_path: Path) -> None:
     rows = [*block("en", "normal_atom_bool", 3, 4), *block("en", "special_incomplete", 1, 4)]
     folder = write_run(tmp_path / "run", rows, model="org/Toy-7B")
-    ended = here("export", folder, "--to", "lm-eval")
-    assert ended.code == 0, ended.stderr
-    (made,) = (folder / "export" / "lm-eval").iterdir()
-    assert made.name == "org__Toy-7B"
-    (path,) = made.glob("results_*.json")
-    found = json.loads(path.read_text())
-    official = found["results"]["acebench_official"]
+    result = invoke("export", folder, "--to", "lm-eval")
+    assert result.code == 0, result.stderr
+    (out_folder,) = (folder / "export" / "lm-eval").iterdir()
+    assert out_folder.name == "org__Toy-7B"
+    (path,) = out_folder.glob("results_*.json")
+    results = json.loads(path.read_text())
+    official = results["results"]["acebench_official"]
     assert official["accuracy_pooled,none"] == 0.5
     assert official["normal_workbook_partial,none"] == 0.75
     assert 0 < official["accuracy_pooled_stderr,none"] < 0.3
-    assert found["n-samples"]["acebench_official"] == {"original": 8, "effective": 8}
-    assert found["higher_is_better"]["acebench_strict"]["accuracy_pooled"] is True
-    (samples,) = made.glob("samples_acebench_official_*.jsonl")
+    assert results["n-samples"]["acebench_official"] == {"original": 8, "effective": 8}
+    assert results["higher_is_better"]["acebench_strict"]["accuracy_pooled"] is True
+    (samples,) = out_folder.glob("samples_acebench_official_*.jsonl")
     lines = [json.loads(line) for line in samples.read_text().splitlines()]
     assert [line["doc_id"] for line in lines] == list(range(8))
     assert [line["acc"] for line in lines] == [1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]
     assert lines[3]["error_type"] == "value_error:string"
 
 
-def test_the_hub_file_has_headlines(here: Any, tmp_path: Path) -> None:
+def test_the_hub_file_has_headlines(invoke: Any, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", everything({"special_incomplete": 5}))
-    asked = ("export", folder, "--to", "hf", "--output", tmp_path / "out")
-    ended = here(*asked, "--dataset", "org/ACEBench")
-    assert ended.code == 0, ended.stderr
+    command = ("export", folder, "--to", "hf", "--output", tmp_path / "out")
+    result = invoke(*command, "--dataset", "org/ACEBench")
+    assert result.code == 0, result.stderr
     tree = yaml.safe_load((tmp_path / "out/.eval_results/acebench.yaml").read_text())
     official, strict = tree
     assert official["dataset"] == {"id": "org/ACEBench", "task_id": "acebench_official"}
     assert strict["dataset"]["task_id"] == "acebench_strict"
     assert 90 < official["value"] < 100
     assert "Overall (workbook), official rules, 95 % interval" in official["notes"]
-    assert "name the benchmark's" in here(*asked).stderr
+    assert "name the benchmark's" in invoke(*command).stderr
     # The hub's own reader takes the file.
     hub = pytest.importorskip("huggingface_hub", minversion="1.0")
     entries = hub.parse_eval_result_entries(tree)
-    assert [one.task_id for one in entries] == ["acebench_official", "acebench_strict"]
+    assert [entry.task_id for entry in entries] == ["acebench_official", "acebench_strict"]
     assert hub.eval_result_entries_to_yaml(entries) == tree
 
 
@@ -191,14 +191,14 @@ def test_the_hub_file_has_headlines(here: Any, tmp_path: Path) -> None:
     ],
 )
 def test_the_hub_takes_no_partial_results(
-    here: Any, tmp_path: Path, changes: dict[str, Any], words: str
+    invoke: Any, tmp_path: Path, changes: dict[str, Any], words: str
 ) -> None:
     rows = everything({}, of=1) if changes else block("en", "normal_atom_bool", 3, 4)
     folder = write_run(tmp_path / "run", rows, **changes)
     out = ("--output", tmp_path / "out")
-    ended = here("export", folder, "--to", "hf", "--dataset", "o/d", *out)
-    assert ended.code == 2
-    assert words in ended.stderr
-    assert "publish a complete run" in ended.stderr
-    wrong = here("export", folder, "--to", "inspect", "--dataset", "o/d", *out)
+    result = invoke("export", folder, "--to", "hf", "--dataset", "o/d", *out)
+    assert result.code == 2
+    assert words in result.stderr
+    assert "publish a complete run" in result.stderr
+    wrong = invoke("export", folder, "--to", "inspect", "--dataset", "o/d", *out)
     assert "--dataset: applies to --to hf only; leave it out" in wrong.stderr

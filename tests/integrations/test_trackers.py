@@ -21,15 +21,15 @@ from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.sweep.ledger import CostRecord
 from ace_ray.sweep.sweep import Sweep
-from tests.integrations.made import complete_run, sweep_of, whole
+from tests.integrations.made import complete_run, full_rows, sweep_of
 
 HEADLINE = "acebench/official/headline"
 AWAY = "raise ConnectionError('the tracker is away, api_key=abcdef1234567890')"
 
 
 def of(folder: Path) -> Publication:
-    (found,) = publications(LocalStore(str(folder)))
-    return found
+    (publication,) = publications(LocalStore(str(folder)))
+    return publication
 
 
 @pytest.fixture
@@ -59,18 +59,18 @@ def test_the_config_is_flat_and_names_no_local_folder(tmp_path: Path) -> None:
 
 
 def test_a_curve_has_the_shared_config_and_leaves_damaged_runs_out(
-    tmp_path: Path, said: list[str]
+    tmp_path: Path, log_lines: list[str]
 ) -> None:
-    sweep = sweep_of(tmp_path / "sweep", {200: whole(5), 100: whole(2)})
-    found = of(sweep)
-    assert [point.step for point in found.points] == [100, 200]
-    assert "model" not in found.config, "each checkpoint has another one"
-    assert found.config["backend"] == "vllm"
-    assert found.words[f"{HEADLINE}_is"] == "Overall (workbook)"
+    sweep = sweep_of(tmp_path / "sweep", {200: full_rows(5), 100: full_rows(2)})
+    publication = of(sweep)
+    assert [point.step for point in publication.points] == [100, 200]
+    assert "model" not in publication.config, "each checkpoint has another one"
+    assert publication.config["backend"] == "vllm"
+    assert publication.words[f"{HEADLINE}_is"] == "Overall (workbook)"
     (sweep / "run-step_100" / "summary.json").write_text("{}")
-    said.clear()
+    log_lines.clear()
     assert [point.step for point in of(sweep).points] == [200]
-    assert said[0].startswith("step_100: skipped: ")
+    assert log_lines[0].startswith("step_100: skipped: ")
     (sweep / "run-step_200" / "_SUCCESS").unlink()
     with pytest.raises(UserError, match="no run of the sweep can be published"):
         of(sweep)
@@ -79,15 +79,15 @@ def test_a_curve_has_the_shared_config_and_leaves_damaged_runs_out(
 
 
 def test_a_foreign_sweep_names_no_folder_and_a_new_one_has_another_key(tmp_path: Path) -> None:
-    sweep, keys = sweep_of(tmp_path / "sweep", {100: whole(2)}), set()
+    sweep, keys = sweep_of(tmp_path / "sweep", {100: full_rows(2)}), set()
     manifest = json.loads((sweep / "sweep.json").read_text())
     for change in ({"sweep_id": "../../out"}, {"sweep_id": ""}, {"created_at": "2026-01-02"}):
         (sweep / "sweep.json").write_text(json.dumps(manifest | change))
-        found = of(sweep)
-        assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", found.group)
-        assert re.fullmatch(r"[A-Za-z0-9._-]{9,120}", found.key)
-        assert ".." not in found.key
-        keys.add(found.key)
+        publication = of(sweep)
+        assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", publication.group)
+        assert re.fullmatch(r"[A-Za-z0-9._-]{9,120}", publication.key)
+        assert ".." not in publication.key
+        keys.add(publication.key)
     (sweep / "sweep.json").write_text(json.dumps(manifest))
     assert of(sweep).key not in keys
 
@@ -105,7 +105,7 @@ def test_a_failed_tracker_is_one_warning(
     config: RunConfig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    said: list[str],
+    log_lines: list[str],
     code: str,
     words: str,
 ) -> None:
@@ -116,39 +116,43 @@ def test_a_failed_tracker_is_one_warning(
     monkeypatch.setenv("PYTHONPATH", str(package.parent))
     monkeypatch.setattr(publish, "MOST_S", 8.0 if "sleep" in code else 120.0)
     publish_run(str(run), config)
-    (warning,) = said
+    (warning,) = log_lines
     assert warning.startswith(f"warning: tensorboard: {words}")
     assert f"; to repeat: ace-ray publish {run} --to tensorboard --option " in warning
 
 
 @pytest.mark.parametrize("level", ["info", "warning"])
 def test_a_publication_is_logged(
-    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str], level: str
+    config: RunConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    log_lines: list[str],
+    level: str,
 ) -> None:
     """The log level of the run does not hide the lines of the tracker's process from it."""
     pytest.importorskip("tensorboard")
     monkeypatch.setenv("ACE_RAY_LOG_LEVEL", level)
     publish_run(str(complete_run(tmp_path / "run")), config)
-    (line,) = said
+    (line,) = log_lines
     assert "published to tensorboard: " in line
 
 
 def test_evaluate_publishes_a_complete_run(
-    here: Any, config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Any, config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = complete_run(tmp_path / "run")
     summary = {**json.loads((run / "summary.json").read_text()), "uri": str(run)}
     published: list[str] = []
     monkeypatch.setattr(publish, "publish_run", lambda uri, *_: published.append(uri))
     for code in (75, 0):
-        ended = (code, summary)
-        monkeypatch.setattr("ace_ray.pipeline.evaluate.evaluate", lambda *_, e=ended, **__: e)
-        assert here("evaluate", config_file()).code == code
+        outcome = (code, summary)
+        monkeypatch.setattr("ace_ray.pipeline.evaluate.evaluate", lambda *_, e=outcome, **__: e)
+        assert invoke("evaluate", config_file()).code == code
         assert published == [str(run)] * (code == 0)
 
 
 def test_a_sweep_publishes_when_a_run_has_ended(
-    here: Any, config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Any, config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = {"to": "tensorboard", "folder": str(tmp_path / "tb")}
     config = config_file(model={}, models=[{"source": "a"}], sweep_id="s", publish=[target])
@@ -159,13 +163,13 @@ def test_a_sweep_publishes_when_a_run_has_ended(
     def run(sweep: Sweep, noted: Callable[[], None]) -> int:
         noted()
         assert not published, "nothing is complete"
-        sweep_of(folder, {100: whole(2)})
+        sweep_of(folder, {100: full_rows(2)})
         sweep.cost_records = [CostRecord("a", 100, "a", "r", state="complete")]
         noted()
         return 75
 
     monkeypatch.setattr(Sweep, "run", run)
-    assert here("sweep", config).code == 75
+    assert invoke("sweep", config).code == 75
     assert published == [str(folder)] * 2, "when a run has ended, and at the end"
 
 
@@ -187,8 +191,8 @@ def test_wrong_trackers_and_options_are_refused(monkeypatch: pytest.MonkeyPatch)
 def test_publishing_is_checked_before_a_run_and_not_in_its_identity(
     config: RunConfig, config_file: Any
 ) -> None:
-    plain, asked = plan_run(load_config(str(config_file()))), plan_run(config)
-    assert (asked.run_id, asked.identity) == (plain.run_id, plain.identity)
+    plain, tracked_plan = plan_run(load_config(str(config_file()))), plan_run(config)
+    assert (tracked_plan.run_id, tracked_plan.identity) == (plain.run_id, plain.identity)
     unknown = load_config(str(config_file(publish=[{"to": "nowhere"}])))
     with pytest.raises(UserError, match=r"^publish\.0: 'nowhere' is not a known tracker"):
         ace_ray.evaluate(unknown)
@@ -210,21 +214,21 @@ def reader_of(folder: Path) -> tuple[str, Any]:
     return str(file.parent.relative_to(folder)), reader
 
 
-def sent(here: Any, run: Path, to: str, *options: object) -> str:
-    ended = here("publish", run, "--to", to, *(x for o in options for x in ("--option", o)))
-    assert ended.code == 0, ended.stderr
-    return str(ended.stdout)
+def sent(invoke: Any, run: Path, to: str, *options: object) -> str:
+    result = invoke("publish", run, "--to", to, *(x for o in options for x in ("--option", o)))
+    assert result.code == 0, result.stderr
+    return str(result.stdout)
 
 
 def test_tensorboard_has_each_point_of_a_sweep_once_with_interval_and_formula(
-    here: Any, tmp_path: Path, folder: Path
+    invoke: Any, tmp_path: Path, folder: Path
 ) -> None:
-    sweep = sweep_of(tmp_path / "sweep", {100: whole(2), 200: whole(5)})
-    assert "train: published" in sent(here, sweep, "tensorboard", f"folder={folder}")
+    sweep = sweep_of(tmp_path / "sweep", {100: full_rows(2), 200: full_rows(5)})
+    assert "train: published" in sent(invoke, sweep, "tensorboard", f"folder={folder}")
     # A late checkpoint, another verdict, and the same again.
-    sweep_of(sweep, {50: whole(1), 100: whole(3), 200: whole(5)})
+    sweep_of(sweep, {50: full_rows(1), 100: full_rows(3), 200: full_rows(5)})
     for _ in range(2):
-        sent(here, sweep, "tensorboard", f"folder={folder}")
+        sent(invoke, sweep, "tensorboard", f"folder={folder}")
     name, reader = reader_of(folder)
     assert name.startswith("train-1a2b/train-1a2b-train-")
     points = [(event.step, event.value) for event in reader.Scalars(HEADLINE)]
@@ -237,21 +241,21 @@ def test_tensorboard_has_each_point_of_a_sweep_once_with_interval_and_formula(
 
 @pytest.mark.parametrize("kind", ["linked folder", "linked file", "file with two names"])
 def test_nothing_is_written_behind_a_link(
-    kind: str, here: Any, tmp_path: Path, folder: Path
+    kind: str, invoke: Any, tmp_path: Path, folder: Path
 ) -> None:
-    sweep = sweep_of(tmp_path / "sweep", {100: whole(2)})
-    sent(here, sweep, "tensorboard", f"folder={folder}")
+    sweep = sweep_of(tmp_path / "sweep", {100: full_rows(2)})
+    sent(invoke, sweep, "tensorboard", f"folder={folder}")
     (file,) = folder.rglob("*tfevents*")
-    held = tmp_path / "kept"
+    target = tmp_path / "kept"
     if kind == "file with two names":
-        held.hardlink_to(file)
+        target.hardlink_to(file)
     else:
-        place = file.parent if kind == "linked folder" else file
-        place.rename(held)
-        place.symlink_to(held)
-    before = [path.read_bytes() for path in (*held.glob("*"), held) if path.is_file()]
-    sweep_of(sweep, {100: whole(2), 200: whole(5)})
-    ended = here("publish", sweep, "--to", "tensorboard", "--option", f"folder={folder}")
-    assert [path.read_bytes() for path in (*held.glob("*"), held) if path.is_file()] == before
-    refused = "symbolic link, and files behind links are never changed" in ended.stderr
+        location = file.parent if kind == "linked folder" else file
+        location.rename(target)
+        location.symlink_to(target)
+    before = [path.read_bytes() for path in (*target.glob("*"), target) if path.is_file()]
+    sweep_of(sweep, {100: full_rows(2), 200: full_rows(5)})
+    result = invoke("publish", sweep, "--to", "tensorboard", "--option", f"folder={folder}")
+    assert [path.read_bytes() for path in (*target.glob("*"), target) if path.is_file()] == before
+    refused = "symbolic link, and files behind links are never changed" in result.stderr
     assert refused == (kind == "linked folder")

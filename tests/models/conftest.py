@@ -30,12 +30,12 @@ def save_letters(folder: Path, template: str, marks: Sequence[str]) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     numbered = {letter: number for number, letter in enumerate(letters)}
-    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=numbered, merges=[]))
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=numbered, merges=[]))
     options = {"add_prefix_space": False, "use_regex": False}
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(**options)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    made.add_special_tokens(list(marks))
-    made.save(str(folder / "tokenizer.json"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(**options)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens(list(marks))
+    tokenizer.save(str(folder / "tokenizer.json"))
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": template}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     (folder / "config.json").write_text(json.dumps(LLAMA))

@@ -40,15 +40,15 @@ def adapted(base: Path, adapter: Path) -> ModelRef:
 
 def test_an_adapter_is_pinned_by_its_content(tmp_path: Path, base: Path, make_adapter: Make):
     model = adapted(base, make_adapter(tmp_path / "a", base, 1, base_model_name_or_path="x/Base"))
-    other = adapted(base, make_adapter(tmp_path / "b", base, 2, base_model_name_or_path="x/Other"))
+    second = adapted(base, make_adapter(tmp_path / "b", base, 2, base_model_name_or_path="x/Other"))
     assert model.adapter
-    assert other.adapter
-    assert model.revision == other.revision == resolve(str(base), None).revision
-    assert model.adapter.ref.revision != other.adapter.ref.revision
+    assert second.adapter
+    assert model.revision == second.revision == resolve(str(base), None).revision
+    assert model.adapter.ref.revision != second.adapter.ref.revision
     assert model.name == "base+a"
     assert model.adapter.rank == 4
     assert model.base_note == ""
-    assert "names x/Other as its base" in other.base_note
+    assert "names x/Other as its base" in second.base_note
     check_unchanged(model)
     adapters.check_where_local(model)
     (tmp_path / "a" / adapters.WEIGHTS).unlink()
@@ -75,8 +75,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_an_adapter_that_vllm_cannot_apply_is_refused(
     tmp_path: Path, base: Path, make_adapter: Make
 ):
-    for number, (config, said) in enumerate(REFUSED):
-        with pytest.raises(UserError, match=f"the adapter {said}.*; merge the adapter into its b"):
+    for number, (config, problem) in enumerate(REFUSED):
+        with pytest.raises(
+            UserError, match=f"the adapter {problem}.*; merge the adapter into its b"
+        ):
             adapted(base, make_adapter(tmp_path / f"a{number}", base, **config))
     assert adapted(base, make_adapter(tmp_path / "b", base, init_lora_weights="gaussian")).adapter
 
@@ -98,7 +100,7 @@ def test_an_adapter_of_experts_needs_a_base_with_fused_experts(
 def test_bases_with_fused_experts_are_those_of_vllm() -> None:
     models = Path(vllm_source.folder() or "", "model_executor", "models")
     pattern = re.compile(r"^class (\w+)\(([^)]*)\):(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
-    classes = [found for file in models.glob("*.py") for found in pattern.findall(file.read_text())]
+    classes = [name for file in models.glob("*.py") for name in pattern.findall(file.read_text())]
     fused = {name for name, _, body in classes if re.search(r"\n    is_3d_moe_w.* = True", body)}
     for _ in range(3):  # levels of subclasses
         fused |= {name for name, parents, _ in classes if fused & {*re.findall(r"\w+", parents)}}
@@ -125,9 +127,12 @@ def test_an_adapter_of_another_base_is_refused(tmp_path: Path, base: Path, make_
     folder = make_adapter(tmp_path / "a", base)
     assert adapters.check_weights(folder, base)
     query = "model.layers.0.self_attn.q_proj.weight"
-    for shape, said in (((64, 128), r".* has the shape .*64\), but .*128\)"), ((64, 64), "is mis")):
+    for shape, problem in (
+        ((64, 128), r".* has the shape .*64\), but .*128\)"),
+        ((64, 64), "is mis"),
+    ):
         write(tmp_path / "other", {query: shape})
-        with pytest.raises(UserError, match=rf"another base model: .*{said}"):
+        with pytest.raises(UserError, match=rf"another base model: .*{problem}"):
             adapters.check_weights(folder, tmp_path / "other")
     write(tmp_path / "other", {f"transformer.h.{n}.attn.weight": (64, 64) for n in range(2)})
     assert not adapters.check_weights(folder, tmp_path / "other")  # an engine has to show it
@@ -156,8 +161,8 @@ def test_the_engine_allows_the_largest_rank(tmp_path: Path, base: Path, make_ada
     high = adapted(base, make_adapter(tmp_path / "b", base, rank_pattern={"q_proj": 40}))
     plain = resolve(str(base), None)
     assert adapters.engine_args([low], {})["max_lora_rank"] == 8
-    both = {"enable_lora": True, "max_loras": 1, "max_lora_rank": 64, "dtype": "auto"}
-    assert adapters.engine_args([low, high], {"dtype": "auto"}) == both
+    expected = {"enable_lora": True, "max_loras": 1, "max_lora_rank": 64, "dtype": "auto"}
+    assert adapters.engine_args([low, high], {"dtype": "auto"}) == expected
     assert adapters.engine_args([plain], {}) == {}
 
 

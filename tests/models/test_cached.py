@@ -17,15 +17,15 @@ GIB = 1 << 30
 
 
 class Disk:
-    """100 GiB. Each folder takes 20, and other files take `others`."""
+    """100 GiB. Each folder takes 20, and other files take `other_gib` GiB."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.root, self.others = root, 0
+        self.root, self.other_gib = root, 0
         monkeypatch.setattr("shutil.disk_usage", lambda path: self.usage())
 
     def usage(self) -> SimpleNamespace:
-        taken = 20 * len(self.names()) + self.others
-        return SimpleNamespace(total=100 * GIB, free=(100 - taken) * GIB)
+        used_gib = 20 * len(self.names()) + self.other_gib
+        return SimpleNamespace(total=100 * GIB, free=(100 - used_gib) * GIB)
 
     def names(self) -> list[str]:
         return sorted(path.name for path in self.root.iterdir() if path.is_dir())
@@ -48,15 +48,15 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 def test_the_folder_unused_for_longest_makes_room(disk: Disk) -> None:
-    one, two, three = (disk.put(f"etags-{n}", locked=True) for n in (1, 2, 3))
-    for folder in (two, one, three):
+    first, two, three = (disk.put(f"etags-{n}", locked=True) for n in (1, 2, 3))
+    for folder in (two, first, three):
         release(folder)
     disk.put("etags-2", locked=True)
     disk.put("etags-4")
     # A tenth of the disk stays free: 4 times 20 GiB and one more would leave nothing.
     disk.put("etags-5")
     assert disk.names() == ["etags-2", "etags-3", "etags-4", "etags-5"]
-    disk.others = 60
+    disk.other_gib = 60
     disk.put("etags-6")
     assert disk.names() == ["etags-2", "etags-6"], "a locked folder stays"
     release(two)
@@ -67,10 +67,10 @@ def test_small_folders_stay_and_remains_of_a_fetch_go(disk: Disk) -> None:
         disk.put(name)
     for name in ("etags-1.part", "etags-2.gone"):
         (disk.root / name).mkdir()
-    disk.others = 30
+    disk.other_gib = 30
     disk.put("etags-3")
     assert disk.names() == ["etags-1-tokenizer", "etags-3", "sha256-1"]
-    disk.others = 50
+    disk.other_gib = 50
     with pytest.raises(NoRoom, match=r"20\.0 GiB do not fit .* has 10\.0 GiB free"):
         disk.put("etags-4")
 
@@ -104,10 +104,10 @@ def test_a_cache_that_cannot_be_written_is_used_as_it_is(
     release(folder)
     opens = os.open
 
-    def only_reads(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+    def only_reads(path: Any, flags: int, *args: Any, **more: Any) -> int:
         if flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT):
             raise OSError(number, os.strerror(number), path)
-        return opens(path, flags, *rest, **more)
+        return opens(path, flags, *args, **more)
 
     monkeypatch.setattr("os.open", only_reads)
     make_once(folder, pytest.fail, locked=True)

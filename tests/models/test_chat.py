@@ -88,9 +88,9 @@ def test_tools_are_shown_by_the_template_for_them(model_folder: Make) -> None:
     assert chat.supports_tools
     chat.require_tools("m")
     described = [{"type": "function", "function": {**TOOL, "response": {"type": "object"}}}]
-    shown, _, rest = chat.render(MESSAGES, described).partition("<|system|>")
-    assert json.loads(shown) == TOOLS, "without keys that OpenAI does not know"
-    assert rest == "be brief<|user|>the end"
+    text, _, tail = chat.render(MESSAGES, described).partition("<|system|>")
+    assert json.loads(text) == TOOLS, "without keys that OpenAI does not know"
+    assert tail == "be brief<|user|>the end"
     chat = Chat.load(model_folder(template=BLIND, name="two"), {})
     assert chat.tools_template_sha256 == chat.template_sha256
     chat.tokenizer.chat_template = {"default": BLIND, "tool_use": WITH_TOOLS}

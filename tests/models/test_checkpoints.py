@@ -37,12 +37,12 @@ def write(path: Path, header: Any, data: bytes = b"", *, length: int | None = No
     return path
 
 
-def one(dtype: Any = "F32", shape: Any = (2,), offsets: Any = (0, 8)) -> dict[str, Any]:
+def header_of(dtype: Any = "F32", shape: Any = (2,), offsets: Any = (0, 8)) -> dict[str, Any]:
     return {"w": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
 
 
-def index(folder: Path, places: Any) -> None:
-    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
+def index(folder: Path, files: Any) -> None:
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": files}))
 
 
 def arrays(**tensors: Sequence[float]) -> Mapping[str, np.ndarray]:
@@ -80,15 +80,15 @@ def test_one_file_is_complete_only_at_its_full_length(folder: Path) -> None:
     shapes = {name: (t.dtype, t.shape) for name, t in tensors_of(folder).items()}
     assert shapes == {"a": ("F32", (2,)), "b": ("F32", (1,))}
     path = folder / "model.safetensors"
-    whole = path.read_bytes()
-    for length in range(len(whole)):
-        path.write_bytes(whole[:length])
+    content = path.read_bytes()
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
         refused(folder, "cannot be read as weights")
-    path.write_bytes(whole + b"more")
+    path.write_bytes(content + b"more")
     refused(folder, "4 bytes longer than its header says")
     save_file({}, path)
     refused(folder, "the weights contain no tensors")
-    path.write_bytes(whole)
+    path.write_bytes(content)
     path.rename(folder / "adapter_model.safetensors")
     refused(folder, "contains no weights")
 
@@ -119,9 +119,9 @@ def test_a_missing_shard_is_named(sharded: Path, gone: str) -> None:
 
 
 def test_a_wrong_index_is_named(sharded: Path) -> None:
-    for places in ({"a": FIRST, "d": FIRST}, {"d": SECOND, "b": FIRST}):
-        index(sharded, places)
-        refused(sharded, f"places d in {places['d']}, which does not contain it")
+    for weight_map in ({"a": FIRST, "d": FIRST}, {"d": SECOND, "b": FIRST}):
+        index(sharded, weight_map)
+        refused(sharded, f"places d in {weight_map['d']}, which does not contain it")
     for name in ("../w.safetensors", "/etc/passwd", "", ".", ".."):
         index(sharded, {"a": name})
         refused(sharded, re.escape(f"names the file {name!r}"))
@@ -204,15 +204,15 @@ def test_a_file_that_is_not_there_is_named(folder: Path, name: str) -> None:
 
 def test_a_prefix_of_s3_is_checked_as_a_folder_is(s3: Any, folder: Path) -> None:
     store = S3Store(f"s3://{s3.bucket}/{folder.name}")
-    whole = (folder / "model.safetensors").read_bytes()
+    weights = (folder / "model.safetensors").read_bytes()
     for name, content, why in (
-        ("model.safetensors", whole, ""),
-        ("model.safetensors", whole[:-1], "lies outside the file"),
+        ("model.safetensors", weights, ""),
+        ("model.safetensors", weights[:-1], "lies outside the file"),
         ("model.safetensors", b"", "it is empty"),
         ("tokenizer.json", POINTER, "git-lfs pointer"),
         (INDEX, b'{"weight_map": {"a": "x.safetensors"}}', "x.safetensors: is missing"),
     ):
-        store.put("model.safetensors", whole)
+        store.put("model.safetensors", weights)
         store.put(name, content)
         if not why:
             check_whole(store)
@@ -224,9 +224,9 @@ def test_a_prefix_of_s3_is_checked_as_a_folder_is(s3: Any, folder: Path) -> None
 
 HEADERS: list[Any] = [
     *(b"[]", b"{}}", b"\xff\xff\xff", b"[" * 200_000, b'{"w": ' + b"9" * 10_000 + b"}"),
-    *({"w": None}, {"w": {"dtype": "F32", "shape": [2]}}, one(dtype=["F32"])),
-    *(one(offsets=offsets) for offsets in ((0, 12), (-8, 0), (8, 0), (0, 4, 8), (0.0, 8.0))),
-    *(one(shape=shape) for shape in ((2.0,), (True, 2), None)),
+    *({"w": None}, {"w": {"dtype": "F32", "shape": [2]}}, header_of(dtype=["F32"])),
+    *(header_of(offsets=offsets) for offsets in ((0, 12), (-8, 0), (8, 0), (0, 4, 8), (0.0, 8.0))),
+    *(header_of(shape=shape) for shape in ((2.0,), (True, 2), None)),
 ]
 
 
@@ -236,29 +236,29 @@ def test_a_header_of_another_shape_is_refused(tmp_path: Path) -> None:
         write(path, header, b"\0" * 8)
         refused(tmp_path, "cannot be read as weights")
     for length in (1, 101, 2**64 - 1):
-        write(path, one(), b"\0" * 8, length=length)
+        write(path, header_of(), b"\0" * 8, length=length)
         refused(tmp_path, "cannot be read as weights")
     write(path, b'{"w": [' + b"[]," * 1_000_000 + b"[]]}")
     refused(tmp_path, "has more than 1000000 values")
     write(path, b"{" + b" " * (16 << 20) + b"}")
     refused(tmp_path, "is larger than")
-    write(path, one("F5_NEW", (3,)), b"\xff" * 8)
+    write(path, header_of("F5_NEW", (3,)), b"\xff" * 8)
     check_whole(tmp_path)
     assert parameters(tmp_path) is None, "a type of tomorrow may be packed"
 
 
 def test_layouts_are_the_same_by_name_type_and_shape(tmp_path: Path) -> None:
-    first, other = tmp_path / "one", tmp_path / "other"
-    for place in (first, other):
-        place.mkdir()
+    first, second = tmp_path / "one", tmp_path / "other"
+    for folder in (first, second):
+        folder.mkdir()
     save_file(arrays(a=[1, 2], b=[3]), first / "model.safetensors")
-    save_file(arrays(b=[9]), other / "x.safetensors")
-    save_file(arrays(a=[7, 8]), other / "y.safetensors")
-    index(other, {"a": "y.safetensors", "b": "x.safetensors"})
-    assert same_layout(first, other) == same_layout(other, first) == ""
-    for path in other.iterdir():
+    save_file(arrays(b=[9]), second / "x.safetensors")
+    save_file(arrays(a=[7, 8]), second / "y.safetensors")
+    index(second, {"a": "y.safetensors", "b": "x.safetensors"})
+    assert same_layout(first, second) == same_layout(second, first) == ""
+    for path in second.iterdir():
         path.unlink()
-    weights = other / "model.safetensors"
+    weights = second / "model.safetensors"
     b = np.ones(1, np.float32)
     for tensors, why in (
         (arrays(a=[1, 2], c=[3]), "2 tensors occur in only one model, e.g. b"),
@@ -266,13 +266,13 @@ def test_layouts_are_the_same_by_name_type_and_shape(tmp_path: Path) -> None:
         ({"a": np.ones(2, np.float16), "b": b}, "a is F16 2, not F32 2"),
     ):
         save_file(tensors, weights)
-        assert same_layout(first, other) == why
+        assert same_layout(first, second) == why
     weights.write_bytes(b"torn")
     with pytest.raises(UserError, match="is truncated"):
-        same_layout(first, other)
-    weights.rename(other / "model.bin")
+        same_layout(first, second)
+    weights.rename(second / "model.bin")
     why = "weights can be swapped only from safetensors files"
-    assert same_layout(first, other) == same_layout(other, first) == why
+    assert same_layout(first, second) == same_layout(second, first) == why
 
 
 def test_parameters_are_numbers_not_bytes(tmp_path: Path) -> None:

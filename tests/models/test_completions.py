@@ -35,10 +35,10 @@ def read(message: dict[str, Any], tools: Tools = None, **more: Any) -> Any:
     return completion_of(tree, tools)
 
 
-def back(done: Any, reasoning: Any, message: dict[str, Any]) -> dict[str, Any]:
-    """Return ``message`` as it is sent to the server that gave the answer ``done``."""
+def back(reply: Any, reasoning: Any, message: dict[str, Any]) -> dict[str, Any]:
+    """Return ``message`` as it is sent to the server that gave the answer ``reply``."""
     replay = Replay()
-    replay.remember(reasoning, done)
+    replay.remember(reasoning, reply)
     (sent_message,) = sent([message], replay=replay)["messages"]
     return dict(sent_message)
 
@@ -46,12 +46,12 @@ def back(done: Any, reasoning: Any, message: dict[str, Any]) -> dict[str, Any]:
 def test_tools_and_further_keys_are_sent_as_the_config_says() -> None:
     body = json.loads(request_body(EndpointConfig(url="http://h", model="m"), ASKED, Sampling()))
     assert set(body) == {"model", "messages", "max_tokens", "temperature", "top_p"}
-    asked = {"parallel_tool_calls": False, "tool_choice": "required"}
-    body = sent(tools=TOOLS, extra_body=asked)
+    fields = {"parallel_tool_calls": False, "tool_choice": "required"}
+    body = sent(tools=TOOLS, extra_body=fields)
     assert body["tools"] == TOOLS
     assert body["tool_choice"] == "required"
     assert body["parallel_tool_calls"] is False
-    without = sent(extra_body=asked)
+    without = sent(extra_body=fields)
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & set(without)
     assert "parallel_tool_calls" not in sent(tools=TOOLS)
     assert sent(tools=TOOLS)["tool_choice"] == "auto"
@@ -96,33 +96,33 @@ def test_reasoning_goes_back_in_the_form_in_which_it_came() -> None:
         ({"content": PARTS}, {"content": PARTS}),
     ]
     for message, returned in cases:
-        done, reasoning = read({"content": "hi", **message})
-        assert (done.text, done.reasoning) == ("hi", "because")
-        assert back(done, reasoning, recorded) == {**plain, **returned}
+        reply, reasoning = read({"content": "hi", **message})
+        assert (reply.text, reply.reasoning) == ("hi", "because")
+        assert back(reply, reasoning, recorded) == {**plain, **returned}
         assert sent([recorded])["messages"] == [plain]
 
 
 def test_calls_are_read_with_their_ids() -> None:
     call = {"id": "c9", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
-    other = {"function": {"name": "g", "arguments": {"y": 2}}}
+    second = {"function": {"name": "g", "arguments": {"y": 2}}}
     bare = {"id": 7, "function": {"name": "h", "arguments": None}}
-    done, _ = read({"content": None, "tool_calls": [call, other, bare]}, TOOLS)
-    called = [(c.name, c.arguments, c.id) for c in done.tools.calls]
+    reply, _ = read({"content": None, "tool_calls": [call, second, bare]}, TOOLS)
+    called = [(c.name, c.arguments, c.id) for c in reply.tools.calls]
     assert called == [("f", '{"x": 1}', "c9"), ("g", '{"y": 2}', ""), ("h", "", "")]
-    assert done.tools.content == ""
+    assert reply.tools.content == ""
 
 
 def test_reasoning_is_no_answer_and_an_answer_that_never_began_is_cut() -> None:
-    done, _ = read({"content": "<think>hm</think>ok", "tool_calls": None}, TOOLS)
-    assert (done.text, done.reasoning, done.tools.content) == ("ok", "hm", "ok")
+    reply, _ = read({"content": "<think>hm</think>ok", "tool_calls": None}, TOOLS)
+    assert (reply.text, reply.reasoning, reply.tools.content) == ("ok", "hm", "ok")
     call = {"function": {"name": "f", "arguments": "{"}}
     message = {"content": None, "reasoning": "hm", "tool_calls": [call]}
-    done, _ = read(message, TOOLS, finish_reason="length")
-    assert not done.reasoning_truncated
+    reply, _ = read(message, TOOLS, finish_reason="length")
+    assert not reply.reasoning_truncated
     for finish_reason, cut in (("length", True), ("stop", False)):
         message = {"content": None, "reasoning": "hm"}
-        done, _ = read(message, TOOLS, finish_reason=finish_reason)
-        assert done.reasoning_truncated is cut
+        reply, _ = read(message, TOOLS, finish_reason=finish_reason)
+        assert reply.reasoning_truncated is cut
 
 
 def test_an_answer_of_another_shape_is_refused() -> None:
@@ -141,30 +141,30 @@ def test_an_answer_of_another_shape_is_refused() -> None:
 def test_finish_reasons_and_refusals_of_servers_are_mapped() -> None:
     endings = {"tool_use": "stop", "COMPLETE": "stop", None: "stop", "tool_calls": "tool_calls"}
     for reason, ending in {**endings, "MAX_TOKENS": "length"}.items():
-        done, _ = read({"content": "hi"}, finish_reason=reason)
-        assert (done.text, done.finish_reason) == ("hi", ending)
+        reply, _ = read({"content": "hi"}, finish_reason=reason)
+        assert (reply.text, reply.finish_reason) == ("hi", ending)
     text = "I can't."
     for message in (
         {"content": None, "refusal": text},
         {"content": [{"type": "refusal", "refusal": text}]},
         {"content": text, "refusal": "other"},
     ):
-        done, _ = read(message, TOOLS)
-        assert done.text == done.tools.content == text
+        reply, _ = read(message, TOOLS)
+        assert reply.text == reply.tools.content == text
 
 
 def test_usage_is_complete_or_unknown() -> None:
     usage: dict[str, Any] = {"prompt_tokens": 7, "completion_tokens": 3}
     usage |= {"completion_tokens_details": {"reasoning_tokens": 2}}
     usage |= {"prompt_tokens_details": {"cached_tokens": 5}}
-    done, _ = read({"content": "hi"}, usage=usage, model="m-2", system_fingerprint="fp")
-    facts = done.endpoint
+    reply, _ = read({"content": "hi"}, usage=usage, model="m-2", system_fingerprint="fp")
+    facts = reply.endpoint
     assert (facts.has_usage, facts.reasoning_tokens, facts.cached_tokens) == (True, 2, 5)
     assert (facts.model, facts.fingerprint) == ("m-2", "fp")
     for bad in (
         *(None, {}, "many", {"prompt_tokens": 7}, {"prompt_tokens": True, "completion_tokens": 1}),
         {"prompt_tokens": -1, "completion_tokens": 10**30},
     ):
-        done, _ = read({"content": "hi"}, usage=bad)
-        assert not done.endpoint.has_usage
-        assert done.endpoint.reasoning_tokens is None
+        reply, _ = read({"content": "hi"}, usage=bad)
+        assert not reply.endpoint.has_usage
+        assert reply.endpoint.reasoning_tokens is None

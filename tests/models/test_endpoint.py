@@ -41,7 +41,7 @@ def answer(finish_reason: Any = "stop") -> dict[str, Any]:
     }
 
 
-def said(tree: Any = None, **reply: Any) -> Step:
+def step_of(tree: Any = None, **reply: Any) -> Step:
     """Return a step that answers with a JSON ``tree``, or with another reply."""
 
     async def respond(request: Any) -> Any:
@@ -51,10 +51,10 @@ def said(tree: Any = None, **reply: Any) -> Step:
 
 
 def refusal(status: int, why: str) -> Step:
-    return said(status=status, text=json.dumps({"error": {"message": why}}))
+    return step_of(status=status, text=json.dumps({"error": {"message": why}}))
 
 
-ANSWER = said(answer())
+ANSWER = step_of(answer())
 
 
 class Endpoint:
@@ -113,10 +113,14 @@ def test_a_completion_with_its_usage(monkeypatch: pytest.MonkeyPatch) -> None:
         sampling = Sampling(temperature=0.5, top_p=0.9, top_k=4, max_tokens=9, seed=3, stop=("x",))
         return await model.chat([{"role": "user", "content": "a\ud800é"}], sampling)
 
-    done = ask(server, talk)
-    assert (done.text, done.finish_reason, done.model) == ("hi", "stop", "m-2026-01-01")
-    assert (done.prompt_tokens, done.completion_tokens) == (7, 3)
-    assert done.seconds > 0
+    completion = ask(server, talk)
+    assert (completion.text, completion.finish_reason, completion.model) == (
+        "hi",
+        "stop",
+        "m-2026-01-01",
+    )
+    assert (completion.prompt_tokens, completion.completion_tokens) == (7, 3)
+    assert completion.seconds > 0
     assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
     drawn = {
         "max_tokens": 9,
@@ -126,8 +130,8 @@ def test_a_completion_with_its_usage(monkeypatch: pytest.MonkeyPatch) -> None:
         "seed": 3,
         "stop": ["x"],
     }
-    asked = [{"role": "user", "content": "a?é"}]
-    assert server.bodies[0] == {"model": "m", "messages": asked, **drawn}
+    messages = [{"role": "user", "content": "a?é"}]
+    assert server.bodies[0] == {"model": "m", "messages": messages, **drawn}
     server = Endpoint(ANSWER)
     ask(server, api_key_env=None)
     assert "Authorization" not in server.headers[0]
@@ -137,16 +141,16 @@ def test_a_completion_with_its_usage(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_passing_failure_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    held: list[float] = []
-    monkeypatch.setattr(Pacer, "hold", lambda self, now, seconds: held.append(seconds))
-    failures = [said(status=code, headers={"Retry-After": "0.02"}) for code in (408, 429, 503)]
-    failures += [said(answer(reason)) for reason in ("insufficient_system_resource", 3)]
+    pauses_s: list[float] = []
+    monkeypatch.setattr(Pacer, "hold", lambda self, now_s, seconds: pauses_s.append(seconds))
+    failures = [step_of(status=code, headers={"Retry-After": "0.02"}) for code in (408, 429, 503)]
+    failures += [step_of(answer(reason)) for reason in ("insufficient_system_resource", 3)]
     for failure in failures:
         server = Endpoint(failure, ANSWER)
         facts = ask(server).endpoint
         assert facts.attempts == len(server.bodies) == 2
         assert facts.waited_s > 0
-    assert held == [0.02] * 3 + [0.0] * 2, "a pause that the server asks for holds everyone"
+    assert pauses_s == [0.02] * 3 + [0.0] * 2, "a pause that the server asks for holds everyone"
 
 
 GARBAGE = (
@@ -158,12 +162,12 @@ GARBAGE = (
 
 def test_garbage_is_asked_for_again_and_a_withheld_answer_is_not() -> None:
     for body in GARBAGE:
-        server = Endpoint(said(body=body))
+        server = Endpoint(step_of(body=body))
         with pytest.raises(EndpointDown, match="in 3 attempts: not a chat completion"):
             ask(server)
         assert len(server.bodies) == 3
     for reason in ("content_filter", "SAFETY"):
-        server = Endpoint(said(answer(reason)))
+        server = Endpoint(step_of(answer(reason)))
         with pytest.raises(EndpointRefused, match=rf"withheld the answer.*'{reason}'"):
             ask(server)
         assert len(server.bodies) == 1
@@ -186,7 +190,7 @@ def test_a_prompt_that_does_not_fit_is_named_as_such() -> None:
         {"error": {"message": "too long", "code": "context_length_exceeded"}},
         {"detail": "maximum context length is 512 tokens, your request has 600 input tokens"},
     ):
-        server = Endpoint(said(status=400, text=json.dumps(tree)))
+        server = Endpoint(step_of(status=400, text=json.dumps(tree)))
         with pytest.raises(PromptTooLong):
             ask(server)
         assert len(server.bodies) == 1
@@ -221,9 +225,13 @@ def test_a_refusal_is_one_short_line_without_the_key() -> None:
     cases: list[tuple[Step, dict[str, Any], str]] = [
         (refusal(401, wrong_key), {}, "the key in OPENAI_API_KEY: HTTP 401"),
         (refusal(403, wrong_key), {}, "Incorrect key provided: ***"),
-        (said(status=401), {"api_key_env": None}, "does not accept requests without a key: HTTP"),
+        (
+            step_of(status=401),
+            {"api_key_env": None},
+            "does not accept requests without a key: HTTP",
+        ),
         (refusal(400, "unknown parameter\n" * 1000), {}, "rejects the request: HTTP 400: unknown"),
-        (said(status=307, headers={"Location": "http://127.0.0.1:1/"}), {}, "HTTP 307"),
+        (step_of(status=307, headers={"Location": "http://127.0.0.1:1/"}), {}, "HTTP 307"),
     ]
     for step, config, line in cases:
         server = Endpoint(step)
@@ -239,14 +247,14 @@ def test_a_refusal_is_one_short_line_without_the_key() -> None:
 
 def test_no_part_of_an_answer_repeats_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that may be a word stays, since an answer must not change."""
-    for key, kept in (("very-secret/key+0123", False), ("EMPTY", True)):
+    for key, has_key in (("very-secret/key+0123", False), ("EMPTY", True)):
         monkeypatch.setenv("OPENAI_API_KEY", key)
         message = {"role": "assistant", "content": f"bad key {key}"}
         tree = answer() | {"model": quote_plus(key), "system_fingerprint": key}
-        completion = ask(Endpoint(said(tree | {"choices": [{"message": message}]})))
-        assert completion.text == f"bad key {key if kept else '***'}"
+        completion = ask(Endpoint(step_of(tree | {"choices": [{"message": message}]})))
+        assert completion.text == f"bad key {key if has_key else '***'}"
         facts = completion.endpoint
-        assert (facts.model, facts.fingerprint) == ((key, key) if kept else ("***", "***"))
+        assert (facts.model, facts.fingerprint) == ((key, key) if has_key else ("***", "***"))
 
 
 def test_concurrency_is_bounded() -> None:
@@ -268,7 +276,7 @@ def test_concurrency_is_bounded() -> None:
 def test_an_endpoint_that_is_down_costs_few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(module, "Breaker", lambda: Breaker(clock=lambda: clock[0]))
-    server = Endpoint(*[said(status=503)] * 10, ANSWER)
+    server = Endpoint(*[step_of(status=503)] * 10, ANSWER)
 
     async def talk(model: EndpointModel) -> str:
         for _ in range(3):
@@ -290,8 +298,8 @@ def test_an_endpoint_that_is_down_costs_few_requests(monkeypatch: pytest.MonkeyP
 
 
 def test_pauses_and_interrupted_answers_do_not_mean_that_it_is_down() -> None:
-    pause = said(status=429, headers={"Retry-After": "86400"})
-    for step, why in ((pause, "in 1 attempt: HTTP 429"), (said(answer("abort")), "'abort'")):
+    pause = step_of(status=429, headers={"Retry-After": "86400"})
+    for step, why in ((pause, "in 1 attempt: HTTP 429"), (step_of(answer("abort")), "'abort'")):
         server = Endpoint(step)
 
         async def talk(model: EndpointModel, why: str = why) -> None:

@@ -47,12 +47,12 @@ def config(url: str = URL, *, more: dict[str, Any] | None = None, **endpoint: An
 
 
 def test_exactly_one_candidate_is_named() -> None:
-    named = {"endpoint": {"url": URL, "model": "m"}}
+    model = {"endpoint": {"url": URL, "model": "m"}}
     for tree, line in (
         ({"model": {}}, "'model' has neither a source nor an endpoint; write either source"),
-        ({"model": {"source": "a/b", **named}}, "'model' names both a source and an endpoint"),
+        ({"model": {"source": "a/b", **model}}, "'model' names both a source and an endpoint"),
         ({"model": {"source": "a"}, "backend": "endpoint"}, "'backend' is 'endpoint'"),
-        ({"model": named, "backend": "fake"}, "'backend' is 'fake', but the model is behind an en"),
+        ({"model": model, "backend": "fake"}, "'backend' is 'fake', but the model is behind an en"),
         ({"model": {"endpoint": {"url": URL}}}, "'model.endpoint.model' is missing"),
         ({"model": {"endpoint": "http://h"}}, "'model.endpoint' is 'http://h'"),
     ):
@@ -94,42 +94,42 @@ def test_bad_keys_of_an_endpoint_are_named() -> None:
 
 
 def test_the_identity_has_the_host_and_no_secret() -> None:
-    made = config(extra_body={"x": 1})
-    identity = candidate_identity(made, endpoint_ref(made), FormatChoice())
+    parsed = config(extra_body={"x": 1})
+    identity = candidate_identity(parsed, endpoint_ref(parsed), FormatChoice())
     assert identity["revision"] is None
     assert identity["model"] == "org/m"
-    known = {"host": "api.example.com", "path_sha256": digest("deep/v1"), "model": "org/m"}
-    assert identity["endpoint"] == {**known, "extra_body": {"x": 1}}
+    facts = {"host": "api.example.com", "path_sha256": digest("deep/v1"), "model": "org/m"}
+    assert identity["endpoint"] == {**facts, "extra_body": {"x": 1}}
     assert KEY not in json.dumps(identity)
     assert "deep" not in json.dumps(identity)
-    assert endpoint_ref(made).name == "m"
+    assert endpoint_ref(parsed).name == "m"
 
 
 def test_one_question_shows_who_answers_and_how(server: Scripted) -> None:
     server.answer = lambda body: completion("Paris")
     answer = ask_endpoint(config(server.url), tools=False)
-    told = {"model": "m-1", "fingerprint": "fp_1", "finish_reason": "stop", "text": "Paris"}
-    assert answer == {**told, "usage": True}
-    (asked,) = server.asked
-    assert asked["max_tokens"] == 1200
-    assert "tools" not in asked
+    expected = {"model": "m-1", "fingerprint": "fp_1", "finish_reason": "stop", "text": "Paris"}
+    assert answer == {**expected, "usage": True}
+    (body,) = server.requests
+    assert body["max_tokens"] == 1200
+    assert "tools" not in body
     assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
     server.answer = lambda body: completion(None, tool_calls=[call("look_up", {"key": "x"})])
     assert ask_endpoint(config(server.url), tools=True)["calls"] == 1
-    assert server.asked[-1]["tool_choice"] == "auto"
+    assert server.requests[-1]["tool_choice"] == "auto"
 
 
 def test_an_endpoint_that_does_not_answer_is_noticed(server: Scripted) -> None:
     async def talk() -> list[bool]:
         engine = EndpointEngine(config(server.url, max_retries=0).model)
-        seen = [engine.answering]
+        states = [engine.answering]
         for answer in ((503, "busy"), completion(), (400, "{}")):
             server.answer = lambda body, answer=answer: answer  # type: ignore[misc]
             with suppress(RowError):
                 await engine.chat(ASKED, Sampling())
-            seen.append(engine.answering)
+            states.append(engine.answering)
         await engine.alive()
         await engine.close()
-        return seen
+        return states
 
     assert asyncio.run(talk()) == [True, False, True, True]

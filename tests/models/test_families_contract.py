@@ -189,17 +189,17 @@ def request(chat: Any, **more: Any) -> Any:
 def test_prompts_and_readings_are_the_servers(name: str, make_renderer: Make) -> None:
     family = FAMILIES[name]
     choice = choice_of(family)
-    made = make_renderer(family.template, family.marks, model_type=family.model_type)
-    online = server(*made, choice)
+    parts = make_renderer(family.template, family.marks, model_type=family.model_type)
+    online = server(*parts, choice)
     theirs = [asyncio.run(online.render_chat(request(chat)))[1][0] for chat in CHATS]
     # Only now, since it changes the tokenizer.
-    form = Format(*made, choice)
+    form = Format(*parts, choice)
     for chat, expected in zip(CHATS, theirs, strict=True):
         # Episodes send the arguments of earlier calls as objects.
         prompt = asyncio.run(form.render(as_sent(chat, reasoning="all"), TOOLS))
         assert prompt.text == expected["prompt"]
         assert list(prompt.ids) == expected["prompt_token_ids"]
-    online, asked = server(*made, choice), request(CHATS[0])
+    online, chat_request = server(*parts, choice), request(CHATS[0])
     prompt = asyncio.run(form.render(CHATS[0], TOOLS))
     grammar = "structured_outputs" in prompt.adjusted
     assert grammar is (family.tool == "glm45"), "GLM's parser binds decoding by a grammar"
@@ -214,17 +214,17 @@ def test_prompts_and_readings_are_the_servers(name: str, make_renderer: Make) ->
             assert reading.text == answer.text
         parser = online.parser(
             form.tokenizer,
-            asked.tools,
-            model_config=made[0],
-            chat_template_kwargs=online.effective_chat_template_kwargs(asked),
+            chat_request.tools,
+            model_config=parts[0],
+            chat_template_kwargs=online.effective_chat_template_kwargs(chat_request),
         )
         parser.set_prompt_token_ids(prompt.ids)
         reasoning, content, calls = parser.parse(
-            answer.text, asked, enable_auto_tools=True, model_output_token_ids=ids
+            answer.text, chat_request, enable_auto_tools=True, model_output_token_ids=ids
         )
         assert (reasoning or "", content or "") == (answer.reasoning, answer.content)
-        said = [(call.name, call.arguments) for call in calls or ()]
-        assert said == [(call.name, call.arguments) for call in answer.calls]
+        pairs = [(call.name, call.arguments) for call in calls or ()]
+        assert pairs == [(call.name, call.arguments) for call in answer.calls]
 
 
 def test_the_family_of_a_template_is_found() -> None:
@@ -241,7 +241,7 @@ def test_gpt_oss_with_its_own_vocabulary(
     monkeypatch.delenv("VLLM_SYSTEM_START_DATE", raising=False)
     from vllm.entrypoints.openai.parser.harmony_utils import get_encoding
 
-    made = make_renderer("{{ raise_exception('not read') }}", model_type="gpt_oss")
+    parts = make_renderer("{{ raise_exception('not read') }}", model_type="gpt_oss")
     choice = FormatChoice(
         "openai_gptoss",
         "openai",
@@ -249,8 +249,8 @@ def test_gpt_oss_with_its_own_vocabulary(
         start_date="2025-08-05",
     )
     monkeypatch.setenv("VLLM_SYSTEM_START_DATE", "")
-    form = Format(*made, choice)
-    online = server(*made, choice)
+    form = Format(*parts, choice)
+    online = server(*parts, choice)
     for chat in CHATS:
         _, (theirs,) = asyncio.run(online.render_chat(request(chat, reasoning_effort="low")))
         sent = as_sent(chat, reasoning="all")

@@ -61,8 +61,8 @@ MARKS = ("<think>", "</think>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</
 def test_reasoning_begins_where_the_prompt_opened_thinking(
     make_renderer: Make, parser: str, template: str
 ) -> None:
-    made = make_renderer(template, MARKS)
-    form = Format(*made, FormatChoice(reasoning_parser=parser, tool_parser="hermes"))
+    parts = make_renderer(template, MARKS)
+    form = Format(*parts, FormatChoice(reasoning_parser=parser, tool_parser="hermes"))
     prompt = rendered(form, [{"role": "user", "content": "/no_think go"}], TOOLS)
     assert prompt.text.rstrip().endswith("</think>")
     for text in ("The answer is 4.", CALL):
@@ -72,7 +72,7 @@ def test_reasoning_begins_where_the_prompt_opened_thinking(
         assert len(reading.tools.calls) == (text == CALL)
         assert reading.tools.content == ("" if text == CALL else text)
     if parser == "qwen3":
-        form = Format(*made, FormatChoice(parser, template_kwargs={"enable_thinking": True}))
+        form = Format(*parts, FormatChoice(parser, template_kwargs={"enable_thinking": True}))
         text = "hm</think>\n\nThe answer is 4."
         reading = form.read(rendered(form), text, form.encode(text))
         assert (reading.reasoning.strip(), reading.text.strip()) == ("hm", "The answer is 4.")
@@ -81,28 +81,28 @@ def test_reasoning_begins_where_the_prompt_opened_thinking(
 class StubEngine:
     """In place of vLLM's engine: gives one answer, and keeps its requests."""
 
-    def __init__(self, made: tuple[Any, Any], answer: str, resets: int = 1) -> None:
-        self.model_config, self.renderer = made
+    def __init__(self, parts: tuple[Any, Any], answer: str, resets: int = 1) -> None:
+        self.model_config, self.renderer = parts
         self.answer, self.resets = answer, resets
         backend = SimpleNamespace(backend="auto")
         cache = SimpleNamespace(num_gpu_blocks=4, block_size=16, enable_prefix_caching=True)
         self.vllm_config = SimpleNamespace(structured_outputs_config=backend, cache_config=cache)
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
 
     async def generate(
         self, prompt: Any, params: Any, request_id: str, lora_request: Any, **more: Any
     ) -> AsyncIterator[Any]:
-        self.asked.append((prompt, params, more))
-        said = SimpleNamespace(text=self.answer, finish_reason="stop", token_ids=[1, 2])
+        self.requests.append((prompt, params, more))
+        completion = SimpleNamespace(text=self.answer, finish_reason="stop", token_ids=[1, 2])
         times = SimpleNamespace(first_token_latency=0.5, first_token_ts=1.0, last_token_ts=3.0)
-        yield SimpleNamespace(outputs=[said], num_cached_tokens=16, metrics=times)
+        yield SimpleNamespace(outputs=[completion], num_cached_tokens=16, metrics=times)
 
     async def collective_rpc(self, name: str, args: tuple[str, ...]) -> None:
-        self.asked.append((name, *args))
+        self.requests.append((name, *args))
 
     async def reset_prefix_cache(self, *, reset_connector: bool = False) -> bool:
-        self.asked.append(reset_connector)
-        return len(self.asked) > self.resets
+        self.requests.append(reset_connector)
+        return len(self.requests) > self.resets
 
 
 Start = Callable[..., tuple[VLLMEngine, StubEngine]]
@@ -151,7 +151,7 @@ def test_a_schema_binds_where_the_engine_sees_the_end_of_reasoning(
 ) -> None:
     engine, stub = start(choice)
     answer = asyncio.run(engine.chat(MESSAGES, Sampling().following({"type": "object"})))
-    ((_, params, _),) = stub.asked
+    ((_, params, _),) = stub.requests
     assert (params.structured_outputs is not None) is bound
     assert bool(answer.schema_refused) is not bound
 
@@ -165,7 +165,7 @@ def test_an_engine_offers_tools_and_reads_calls_after_the_reasoning(start: Start
     assert answer.reasoning == "<tool_call>no"
     assert answer.tools == ToolAnswer("", (ToolCall("find", '{"key": "x"}'),))
     assert (answer.completion_tokens, answer.finish_reason) == (2, "stop")
-    ((prompt, params, more),) = stub.asked
+    ((prompt, params, more),) = stub.requests
     assert answer.prompt_tokens == len(prompt["prompt_token_ids"])
     assert "<|tools|>" in prompt["prompt"]
     assert params.skip_special_tokens is False
@@ -177,7 +177,7 @@ def test_an_engine_without_tools_reads_no_calls(start: Start) -> None:
     answer = asyncio.run(engine.chat(MESSAGES, Sampling()))
     assert (answer.text, answer.raw, answer.tools) == (CALL, "", None)
     assert answer.engine == EngineFigures(cached_tokens=16, first_token_s=0.5, decode_s=2.0)
-    ((prompt, params, _),) = stub.asked
+    ((prompt, params, _),) = stub.requests
     assert prompt["prompt"] == "<|system|>be brief<|user|>go<|assistant|>"
     assert params.skip_special_tokens is True
     assert asyncio.run(engine.chat(MESSAGES, Sampling(), [])).tools == ToolAnswer(CALL)
@@ -186,7 +186,7 @@ def test_an_engine_without_tools_reads_no_calls(start: Start) -> None:
         asyncio.run(engine.chat(MESSAGES, Sampling(), TOOLS))
     with pytest.raises(PromptTooLong):
         asyncio.run(engine.chat([{"role": "user", "content": "x" * 4090}], Sampling()))
-    assert stub.asked == []
+    assert stub.requests == []
 
 
 def test_a_swap_empties_the_caches_or_ends_the_engine(
@@ -198,7 +198,7 @@ def test_a_swap_empties_the_caches_or_ends_the_engine(
     monkeypatch.setattr("asyncio.sleep", sleep)
     engine, stub = start(FormatChoice(), resets=3)
     asyncio.run(engine.swap(Path("/c/step_2")))
-    assert stub.asked == [("swap_weights", "/c/step_2"), True, True, True]
+    assert stub.requests == [("swap_weights", "/c/step_2"), True, True, True]
     # Answers would come from what the previous weights have computed.
     engine, _ = start(FormatChoice(), resets=RESETS + 1)
     with pytest.raises(EngineDead, match="the cache of the previous weights could not be cleared"):
@@ -207,11 +207,11 @@ def test_a_swap_empties_the_caches_or_ends_the_engine(
 
 def test_messages_are_shown_as_the_server_shows_them(hermes: Format) -> None:
     call = {"id": "call00000", "type": "function", "function": {"name": "find", "arguments": "{"}}
-    asked = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]}]
-    before = repr(asked)
-    text = rendered(hermes, asked, TOOLS).text
+    messages = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    before = repr(messages)
+    text = rendered(hermes, messages, TOOLS).text
     assert text.endswith("<|user|>go<|assistant|>{}<|assistant|>")
-    assert repr(asked) == before
+    assert repr(messages) == before
     assert "\ufffd" in rendered(hermes, [{"role": "user", "content": "\ud800"}]).text
 
 

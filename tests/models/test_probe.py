@@ -20,27 +20,27 @@ NAN: Logprobs = [[math.nan, -2.0], [-3.0]]
 CHECKPOINTS = {"a": b"1", "b": b"2", "c": b"3", "c again": b"3"}
 
 
-def moved(said: Logprobs, by: float) -> Logprobs:
-    return [[value + by for value in text] for text in said]
+def moved(logprobs: Logprobs, by: float) -> Logprobs:
+    return [[value + by for value in text] for text in logprobs]
 
 
 class Scripted:
-    """Answers the next of ``said``; its references are ``truths``, by the folder's name."""
+    """Answers the next of ``answers``; its references are ``truths``, by the folder's name."""
 
-    def __init__(self, said: Sequence[Logprobs], truths: dict[str, Any]) -> None:
-        self._said, self._truths = list(said), truths
-        self.asked: list[tuple[str, ...]] = []
+    def __init__(self, answers: Sequence[Logprobs], truths: dict[str, Any]) -> None:
+        self._answers, self._truths = list(answers), truths
+        self.folder_names: list[tuple[str, ...]] = []
 
     async def logprobs(self) -> Logprobs:
-        return self._said.pop(0)
+        return self._answers.pop(0)
 
     def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
-        self.asked.append(tuple(folder.name for folder in folders))
-        found = [self._truths[folder.name] for folder in folders]
-        for truth in found:
+        self.folder_names.append(tuple(folder.name for folder in folders))
+        truths = [self._truths[folder.name] for folder in folders]
+        for truth in truths:
             if isinstance(truth, Exception):
                 raise truth
-        return found
+        return truths
 
 
 Swap = Callable[..., tuple[list[dict[str, Any]], Any]]
@@ -53,34 +53,36 @@ def swap(tmp_path: Path) -> Swap:
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.safetensors").write_bytes(weights)
 
-    def run(names: Sequence[str], *said: Logprobs, prepared: str = "", **truths: Any) -> Any:
-        engine = Scripted(said, {"a": OLD, "b": NEW, **truths})
+    def run(names: Sequence[str], *answers: Logprobs, prepared: str = "", **truths: Any) -> Any:
+        engine = Scripted(answers, {"a": OLD, "b": NEW, **truths})
         folders = [tmp_path / name for name in names]
 
         async def play() -> list[dict[str, Any]]:
             probe = Probe(engine)
             await probe.begin(folders[0])
-            found = []
-            for held, folder in pairwise(folders):
+            outcomes = []
+            for old_folder, folder in pairwise(folders):
                 for _ in range(2):
-                    probe.prepare(held, tmp_path / prepared if prepared else folder)
-                found.append(await probe.swapped(folder))
-            return found
+                    probe.prepare(old_folder, tmp_path / prepared if prepared else folder)
+                outcomes.append(await probe.swapped(folder))
+            return outcomes
 
-        return asyncio.run(play()), engine.asked
+        return asyncio.run(play()), engine.folder_names
 
     return run
 
 
 def test_only_the_first_swap_is_compared_with_references(swap: Swap) -> None:
-    said = (OLD, NEW, NEWER, NEWER)
-    found, asked = swap(["a", "b", "c", "c again"], *said, a=moved(OLD, 0.01), b=moved(NEW, 0.02))
-    assert found == [
+    answers = (OLD, NEW, NEWER, NEWER)
+    outcomes, folder_names = swap(
+        ["a", "b", "c", "c again"], *answers, a=moved(OLD, 0.01), b=moved(NEW, 0.02)
+    )
+    assert outcomes == [
         {"moved": 0.5, "from_reference": 0.02, "before": 0.01, "way": 1.02},
         {"moved": pytest.approx(4 / 3, abs=1e-4)},
         {"moved": 0.0},
     ]
-    assert asked == [("a", "b")]
+    assert folder_names == [("a", "b")]
     # The last weights count, not the first.
     assert swap(["a", "b", "c"], OLD, NEW, OLD)[0][1] == {"moved": 0.5}
 
@@ -106,9 +108,9 @@ def test_a_failed_swap_is_noticed(swap: Swap) -> None:
         ([NAN, NEW], {}, "not finite"),
         ([OLD, NEW, NAN], {}, "not finite"),
     ]
-    for said, truths, why in cases:
+    for answers, truths, why in cases:
         with pytest.raises(ProbeFailed, match=why):
-            swap(["a", "b", "c"][: len(said)], *said, **truths)
+            swap(["a", "b", "c"][: len(answers)], *answers, **truths)
 
 
 def test_the_distance_before_a_swap_bounds_the_distance_after_it(swap: Swap) -> None:

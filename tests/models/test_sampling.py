@@ -31,11 +31,11 @@ EVERY = validated(
 
 def test_vllm_and_endpoints_get_the_same_parameters() -> None:
     assert vllm_arguments(EVERY, room=10) == OWN | COMMON | {"max_tokens": 10}
-    named = {"name": "answer", "schema": SCHEMA}
+    schema = {"name": "answer", "schema": SCHEMA}
     assert request_fields(EVERY.following(SCHEMA)) == OWN | COMMON | {
         "max_tokens": 30,
         "reasoning_effort": "low",
-        "response_format": {"type": "json_schema", "json_schema": named},
+        "response_format": {"type": "json_schema", "json_schema": schema},
     }
     # Greedy decoding has no seed, and defaults are not sent.
     greedy = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 1200}
@@ -67,8 +67,8 @@ def test_values_out_of_vllms_ranges_are_refused() -> None:
 
 
 def test_keys_are_in_an_identity_only_when_they_are_used() -> None:
-    used = {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "max_tokens": 1200, "seed": 0}
-    assert Sampling(stop=("x",)).as_json() == {**used, "stop": ["x"]}
+    fields = {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "max_tokens": 1200, "seed": 0}
+    assert Sampling(stop=("x",)).as_json() == {**fields, "stop": ["x"]}
     assert {*OWN, "reasoning_effort"} <= EVERY.as_json().keys()
     assert Sampling().following(SCHEMA).as_json()["schema"] == json.dumps(SCHEMA)
     assert Sampling().following(SCHEMA).following(None) == Sampling()
@@ -81,47 +81,53 @@ Make = Callable[..., Path]
 def model(tmp_path: Path) -> Make:
     """Make a model folder with a generation config, or without one."""
 
-    def make(own: Any) -> Path:
-        if own is not None:
-            (tmp_path / "generation_config.json").write_text(json.dumps(own))
+    def make(config: Any) -> Path:
+        if config is not None:
+            (tmp_path / "generation_config.json").write_text(json.dumps(config))
         return tmp_path
 
     return make
 
 
-def asked(folder: Path | None, engine: Any = None, **named: Any) -> SamplingConfig:
-    config = validated(SamplingConfig, {"defaults": "model", **named}, where="")
+def resolve(folder: Path | None, engine: Any = None, **options: Any) -> SamplingConfig:
+    config = validated(SamplingConfig, {"defaults": "model", **options}, where="")
     return completed(config, folder, engine or {}, where="sampling")
 
 
 def test_the_models_own_values_fill_the_gaps(model: Make, tmp_path: Path) -> None:
-    own = {"temperature": 0.6, "top_k": 20, "max_new_tokens": 99, "do_sample": True, "min_p": None}
-    made = asked(model(own), top_k=5, seed=3)
-    assert made.sampling() == Sampling(0.6, top_k=5, max_tokens=99, seed=3)
+    values = {
+        "temperature": 0.6,
+        "top_k": 20,
+        "max_new_tokens": 99,
+        "do_sample": True,
+        "min_p": None,
+    }
+    config = resolve(model(values), top_k=5, seed=3)
+    assert config.sampling() == Sampling(0.6, top_k=5, max_tokens=99, seed=3)
     # Stored, it draws the same without the model.
-    again = validated(SamplingConfig, made.model_dump(mode="json"), where="")
+    again = validated(SamplingConfig, config.model_dump(mode="json"), where="")
     assert again.is_complete
-    assert again.sampling() == made.sampling()
+    assert again.sampling() == config.sampling()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "generation_config.json").write_text('{"temperature": 0.3}')
-    other = {"generation_config": str(tmp_path / "other")}
-    assert asked(model(own), other).temperature == 0.3
-    assert asked(model(own), {"generation_config": "auto"}).temperature == 0.6
+    engine = {"generation_config": str(tmp_path / "other")}
+    assert resolve(model(values), engine).temperature == 0.3
+    assert resolve(model(values), {"generation_config": "auto"}).temperature == 0.6
     # Without a temperature, transformers' default of 1 is meant, not greedy decoding.
-    assert asked(model({"top_p": 0.8, "top_k": -1})).sampling() == Sampling(1.0, top_p=0.8)
+    assert resolve(model({"top_p": 0.8, "top_k": -1})).sampling() == Sampling(1.0, top_p=0.8)
 
 
 def test_a_model_without_usable_values_is_refused(model: Make) -> None:
-    for own, line in (
+    for values, line in (
         (None, "config.json recommends no sampling values; write the values in place of"),
         ({"eos_token_id": 2, "do_sample": False}, "recommends no sampling values"),
         ({"temperature": 3.5}, "generation_config.json: 'temperature' is 3.5"),
         ([], "generation_config.json: .*is not a JSON object"),
     ):
         with pytest.raises(UserError, match=line):
-            asked(model(own))
+            resolve(model(values))
     with pytest.raises(UserError, match=r"^sampling: .* its files are not available here; wri"):
-        asked(None)
+        resolve(None)
 
 
 def test_a_budget_needs_a_parser_and_an_effort_is_set_once() -> None:

@@ -141,13 +141,13 @@ LOG = (
 
 
 def test_each_phase_has_its_seconds() -> None:
-    now, heard = [0.0], list[str]()
-    phases = StartPhases(heard.append, lambda: now[0])
+    clock_s, heard = [0.0], list[str]()
+    phases = StartPhases(heard.append, lambda: clock_s[0])
     phases.begin("process")
     for chunk in LOG:
-        now[0] += 2
+        clock_s[0] += 2
         phases.read(chunk)
-    now[0] += 1
+    clock_s[0] += 1
     assert phases.seconds() == {"process": 2, "weights": 2, "cache": 4}
     phases.end()
     phases.read(LOG[0])
@@ -159,7 +159,7 @@ def test_each_phase_has_its_seconds() -> None:
 def test_the_installed_vllm_says_every_mark() -> None:
     folder = vllm_source.folder()
     assert folder is not None
-    places = ("v1/worker", "model_executor/model_loader", "v1/core")
-    files = [file for place in places for file in (folder / place).rglob("*.py")]
+    folders = ("v1/worker", "model_executor/model_loader", "v1/core")
+    files = [file for name in folders for file in (folder / name).rglob("*.py")]
     source = b"".join(file.read_bytes() for file in files)
     assert [mark for marks in MARKS.values() for mark in marks if mark not in source] == []

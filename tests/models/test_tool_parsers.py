@@ -45,10 +45,10 @@ def read(name: str, *texts: str) -> list[ToolAnswer]:
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
     tokenizer = Tokenizer()
-    made = parser_class(tokenizer, reasoning=None, tool=name)
-    reader = AnswerReader(made, tokenizer, None, tool=name, split=False)
-    asked: Any = {"messages": [{"role": "user", "content": "x"}], "tools": TOOLS}
-    request = ChatCompletionRequest(**asked, tool_choice="auto")
+    parser = parser_class(tokenizer, reasoning=None, tool=name)
+    reader = AnswerReader(parser, tokenizer, None, tool=name, split=False)
+    fields: Any = {"messages": [{"role": "user", "content": "x"}], "tools": TOOLS}
+    request = ChatCompletionRequest(**fields, tool_choice="auto")
     readings = [reader.read(text, [], request, prompt_ids=[], template_kwargs={}) for text in texts]
     return [reading.tools for reading in readings if reading.tools is not None]
 

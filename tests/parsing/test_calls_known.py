@@ -118,9 +118,9 @@ def read(text: str, schema: Any) -> Any:
     """Return the value that is read for a parameter of the schema."""
     parameters = {"properties": {"a": schema}, "$defs": DEFS, "definitions": DEFS}
     tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
-    found = known_calls(f"<function=f>\n<parameter=a>\n{text}\n</parameter>\n</function>", [tool])
-    assert found is not None
-    ((_, args),) = found.calls
+    parsed = known_calls(f"<function=f>\n<parameter=a>\n{text}\n</parameter>\n</function>", [tool])
+    assert parsed is not None
+    ((_, args),) = parsed.calls
     return args["a"]
 
 
@@ -154,8 +154,8 @@ def test_values_get_the_types_of_the_schema() -> None:
         tool = {"type": "function", "function": {"name": "f", "parameters": odd}}
         assert known_calls("<function=f>\n<parameter=a>\n12\n</parameter>", [tool, {}]) is not None
     for text, schema, value in VALUES:
-        found = read(text, schema)
-        assert (found, type(found)) == (value, type(value)), schema
+        parsed = read(text, schema)
+        assert (parsed, type(parsed)) == (value, type(value)), schema
 
 
 def test_a_schema_of_any_depth_is_read() -> None:

@@ -94,17 +94,17 @@ def test_rows_that_a_run_does_not_declare_are_refused(tmp_path: Path, command: s
     written(folder / "rows" / "part-00000000000009-aa-0123456789abcdef.parquet", rows)
     runs = [str(folder), str(sound_run(tmp_path / "other"))][: 2 if command == "compare" else 1]
     before = sorted(path.name for path in (folder / "rows").iterdir())
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", COMMAND, command, *runs], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 2
-    assert f"declares 8 rows in run.json but contains {count + 8}" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert int(done.stdout.splitlines()[-1]) < 400
+    assert result.returncode == 2
+    assert f"declares 8 rows in run.json but contains {count + 8}" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert int(result.stdout.splitlines()[-1]) < 400
     assert sorted(path.name for path in (folder / "rows").iterdir()) == before
 
 
-def test_run_with_foreign_rows_is_not_continued(tmp_path: Path, said: list[str]) -> None:
+def test_run_with_foreign_rows_is_not_continued(tmp_path: Path, log_lines: list[str]) -> None:
     folder = sound_run(tmp_path / "run")
     plan = planned_run(folder, ModelRef("org/Toy-7B", "hub", "org/Toy-7B", "1234"))
     store, lease = LocalStore(str(folder)), cast(Any, None)
@@ -113,14 +113,14 @@ def test_run_with_foreign_rows_is_not_continued(tmp_path: Path, said: list[str])
     run.check_declared()
     first = pq.read_table(min((folder / "rows").iterdir())).slice(0, 1)
     at = first.schema.get_field_index("row_id")
-    other = first.set_column(at, "row_id", pa.array(["f" * 32], first.schema.field(at).type))
-    written(folder / "rows" / "part-00000000000009-aa-0123456789abcdef.parquet", other)
+    foreign_rows = first.set_column(at, "row_id", pa.array(["f" * 32], first.schema.field(at).type))
+    written(folder / "rows" / "part-00000000000009-aa-0123456789abcdef.parquet", foreign_rows)
     run.read()
     with pytest.raises(
         UserError, match="contains 1 rows that the run does not declare, such as ffff"
     ):
         run.check_declared()
-    assert said == []
+    assert log_lines == []
 
 
 @pytest.mark.nightly

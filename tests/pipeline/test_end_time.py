@@ -42,9 +42,9 @@ def test_a_run_ends_before_its_limit_and_before_the_end_of_its_job(
 
 @pytest.mark.parametrize("name", ["SLURM_JOB_END_TIME", "ACE_RAY_END_TIME"])
 def test_a_job_that_has_ended_is_named(name: str) -> None:
-    both = {"SLURM_JOB_END_TIME": "5000", "ACE_RAY_END_TIME": "5000", name: "900"}
+    times = {"SLURM_JOB_END_TIME": "5000", "ACE_RAY_END_TIME": "5000", name: "900"}
     with pytest.raises(UserError, match=rf"^{name}: this end time has passed"):
-        rows_end_at("auto", 1000.0, unix_times(both))
+        rows_end_at("auto", 1000.0, unix_times(times))
 
 
 @pytest.mark.parametrize("value", ["soon", "-1", "nan", "inf"])

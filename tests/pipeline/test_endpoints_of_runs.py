@@ -17,7 +17,7 @@ from tests.pipeline.made_run import sound_run
 @pytest.mark.nightly
 @pytest.mark.parametrize("command", ["score", "compact", "report", "compare"])
 def test_requests_go_where_the_command_says_and_not_where_a_run_says(
-    command: str, s3: Any, tmp_path: Path, here: Callable[..., Any], monkeypatch: Any
+    command: str, s3: Any, tmp_path: Path, invoke: Callable[..., Any], monkeypatch: Any
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as thief:
         thief.settimeout(0.1)
@@ -32,21 +32,21 @@ def test_requests_go_where_the_command_says_and_not_where_a_run_says(
             if path.is_file():
                 store.put(path.relative_to(run).as_posix(), path.read_bytes())
         more = [str(sound_run(tmp_path / "other" / "run"))] if command == "compare" else []
-        ended = here(command, uri, *more)
-        assert ended.code == 0, ended.stderr
+        result = invoke(command, uri, *more)
+        assert result.code == 0, result.stderr
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-        named = ["--endpoint-url", s3.endpoint_url, "--region", "us-east-1"]
-        ended = here(command, uri, *more, *named)
-        assert ended.code == 0, ended.stderr
+        options = ["--endpoint-url", s3.endpoint_url, "--region", "us-east-1"]
+        result = invoke(command, uri, *more, *options)
+        assert result.code == 0, result.stderr
         with pytest.raises(TimeoutError):
             thief.accept()
 
 
 @pytest.mark.parametrize("url", ["http://me:pw-1234567@h", "http://h/?token=abc", "ftp://h", "h"])
 def test_an_address_with_a_secret_or_without_http_is_refused(
-    url: str, here: Callable[..., Any]
+    url: str, invoke: Callable[..., Any]
 ) -> None:
-    ended = here("score", "s3://b/run", "--endpoint-url", url)
-    assert ended.code == 2
-    assert "pw-1234567" not in ended.stderr
-    assert "abc" not in ended.stderr
+    result = invoke("score", "s3://b/run", "--endpoint-url", url)
+    assert result.code == 2
+    assert "pw-1234567" not in result.stderr
+    assert "abc" not in result.stderr

@@ -14,15 +14,15 @@ def columns(*completions: Completion) -> list[Any]:
     episode = Episode()
     for completion in completions:
         episode.record(completion)
-    found = episode_columns(episode)
-    return [found[name] for name in ENGINE]
+    values = episode_columns(episode)
+    return [values[name] for name in ENGINE]
 
 
 def test_a_row_has_the_sums_of_its_calls_or_null() -> None:
     two = (EngineFigures(16, 0.5, 2.0), EngineFigures(32, 0.25, 1.0))
-    known = [Completion("a", engine=figures) for figures in two]
-    assert columns(*known) == [48, 0.75, 3.0]
-    assert columns(*known, Completion("b")) == [None, None, None]
+    completions = [Completion("a", engine=figures) for figures in two]
+    assert columns(*completions) == [48, 0.75, 3.0]
+    assert columns(*completions, Completion("b")) == [None, None, None]
     assert columns() == [None, None, None]
     # An endpoint reports cached tokens, but no times.
     assert columns(Completion("c", endpoint=EndpointFacts(cached_tokens=8))) == [8, None, None]

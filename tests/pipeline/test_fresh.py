@@ -42,45 +42,45 @@ def fresh(run: Path, store: Store | None = None) -> None:
 
 
 @pytest.mark.parametrize("name", ["rows", "files", "files/acebench", "results/tools", "."])
-def test_linked_folder_is_refused(tmp_path: Path, name: str, said: list[str]) -> None:
-    kept = precious(tmp_path / "kept")
+def test_linked_folder_is_refused(tmp_path: Path, name: str, log_lines: list[str]) -> None:
+    folder = precious(tmp_path / "kept")
     run = sound_run(tmp_path / "out" / "run")
     link = run / name
     if name == ".":
-        kept = run.rename(tmp_path / "elsewhere")
+        folder = run.rename(tmp_path / "elsewhere")
         link = run
     elif link.is_dir():
         link.rename(tmp_path / "old")
     link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(kept)
-    before = files_in(kept)
+    link.symlink_to(folder)
+    before = files_in(folder)
     with pytest.raises(UserError, match="symbolic link"):
         fresh(run)
-    assert said == []
+    assert log_lines == []
     assert (run / "_SUCCESS").exists(), "removed in part"
-    assert files_in(kept) == before
+    assert files_in(folder) == before
 
 
-def test_other_files_and_linked_files_stay(tmp_path: Path, said: list[str]) -> None:
-    kept = precious(tmp_path / "kept")
+def test_other_files_and_linked_files_stay(tmp_path: Path, log_lines: list[str]) -> None:
+    folder = precious(tmp_path / "kept")
     run = sound_run(tmp_path / "out" / "run")
-    others = {"notes.txt", "rows/mine.csv", "rows/sub/part-1-a.parquet", "files/other/a.json",
+    names = {"notes.txt", "rows/mine.csv", "rows/sub/part-1-a.parquet", "files/other/a.json",
               "report/report.html"}  # fmt: skip
-    for name in others:
+    for name in names:
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text("mine")
-    (run / "rows" / "part-9-aa.parquet").symlink_to(kept / "thesis.txt")
+    (run / "rows" / "part-9-aa.parquet").symlink_to(folder / "thesis.txt")
     fresh(run)
-    assert files_in(run) == others | {"run.json"}
-    assert files_in(kept) == files_in(precious(tmp_path / "as before"))
-    (line,) = said
+    assert files_in(run) == names | {"run.json"}
+    assert files_in(folder) == files_in(precious(tmp_path / "as before"))
+    (line,) = log_lines
     assert "stays unchanged" in line
     assert "more" in line
 
 
 @pytest.mark.parametrize("content", [b"{}", b"[1]", b'{"name": "my-npm-package"}', None])
 def test_invalid_manifest_is_refused(
-    tmp_path: Path, content: bytes | None, said: list[str]
+    tmp_path: Path, content: bytes | None, log_lines: list[str]
 ) -> None:
     run = sound_run(tmp_path / "out" / "run")
     if content is None:
@@ -91,31 +91,33 @@ def test_invalid_manifest_is_refused(
     before = files_in(run)
     with pytest.raises(UserError, match=r"run\.json"):
         fresh(run)
-    assert said == []
+    assert log_lines == []
     assert files_in(run) == before
 
 
-def test_only_keys_of_the_run_are_removed_on_s3(s3: Any, tmp_path: Path, said: list[str]) -> None:
+def test_only_keys_of_the_run_are_removed_on_s3(
+    s3: Any, tmp_path: Path, log_lines: list[str]
+) -> None:
     base = f"fresh-{tmp_path.name}"
     run = sound_run(tmp_path / "out" / "run")
     store = open_store(f"s3://{s3.bucket}/{base}").child("run")
     for path in files_in(run):
         store.put(path, (run / path).read_bytes())
-    others = {f"{base}/run2/rows/part-1-a.parquet", f"{base}/run/rows/mine.csv",
+    foreign_keys = {f"{base}/run2/rows/part-1-a.parquet", f"{base}/run/rows/mine.csv",
               f"{base}/run/rows/part-1-a/../../../../x.parquet",
               f"{base}/run/files/acebench/../../../y"}  # fmt: skip
-    for key in others:
+    for key in foreign_keys:
         s3.client.put_object(Bucket=s3.bucket, Key=key, Body=b"mine")
     fresh(run, store)
-    left = s3.client.list_objects_v2(Bucket=s3.bucket, Prefix=base).get("Contents", [])
-    assert {item["Key"] for item in left} == others | {f"{base}/run/run.json"}
-    assert len(said) == 1
+    objects = s3.client.list_objects_v2(Bucket=s3.bucket, Prefix=base).get("Contents", [])
+    assert {item["Key"] for item in objects} == foreign_keys | {f"{base}/run/run.json"}
+    assert len(log_lines) == 1
 
 
 def test_store_changes_nothing_behind_a_link_or_outside_its_folder(tmp_path: Path) -> None:
-    kept = precious(tmp_path / "kept")
+    folder = precious(tmp_path / "kept")
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "run").symlink_to(kept)
+    (tmp_path / "out" / "run").symlink_to(folder)
     parent = LocalStore(str(tmp_path / "out"))
     for work, more in (("put", [b"x"]), ("put_if", [b"x", None]), ("delete", [])):
         for name in ("thesis.txt", "new/x"):
@@ -123,7 +125,7 @@ def test_store_changes_nothing_behind_a_link_or_outside_its_folder(tmp_path: Pat
                 getattr(parent.child("run"), work)(name, *more)
         with pytest.raises(UserError, match="is outside the run folder"):
             getattr(parent, work)("../kept/thesis.txt", *more)
-    assert files_in(kept) == files_in(precious(tmp_path / "as before"))
+    assert files_in(folder) == files_in(precious(tmp_path / "as before"))
     # A link that the user names is followed.
     LocalStore(str(tmp_path / "out" / "run")).child("new").put("a", b"x")
-    assert (kept / "new" / "a").read_bytes() == b"x"
+    assert (folder / "new" / "a").read_bytes() == b"x"

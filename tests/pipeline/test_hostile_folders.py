@@ -113,19 +113,19 @@ MUTATIONS: dict[str, list[Mutation]] = {
 }
 
 
-def ends_in_a_line(ended: Any) -> None:
-    said = ended.stdout + ended.stderr
-    assert "Traceback" not in said, said[-400:]
-    assert ended.code in (0, 1, 2, 75)
-    assert not ended.code or said.strip(), "an exit code without a message"
-    assert not any(sign in said for sign in "\x1b\x07\u202e\u2028\x9b"), said
-    assert ended.code != 2 or "ace-ray: " in ended.stderr, ended.stderr[:200]
+def ends_in_a_line(result: Any) -> None:
+    output = result.stdout + result.stderr
+    assert "Traceback" not in output, output[-400:]
+    assert result.code in (0, 1, 2, 75)
+    assert not result.code or output.strip(), "an exit code without a message"
+    assert not any(sign in output for sign in "\x1b\x07\u202e\u2028\x9b"), output
+    assert result.code != 2 or "ace-ray: " in result.stderr, result.stderr[:200]
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", MUTATIONS)
 def test_hostile_run_ends_in_a_line(
-    kind: str, tmp_path: Path, here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, invoke: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "TTL_S", 0.2)
     sound = sound_run(tmp_path / "sound")
@@ -134,4 +134,4 @@ def test_hostile_run_ends_in_a_line(
         shutil.copytree(sound, folder)
         mutate(folder)
         command = COMMANDS[number % len(COMMANDS)]
-        ends_in_a_line(here(command, folder, *([sound] * (command == "compare"))))
+        ends_in_a_line(invoke(command, folder, *([sound] * (command == "compare"))))

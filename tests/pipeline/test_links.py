@@ -16,12 +16,12 @@ REFUSED = "symbolic link, and files behind links are never changed"
 
 
 @pytest.fixture
-def scored(tmp_path: Path, here: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+def scored(tmp_path: Path, invoke: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make a complete run. Files of TensorBoard go to the current folder, the test's own."""
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
     written_run(tmp_path / "sound", answered)
-    assert here("score", tmp_path / "sound").code == 0
+    assert invoke("score", tmp_path / "sound").code == 0
     return tmp_path / "sound"
 
 
@@ -45,36 +45,36 @@ def links(written: set[str]) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("command", ["score", "compact", "report", "export --to inspect"])
 def test_no_command_writes_behind_a_link(
-    command: str, scored: Path, tmp_path: Path, here: Any
+    command: str, scored: Path, tmp_path: Path, invoke: Any
 ) -> None:
     name, *options = command.split()
     run = tmp_path / "run"
     shutil.copytree(scored, run)
     before = contents(run)
-    assert here(name, run, *options).code == 0
+    assert invoke(name, run, *options).code == 0
     after = contents(run)
     written = {path for path in before.keys() | after if before.get(path) != after.get(path)}
     assert written
-    for place, to in links({path for path in written if path in after}):
+    for location, to in links({path for path in written if path in after}):
         for folder in (run, tmp_path / "kept"):
             shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(scored, run)
-        kept = tmp_path / "kept"
-        kept.mkdir()
+        target = tmp_path / "kept"
+        target.mkdir()
         # The run's own files lie behind the link, as if a folder was moved to another disk.
-        if (run / place).is_dir():
-            shutil.move(run / place, kept / "folder")
-        elif (run / place).exists():
-            shutil.move(run / place, kept / "file")
-        (kept / "folder").mkdir(exist_ok=True)
-        (kept / "folder" / "thesis.txt").write_text("precious")
-        (kept / "file").touch()
-        (run / place).parent.mkdir(parents=True, exist_ok=True)
-        (run / place).symlink_to(kept / to)
-        precious = contents(kept)
-        ended = here(name, run, *options)
-        assert contents(kept) == precious, f"{place} is a link to a {to}"
-        assert ended.code in (0, 2, 75), ended.stderr
-        assert "Traceback" not in ended.stderr
-        if ended.code == 2 and to == "folder":
-            assert REFUSED in ended.stderr
+        if (run / location).is_dir():
+            shutil.move(run / location, target / "folder")
+        elif (run / location).exists():
+            shutil.move(run / location, target / "file")
+        (target / "folder").mkdir(exist_ok=True)
+        (target / "folder" / "thesis.txt").write_text("precious")
+        (target / "file").touch()
+        (run / location).parent.mkdir(parents=True, exist_ok=True)
+        (run / location).symlink_to(target / to)
+        precious = contents(target)
+        result = invoke(name, run, *options)
+        assert contents(target) == precious, f"{location} is a link to a {to}"
+        assert result.code in (0, 2, 75), result.stderr
+        assert "Traceback" not in result.stderr
+        if result.code == 2 and to == "folder":
+            assert REFUSED in result.stderr

@@ -76,12 +76,12 @@ def test_a_host_that_is_read_in_two_ways_is_refused() -> None:
     for host in LOOKALIKES:
         with pytest.raises(ValueError, match=r"^it |^its "):
             http_url(f"https://{host}/x")
-    for text, spelled in (
+    for text, expected in (
         ("https://[2606:4700:4700:0::1111]/", "https://[2606:4700:4700::1111]/"),
         ("https://XN--bcher-kva.test.:443/x?a=1#f", "https://xn--bcher-kva.test/x?a=1"),
         ("HTTP://A.api.TEST:8080/x", "http://a.api.test:8080/x"),
     ):
-        assert str(http_url(text)) == spelled
+        assert str(http_url(text)) == expected
     assert host_of("https://me:pw@h.example:8443/v1?key=x") == "h.example:8443"
 
 
@@ -124,9 +124,13 @@ def test_a_served_role_is_checked_as_the_candidate_is() -> None:
 
 def test_the_manifest_records_roles_without_secrets() -> None:
     drawn = Sampling(temperature=0.5, stop=("x",))
-    same = role_identity("same", REF, drawn)
-    assert (same["kind"], same["model"], same["revision"]) == ("same", "org/m", "abc123")
-    assert same["sampling"]["temperature"] == 0.5
+    own_role = role_identity("same", REF, drawn)
+    assert (own_role["kind"], own_role["model"], own_role["revision"]) == (
+        "same",
+        "org/m",
+        "abc123",
+    )
+    assert own_role["sampling"]["temperature"] == 0.5
     model = {"source": "org/m"}
     served = role_identity(
         parse_role({"model": model, "engine": {"dtype": "auto"}}, "user"), REF, drawn
@@ -140,9 +144,13 @@ def test_the_manifest_records_roles_without_secrets() -> None:
     parsed = parse_role({"model": {**model, "tool_parser": "hermes"}}, "user")
     assert role_identity(parsed, REF, drawn)["tool_parser"] == "hermes"
     endpoint = EndpointRole(endpoint=EndpointConfig(url="https://h:8443/secret/v1", model="m"))
-    asked = role_identity(endpoint, None, drawn)
-    assert (asked["kind"], asked["endpoint"], asked["revision"]) == ("endpoint", "h:8443", None)
-    for identity in (same, served, asked):
+    endpoint_role = role_identity(endpoint, None, drawn)
+    assert (endpoint_role["kind"], endpoint_role["endpoint"], endpoint_role["revision"]) == (
+        "endpoint",
+        "h:8443",
+        None,
+    )
+    for identity in (own_role, served, endpoint_role):
         assert json.loads(json.dumps(identity)) == identity
         assert "secret" not in json.dumps(identity)
 
@@ -157,7 +165,7 @@ def test_settings_that_can_change_answers_are_in_the_identity() -> None:
     assert (plain["model"], plain["revision"]) == ("org/m", "abc123")
     assert plain["reasoning_parser"] == "auto"
     assert identity(run_id="a") == plain
-    others = [
+    variants = [
         identity(model={"source": "org/m", "chat_template_kwargs": {"a": 1}}),
         identity(sampling={"reasoning_effort": "low"}),
         identity(engine={"max_model_len": 2048}),
@@ -167,7 +175,7 @@ def test_settings_that_can_change_answers_are_in_the_identity() -> None:
         identity(FormatChoice(plugins=(("p.py", "x = 1"),))),
         identity(FormatChoice(start_date="2026-01-01")),
     ]
-    texts = [json.dumps(one, sort_keys=True) for one in (plain, *others)]
+    texts = [json.dumps(settings, sort_keys=True) for settings in (plain, *variants)]
     assert len(set(texts)) == len(texts)
 
 

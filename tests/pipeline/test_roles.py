@@ -39,10 +39,10 @@ def test_resources_of_served_models() -> None:
 
 def test_roles_with_the_same_model_and_engine_share_engines() -> None:
     judge = role(replicas=2, sampling={"max_tokens": 9})
-    other = role(replicas=2, engine={"max_model_len": 64})
+    second = role(replicas=2, engine={"max_model_len": 64})
     bindings = {
         name: {"judge": RoleBinding(served, None, Sampling(), {})}
-        for name, served in {"a": role(replicas=2), "b": judge, "c": other}.items()
+        for name, served in {"a": role(replicas=2), "b": judge, "c": second}.items()
     }
     assert demand(bindings, on_gpu=False) == [(1.0, 0)] * 4
 
@@ -171,5 +171,5 @@ def test_a_served_model_has_the_sampling_of_its_section(
     tmp_path: Path, make_checkpoint: Callable[..., Path]
 ) -> None:
     folder = make_checkpoint(tmp_path / "user", 1.0)
-    found = user(folder, sampling={"temperature": 0.3, "max_tokens": 9})
-    assert (found.sampling.temperature, found.sampling.max_tokens) == (0.3, 9)
+    settings = user(folder, sampling={"temperature": 0.3, "max_tokens": 9})
+    assert (settings.sampling.temperature, settings.sampling.max_tokens) == (0.3, 9)

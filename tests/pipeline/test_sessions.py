@@ -51,23 +51,23 @@ def with_sessions(folder: Path, sessions: Any) -> Path:
 
 
 def test_versions_of_all_sessions_are_recorded_and_named_if_they_differ(
-    tmp_path: Path, said: list[str]
+    tmp_path: Path, log_lines: list[str]
 ) -> None:
     run = tmp_path / "run"
     begin(run, OLD, "first")
     begin(run, OLD, "second")
-    assert said == []
+    assert log_lines == []
     begin(run, NEW, "third")
-    (line,) = said
+    (line,) = log_lines
     mixed = "rows come from several versions: vllm 0.32.0, 0.33.0"
     assert line == f"{mixed}; --fresh evaluates all rows again"
-    assert [one["began_at"] for one in recorded(run)] == ["first", "second", "third"]
+    assert [session["began_at"] for session in recorded(run)] == ["first", "second", "third"]
     assert recorded(run)[-1]["versions"] == {"ace_ray": ace_ray.__version__, **NEW}
     # The first session, and sessions with other versions, are kept.
     with_sessions(run, recorded(run)[:1] + recorded(run)[2:] * (MOST_SESSIONS - 1))
-    said.clear()
+    log_lines.clear()
     begin(run, NEW, "last")
-    assert said == [line]
+    assert log_lines == [line]
     sessions = recorded(run)
     assert len(sessions) == MOST_SESSIONS
     assert (sessions[0]["began_at"], sessions[-1]["began_at"]) == ("first", "last")
@@ -81,12 +81,12 @@ def test_sessions_of_another_shape_are_refused(tmp_path: Path, wrong: Any) -> No
 
 
 def test_comparisons_name_runs_of_several_versions(tmp_path: Path) -> None:
-    engines = [{"versions": {"vllm": one}} for one in ("0.32.0", "0.33.0")]
-    one = with_sessions(write_run(tmp_path / "one", everything({}, of=2), model="o/one"), engines)
+    engines = [{"versions": {"vllm": version}} for version in ("0.32.0", "0.33.0")]
+    first = with_sessions(write_run(tmp_path / "one", everything({}, of=2), model="o/one"), engines)
     two = write_run(tmp_path / "two", everything({}, of=2), model="o/two")
-    found = compare_runs(load_runs([str(one), str(two)]))
-    assert "one: rows come from several versions: vllm 0.32.0, 0.33.0" in found.notes
-    checkers = [{"versions": {"ace_ray": one}} for one in ("0.1.0", "0.2.0")]
-    with_sessions(one, checkers)
+    comparison = compare_runs(load_runs([str(first), str(two)]))
+    assert "one: rows come from several versions: vllm 0.32.0, 0.33.0" in comparison.notes
+    checkers = [{"versions": {"ace_ray": version}} for version in ("0.1.0", "0.2.0")]
+    with_sessions(first, checkers)
     with pytest.raises(NotComparable, match="rules"):
-        compare_runs(load_runs([str(one), str(two)]))
+        compare_runs(load_runs([str(first), str(two)]))

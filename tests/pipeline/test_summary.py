@@ -48,16 +48,20 @@ def test_statuses_add_up_and_each_benchmark_gets_its_rows() -> None:
         row("c", "quarantined", reasoning_truncated=True, **usage),
         row("d", "skipped"),
     ]
-    found = summary(rows, declared=6, max_unscored=0.5)
+    result = summary(rows, declared=6, max_unscored=0.5)
     parts = ("scored", "infra_error", "quarantined", "skipped", "missing")
-    assert [found[part] for part in parts] == [1, 1, 1, 1, 2]
-    assert found["declared"] == 6
-    assert found["error_classes"] == {"Boom": 3}
-    assert found["tokens"] == {"prompt": 6, "completion": 10}
-    assert (found["model_calls"], found["cut_by_length"], found["reasoning_truncated"]) == (2, 1, 1)
-    told = {"scores": {}, "ids": ["a", "c", "d"], "max_unscored": 0.5}
-    assert found["benchmarks"]["toy"] == told
-    assert found["benchmarks"]["other"]["ids"] == ["b"]
+    assert [result[part] for part in parts] == [1, 1, 1, 1, 2]
+    assert result["declared"] == 6
+    assert result["error_classes"] == {"Boom": 3}
+    assert result["tokens"] == {"prompt": 6, "completion": 10}
+    assert (result["model_calls"], result["cut_by_length"], result["reasoning_truncated"]) == (
+        2,
+        1,
+        1,
+    )
+    expected = {"scores": {}, "ids": ["a", "c", "d"], "max_unscored": 0.5}
+    assert result["benchmarks"]["toy"] == expected
+    assert result["benchmarks"]["other"]["ids"] == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -74,18 +78,18 @@ def test_run_is_complete_without_pending_rows_and_headline_needs_verdicts(
     statuses: list[str], declared: int, max_unscored: float, complete: bool, why: str
 ) -> None:
     rows = [row(str(number), status) for number, status in enumerate(statuses)]
-    found = summary(rows, declared, max_unscored)
-    assert (found["complete"], found["headline"], found["why"]) == (complete, not why, why)
+    result = summary(rows, declared, max_unscored)
+    assert (result["complete"], result["headline"], result["why"]) == (complete, not why, why)
 
 
 def test_scores_of_named_entries_are_partial() -> None:
     manifest = manifest_of(1) | {"restricted": {"acebench": {"ids": ["a"]}}}
-    made: Any = {"acebench": make_benchmark("acebench", {"languages": ["en"]})}
+    benchmarks: Any = {"acebench": make_benchmark("acebench", {"languages": ["en"]})}
     right = dict.fromkeys(("official", "strict"), Verdict(True))
     rows = [replace(row("a", benchmark="acebench", category="normal_atom_bool"), verdicts=right)]
     for ids, partial in ((manifest, True), (manifest_of(1), False)):
-        found = summarize(ids, made, lambda: iter(rows), {})
-        pooled = found["benchmarks"]["acebench"]["scores"]["official"][-1]
+        result = summarize(ids, benchmarks, lambda: iter(rows), {})
+        pooled = result["benchmarks"]["acebench"]["scores"]["official"][-1]
         assert (pooled["name"], pooled["value"], pooled["partial"]) == ("Accuracy", 1.0, partial)
 
 
@@ -93,12 +97,12 @@ def test_reasons_of_missing_verdicts_are_grouped() -> None:
     late = [
         row(f"l{n}", "infra_error", error=f"host:80{n} gave no answer in {n} s") for n in range(7)
     ]
-    other = [row("o", "skipped", error="the prompt has 9000 tokens"), row("s")]
-    found = summary([*other, *late], declared=9)["failures"]
-    assert [tuple(one.values()) for one in found] == [
+    skipped_rows = [row("o", "skipped", error="the prompt has 9000 tokens"), row("s")]
+    failures = summary([*skipped_rows, *late], declared=9)["failures"]
+    assert [tuple(failure.values()) for failure in failures] == [
         ("infra_error", "Boom", "host:800 gave no answer in 0 s", 7),
         ("skipped", "Boom", "the prompt has 9000 tokens", 1),
     ]
     many = [row(f"m{n}", "infra_error", error="x" * n) for n in range(1, 30)]
-    told = summary(many, declared=29)["failures"]
-    assert (len(told), told[-1]["rows"], told[-1]["error"]) == (11, 19, "other reasons")
+    reasons = summary(many, declared=29)["failures"]
+    assert (len(reasons), reasons[-1]["rows"], reasons[-1]["error"]) == (11, 19, "other reasons")

@@ -30,12 +30,12 @@ def run(tmp_path: Path) -> Path:
     ],
 )
 def test_every_command_names_a_torn_part_once(
-    arguments: str, run: Path, tmp_path: Path, here: Any
+    arguments: str, run: Path, tmp_path: Path, invoke: Any
 ) -> None:
-    other = complete_run(tmp_path / "other") if "OTHER" in arguments else run
+    second_run = complete_run(tmp_path / "other") if "OTHER" in arguments else run
     (run / TORN).write_bytes(b"torn")
-    places = {"RUN": str(run), "OTHER": str(other)}
-    given = [places.get(word, word).replace("TMP", str(tmp_path)) for word in arguments.split()]
-    told = here(*given)
-    assert (told.stderr + told.stdout).count(f"{TORN} is ignored") == 1
+    values = {"RUN": str(run), "OTHER": str(second_run)}
+    words = [values.get(word, word).replace("TMP", str(tmp_path)) for word in arguments.split()]
+    result = invoke(*words)
+    assert (result.stderr + result.stdout).count(f"{TORN} is ignored") == 1
     assert (run / TORN).read_bytes() == b"torn"

@@ -290,10 +290,10 @@ def test_the_command_prints_and_writes_a_comparison(tmp_path: Path) -> None:
     assert not any("strict" in path.name for path in out.iterdir())
 
 
-def test_a_forced_comparison_warns(tmp_path: Path, here: Any) -> None:
+def test_a_forced_comparison_warns(tmp_path: Path, invoke: Any) -> None:
     folders = two(tmp_path, ROWS, WORSE, sampling={"temperature": 0.5, "max_tokens": 9})
     out = tmp_path / "out"
-    result = here("compare", *folders, "--out", out)
+    result = invoke("compare", *folders, "--out", out)
     assert (result.code, result.stdout, out.exists()) == (2, "", False)
     *listed, last = result.stderr.strip().splitlines()
     assert len(listed) == 2
@@ -311,7 +311,7 @@ def test_a_forced_comparison_warns(tmp_path: Path, here: Any) -> None:
         (["--group", "x"], "--group: 'x' is not a known group; one of "),
     ],
 )
-def test_mistakes_are_one_line(tmp_path: Path, words: list[str], message: str, here: Any) -> None:
-    result = here("compare", *two(tmp_path, ROWS, WORSE), *words)
+def test_mistakes_are_one_line(tmp_path: Path, words: list[str], message: str, invoke: Any) -> None:
+    result = invoke("compare", *two(tmp_path, ROWS, WORSE), *words)
     assert (result.code, len(result.stderr.strip().splitlines())) == (2, 1)
     assert message in result.stderr

@@ -30,8 +30,8 @@ class Plain(Benchmark):
         return Verdict(True)
 
 
-def test_a_benchmark_without_a_hook_is_counted(tmp_path: Path, here: Any) -> None:
-    result = here("data", "show", f"{__file__}:Plain", "--output", tmp_path)
+def test_a_benchmark_without_a_hook_is_counted(tmp_path: Path, invoke: Any) -> None:
+    result = invoke("data", "show", f"{__file__}:Plain", "--output", tmp_path)
     assert (result.code, "the data names no domains" in result.stdout) == (0, True)
     tables = {file.stem: list(csv.reader(file.open()))[1:] for file in tmp_path.glob("*.csv")}
     assert tables == {
@@ -48,8 +48,8 @@ def test_a_benchmark_without_a_hook_is_counted(tmp_path: Path, here: Any) -> Non
     ("name", "line"),
     [("stabletoolbench", "Food,7,3,Crumb Finder,3,Pantry & Co,3"), ("bfcl", "MemoryAPI_kv,15")],
 )
-def test_the_largest_domain(name: str, line: str, tmp_path: Path, here: Any) -> None:
-    assert here("data", "show", name, "--output", tmp_path).code == 0
+def test_the_largest_domain(name: str, line: str, tmp_path: Path, invoke: Any) -> None:
+    assert invoke("data", "show", name, "--output", tmp_path).code == 0
     assert (tmp_path / f"{name}-domains.csv").read_text().splitlines()[1] == line
 
 

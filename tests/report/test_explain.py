@@ -177,12 +177,12 @@ def test_a_simulated_user_may_speak_first(
     assert diff.cause == cause
 
 
-def test_the_command_prints_counts_and_writes_rows(tmp_path: Path, here: Any) -> None:
+def test_the_command_prints_counts_and_writes_rows(tmp_path: Path, invoke: Any) -> None:
     folders = [
         write_run(tmp_path / "a", [episode()]),
         write_run(tmp_path / "b", [PLANTED["tools"][0]]),
     ]
-    result = here("compare", *folders, "--explain", "--output", tmp_path / "out")
+    result = invoke("compare", *folders, "--explain", "--output", tmp_path / "out")
     assert result.code == 0, result.stderr
     assert "other tool result or sandbox state" in result.stdout
     assert "other tool result or sandbox state" in (tmp_path / "out/report.html").read_text()

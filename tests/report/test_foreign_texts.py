@@ -53,7 +53,7 @@ OFTEN = [HOSTILE[0], HOSTILE[10], HOSTILE[11], RICH]
 
 @pytest.mark.parametrize("text", OFTEN)
 def test_hostile_text_adds_no_markup_and_no_control_characters(
-    text: str, tmp_path: Path, clean: Page, here: Callable[..., Any]
+    text: str, tmp_path: Path, clean: Page, invoke: Callable[..., Any]
 ) -> None:
     runs = [hostile_run(tmp_path / str(i), text) for i in range(2)]
     page = Page(report_page(*runs, out=tmp_path / "report"))
@@ -65,7 +65,7 @@ def test_hostile_text_adds_no_markup_and_no_control_characters(
     if visible(text) == text and "_" not in text:
         assert page.text.count(text) >= 10
     for command in (["report"], ["compare", "--flips", "--out", tmp_path / "compare"]):
-        result = here(*command, *runs)
+        result = invoke(*command, *runs)
         assert result.code == 0, result.stderr
         assert hidden(result.stdout + result.stderr) == []
     for file in (*(tmp_path / "report").iterdir(), *(tmp_path / "compare").iterdir()):

@@ -44,10 +44,15 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("tree", "code", "answer"), ANSWERS)
 def test_exit_code_follows_the_answer(
-    tree: dict[str, Any], code: int, answer: str, runs: tuple[Path, Path], tmp_path: Path, here: Any
+    tree: dict[str, Any],
+    code: int,
+    answer: str,
+    runs: tuple[Path, Path],
+    tmp_path: Path,
+    invoke: Any,
 ) -> None:
     command = ("gate", policy(tmp_path, **tree), runs[1], "--against", runs[0], "--json")
-    result = here(*command, "--junit", tmp_path / "gate.xml")
+    result = invoke(*command, "--junit", tmp_path / "gate.xml")
     assert result.code == code, result.stderr
     decision = json.loads(result.stdout)
     assert decision["answer"] == answer
@@ -60,17 +65,17 @@ def test_exit_code_follows_the_answer(
 @pytest.mark.parametrize("limit", [5e-324, 1e-200, 1e-7])
 @pytest.mark.parametrize("kind", ["at_least", "drop_at_most"])
 def test_a_tiny_limit_is_not_decided_by_more_rows(
-    kind: str, limit: float, tmp_path: Path, here: Any
+    kind: str, limit: float, tmp_path: Path, invoke: Any
 ) -> None:
     rows = block("en", "normal_atom_bool", 0, 9)
     run, base = (write_run(tmp_path / name, rows, run_id=name) for name in ("a", "b"))
     policy_file = policy(tmp_path, metrics=[{kind: limit}])
-    result = here("gate", policy_file, run, "--against", base)
+    result = invoke("gate", policy_file, run, "--against", base)
     assert (result.code, result.stderr) == (4, "")
     assert "more rows may not decide" in result.stdout
 
 
-def test_junit_file_is_xml_whatever_a_run_contains(tmp_path: Path, here: Any) -> None:
+def test_junit_file_is_xml_whatever_a_run_contains(tmp_path: Path, invoke: Any) -> None:
     paths = []
     for name, version in (("a", "1"), ("b", "2")):
         run = write_run(tmp_path / name, block("en", "normal_atom_bool", 1, 2), run_id=name)
@@ -80,18 +85,18 @@ def test_junit_file_is_xml_whatever_a_run_contains(tmp_path: Path, here: Any) ->
         (run / "run.json").write_text(json.dumps(manifest))
         paths.append(run)
     command = ("gate", policy(tmp_path, equal=["reading"]), paths[1], "--against", paths[0])
-    assert here(*command, "--junit", tmp_path / "gate.xml").code == 3
+    assert invoke(*command, "--junit", tmp_path / "gate.xml").code == 3
     failure = ElementTree.parse(tmp_path / "gate.xml").find(".//failure")
     assert failure is not None
     assert "\\x1b\\x00\\ufffe" in failure.get("message", "")
 
 
-def test_incomplete_run_exits_with_75(tmp_path: Path, here: Any) -> None:
+def test_incomplete_run_exits_with_75(tmp_path: Path, invoke: Any) -> None:
     run = write_run(
         tmp_path / "run", block("en", "normal_atom_bool", 5, 5), missing=1, finished=False
     )
     junit = tmp_path / "gate.xml"
-    result = here("gate", policy(tmp_path, metrics=[{"at_least": 0.1}]), run, "--junit", junit)
+    result = invoke("gate", policy(tmp_path, metrics=[{"at_least": 0.1}]), run, "--junit", junit)
     assert result.code == 75
     assert 'errors="1"' in junit.read_text()
 
@@ -111,38 +116,38 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("tree", "message"), MISTAKES)
 def test_a_wrong_policy_is_one_line(
-    tree: dict[str, Any], message: str, runs: tuple[Path, Path], tmp_path: Path, here: Any
+    tree: dict[str, Any], message: str, runs: tuple[Path, Path], tmp_path: Path, invoke: Any
 ) -> None:
-    result = here("gate", policy(tmp_path, **tree), runs[0])
+    result = invoke("gate", policy(tmp_path, **tree), runs[0])
     assert result.code == 2
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_runs_without_shared_rows_are_refused(tmp_path: Path, here: Any) -> None:
+def test_runs_without_shared_rows_are_refused(tmp_path: Path, invoke: Any) -> None:
     first, second = (
         write_run(tmp_path / name, block("en", category, 5, 5), run_id=name)
         for name, category in (("a", "normal_atom_bool"), ("b", "normal_atom_enum"))
     )
     policy_file = policy(tmp_path, metrics=[{"drop_at_most": 0.1}])
-    assert here("compare", first, second, "--explain", "--allow-different").code == 2
-    result = here("gate", policy_file, first, "--against", second)
+    assert invoke("compare", first, second, "--explain", "--allow-different").code == 2
+    result = invoke("gate", policy_file, first, "--against", second)
     assert result.code == 2
     assert "share no" in result.stderr
 
 
 def test_a_policy_of_another_kind_and_a_remote_junit_are_refused(
-    runs: tuple[Path, Path], tmp_path: Path, here: Any
+    runs: tuple[Path, Path], tmp_path: Path, invoke: Any
 ) -> None:
     (path := tmp_path / "list.yaml").write_text("- metrics\n")
-    result = here("gate", path, runs[0])
+    result = invoke("gate", path, runs[0])
     assert (result.code, f"{path}: is not a mapping" in result.stderr) == (2, True)
     command = ("gate", policy(tmp_path, unscored_at_most=0), runs[0])
-    result = here(*command, "--junit", "s3://bucket/gate.xml")
+    result = invoke(*command, "--junit", "s3://bucket/gate.xml")
     assert (result.code, "name a local file" in result.stderr) == (2, True)
 
 
-def test_rows_without_a_verdict_are_counted(tmp_path: Path, here: Any) -> None:
+def test_rows_without_a_verdict_are_counted(tmp_path: Path, invoke: Any) -> None:
     category = "normal_atom_bool"
     full = block("en", category, 100, 100)
     failed = [dict(row) for row in block("en", category, 0, 100, status="infra_error")]
@@ -151,16 +156,16 @@ def test_rows_without_a_verdict_are_counted(tmp_path: Path, here: Any) -> None:
         for name, rows in (("a", full), ("b", full[:40] + failed[40:]), ("c", failed))
     )
     limits = policy(tmp_path, metrics=[{"at_least": 0.5, "drop_at_most": 0.2}])
-    result = here("gate", limits, half, "--against", base)
+    result = invoke("gate", limits, half, "--against", base)
     assert result.code == 0, result.stderr
     counted = [line.partition("; ")[2] for line in result.stdout.splitlines()[:2]]
     assert counted == ["60 of 100 have no verdict", "60 of 100 have no verdict in both runs"]
-    result = here("gate", limits, none, "--against", base)
+    result = invoke("gate", limits, none, "--against", base)
     assert result.code == 3, result.stderr
     assert result.stdout.count("no row of the run has a verdict") == 2
 
 
-def test_other_parsers_are_not_equal(tmp_path: Path, here: Any) -> None:
+def test_other_parsers_are_not_equal(tmp_path: Path, invoke: Any) -> None:
     folders = []
     for name, versions in (("a", "1"), ("b", "11"), ("c", "12")):
         run = write_run(tmp_path / name, block("en", "normal_atom_bool", 1, 2), run_id=name)
@@ -169,8 +174,8 @@ def test_other_parsers_are_not_equal(tmp_path: Path, here: Any) -> None:
         (run / "run.json").write_text(json.dumps(manifest))
         folders.append(run)
     command = ("gate", policy(tmp_path, equal=["reading"]))
-    assert here(*command, folders[1], "--against", folders[0]).code == 0
-    result = here(*command, folders[2], "--against", folders[0])
+    assert invoke(*command, folders[1], "--against", folders[0]).code == 0
+    result = invoke(*command, folders[2], "--against", folders[0])
     assert result.code == 3, result.stderr
     assert "vllm is" in result.stdout
 

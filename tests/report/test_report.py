@@ -133,17 +133,17 @@ def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path)
     assert "sampling.temperature is" in section(content, "comparison")
 
 
-def test_a_report_goes_into_its_run_and_changes_nothing_else(here: Any, tmp_path: Path) -> None:
+def test_a_report_goes_into_its_run_and_changes_nothing_else(invoke: Any, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", ROWS)
     before = files(folder)
-    result = here("report", folder)
+    result = invoke("report", folder)
     assert result.stdout.splitlines()[-1] == f"report: {folder}/report/report.html"
     after = files(folder)
     assert {n: c for n, c in after.items() if not n.startswith("report/")} == before
     assert {"report/report.html", "report/comparison-acebench.csv"} <= after.keys()
     assert b"data-answer data-run" in after["report/report.html"]
     # A new report replaces this one.
-    assert here("report", folder, "--wrong", "0").code == 0
+    assert invoke("report", folder, "--wrong", "0").code == 0
     assert files(folder).keys() == after.keys()
     assert b"data-answer data-run" not in files(folder)["report/report.html"]
 
@@ -205,9 +205,9 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.nightly
 def test_complete_runs_are_reported_and_others_named(
-    sweep: Path, tmp_path: Path, here: Any
+    sweep: Path, tmp_path: Path, invoke: Any
 ) -> None:
-    result = here("report", sweep)
+    result = invoke("report", sweep)
     assert result.code == 0, result.stderr
     assert result.stdout.splitlines()[-1] == f"report: {sweep}/report/report.html"
     content = (sweep / "report" / "report.html").read_bytes()
@@ -228,8 +228,8 @@ def test_complete_runs_are_reported_and_others_named(
     sums = {"Total (s)": "300.0", "Cost": "0.2200", "Prompt tokens": "N/A"}
     sums |= {"Per 1,000 entries (s)": "441.2", "Per 1,000 entries (cost)": "0.3235"}
     assert {name: every[name] for name in sums} == sums
-    assert here("report", sweep).code == 0, "its own report is not a run of the sweep"
-    result = here("report", write_run(tmp_path / "run", FEW), sweep)
+    assert invoke("report", sweep).code == 0, "its own report is not a run of the sweep"
+    result = invoke("report", write_run(tmp_path / "run", FEW), sweep)
     assert result.code == 2
     assert "is a sweep" in result.stderr, "a sweep is reported alone"
 
@@ -304,7 +304,7 @@ def test_a_stopped_run_has_estimates_and_a_complete_one_exact_numbers() -> None:
     assert line(stale=True)[3] == "better, based on older verdicts"
 
 
-def test_a_stopped_run_is_reported_but_not_compared(tmp_path: Path, here: Any) -> None:
+def test_a_stopped_run_is_reported_but_not_compared(tmp_path: Path, invoke: Any) -> None:
     folder = write_run(tmp_path / "a", everything({"normal_preference": 3})[:-5], finished=False)
     summary = {"complete": False, "why": "stopped early", "scored": 5, "early": EARLY}
     (folder / "summary.json").write_text(json.dumps(summary))
@@ -313,12 +313,12 @@ def test_a_stopped_run_is_reported_but_not_compared(tmp_path: Path, here: Any) -
     (decision,) = early_runs([Run(open_store(str(folder)))], {"step-10": "step 10"})
     assert decision.against == "step 10"
     write_run(tmp_path / "b", everything({"normal_preference": 3}), model="o/Toy-2B")
-    result = here("report", folder)
+    result = invoke("report", folder)
     assert result.code == 0, result.stderr
     assert "Early decisions" in result.stdout
     page = (folder / "report" / "report.html").read_text()
     assert "~+3.1" in page
     assert page.count("they are not scores of the benchmark") == 1
-    refused = here("compare", folder, tmp_path / "b", "--allow-different")
+    refused = invoke("compare", folder, tmp_path / "b", "--allow-different")
     assert refused.code == 2
     assert "was stopped when its comparison was decided" in " ".join(refused.stderr.split())

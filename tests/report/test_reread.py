@@ -34,7 +34,7 @@ def one_call_too_many(entry: Entry) -> Calls:
 
 
 @pytest.mark.skipif(find_spec("vllm") is None, reason="the child process needs vLLM")
-def test_a_parser_with_a_fault_gains_loses_and_diverges(tmp_path: Path, here: Any) -> None:
+def test_a_parser_with_a_fault_gains_loses_and_diverges(tmp_path: Path, invoke: Any) -> None:
     model = toy_model(tmp_path / "model")
     run = read_run(
         tmp_path / "run", model, "hermes", categories=CATEGORIES, calls_of=one_call_too_many
@@ -42,7 +42,7 @@ def test_a_parser_with_a_fault_gains_loses_and_diverges(tmp_path: Path, here: An
     (plugin := tmp_path / "plugin.py").write_text(FIRST_CALL)
     out = tmp_path / "out"
     options = ("--plugin", plugin, "--tokenizer", model, "--output", out)
-    result = here("reread", run, "--tool-parser", "first_call", *options)
+    result = invoke("reread", run, "--tool-parser", "first_call", *options)
     assert result.code == 0, result.stderr
     # Category, answers read differently, gained, lost, diverged.
     moved = re.findall(r"(\w+)\W+(\d+)\W+(\d+)\W+(\d+)\W+(\d+)\W*\n", result.stdout)
@@ -60,9 +60,9 @@ def test_a_parser_with_a_fault_gains_loses_and_diverges(tmp_path: Path, here: An
     diverged = [row for row in load_run(out).rows if row.status == "skipped"]
     assert {row.category for row in diverged} == {"multi_turn_base"}
     assert all(not row.verdicts and "answer 2 of 3" in (row.error or "") for row in diverged)
-    assert here("report", out, "--out", tmp_path / "report").code == 0
+    assert invoke("report", out, "--out", tmp_path / "report").code == 0
     assert "3 episodes diverged" in (tmp_path / "report/report.html").read_text()
-    explained = here("compare", run, out, "--explain")
+    explained = invoke("compare", run, out, "--explain")
     assert explained.code == 0, explained.stderr
     assert re.search(r"same tokens read differently\W+7\W+4\b", explained.stdout)
 
@@ -75,24 +75,24 @@ MISTAKES = [
 ]
 
 
-def test_another_python_gets_only_this_package(tmp_path: Path, here: Any) -> None:
+def test_another_python_gets_only_this_package(tmp_path: Path, invoke: Any) -> None:
     run = write_run(tmp_path / "run", block("en", "normal_atom_bool", 1, 2), backend="vllm")
     (python := tmp_path / "python").write_text('#!/bin/sh\nls "${PYTHONPATH%%:*}" >&2\n')
     python.chmod(0o755)
     (tmp_path / "config.json").touch()
-    result = here("reread", run, "--tokenizer", tmp_path, "--python", python)
+    result = invoke("reread", run, "--tokenizer", tmp_path, "--python", python)
     assert result.code == 2
     assert f"{python}: cannot read answers: ace_ray; name a Python" in result.stderr
     python.unlink()
-    result = here("reread", run, "--tokenizer", tmp_path, "--python", python)
+    result = invoke("reread", run, "--tokenizer", tmp_path, "--python", python)
     assert (result.code, f"{python}: cannot be run" in result.stderr) == (2, True)
 
 
 @pytest.mark.skipif(find_spec("vllm") is None, reason="the child process needs vLLM")
-def test_a_config_that_vllm_refuses_is_named(tmp_path: Path, here: Any) -> None:
+def test_a_config_that_vllm_refuses_is_named(tmp_path: Path, invoke: Any) -> None:
     run = write_run(tmp_path / "run", block("en", "normal_atom_bool", 1, 2), backend="vllm")
     (tmp_path / "config.json").write_text("{}")
-    result = here("reread", run, "--tokenizer", tmp_path)
+    result = invoke("reread", run, "--tokenizer", tmp_path)
     assert result.code == 2
     assert f"{tmp_path}: the tokenizer cannot be used: " in result.stderr
     assert "model_type" in result.stderr
@@ -100,24 +100,24 @@ def test_a_config_that_vllm_refuses_is_named(tmp_path: Path, here: Any) -> None:
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_the_plugins_of_a_run_must_be_named(tmp_path: Path, here: Any) -> None:
+def test_the_plugins_of_a_run_must_be_named(tmp_path: Path, invoke: Any) -> None:
     rows = block("en", "normal_atom_bool", 1, 2)
     plugins = {"plugins": ["0" * 64]}
     run = write_run(tmp_path / "run", rows, extra_identity=plugins, model="/no/model")
-    result = here("reread", run)
+    result = invoke("reread", run)
     assert result.code == 2
     assert result.stderr.strip().endswith("from plugins; name the plugin files with --plugin")
     # Other parsers do not need them.
-    assert "if you trust that model" in here("reread", run, "--tool-parser", "hermes").stderr
+    assert "if you trust that model" in invoke("reread", run, "--tool-parser", "hermes").stderr
 
 
 @pytest.mark.parametrize(("backend", "options", "message"), MISTAKES)
 def test_a_run_that_cannot_be_read_again_is_named(
-    backend: str, options: tuple[str, ...], message: str, tmp_path: Path, here: Any
+    backend: str, options: tuple[str, ...], message: str, tmp_path: Path, invoke: Any
 ) -> None:
     rows = block("en", "normal_atom_bool", 1, 2)
     run = write_run(tmp_path / "run", rows, backend=backend, model="/no/model")
-    result = here("reread", run, *options, "--output", tmp_path / "out")
+    result = invoke("reread", run, *options, "--output", tmp_path / "out")
     assert result.code == 2
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1

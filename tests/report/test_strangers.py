@@ -165,7 +165,7 @@ def commands(own_run: Path, run: Path, tokenizer: Path, folder: Path) -> Iterato
     ids=["s3 and local code", "hub and services", "folder and services"],
 )
 def test_no_name_in_a_strangers_run_is_followed(
-    model: str, local: bool, runs: Any, url: str, tmp_path: Path, here: Any
+    model: str, local: bool, runs: Any, url: str, tmp_path: Path, invoke: Any
 ) -> None:
     own_run, run, tokenizer, fired = runs
     code, service = f"{run.parent}/evil.py:Evil", {"url": url, "api_key_env": "HF_TOKEN"}
@@ -176,7 +176,7 @@ def test_no_name_in_a_strangers_run_is_followed(
     }
     make_hostile(run, model, {"name": code} if local else bfcl, fired, url)
     for words in commands(own_run, run, tokenizer, tmp_path):
-        result = here(*words)
+        result = invoke(*words)
         assert [*fired.iterdir()] == [], words
         assert "Traceback" not in result.stderr, words
     opened = ace_ray.Run.open(str(run))
@@ -185,17 +185,17 @@ def test_no_name_in_a_strangers_run_is_followed(
     assert table.select(Query(cause="prompt", text="another question"), mine)
     assert [*fired.iterdir()] == [], "view"
     if local:
-        here("reread", run, "--tokenizer", tokenizer, "--benchmark", code)
+        invoke("reread", run, "--tokenizer", tokenizer, "--benchmark", code)
         assert [path.name for path in fired.iterdir()] == ["code"], "the command names it"
 
 
-def test_reread_writes_behind_no_link_beside_the_run(runs: Any, here: Any) -> None:
+def test_reread_writes_behind_no_link_beside_the_run(runs: Any, invoke: Any) -> None:
     _, run, tokenizer, fired = runs
-    assert here("reread", run, "--tokenizer", tokenizer).code == 0
+    assert invoke("reread", run, "--tokenizer", tokenizer).code == 0
     (output,) = run.parent.glob("reread-*")
     shutil.rmtree(output)
     output.symlink_to(fired)
-    result = here("reread", run, "--tokenizer", tokenizer)
+    result = invoke("reread", run, "--tokenizer", tokenizer)
     assert (result.code, [*fired.iterdir()]) == (2, [])
     assert "is a symbolic link" in result.stderr
 
@@ -215,10 +215,10 @@ DAMAGED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-def test_reread_names_the_damage_in_one_line(damage: str, runs: Any, here: Any) -> None:
+def test_reread_names_the_damage_in_one_line(damage: str, runs: Any, invoke: Any) -> None:
     _, run, tokenizer, _ = runs
     change = change_manifest if "format" in DAMAGED[damage] else change_row
     change(run, **DAMAGED[damage])
-    result = here("reread", run, "--tokenizer", tokenizer)
+    result = invoke("reread", run, "--tokenizer", tokenizer)
     output = result.stdout + result.stderr
     assert (result.code, len(output.strip().splitlines())) == (2, 1), output

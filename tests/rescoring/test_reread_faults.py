@@ -138,9 +138,9 @@ def test_a_planted_fault_is_found_in_its_categories(
     run, model = stored(family)
     plugin = plant(tmp_path, family, fault)
     parser = {"reasoning_parser" if fault in REASONING else "tool_parser": plugin.stem}
-    found = again(run, model, tmp_path / "out", plugins=[str(plugin)], **parser)
-    assert {category for _, category in found.moved} == FOUND[fault]
-    print(family, fault, {c: dict(n) for (_, c), n in found.moved.items()}, found.examples)
+    report = again(run, model, tmp_path / "out", plugins=[str(plugin)], **parser)
+    assert {category for _, category in report.moved} == FOUND[fault]
+    print(family, fault, {c: dict(n) for (_, c), n in report.moved.items()}, report.examples)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -148,6 +148,6 @@ def test_equal_versions_read_equally(family: str, stored: Any, tmp_path: Path) -
     """Six families read 6,240 rows of bfcl-eval."""
     pytest.importorskip("bfcl_eval")
     run, model = stored(family, "installed")
-    found = again(run, model, tmp_path / "out")
-    assert found.rows == found.answers == 1040
-    assert sum(found.moved.values(), Counter()) == Counter()
+    report = again(run, model, tmp_path / "out")
+    assert report.rows == report.answers == 1040
+    assert sum(report.moved.values(), Counter()) == Counter()

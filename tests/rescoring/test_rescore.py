@@ -58,7 +58,7 @@ def reject(self: ACEBench, entry: Entry, episode: Episode) -> Mapping[str, Verdi
     return {rules: Verdict(False, "wrong", "said so") for rules in ("official", "strict")}
 
 
-def test_new_checkers_change_verdicts_only(run: MadeRun, said: list[str], monkeypatch) -> None:
+def test_new_checkers_change_verdicts_only(run: MadeRun, log_lines: list[str], monkeypatch) -> None:
     before, manifest, old = run.stored(), run.store.get(MANIFEST), part_names(run.store)
     monkeypatch.setattr(ACEBench, "check", reject)
     code, summary = run.rescore()
@@ -66,11 +66,11 @@ def test_new_checkers_change_verdicts_only(run: MadeRun, said: list[str], monkey
     assert (code, summary["scored"], summary["complete"]) == (COMPLETE, 8, True)
     assert after.keys() == before.keys()
     for row_id, row in after.items():
-        kept = {name: row[name] for name in row if not name.startswith(("official_", "strict_"))}
-        assert kept == {name: before[row_id][name] for name in kept}
+        columns = {name: row[name] for name in row if not name.startswith(("official_", "strict_"))}
+        assert columns == {name: before[row_id][name] for name in columns}
         assert (row["official_valid"], row["official_error_type"]) == (False, "wrong")
         assert (row["strict_error"], row["strict_metrics"]) == ("said so", "{}")
-    assert {"official valid -> invalid: 8", "strict valid -> invalid: 8"} <= {*said}
+    assert {"official valid -> invalid: 8", "strict valid -> invalid: 8"} <= {*log_lines}
     assert not {*old} & {*part_names(run.store)}
     assert json.loads(as_json(summary)) == json.loads(run.store.get(SUMMARY) or b"")
     assert summary["timing"]["wall_s"] == 1.0, "the times of the engines stay"
@@ -80,13 +80,13 @@ def test_new_checkers_change_verdicts_only(run: MadeRun, said: list[str], monkey
     assert run.rescore()[0] == COMPLETE
     assert run.stored() == before
     run.rescore()
-    assert said[-1] == "no verdict changed"
+    assert log_lines[-1] == "no verdict changed"
     assert (run.store.get(SUCCESS), run.store.get(LEASE)) == (b"", None)
     assert run.store.get(MANIFEST) == manifest
 
 
 def test_rows_whose_checker_failed_are_judged_again(
-    run: MadeRun, said: list[str], monkeypatch
+    run: MadeRun, log_lines: list[str], monkeypatch
 ) -> None:
     def fail(*_: Any) -> Any:
         raise KeyError("hard \ud800 luck")
@@ -99,14 +99,14 @@ def test_rows_whose_checker_failed_are_judged_again(
             assert (code, summary["infra_error"]) == (INCOMPLETE, 8)
             assert run.store.get(SUCCESS) is None
             assert {row["error_class"] for row in run.stored().values()} == {CHECK_FAILED}
-        assert "official valid -> not judged: 8" in said
+        assert "official valid -> not judged: 8" in log_lines
     assert run.rescore()[0] == COMPLETE
     assert run.stored() == before
     assert run.store.get(SUCCESS) == b""
 
 
 def test_rows_without_an_episode_stay(run: MadeRun, monkeypatch) -> None:
-    others = [
+    failed_rows = [
         run.without_verdict(0, status="quarantined", error_class="EngineKilled", error="2 died"),
         run.without_verdict(1, status="skipped", error_class="PromptTooLong", error="9 tokens"),
         run.without_verdict(2, status="infra_error", error_class="EpisodeTimeout", error="no end"),
@@ -114,11 +114,11 @@ def test_rows_without_an_episode_stay(run: MadeRun, monkeypatch) -> None:
     ]
     for name in part_names(run.store):
         run.store.delete(name)
-    run.write(3, *others, *run.rows[4:7])
+    run.write(3, *failed_rows, *run.rows[4:7])
     monkeypatch.setattr(ACEBench, "check", reject)
     code, summary = run.rescore()
     after = run.stored()
-    assert [after[row["row_id"]] for row in others] == others
+    assert [after[row["row_id"]] for row in failed_rows] == failed_rows
     assert [after[row["row_id"]]["official_valid"] for row in run.rows[4:7]] == [False] * 3
     assert code == INCOMPLETE
     assert (summary["quarantined"], summary["skipped"], summary["infra_error"]) == (2, 1, 1)
@@ -127,12 +127,12 @@ def test_rows_without_an_episode_stay(run: MadeRun, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("work", [rescore, compact_run])
-def test_only_rows_that_count_are_kept(run: MadeRun, work: Any, said: list[str]) -> None:
+def test_only_rows_that_count_are_kept(run: MadeRun, work: Any, log_lines: list[str]) -> None:
     run.write(3, run.without_verdict(0, status="infra_error", error_class="Boom"))
     run.write(4, {**run.rows[1], "duration_s": 9.0})
     before = run.stored()
     assert read_ledger(run.store).dominated == 2
-    said.clear()
+    log_lines.clear()
     work(run.uri)
     assert read_ledger(run.store).dominated == 0
     assert run.stored() == before
@@ -141,7 +141,7 @@ def test_only_rows_that_count_are_kept(run: MadeRun, work: Any, said: list[str])
     assert json.loads(run.store.get(SUMMARY) or b"")["complete"]
     assert run.store.get(LEASE) is None
     if work is compact_run:
-        assert said == [f"{run.uri}: 8 rows, 2 superseded rows dropped, 4 parts -> 1"]
+        assert log_lines == [f"{run.uri}: 8 rows, 2 superseded rows dropped, 4 parts -> 1"]
         assert len(part_names(run.store)) == 1
 
 
@@ -172,13 +172,13 @@ def test_data_and_config_must_be_those_of_the_run(run: MadeRun) -> None:
 
 @pytest.mark.parametrize("work", [rescore, compact_run])
 def test_run_that_is_being_written_is_refused(
-    run: MadeRun, work: Any, said: list[str], monkeypatch
+    run: MadeRun, work: Any, log_lines: list[str], monkeypatch
 ) -> None:
     monkeypatch.setattr(lease_module, "BEAT_S", 0.02)
     parts = part_names(run.store)
     lease = Lease.acquire(run.store)
     try:
-        assert said == []
+        assert log_lines == []
         with pytest.raises(UserError, match="the run is being written by process"):
             work(run.uri)
         lease.check()
@@ -196,13 +196,13 @@ class Crash(Exception):
 def test_crash_loses_no_row(run: MadeRun, monkeypatch, step: str, survives: int) -> None:
     before = run.stored()
     real: Callable[..., None] = getattr(LocalStore, step)
-    done: list[str] = []
+    paths: list[str] = []
 
     def crash(self: LocalStore, path: str, *data: bytes) -> None:
         if path.startswith(FOLDER):
-            if len(done) == survives:
+            if len(paths) == survives:
                 raise Crash
-            done.append(path)
+            paths.append(path)
         real(self, path, *data)
 
     with monkeypatch.context() as patch:

@@ -46,9 +46,9 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture
 def actors(cluster: None) -> Iterator[tuple[Any, ...]]:
-    made = start_actors(Counter, [os.urandom(4).hex() for _ in range(2)], cpus=0.1)
-    yield made
-    for actor in made:
+    actor_list = start_actors(Counter, [os.urandom(4).hex() for _ in range(2)], cpus=0.1)
+    yield actor_list
+    for actor in actor_list:
         ray.kill(actor)
 
 
@@ -71,7 +71,9 @@ def test_episodes_of_killed_actors_go_on_where_they_were(actors: tuple[Any, ...]
         answers = [await session.call("step", {"by": 1000}) for session in sessions]
         assert [answer.value for answer in answers] == [1011 + n for n in range(6)]
         after = [await session.state() for session in sessions]
-        assert [counts(one) for one in after] == [{"start": n, "step": 1011 + n} for n in range(6)]
+        assert [counts(episode) for episode in after] == [
+            {"start": n, "step": 1011 + n} for n in range(6)
+        ]
         assert not {state["pid"] for state in before} & {state["pid"] for state in after}
         # A call in flight takes effect once.
         call = asyncio.create_task(sessions[0].call("sleep", {"seconds": 1.5}))

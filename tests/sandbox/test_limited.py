@@ -68,10 +68,10 @@ ACTIONS: Mapping[str, Any] = {
 @pytest.fixture
 def process() -> Iterator[LimitedProcess]:
     sys.path.insert(0, str(Path(__file__).parent))
-    made = LimitedProcess(HANDLER)
+    handler = LimitedProcess(HANDLER)
     sys.path.pop(0)
-    yield made
-    made.end()
+    yield handler
+    handler.end()
 
 
 def gone(pid: int) -> bool:

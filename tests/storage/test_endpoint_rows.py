@@ -21,14 +21,14 @@ KEYS = {"benchmark": "toy", "category": "all", "language": "en", "id": "i", "gro
 
 def answered(*facts: EndpointFacts) -> Episode:
     episode = Episode()
-    for one in facts:
-        tokens: Any = {"prompt_tokens": 7, "completion_tokens": 3} if one.has_usage else {}
-        episode.count(Completion("hi", endpoint=one, **tokens))
+    for fact in facts:
+        tokens: Any = {"prompt_tokens": 7, "completion_tokens": 3} if fact.has_usage else {}
+        episode.count(Completion("hi", endpoint=fact, **tokens))
     return episode
 
 
 def table(*episodes: Episode, **more: Any) -> pa.Table:
-    rows = [made_row(f"{n:032d}", one, **KEYS, **more) for n, one in enumerate(episodes)]
+    rows = [made_row(f"{n:032d}", episode, **KEYS, **more) for n, episode in enumerate(episodes)]
     return pa.Table.from_pylist(rows, schema=ROWS)
 
 
@@ -46,16 +46,16 @@ def test_facts_of_calls_add_up_and_are_stored(tmp_path: Path) -> None:
         "attempts": 3,
         "waited_s": 0.5,
     }
-    whole = answered(EndpointFacts("m-1"))
-    whole.count_all(episode)
-    assert whole.model_calls == 3
-    assert whole.endpoint is not None
-    assert whole.endpoint["models"] == {"m-1": 2, "m-2": 1}
-    write_parts(open_store(str(tmp_path)), "1-a", table(whole))
+    total = answered(EndpointFacts("m-1"))
+    total.count_all(episode)
+    assert total.model_calls == 3
+    assert total.endpoint is not None
+    assert total.endpoint["models"] == {"m-1": 2, "m-2": 1}
+    write_parts(open_store(str(tmp_path)), "1-a", table(total))
     ledger = read_ledger(open_store(str(tmp_path)))
     ((row,),) = (part.to_pylist() for part in ledger.tables(ROWS.names))
-    assert episode_of(row).endpoint == whole.endpoint
-    assert episode_columns(episode_of(row)) == episode_columns(whole)
+    assert episode_of(row).endpoint == total.endpoint
+    assert episode_columns(episode_of(row)) == episode_columns(total)
 
 
 def test_tokens_without_usage_are_unknown_and_so_are_their_sums() -> None:

@@ -61,8 +61,8 @@ ELSEWHERE = {"host": "elsewhere", "pid": 4242, "started": "1", "machine": "anoth
 
 def claim(**changes: Any) -> bytes:
     """Return the lease of a driver on another machine."""
-    rest = {"holder": "0123456789abcdef", "since": "2026-01-01T00:00:00+00:00", "beat": 3}
-    return json.dumps({"schema_version": 1, **ELSEWHERE, **rest, **changes}).encode()
+    fields = {"holder": "0123456789abcdef", "since": "2026-01-01T00:00:00+00:00", "beat": 3}
+    return json.dumps({"schema_version": 1, **ELSEWHERE, **fields, **changes}).encode()
 
 
 def stored(store: Store) -> Any:
@@ -70,7 +70,7 @@ def stored(store: Store) -> Any:
 
 
 def test_a_free_run_is_taken_at_once_and_given_back(
-    store: Store, clock: Clock, said: list[str]
+    store: Store, clock: Clock, log_lines: list[str]
 ) -> None:
     lease = Lease.acquire(store)
     mine = stored(store)
@@ -86,10 +86,10 @@ def test_a_free_run_is_taken_at_once_and_given_back(
     store.put("run.json", b"{}")
     lease.release()
     assert [item.path for item in store.list()] == ["run.json"]
-    assert (clock.slept, said) == (0, [])
+    assert (clock.slept, log_lines) == (0, [])
 
 
-def test_a_second_driver_is_refused(store: Store, fast: None, said: list[str]) -> None:
+def test_a_second_driver_is_refused(store: Store, fast: None, log_lines: list[str]) -> None:
     first = Lease.acquire(store)
     mine = stored(store)
     with pytest.raises(UserError) as caught:
@@ -97,7 +97,7 @@ def test_a_second_driver_is_refused(store: Store, fast: None, said: list[str]) -
     holder = f"process {mine['pid']} on {mine['host']} since {mine['since']}"
     assert str(caught.value).startswith(f"{store.root}: the run is being written by {holder}; ")
     assert caught.value.fix
-    (line,) = said
+    (line,) = log_lines
     assert holder in line
     first.check()
     assert stored(store)["holder"] == mine["holder"]
@@ -105,7 +105,7 @@ def test_a_second_driver_is_refused(store: Store, fast: None, said: list[str]) -
 
 
 def test_a_process_is_known_by_machine_number_and_start(
-    local: LocalStore, clock: Clock, said: list[str]
+    local: LocalStore, clock: Clock, log_lines: list[str]
 ) -> None:
     for changes, waits in (
         ({}, True),
@@ -117,19 +117,19 @@ def test_a_process_is_known_by_machine_number_and_start(
     ):
         clock.slept = 0.0
         local.put(LEASE, claim(**{**this_process(), **changes}))
-        said.clear()
+        log_lines.clear()
         Lease.acquire(local).release()
-        assert (clock.slept >= TTL_S) == waits == bool(said), changes
+        assert (clock.slept >= TTL_S) == waits == bool(log_lines), changes
 
 
 def test_a_silent_holder_elsewhere_is_waited_out(
-    store: Store, clock: Clock, said: list[str]
+    store: Store, clock: Clock, log_lines: list[str]
 ) -> None:
     since = "2999-01-01T00:00:00+00:00"  # no wall clock is trusted
     store.put(LEASE, claim(since=since, renewed=since))
     lease = Lease.acquire(store)
     assert TTL_S <= clock.slept <= TTL_S + 2
-    (line,) = said
+    (line,) = log_lines
     assert f"process 4242 on elsewhere since {since}" in line
     assert f"{TTL_S:g} s" in line
     lease.check()
@@ -172,14 +172,14 @@ GARBAGE = (
 )
 
 
-def test_corrupt_lease_expires(local: LocalStore, clock: Clock, said: list[str]) -> None:
+def test_corrupt_lease_expires(local: LocalStore, clock: Clock, log_lines: list[str]) -> None:
     for garbage in GARBAGE:
         clock.slept = 0.0
         local.put(LEASE, garbage)
-        said.clear()
+        log_lines.clear()
         lease = Lease.acquire(local)
         assert TTL_S <= clock.slept <= TTL_S + 2
-        (line,) = said
+        (line,) = log_lines
         assert len(line) < 400
         lease.check()
         assert stored(local)["pid"] == os.getpid()
@@ -190,10 +190,12 @@ def test_corrupt_lease_expires(local: LocalStore, clock: Clock, said: list[str])
         assert local.get(LEASE) == garbage
 
 
-def test_a_lease_is_renewed_until_it_is_released(store: Store, fast: None, said: list[str]) -> None:
+def test_a_lease_is_renewed_until_it_is_released(
+    store: Store, fast: None, log_lines: list[str]
+) -> None:
     before = set(threading.enumerate())
     lease = Lease.acquire(store)
-    assert not said
+    assert not log_lines
     first = stored(store)
     until(lambda: stored(store)["beat"] >= 3)
     later = stored(store)
@@ -206,9 +208,9 @@ def test_a_lease_is_renewed_until_it_is_released(store: Store, fast: None, said:
     assert not [thread for thread in new if thread.name == "lease"]
 
 
-def test_a_loss_is_noticed_and_stays(store: Store, fast: None, said: list[str]) -> None:
+def test_a_loss_is_noticed_and_stays(store: Store, fast: None, log_lines: list[str]) -> None:
     lease = Lease.acquire(store)
-    assert not said
+    assert not log_lines
     store.put(LEASE, claim())
     until(lambda: lease.lost)
     assert "process 4242 on elsewhere" in lease.lost
@@ -219,9 +221,11 @@ def test_a_loss_is_noticed_and_stays(store: Store, fast: None, said: list[str]) 
     assert store.get(LEASE) == claim(), "another driver's lease is never deleted"
 
 
-def test_a_lease_that_was_removed_is_lost_and_not_made_anew(store: Store, said: list[str]) -> None:
+def test_a_lease_that_was_removed_is_lost_and_not_made_anew(
+    store: Store, log_lines: list[str]
+) -> None:
     lease = Lease.acquire(store)
-    assert not said
+    assert not log_lines
     store.delete(LEASE)
     with pytest.raises(LeaseLost, match="removed"):
         lease.check()
@@ -236,7 +240,7 @@ class FailingWrites:
     def __init__(self, store: Store) -> None:
         self.inner = store
         self.failure = "none"
-        self.asked = 0
+        self.attempts = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -245,19 +249,19 @@ class FailingWrites:
         return self
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
-        self.asked += 1
+        self.attempts += 1
         if self.failure == "away":
             raise UserError("cannot be reached", where=self.inner.root)
-        done = self.inner.put_if(path, data, tag)
+        result = self.inner.put_if(path, data, tag)
         if self.failure == "answer lost":
             raise UserError("the connection broke", where=self.inner.root)
         if self.failure == "repeated":
             return None  # botocore repeats the request, which meets its own first try
-        return done
+        return result
 
 
 def test_a_store_without_conditions_is_refused(
-    local: LocalStore, monkeypatch: pytest.MonkeyPatch, said: list[str]
+    local: LocalStore, monkeypatch: pytest.MonkeyPatch, log_lines: list[str]
 ) -> None:
     def refuse(store: LocalStore) -> None:
         raise UserError("ignores the conditions", where=store.root)
@@ -266,27 +270,27 @@ def test_a_store_without_conditions_is_refused(
     with pytest.raises(UserError, match="ignores the conditions"):
         Lease.acquire(local)
     assert local.get(LEASE) is None
-    assert not said
+    assert not log_lines
 
 
 @pytest.mark.parametrize("failure", ["away", "answer lost", "repeated"])
 def test_a_lease_survives_an_outage_unless_another_driver_takes_it(
-    local: LocalStore, fast: None, failure: str, said: list[str]
+    local: LocalStore, fast: None, failure: str, log_lines: list[str]
 ) -> None:
     failing: Any = FailingWrites(local)
     failing.failure = failure if failure == "repeated" else "none"
     lease = Lease.acquire(failing)  # which may meet its own first try
-    assert not said
+    assert not log_lines
     holder = stored(local)["holder"]
-    failing.failure, asked = failure, failing.asked
-    until(lambda: failing.asked >= asked + 3)
+    failing.failure, attempts = failure, failing.attempts
+    until(lambda: failing.attempts >= attempts + 3)
     assert lease.lost == ""
     failing.failure = "none"
     beat = stored(local)["beat"] + 2
     until(lambda: stored(local)["beat"] >= beat)
     assert (lease.lost, stored(local)["holder"]) == ("", holder)
-    failing.failure, wanted = "away", failing.asked + 3
-    until(lambda: failing.asked >= wanted)
+    failing.failure, expected = "away", failing.attempts + 3
+    until(lambda: failing.attempts >= expected)
     local.put(LEASE, claim())
     failing.failure = "none"
     until(lambda: lease.lost)

@@ -37,7 +37,7 @@ EARLY, LATE = "00000000000001-aa", "00000000000002-aa"
 def table(*rows: tuple[str, str], **more: Any) -> pa.Table:
     """Return a part's table with (row id, status) rows."""
     verdicts = {"official": Verdict(True), "strict": Verdict(False, "wrong", "said so", {"p": 0.5})}
-    made = []
+    made_rows = []
     for row_id, status in rows:
         columns = {
             **{"benchmark": "toy", "category": "all", "language": "en"},
@@ -46,10 +46,10 @@ def table(*rows: tuple[str, str], **more: Any) -> pa.Table:
             **verdict_columns(verdicts if status == "scored" else {}),
             **more,
         }
-        made.append(
+        made_rows.append(
             made_row(row_id, Episode(output="said \ud800", state={"a": "é\ud800"}), **columns)
         )
-    return pa.Table.from_pylist(made, schema=ROWS)
+    return pa.Table.from_pylist(made_rows, schema=ROWS)
 
 
 def parquet(content: pa.Table) -> bytes:
@@ -99,14 +99,14 @@ def test_rows_are_read_back_as_they_were_written(store: Store) -> None:
     assert rows["a"].verdicts["official"].valid
     assert rows["a"].verdicts["strict"] == Verdict(False, "wrong", metrics={"p": 0.5})
     assert (rows["b"].status, rows["b"].verdicts) == ("skipped", {})
-    (whole,) = ledger.tables(ROWS.names)
-    assert whole.column("output").to_pylist() == ["said \ufffd"] * 2
-    assert whole.column("state").to_pylist() == ['{"a": "é\\ud800"}'] * 2
-    assert whole.schema.remove_metadata() == ROWS
+    (stored_table,) = ledger.tables(ROWS.names)
+    assert stored_table.column("output").to_pylist() == ["said \ufffd"] * 2
+    assert stored_table.column("state").to_pylist() == ['{"a": "é\\ud800"}'] * 2
+    assert stored_table.schema.remove_metadata() == ROWS
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "kept"),
+    ("first", "second", "winner"),
     [
         *(("infra_error", second, LATE) for second in ("scored", "infra_error", "quarantined")),
         *((first, "infra_error", EARLY) for first in ("scored", "skipped", "quarantined")),
@@ -114,14 +114,14 @@ def test_rows_are_read_back_as_they_were_written(store: Store) -> None:
     ],
 )
 def test_an_evaluated_row_wins_then_the_latest(
-    local: LocalStore, first: str, second: str, kept: str
+    local: LocalStore, first: str, second: str, winner: str
 ) -> None:
     # Written in the wrong order: names decide, not times of files.
     put(local, LATE, table(("a", second), duration_s=2.0, attempts=7))
     put(local, EARLY, table(("a", first), ("other", "scored"), duration_s=1.0, attempts=3))
     ledger = read_ledger(local)
     assert (ids(ledger), ledger.dominated) == (["a", "other"], 1)
-    status, seconds, attempts = (second, 2.0, 7) if kept == LATE else (first, 1.0, 3)
+    status, seconds, attempts = (second, 2.0, 7) if winner == LATE else (first, 1.0, 3)
     row = stored(ledger)["a"]
     assert (row["status"], row["duration_s"]) == (status, seconds)
     assert ledger.attempts.tolist() == [attempts, 3]
@@ -146,14 +146,16 @@ def test_rows_are_found_by_id(local: LocalStore) -> None:
     put(local, LATE, table(("c", "scored"), ("a", "scored")))
     put(local, EARLY, table(("bb", "scored"), ("stranger", "scored")))
     ledger = read_ledger(local, pytest.fail)
-    asked = np.array([b"c", b"0", b"bb", b"b", b"z", b"a", b"c"], dtype="S32")
-    assert ledger.find(asked).tolist() == [2, -1, 1, -1, -1, 0, 2]
-    assert ledger.find(asked[:0]).tolist() == []
-    known = np.array([b"a", b"bb", b"never stored"], dtype="S32")
-    found = [part.column("row_id").to_pylist() for part in ledger.tables(["row_id"], known)]
-    assert sorted(found) == [["a"], ["bb"]]
+    row_ids = np.array([b"c", b"0", b"bb", b"b", b"z", b"a", b"c"], dtype="S32")
+    assert ledger.find(row_ids).tolist() == [2, -1, 1, -1, -1, 0, 2]
+    assert ledger.find(row_ids[:0]).tolist() == []
+    stored_ids = np.array([b"a", b"bb", b"never stored"], dtype="S32")
+    matches = [part.column("row_id").to_pylist() for part in ledger.tables(["row_id"], stored_ids)]
+    assert sorted(matches) == [["a"], ["bb"]]
     local.put(part_names(local)[0], b"torn")
-    assert [part.num_rows for part in ledger.tables(["row_id"], known[:1])] == [1], "its part only"
+    assert [part.num_rows for part in ledger.tables(["row_id"], stored_ids[:1])] == [1], (
+        "its part only"
+    )
 
 
 BAD = table(("bad", "scored"), ("bad2", "scored"))
@@ -176,12 +178,12 @@ def test_a_damaged_part_is_named_and_its_rows_are_pending(local: LocalStore, kin
     local.put(bad, NO_PARTS[kind])
     for name in ("rows/.DS_Store", "rows/part-1.parquet.bak", "run.json"):
         local.put(name, b"{}")
-    said: list[str] = []
-    ledger = read_ledger(local, said.append)
+    messages: list[str] = []
+    ledger = read_ledger(local, messages.append)
     assert ids(ledger) == ["a"]
     assert ledger.find(np.array([b"bad", b"bad2"])).tolist() == [-1, -1]
     assert list(ledger.ignored) == [bad]
-    (line,) = said
+    (line,) = messages
     assert line.startswith(f"{local.root}/{bad} is ignored")
     assert ledger.ignored[bad]
     assert line.endswith(ledger.ignored[bad])
@@ -240,8 +242,8 @@ def test_parts_that_are_merged_while_they_are_read_are_read_once(local: LocalSto
     first = next(reading).column("row_id").to_pylist()
     compact(local, read_ledger(local), "00000000000003-aa")
     put(local, "00000000000004-aa", table(("e", "scored")))
-    rest = [row_id for part in reading for row_id in part.column("row_id").to_pylist()]
-    assert sorted(first + rest) == ["a", "b", "c"]
+    later_ids = [row_id for part in reading for row_id in part.column("row_id").to_pylist()]
+    assert sorted(first + later_ids) == ["a", "b", "c"]
     behind: Any = Away(local, gets=True)
     listed = [before]
     behind.list = lambda prefix: listed.pop() if listed else local.list(prefix)
@@ -282,9 +284,11 @@ class Crash(Exception):
     """The process ends here."""
 
 
-@pytest.mark.parametrize(("step", "done"), [("put", 0), ("put", 3), ("delete", 0), ("delete", 2)])
+@pytest.mark.parametrize(
+    ("step", "n_calls"), [("put", 0), ("put", 3), ("delete", 0), ("delete", 2)]
+)
 def test_compacting_keeps_the_rows_that_count_even_if_it_crashes(
-    local: LocalStore, monkeypatch: pytest.MonkeyPatch, step: str, done: int
+    local: LocalStore, monkeypatch: pytest.MonkeyPatch, step: str, n_calls: int
 ) -> None:
     put(local, "00000000000001-aa", table(("a", "scored"), ("b", "infra_error"), duration_s=1.0))
     put(local, "00000000000002-aa", table(("b", "infra_error"), ("c", "quarantined")))
@@ -298,7 +302,7 @@ def test_compacting_keeps_the_rows_that_count_even_if_it_crashes(
     calls: list[str] = []
 
     def crash(self: LocalStore, path: str, *data: bytes) -> None:
-        if len(calls) == done:
+        if len(calls) == n_calls:
             raise Crash
         calls.append(path)
         real(self, path, *data)

@@ -58,14 +58,14 @@ def test_checkpoints_are_sorted_by_the_steps_in_their_names(root: str, put: Put)
     for name in ("step_1000", "step_200", "llama3-8b-step_100-v2.5", "step_0010"):
         put(name)
     open_store(f"{root}-other").put("step_2/config.json", b"{}")
-    found = find(root)
-    assert [(c.step, c.name, c.lacks) for c in found] == [
+    checkpoints = find(root)
+    assert [(c.step, c.name, c.lacks) for c in checkpoints] == [
         (10, "step_0010", ""),
         (100, "llama3-8b-step_100-v2.5", ""),
         (200, "step_200", ""),
         (1000, "step_1000", ""),
     ]
-    assert [c.source for c in found] == [f"{root}/{c.name}" for c in found]
+    assert [c.source for c in checkpoints] == [f"{root}/{c.name}" for c in checkpoints]
     assert steps(root, pattern="step_????") == [10, 1000]
     assert steps(root, pattern="*step_[12]*") == [100, 200, 1000]
     put("global_step_3/actor/huggingface")
@@ -119,9 +119,9 @@ def test_a_checkpoint_in_a_trainers_format_says_how_to_convert_it(root: str, put
         "*": "config.json is missing",
         "*/actor/huggingface": "the folder contains no weights",
     }.items():
-        (found,) = find(root, pattern=pattern)
-        assert found.lacks.startswith(problem)
-        assert merge in found.lacks
+        (checkpoint,) = find(root, pattern=pattern)
+        assert checkpoint.lacks.startswith(problem)
+        assert merge in checkpoint.lacks
     put("global_step_5/actor/huggingface")
     assert "(in a sweep: pattern '*/actor/huggingface')" in find(root)[0].lacks
     with pytest.raises(UserError, match="contains no checkpoint folder that matches 'x/'; name"):
@@ -185,23 +185,23 @@ def test_an_index_names_shards_and_files_of_subfolders_do_not_count(root: str, p
     files = {name: data for name, data in WHOLE.items() if name != "model.safetensors"}
     put("step_1", {**files, INDEX: json.dumps(index).encode(), "m-1.safetensors": b"w"})
     put("step_2", {f"optimizer/{name}": data for name, data in WHOLE.items()})
-    (found,) = find(root)
-    assert found.lacks == "m-2.safetensors is missing"
+    (checkpoint,) = find(root)
+    assert checkpoint.lacks == "m-2.safetensors is missing"
     link = Path(root, "step_4")
     link.symlink_to("step_4")
     assert find(root)[1].lacks == "step_4 is a symbolic link to itself"
     link.unlink()
     put("step_1", {"m-2.safetensors": b"w"})
-    (whole,) = find(root)
-    assert whole.lacks == ""
+    (second,) = find(root)
+    assert second.lacks == ""
     put("step_1", {"optimizer/m-2.safetensors": b"o"})
-    assert find(root) == [whole]
+    assert find(root) == [second]
     put("step_1", {"config.json": b"{ }"})
-    assert len({found.state, whole.state, find(root)[0].state}) == 3
+    assert len({checkpoint.state, second.state, find(root)[0].state}) == 3
 
 
 @pytest.mark.parametrize(
-    ("changes", "taken"),
+    ("changes", "steps"),
     [
         ({"every": 3}, [0, 30, 60, 90]),
         ({"from": 20, "to": 40}, [20, 30, 40]),
@@ -209,9 +209,9 @@ def test_an_index_names_shards_and_files_of_subfolders_do_not_count(root: str, p
         ({"from": 20, "to": 80, "every": 2}, [20, 40, 60, 80]),
     ],
 )
-def test_every_from_and_to_choose_checkpoints(changes: dict[str, Any], taken: list[int]) -> None:
-    found = [Checkpoint(f"s{n}", n, f"/s{n}", "", "") for n in range(0, 100, 10)]
-    assert [one.step for one in chosen(found, options("x", **changes))] == taken
+def test_every_from_and_to_choose_checkpoints(changes: dict[str, Any], steps: list[int]) -> None:
+    checkpoints = [Checkpoint(f"s{n}", n, f"/s{n}", "", "") for n in range(0, 100, 10)]
+    assert [checkpoint.step for checkpoint in chosen(checkpoints, options("x", **changes))] == steps
 
 
 class Watched:
@@ -220,30 +220,30 @@ class Watched:
     def __init__(self, folder: Path, make_checkpoint: Callable[..., Path]) -> None:
         self.root, self._make = folder / "run", make_checkpoint
         self.stop_file = folder / "stop"
-        self.now = 1000.0
-        asked = {"watch": True, "settle_s": 60, "stop_file": str(self.stop_file)}
-        chosen = options(str(self.root), **asked)
-        self.watching = Watching(chosen, StoreConfig(), lambda: self.now)
+        self.now_s = 1000.0
+        settings = {"watch": True, "settle_s": 60, "stop_file": str(self.stop_file)}
+        chosen = options(str(self.root), **settings)
+        self.watching = Watching(chosen, StoreConfig(), lambda: self.now_s)
 
     def save(self, step: int, *values: float) -> Path:
         return self._make(self.root / f"step_{step}", *(values or (1.0,)))
 
     def look(self) -> list[int]:
         """Take the checkpoints that have settled; return their steps."""
-        found = self.watching.look()
-        for checkpoint in found:
+        checkpoints = self.watching.look()
+        for checkpoint in checkpoints:
             self.watching.take(checkpoint)
-        return [checkpoint.step for checkpoint in found]
+        return [checkpoint.step for checkpoint in checkpoints]
 
     def until_the_end(self, before_each: Callable[[int], object] = lambda look: None) -> list[int]:
         """Return the steps that are taken until the watch ends."""
-        taken: list[int] = []
+        steps: list[int] = []
         for look in range(10):
             before_each(look)
-            taken += self.look()
+            steps += self.look()
             if not (wait := self.watching.wait_s):
-                return taken
-            self.now += wait
+                return steps
+            self.now_s += wait
         raise AssertionError("the watch does not end")
 
 
@@ -257,10 +257,10 @@ def test_a_checkpoint_settles_when_its_files_do_not_change(watched: Watched) -> 
         (0, 1, []), (30, 2, []), (29, 2, []), (1, 0, [1]), (58, 0, []), (1, 1, [2]),
         (59, 0, []), (1, 0, [1]), (100, 0, []),
     ):  # fmt: skip
-        watched.now += seconds
+        watched.now_s += seconds
         if changed:
-            watched.save(changed, watched.now)
-        assert watched.look() == settled, watched.now
+            watched.save(changed, watched.now_s)
+        assert watched.look() == settled, watched.now_s
 
 
 def test_checkpoints_that_come_with_the_stop_file_may_settle(watched: Watched) -> None:
@@ -295,6 +295,6 @@ def test_an_outage_at_the_end_does_not_lose_the_last_checkpoint(
         with pytest.raises(UserError):
             watched.look()
     assert watched.watching.wait_s > 0
-    watched.now += 50
+    watched.now_s += 50
     assert watched.until_the_end() == [1]
     assert not watched.watching.failed

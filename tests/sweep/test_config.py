@@ -23,20 +23,22 @@ def write(tmp_path: Path) -> Write:
     def make(**changes: Any) -> str:
         tree: dict[str, Any] = {"benchmarks": ["acebench"], "models": [{"source": "org/a"}]}
         path = tmp_path / "sweep.yaml"
-        kept = {key: value for key, value in {**tree, **changes}.items() if value != "drop"}
-        path.write_text(yaml.safe_dump(kept))
+        config = {key: value for key, value in {**tree, **changes}.items() if value != "drop"}
+        path.write_text(yaml.safe_dump(config))
         return str(path)
 
     return make
 
 
 def test_every_option_of_a_sweep_is_read(write: Write) -> None:
-    asked: dict[str, Any] = {"checkpoints": "s3://bucket/run", "pattern": "step_*", "every": 2}
-    asked |= {"from": 100, "to": 900, "swap": False, "sweep_id": "mine"}
-    asked |= {"watch": True, "settle_s": 5, "stop_file": "stop"}
-    options = load_sweep(write(**asked)).options
-    assert options.model_dump(by_alias=True, exclude={"models"}) == asked
-    assert not asked.keys() & set(RunConfig.model_fields), "a key belongs to the sweep or its runs"
+    settings: dict[str, Any] = {"checkpoints": "s3://bucket/run", "pattern": "step_*", "every": 2}
+    settings |= {"from": 100, "to": 900, "swap": False, "sweep_id": "mine"}
+    settings |= {"watch": True, "settle_s": 5, "stop_file": "stop"}
+    options = load_sweep(write(**settings)).options
+    assert options.model_dump(by_alias=True, exclude={"models"}) == settings
+    assert not settings.keys() & set(RunConfig.model_fields), (
+        "a key belongs to the sweep or its runs"
+    )
 
 
 def test_keys_of_a_model_override_keys_of_the_sweep(write: Write) -> None:
@@ -50,10 +52,10 @@ def test_keys_of_a_model_override_keys_of_the_sweep(write: Write) -> None:
     )
     sweep = load_sweep(path, ("every=4", "sampling.seed=9"), {"limit": 2, "output": "there"})
     assert (sweep.options.every, sweep.output, sweep.any_run.price_per_hour) == (4, "there", 2.5)
-    own: dict[str, Any] = {"source": "org/b", "revision": "v2", "label": "the big one"}
-    own |= {"engine": {"max_model_len": 128, "tensor_parallel_size": 2}}
-    own |= {"reasoning_parser": "none", "chat_template_kwargs": {"b": 2}}
-    config = sweep.run_of(SweepModel.model_validate(own), "elsewhere")
+    model: dict[str, Any] = {"source": "org/b", "revision": "v2", "label": "the big one"}
+    model |= {"engine": {"max_model_len": 128, "tensor_parallel_size": 2}}
+    model |= {"reasoning_parser": "none", "chat_template_kwargs": {"b": 2}}
+    config = sweep.run_of(SweepModel.model_validate(model), "elsewhere")
     assert config.engine == {"dtype": "bfloat16", "max_model_len": 128, "tensor_parallel_size": 2}
     assert config.model.model_dump(exclude_none=True) == {
         "source": "org/b",

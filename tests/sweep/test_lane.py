@@ -30,7 +30,7 @@ Start = Callable[..., LaneProcess]
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Start a process that runs ``body`` in place of the lane; its input is ``spec``."""
-    made: list[LaneProcess] = []
+    processes: list[LaneProcess] = []
 
     def begin(
         body: str, *, devices: list[int] | None = None, echo: Any = None, runs: Any = ()
@@ -44,11 +44,11 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         script.chmod(0o755)
         with monkeypatch.context() as patch:
             patch.setattr(sys, "executable", str(script))
-            made.append(LaneProcess(LANE, list(runs), devices, echo=echo))
-        return made[-1]
+            processes.append(LaneProcess(LANE, list(runs), devices, echo=echo))
+        return processes[-1]
 
     yield begin
-    for process in made:
+    for process in processes:
         if process.code is None:
             process.signal(signal.SIGKILL)
             process.wait(30)
@@ -58,7 +58,7 @@ def test_a_lane_is_started_heard_and_stopped(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, 7")
-    runs, said, go = [{"run_id": "r", "source": "ä\ud800"}], list[str](), tmp_path / "go"
+    runs, lines, go = [{"run_id": "r", "source": "ä\ud800"}], list[str](), tmp_path / "go"
     process = start(
         "signal.signal(signal.SIGTERM, lambda n, f: sys.exit(75))\n"
         "gpus = os.environ['CUDA_VISIBLE_DEVICES']\n"
@@ -77,12 +77,12 @@ def test_a_lane_is_started_heard_and_stopped(
         "time.sleep(600)",
         runs=runs,
         devices=[1],
-        echo=said.append,
+        echo=lines.append,
     )
     until(process.events)
     assert process.events() == [{"run_id": "a", "code": 0}], "whole lines only"
     go.touch()
-    until(lambda: "\ufffd no text" in said)
+    until(lambda: "\ufffd no text" in lines)
     broken = {"run_id": "b", "broken": "x\u2028y"}
     assert process.events() == [{"run_id": "a", "code": 0}, broken]
     assert (process.code, process.stopping) == (None, False)
@@ -91,9 +91,9 @@ def test_a_lane_is_started_heard_and_stopped(
     assert (process.code, process.stopping) == (75, True)
     process.signal(signal.SIGTERM)  # no error: the process has ended
     process.close()
-    assert json.loads(said[0])[:3] == [runs, os.getpid(), "7"]
-    assert json.loads(said[0])[3] != os.getpgid(0), "the sweep passes Ctrl-C on"
-    assert "an error" in said
+    assert json.loads(lines[0])[:3] == [runs, os.getpid(), "7"]
+    assert json.loads(lines[0])[3] != os.getpgid(0), "the sweep passes Ctrl-C on"
+    assert "an error" in lines
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def store_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fails", "shared", "told", "code"),
+    ("fails", "shared", "outcome", "code"),
     [
         (partial(too_small, False), True, "later", 75),
         (partial(too_small, True), True, "later", 75),
@@ -162,11 +162,14 @@ def test_an_outage_or_a_small_cluster_postpones_the_runs(
     monkeypatch: pytest.MonkeyPatch,
     fails: Callable[[], None],
     shared: bool,
-    told: str,
+    outcome: str,
     code: int,
 ) -> None:
     monkeypatch.setattr(lane_module, "run_lane", lambda *arguments: fails())
     monkeypatch.setattr(resources, "_installed", lambda name: True)
-    ended = play({"run_id": "a"}, {"run_id": "b"}, shared=shared, gpus=[1, 1])
-    assert ended[0] == code
-    assert [(event["run_id"], [*event][1]) for event in ended[1]] == [("a", told), ("b", told)]
+    result = play({"run_id": "a"}, {"run_id": "b"}, shared=shared, gpus=[1, 1])
+    assert result[0] == code
+    assert [(event["run_id"], [*event][1]) for event in result[1]] == [
+        ("a", outcome),
+        ("b", outcome),
+    ]

@@ -108,6 +108,6 @@ def test_a_ledger_is_read_as_it_was_written(store: LocalStore) -> None:
     write_ledger(store, lines, {3, 1})
     assert read_ledger(store) == (lines, {1, 3})
     tree = json.loads(store.get(LEDGER) or b"")
-    assert tree == {"schema_version": 1, "runs": [asdict(one) for one in lines], "steps": [1, 3]}
+    assert tree == {"schema_version": 1, "runs": [asdict(line) for line in lines], "steps": [1, 3]}
     store.put(LEDGER, b'{"runs": [{"a": 1}]}')
     assert read_ledger(store) == ([], set()), "a damaged ledger is made again"

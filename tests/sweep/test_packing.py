@@ -55,20 +55,20 @@ def packed(runs: Sequence[SweepRun], machine: Machine, *, swap: bool = True) -> 
 
 
 def test_models_of_one_endpoint_take_no_gpu_and_run_one_after_another() -> None:
-    asked = [*(run(name, gpus=0, endpoint="h") for name in ("a", "b")), run("x")]
+    runs = [*(run(name, gpus=0, endpoint="h") for name in ("a", "b")), run("x")]
     for machine in (CPU, EIGHT):
-        found = {lane.runs[0].label: lane for lane in lanes(asked, machine, swap=True)}
-        assert [found[name].gpus > 0 for name in "abx"] == [False, False, machine is EIGHT]
-        assert [found[name].endpoint for name in "abx"] == ["h", "h", ""]
-        assert (found["a"].engines, found["a"].on_nodes) == (1, [])
+        by_label = {lane.runs[0].label: lane for lane in lanes(runs, machine, swap=True)}
+        assert [by_label[name].gpus > 0 for name in "abx"] == [False, False, machine is EIGHT]
+        assert [by_label[name].endpoint for name in "abx"] == ["h", "h", ""]
+        assert (by_label["a"].engines, by_label["a"].on_nodes) == (1, [])
 
 
 def test_a_swap_group_shares_an_engine_in_the_order_of_training() -> None:
     for machine in (CPU, ONE):
         assert packed(checkpoints(4), machine) == [["alike-0", "alike-1", "alike-2", "alike-3"]]
         assert len(packed(checkpoints(4), machine, swap=False)) == 4
-    others = [*checkpoints(2, "a"), *checkpoints(2, "b"), run("x"), run("y")]
-    assert sorted(packed(others, CPU)) == [["a-0", "a-1"], ["b-0", "b-1"], ["x"], ["y"]]
+    runs = [*checkpoints(2, "a"), *checkpoints(2, "b"), run("x"), run("y")]
+    assert sorted(packed(runs, CPU)) == [["a-0", "a-1"], ["b-0", "b-1"], ["x"], ["y"]]
     # The longest lane comes first.
     long = run("long", parameters=10**8, rows=10**6)
     assert packed([run("small", parameters=10**8), long], ONE) == [["long"], ["small"]]
@@ -81,7 +81,7 @@ def test_a_swap_group_shares_an_engine_in_the_order_of_training() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "gpus", "engines"),
+    ("runs", "gpus", "engines"),
     [
         (checkpoints(2), [4, 4], [4, 4]),
         ([run("x")], [8], [8]),
@@ -96,10 +96,10 @@ def test_a_swap_group_shares_an_engine_in_the_order_of_training() -> None:
         ([run("x", workers=2)], [2], [2]),
     ],
 )
-def test_lanes_divide_the_gpus(asked: list[SweepRun], gpus: list[int], engines: list[int]) -> None:
-    found = lanes(asked, EIGHT, swap=True)
-    assert [lane.gpus for lane in found] == gpus
-    assert [lane.engines for lane in found] == engines
+def test_lanes_divide_the_gpus(runs: list[SweepRun], gpus: list[int], engines: list[int]) -> None:
+    result = lanes(runs, EIGHT, swap=True)
+    assert [lane.gpus for lane in result] == gpus
+    assert [lane.engines for lane in result] == engines
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,11 @@ def test_lanes_divide_the_gpus(asked: list[SweepRun], gpus: list[int], engines: 
     ],
 )
 def test_a_lane_gets_the_time_of_its_runs(machine: Machine, sizes: list[int], share: float) -> None:
-    first, *others = (Lane(tuple(checkpoints(n)), min(1, machine.gpus)) for n in sizes)
+    first, *remainder = (Lane(tuple(checkpoints(n)), min(1, machine.gpus)) for n in sizes)
     endpoint = Lane((run("x", gpus=0, endpoint="host"),), 0)
     assert (
-        time_share(first, [*others, endpoint][: len(others) + bool(machine.gpus)], machine) == share
+        time_share(first, [*remainder, endpoint][: len(remainder) + bool(machine.gpus)], machine)
+        == share
     )
 
 
@@ -125,8 +126,8 @@ def test_an_engine_that_no_node_holds_is_refused(monkeypatch: pytest.MonkeyPatch
     plan: Any = SimpleNamespace(config=RunConfig.model_validate(tree), rows=Rows(100))
     big = replace(run("big", gpus=3, servers=((1.0, 3), (1.0, 2))), plan=plan)
     node = {"CPU": 16.0, "GPU": 4.0}
-    told = r"workers: 1 worker\(s\) of 1 CPU\(s\) and 3 GPU\(s\) each on one node"
-    with pytest.raises(UserError, match=told) as error:
+    problem = r"workers: 1 worker\(s\) of 1 CPU\(s\) and 3 GPU\(s\) each on one node"
+    with pytest.raises(UserError, match=problem) as error:
         check_sizes([big], Machine(8, shared=True, nodes=(node, node)))
     assert error.value.where.startswith("big (big)")
     check_sizes([big], Machine(80, shared=True, nodes=({"CPU": 80.0, "GPU": 80.0},)))

@@ -30,121 +30,121 @@ def of(folder: Path, **changes: Any) -> SweepRun:
 
 
 @pytest.fixture
-def one(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Path:
+def checkpoint_7(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Path:
     return make_checkpoint(tmp_path / "step_7", 1.0, 2.0, 3.0)
 
 
 @pytest.fixture
-def other(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Path:
+def checkpoint_8(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Path:
     """Make another checkpoint of the same training."""
     return make_checkpoint(tmp_path / "step_8", 4.0, 5.0, 6.0)
 
 
 def test_the_run_id_changes_with_the_content_of_a_checkpoint(
-    one: Path, make_checkpoint: Callable[..., Path]
+    checkpoint_7: Path, make_checkpoint: Callable[..., Path]
 ) -> None:
-    before = of(one).run_id
-    make_checkpoint(one, 1.0, 2.0, 3.0)
-    assert of(one).run_id == before
-    make_checkpoint(one, 1.0, 2.0, 4.0)
-    assert of(one).run_id != before
+    before = of(checkpoint_7).run_id
+    make_checkpoint(checkpoint_7, 1.0, 2.0, 3.0)
+    assert of(checkpoint_7).run_id == before
+    make_checkpoint(checkpoint_7, 1.0, 2.0, 4.0)
+    assert of(checkpoint_7).run_id != before
 
 
-def test_a_listed_model_is_planned_with_its_label(one: Path, tmp_path: Path) -> None:
-    model = SweepModel(source=str(one), engine={"max_model_len": 4096})
+def test_a_listed_model_is_planned_with_its_label(checkpoint_7: Path, tmp_path: Path) -> None:
+    model = SweepModel(source=str(checkpoint_7), engine={"max_model_len": 4096})
     run = run_of_model(sweep_of(), model, "out")
     assert (run.label, run.step) == ("step_7", None)
     assert run.plan is not None
     assert run.plan.config.engine == {"max_model_len": 4096}
-    named = run_of_model(sweep_of(), model.model_copy(update={"label": "mine"}), "out")
-    assert (named.label, named.run_id) == ("mine", run.run_id)
+    labelled_run = run_of_model(sweep_of(), model.model_copy(update={"label": "mine"}), "out")
+    assert (labelled_run.label, labelled_run.run_id) == ("mine", run.run_id)
     with pytest.raises(UserError, match="does not exist"):
         run_of_model(sweep_of(backend="vllm"), SweepModel(source=str(tmp_path / "none")), "out")
 
 
 def test_gpus_are_those_of_engines_and_served_models(
-    one: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint_7: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roles, "demand", lambda parts, *, on_gpu: [(2.0, 1), (2.0, 2)])
-    (one / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
+    (checkpoint_7 / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
     engine = {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}
     agents = [{"name": "acebench", "languages": ["en"], "categories": ["agent_multi_step"]}]
-    run = of(one, backend="vllm", benchmarks=agents, workers=2, engine=engine)
+    run = of(checkpoint_7, backend="vllm", benchmarks=agents, workers=2, engine=engine)
     assert (run.gpus, run.workers, run.server_gpus) == (8, 2, 3)
     assert (run.least_gpus, run.cpus) == (2 * 8 + 3, 2 * 1.0 + 1.0 + 4.0)
     plain = [{"name": "acebench", "languages": ["en"], "categories": ["normal_atom_bool"]}]
-    run = of(one, backend="vllm", benchmarks=plain)
+    run = of(checkpoint_7, backend="vllm", benchmarks=plain)
     assert (run.workers, run.server_gpus, run.least_gpus) == (None, 0, 1)
 
 
 def test_an_incomplete_checkpoint_is_refused_and_an_outage_is_not(
-    one: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint_7: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lacking = Checkpoint("step_7", 7, str(one), "", "m-2.safetensors is missing")
+    lacking = Checkpoint("step_7", 7, str(checkpoint_7), "", "m-2.safetensors is missing")
     run = run_of_checkpoint(sweep_of(), lacking, "out")
     assert run.refused == "the checkpoint is incomplete: m-2.safetensors is missing"
     assert (run.plan, run.run_id, run.swap_group, run.step) == (None, "", "", 7)
-    (one / INDEX).write_text(json.dumps({"weight_map": {"w": "other.safetensors"}}))
-    assert "other.safetensors: is missing" in of(one).refused
+    (checkpoint_7 / INDEX).write_text(json.dumps({"weight_map": {"w": "other.safetensors"}}))
+    assert "other.safetensors: is missing" in of(checkpoint_7).refused
 
     def away(config: Any) -> Any:
         raise Unreachable("S3 cannot be reached")
 
     monkeypatch.setattr("ace_ray.sweep.runs.plan_run", away)
     with pytest.raises(Unreachable):
-        of(one)
+        of(checkpoint_7)
 
 
 def test_checkpoints_of_one_architecture_share_a_swap_group(
-    one: Path, other: Path, make_checkpoint: Callable[..., Path]
+    checkpoint_7: Path, checkpoint_8: Path, make_checkpoint: Callable[..., Path]
 ) -> None:
-    group = of(one).swap_group
-    assert of(other).swap_group == group != ""
+    group = of(checkpoint_7).swap_group
+    assert of(checkpoint_8).swap_group == group != ""
     for name in ("_name_or_path", "transformers_version", "use_cache"):
-        (other / "config.json").write_text(json.dumps({"model_type": "toy", name: "x"}))
-        assert of(other).swap_group == group
+        (checkpoint_8 / "config.json").write_text(json.dumps({"model_type": "toy", name: "x"}))
+        assert of(checkpoint_8).swap_group == group
     for change in ({"hidden_size": 8}, {"model_type": "other"}, {"dtype": "float16"}):
-        (other / "config.json").write_text(json.dumps({"model_type": "toy", **change}))
-        assert of(other).swap_group != group
-    make_checkpoint(other, 4.0, 5.0)
-    assert of(other).swap_group != group, "another layout of tensors"
-    assert of(one, engine={"max_model_len": 4096}).swap_group != group
-    assert of(one, model={"chat_template_kwargs": {"a": 1}}).swap_group != group
+        (checkpoint_8 / "config.json").write_text(json.dumps({"model_type": "toy", **change}))
+        assert of(checkpoint_8).swap_group != group
+    make_checkpoint(checkpoint_8, 4.0, 5.0)
+    assert of(checkpoint_8).swap_group != group, "another layout of tensors"
+    assert of(checkpoint_7, engine={"max_model_len": 4096}).swap_group != group
+    assert of(checkpoint_7, model={"chat_template_kwargs": {"a": 1}}).swap_group != group
     for name in ("tokenizer.json", "chat_template.jinja", "generation_config.json"):
-        before = of(one).swap_group
-        (one / name).write_text("[1]")
-        assert of(one).swap_group != before
+        before = of(checkpoint_7).swap_group
+        (checkpoint_7 / name).write_text("[1]")
+        assert of(checkpoint_7).swap_group != before
     for content in ("{", "[]", "[" * 100_000):
-        (one / "config.json").write_text(content)
-        assert of(one).swap_group == "", "an invalid config"
+        (checkpoint_7 / "config.json").write_text(content)
+        assert of(checkpoint_7).swap_group == "", "an invalid config"
 
 
 @pytest.fixture
-def adapters(tmp_path: Path, one: Path, make_adapter: Callable[..., Path]) -> list[Path]:
+def adapters(tmp_path: Path, checkpoint_7: Path, make_adapter: Callable[..., Path]) -> list[Path]:
     folder = tmp_path / "loras"
-    return [make_adapter(folder / f"checkpoint-{n}", one, n, rank=n) for n in (4, 8)]
+    return [make_adapter(folder / f"checkpoint-{n}", checkpoint_7, n, rank=n) for n in (4, 8)]
 
 
 def test_adapters_of_a_base_share_an_engine_and_have_rows_of_their_own(
-    one: Path, other: Path, adapters: list[Path]
+    checkpoint_7: Path, checkpoint_8: Path, adapters: list[Path]
 ) -> None:
-    runs = [of(folder, model={"source": str(one)}) for folder in adapters]
+    runs = [of(folder, model={"source": str(checkpoint_7)}) for folder in adapters]
     assert [run.refused for run in runs] == ["", ""]
     assert [run.source for run in runs] == list(map(str, adapters))
     assert runs[0].swap_group == runs[1].swap_group != ""
-    bare = of(one)
+    bare = of(checkpoint_7)
     assert runs[0].swap_group != bare.swap_group
     assert len({run.run_id for run in [*runs, bare]}) == 3
     rows = [row for run in [*runs, bare] if run.plan for row in run.plan.rows.ids.tolist()]
     assert len(rows) == len({*rows}) == 6
     assert runs[0].plan is not None
     model = make_manifest(runs[0].plan, {})["model"]
-    assert (model["source"], model["adapter"]["source"]) == (str(one), str(adapters[0]))
+    assert (model["source"], model["adapter"]["source"]) == (str(checkpoint_7), str(adapters[0]))
     assert model["adapter"]["rank"] == 4
 
-    sweep = sweep_of(model={"source": str(one)})
+    sweep = sweep_of(model={"source": str(checkpoint_7)})
     a, b = (run_of_model(sweep, SweepModel(adapter=str(folder)), "out") for folder in adapters)
-    elsewhere = SweepModel(source=str(other), adapter=str(adapters[0]))
+    elsewhere = SweepModel(source=str(checkpoint_8), adapter=str(adapters[0]))
     c = run_of_model(sweep, elsewhere, "out")
     assert [run.label for run in (a, b, c)] == [
         "step_7+checkpoint-4",

@@ -11,7 +11,10 @@ import yaml
 
 
 def test_a_plan_names_sizes_refusals_and_costs_and_writes_nothing(
-    here: Any, tmp_path: Path, make_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    invoke: Any,
+    tmp_path: Path,
+    make_checkpoint: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ace_ray.sweep.runs.size_of", lambda model: None)
     for step in range(1, 7):
@@ -27,7 +30,7 @@ def test_a_plan_names_sizes_refusals_and_costs_and_writes_nothing(
         "output": str(tmp_path / "out"),
     }
     (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(tree))
-    plan = here("sweep", tmp_path / "sweep.yaml", "--plan")
+    plan = invoke("sweep", tmp_path / "sweep.yaml", "--plan")
     assert plan.code == 0, plan.stderr
     for words in (
         "step 1 .. step 6 (5)",

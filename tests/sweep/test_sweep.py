@@ -46,7 +46,7 @@ class FakeLane:
         self.code: int | None = None
         self.stopping = self.closed = False
         self.signals: list[int] = []
-        self.told: list[dict[str, Any]] = []
+        self.reports: list[dict[str, Any]] = []
         self._setup = setup
         setup.started.append(self)
         setup.during_start()
@@ -62,7 +62,7 @@ class FakeLane:
         self.signals.append(number)
 
     def events(self) -> list[dict[str, Any]]:
-        return self.told
+        return self.reports
 
     def close(self) -> None:
         assert not self.closed
@@ -80,8 +80,8 @@ class FakeLane:
         self._setup.put(run, complete=False)
         self.tell(run, code=75)
 
-    def tell(self, run: SweepRun, **what: Any) -> None:
-        self.told.append({"run_id": run.run_id, **what})
+    def tell(self, run: SweepRun, **fields: Any) -> None:
+        self.reports.append({"run_id": run.run_id, **fields})
 
 
 def complete_all(lane: FakeLane) -> None:
@@ -93,9 +93,9 @@ class Setup:
     """A folder of checkpoints, the config of a sweep, and the lanes that were started."""
 
     def __init__(
-        self, tmp_path: Path, make_checkpoint: Callable[..., Path], said: list[str]
+        self, tmp_path: Path, make_checkpoint: Callable[..., Path], log_lines: list[str]
     ) -> None:
-        self.tmp_path, self.make_at, self.said = tmp_path, make_checkpoint, said
+        self.tmp_path, self.make_at, self.log_lines = tmp_path, make_checkpoint, log_lines
         self.checkpoints = tmp_path / "run"
         self.machine = Machine(0)
         self.started: list[FakeLane] = []
@@ -130,11 +130,11 @@ class Setup:
 
     def in_turn(self, *turns: Sequence[Callable[[], object]]) -> None:
         """Complete all runs; after the first lane call the first actions, and so on."""
-        left = list(turns)
+        queue = list(turns)
 
         def script(lane: FakeLane) -> None:
             complete_all(lane)
-            for action in left.pop(0) if left else ():
+            for action in queue.pop(0) if queue else ():
                 action()
 
         self.script = script
@@ -151,7 +151,7 @@ class Setup:
     def run(self, **changes: Any) -> int:
         """Call the sweep once; return the exit code."""
         self.started.clear()
-        self.said.clear()
+        self.log_lines.clear()
         code = self.sweep(**changes).run()
         assert all(lane.closed for lane in self.started)
         return code
@@ -189,16 +189,16 @@ class Setup:
 def setup(
     tmp_path: Path,
     make_checkpoint: Callable[..., Path],
-    said: list[str],
+    log_lines: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Setup]:
-    setup = Setup(tmp_path, make_checkpoint, said)
+    setup = Setup(tmp_path, make_checkpoint, log_lines)
     monkeypatch.setattr("ace_ray.sweep.checkpoints.LEAST_POLL_S", 0.01)
 
-    def made(lane: Lane, specs: list[Any], devices: Any, *, echo: Any, room: Any) -> FakeLane:
+    def make_lane(lane: Lane, specs: list[Any], devices: Any, *, echo: Any, room: Any) -> FakeLane:
         return FakeLane(setup, lane, specs, devices, room)
 
-    monkeypatch.setattr(module, "LaneProcess", made)
+    monkeypatch.setattr(module, "LaneProcess", make_lane)
     monkeypatch.setattr(module, "Machine", lambda gpus: setup.machine)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield setup
@@ -274,7 +274,7 @@ class TestResuming:
         setup.save(1)
         assert setup.run() == 75
         assert setup.folder.get("ledger.json") is None
-        assert any("taken over this run" in line for line in setup.said)
+        assert any("taken over this run" in line for line in setup.log_lines)
 
 
 def decide(lane: FakeLane, value: Callable[[SweepRun], float] = lambda run: 0.5) -> None:
@@ -296,15 +296,17 @@ class TestEarly:
             names = [f"run-{number}" for number in range(60)]
             for count, watched in ((11, first), (30, not first), (45, first), (60, not first)):
                 assert shares.give(config, names[:count], setup.folder, watched=watched)
-                given = [one.alpha for one in shares.shares.values() if one.against is not None]
-                assert len(given) == count - 1
+                alphas = [
+                    share.alpha for share in shares.shares.values() if share.against is not None
+                ]
+                assert len(alphas) == count - 1
                 if count == 11 and watched:
-                    assert given[0] == pytest.approx(0.05 * 6 / math.pi**2)
-                    assert given == sorted(given, reverse=True)
+                    assert alphas[0] == pytest.approx(0.05 * 6 / math.pi**2)
+                    assert alphas == sorted(alphas, reverse=True)
                 elif count == 11:
-                    assert given == pytest.approx([0.9 * 0.05 / 10] * 10)
-            assert min(given) > 0
-            assert 0.045 < sum(given) <= 0.05
+                    assert alphas == pytest.approx([0.9 * 0.05 / 10] * 10)
+            assert min(alphas) > 0
+            assert 0.045 < sum(alphas) <= 0.05
             assert not shares.give(config, names, setup.folder, watched=first)
 
     def test_each_run_gets_its_reference_and_share(self, setup: Setup) -> None:
@@ -314,23 +316,23 @@ class TestEarly:
         setup.save(10, 20, 30)
         sweep = setup.sweep(early={"against": "previous"})
         first, second, _ = (f"{setup.folder.root}/{run.run_id}" for run in sweep.runs)
-        assert [one["against"] for one in early(sweep)] == [None, first, second]
-        assert [one["alpha"] for one in early(sweep)[1:]] == pytest.approx([0.0225] * 2)
+        assert [entry["against"] for entry in early(sweep)] == [None, first, second]
+        assert [entry["alpha"] for entry in early(sweep)[1:]] == pytest.approx([0.0225] * 2)
         sweep = setup.sweep(early={"against": "baseline"})
-        assert [one["against"] for one in early(sweep)] == [None, first, first]
+        assert [entry["against"] for entry in early(sweep)] == [None, first, first]
         with pytest.raises(UserError, match="is not a run"):
             setup.sweep(early={"against": str(setup.tmp_path)})
         reference = setup.put(sweep.runs[0], complete=True).root
-        found = early(setup.sweep(early={"against": reference}))
-        assert [one["against"] for one in found] == [reference] * 3
-        assert [one["alpha"] for one in found] == pytest.approx([0.015] * 3)
+        entries = early(setup.sweep(early={"against": reference}))
+        assert [entry["against"] for entry in entries] == [reference] * 3
+        assert [entry["alpha"] for entry in entries] == pytest.approx([0.015] * 3)
 
     def test_decided_runs_are_finished_until_they_are_to_be_completed(self, setup: Setup) -> None:
         setup.save(10, 20, 30)
         setup.script = decide
         assert setup.run(early={"against": "previous"}) == 0
         assert set(setup.states().values()) == {"decided"}
-        kept = json.loads(setup.folder.get("early.json") or b"")["shares"]
+        shares = json.loads(setup.folder.get("early.json") or b"")["shares"]
         assert setup.run() == 0
         assert setup.lanes == []
         assert Sweep(setup.config(), ["step 30"]).run() == 0
@@ -341,7 +343,7 @@ class TestEarly:
             Sweep(setup.config(), ["step 3"])
         setup.save(40)
         assert setup.run() == 0
-        assert json.loads(setup.folder.get("early.json") or b"")["shares"].items() > kept.items()
+        assert json.loads(setup.folder.get("early.json") or b"")["shares"].items() > shares.items()
         setup.folder.put("early.json", b"{}x")
         with pytest.raises(UserError, match="unknown how alpha was shared"):
             setup.sweep()
@@ -359,8 +361,8 @@ class TestEarly:
         monkeypatch.setattr("ace_ray.sweep.comparisons.decide_again", look)
         setup.script = decide
         assert setup.run(early={"against": "previous"}) == 0
-        assert any("step 20: its comparison was updated" in said for said in setup.said)
-        assert any("step 30: its comparison cannot be updated" in said for said in setup.said)
+        assert any("step 20: its comparison was updated" in line for line in setup.log_lines)
+        assert any("step 30: its comparison cannot be updated" in line for line in setup.log_lines)
 
     @pytest.mark.parametrize("slots", [1, 2])
     def test_lanes_that_await_each_other_are_evaluated(self, setup: Setup, slots: int) -> None:
@@ -400,7 +402,7 @@ class TestFailures:
         complete = {f"step {step}": "complete" for step in steps}
         assert setup.states() == complete | {"step 2": "failed"}
         assert setup.ledger()["step 2"]["note"] == note
-        assert f"step 2: {note}" in setup.said
+        assert f"step 2: {note}" in setup.log_lines
         setup.script = complete_all
         assert setup.run() == 0
         assert setup.lanes == [["step 2"]]
@@ -422,31 +424,31 @@ class TestFailures:
     def test_an_outage_of_the_store_is_waited_for(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        left = {is_finished: 3, write_ledger: 2}
+        failures = {is_finished: 3, write_ledger: 2}
         monkeypatch.setattr(module, "AGAIN_S", 0.0)
 
         def failing(work: Any) -> Any:
-            def asks(*arguments: Any, **named: Any) -> Any:
-                if setup.started and left[work]:
-                    left[work] -= 1
+            def asks(*arguments: Any, **options: Any) -> Any:
+                if setup.started and failures[work]:
+                    failures[work] -= 1
                     raise UserError("the store is away")
-                return work(*arguments, **named)
+                return work(*arguments, **options)
 
             return asks
 
-        for work in left:
+        for work in failures:
             monkeypatch.setattr(module, work.__name__, failing(work))
         setup.save(1, 2)
         assert setup.run(swap=False) == 0
-        assert [*left.values()] == [0, 0]
-        assert sum("the store is away" in line for line in setup.said) == 5
+        assert [*failures.values()] == [0, 0]
+        assert sum("the store is away" in line for line in setup.log_lines) == 5
         assert set(setup.states().values()) == {"complete"}
 
         setup.save(3, 4)
-        left[is_finished] = 10**6
+        failures[is_finished] = 10**6
         assert setup.run(store_patience_s=0.05) == 75
-        assert any("the same command continues the sweep" in line for line in setup.said)
-        left[is_finished] = 0
+        assert any("the same command continues the sweep" in line for line in setup.log_lines)
+        failures[is_finished] = 0
         assert setup.run() == 0
 
     @pytest.mark.parametrize(("small", "code"), [(2, 0), (3, 75)])
@@ -472,7 +474,7 @@ class TestFailures:
         if code:
             assert set(setup.states().values()) == {"pending"}
             assert setup.ledger()["step 1"]["note"] == "workers: 2 do not fit"
-            assert "step 1: postponed: workers: 2 do not fit" in setup.said
+            assert "step 1: postponed: workers: 2 do not fit" in setup.log_lines
             setup.script = complete_all
             assert setup.run() == 0
             assert setup.ledger()["step 1"]["note"] == ""
@@ -482,11 +484,11 @@ class TestRefused:
     def test_a_folder_of_another_config_is_refused(self, setup: Setup) -> None:
         setup.save(1)
         setup.run()
-        held = {item.path: item.etag for item in setup.folder.list()}
+        etags = {item.path: item.etag for item in setup.folder.list()}
         with pytest.raises(UserError, match=r"another config.*\(pattern differ\)"):
             setup.run(pattern="step*")
         assert setup.lanes == []
-        assert {item.path: item.etag for item in setup.folder.list()} == held
+        assert {item.path: item.etag for item in setup.folder.list()} == etags
 
 
 class TestGpus:
@@ -570,8 +572,8 @@ class TestStopping:
         ends = time.monotonic() + 36000 - 2 * 60
         assert setup.run(swap=False, time_limit="10h") == 0
         assert setup.lanes == [["step 1"], ["step 2"], ["step 3"], *[["step 1"]] * 3]
-        left = [(lane.room["rows_end_at"] - ends) / (36000 - 120) + 1 for lane in setup.started]
-        assert left == pytest.approx(shares, abs=0.01)
+        counts = [(lane.room["rows_end_at"] - ends) / (36000 - 120) + 1 for lane in setup.started]
+        assert counts == pytest.approx(shares, abs=0.01)
 
     def test_a_sweep_that_is_out_of_time_says_what_is_left(self, setup: Setup) -> None:
         headlines = {
@@ -622,8 +624,8 @@ class TestWatching:
         setup.in_turn([partial(setup.save, 2)], [partial(setup.save, 3), rewrite], [setup.stop])
         assert setup.run() == 0
         assert setup.lanes == [["step 1"], ["step 2"], ["step 1", "step 3"]]
-        assert any(line.startswith("step 2: refused") for line in setup.said)
-        assert not any(line.startswith("step 3: refused") for line in setup.said)
+        assert any(line.startswith("step 2: refused") for line in setup.log_lines)
+        assert not any(line.startswith("step 3: refused") for line in setup.log_lines)
         assert setup.states() == dict.fromkeys(("step 1", "step 2", "step 3"), "complete")
 
     def test_a_mistake_in_the_config_is_found_before_the_watch(
@@ -636,13 +638,16 @@ class TestWatching:
                 setup.sweep(benchmarks=wrong, settle_s=60)
         setup.options["benchmarks"] = [{"name": "acebench", "languages": ["en"]}]
         # An error about a file of the checkpoint says nothing about the config.
-        for where, found in (("model.tool_parser", True), (f"{setup.checkpoints}/step_1/x", False)):
+        for location, raises in (
+            ("model.tool_parser", True),
+            (f"{setup.checkpoints}/step_1/x", False),
+        ):
 
-            def plan(*_: Any, where: str = where) -> None:
-                raise UserError("not these", where=where)
+            def plan(*_: Any, path: str = location) -> None:
+                raise UserError("not these", where=path)
 
             monkeypatch.setattr(module, "plan_of_checkpoint", plan)
-            with pytest.raises(UserError, match="not these") if found else nullcontext():
+            with pytest.raises(UserError, match="not these") if raises else nullcontext():
                 setup.sweep(settle_s=60)
 
     def test_a_copy_of_a_listed_model_is_refused_while_others_go_on(self, setup: Setup) -> None:
@@ -661,7 +666,7 @@ class TestWatching:
         assert setup.run() == 1
         assert setup.lanes == [["step 1"], ["step 2"]]
         assert setup.states() == {"final": "refused", "step 1": "complete", "step 2": "complete"}
-        assert setup.said.count(f"final: refused: {why}") == 1
+        assert setup.log_lines.count(f"final: refused: {why}") == 1
         # The next call is refused as a whole.
         with pytest.raises(UserError, match="contains no step number"):
             setup.sweep()

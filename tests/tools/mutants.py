@@ -48,8 +48,8 @@ def change(node: Any):
             return "constant", ast.Constant(value + 1)
         case ast.AugAssign() | ast.Expr(value=ast.Call() | ast.Await()):
             return "deleted", ast.Pass()
-        case ast.Call(args=[one, two, *_]) if ast.unparse(node.func) not in TRIVIAL:
-            node.args[:2] = two, one
+        case ast.Call(args=[first, two, *_]) if ast.unparse(node.func) not in TRIVIAL:
+            node.args[:2] = two, first
             return "arguments", node
     return "", node
 
@@ -58,22 +58,22 @@ def sample():
     """Choose mutants: draw a file by its share of the package's lines, then a line of it."""
     files = sorted((ROOT / "ace_ray").rglob("*.py"))
     weights = [len(path.read_text().splitlines()) for path in files]
-    draw, kept = random.Random(SEED), list[str]()
-    while len(kept) < COUNT:
+    draw, sample_lines = random.Random(SEED), list[str]()
+    while len(sample_lines) < COUNT:
         [path] = draw.choices(files, weights)
-        lines, found = path.read_text().splitlines(), []
+        lines, candidates = path.read_text().splitlines(), []
         for node in list[Any](ast.walk(ast.parse(path.read_text()))):
             kind, new = change(node)
-            if kind == KINDS[len(kept) % len(KINDS)] and node.lineno == node.end_lineno:
+            if kind == KINDS[len(sample_lines) % len(KINDS)] and node.lineno == node.end_lineno:
                 old = lines[node.lineno - 1]
                 head, tail = old.encode()[: node.col_offset], old.encode()[node.end_col_offset :]
                 text = {"old": old, "new": head.decode() + ast.unparse(new) + tail.decode()}
-                place = {"file": str(path.relative_to(ROOT)), "line": node.lineno, "kind": kind}
+                location = {"file": str(path.relative_to(ROOT)), "line": node.lineno, "kind": kind}
                 # A frozen class and `zip(strict=True)` change nothing in a sound program.
                 if not re.search(r"\b(frozen|strict)=", old):
-                    found.append({"id": len(kept)} | place | text)
-        kept += [json.dumps(draw.choice(found))] if found else []
-    SAMPLE.write_text("\n".join(kept) + "\n")
+                    candidates.append({"id": len(sample_lines)} | location | text)
+        sample_lines += [json.dumps(draw.choice(candidates))] if candidates else []
+    SAMPLE.write_text("\n".join(sample_lines) + "\n")
 
 
 def record(*options):
@@ -86,8 +86,8 @@ def find_line(mutant):
     """Return file and number of the mutant's line in the tree of today; ("", 0) without it."""
     for path in (ROOT / mutant["file"], *sorted((ROOT / "ace_ray").rglob("*.py"))):
         lines = enumerate(path.read_text().splitlines() if path.exists() else [], 1)
-        if same := [n for n, line in lines if line == mutant["old"]]:
-            return str(path.relative_to(ROOT)), min(same, key=lambda n: abs(n - mutant["line"]))
+        if matches := [n for n, line in lines if line == mutant["old"]]:
+            return str(path.relative_to(ROOT)), min(matches, key=lambda n: abs(n - mutant["line"]))
     return "", 0
 
 
@@ -99,9 +99,9 @@ def tests_of(file, line):
     data.read()
     contexts = data.contexts_by_lineno(str(ROOT / file))
     names = contexts.get(line) or [name for names in contexts.values() for name in names]
-    found = {re.split(r"[\[|]", name)[0] for name in names if name}
+    files = {re.split(r"[\[|]", name)[0] for name in names if name}
     words = set(Path(file).with_suffix("").parts)
-    return sorted(found, key=lambda t: (-len(words & set(t.split("::")[0].split("/"))), t)) or RUNS
+    return sorted(files, key=lambda t: (-len(words & set(t.split("::")[0].split("/"))), t)) or RUNS
 
 
 def first_failure(tree, file, lines, marker, tests):
@@ -109,9 +109,9 @@ def first_failure(tree, file, lines, marker, tests):
     (Path(tree) / file).write_text("".join(lines))
     command = [sys.executable, "-m", "pytest", "-xq", "--timeout=60", "-m", marker, *tests]
     env = os.environ | {"PYTHONPATH": f"{tree}:{os.environ.get('PYTHONPATH', '')}"}
-    done = subprocess.run(command, cwd=tree, env=env, capture_output=True, timeout=LIMIT_S)
-    failed = re.findall(r"(?m)^(?:FAILED|ERROR) (tests/[^\s\[]+)", done.stdout.decode())
-    return "" if done.returncode in (0, 5) else (failed or tests)[0]
+    result = subprocess.run(command, cwd=tree, env=env, capture_output=True, timeout=LIMIT_S)
+    failed = re.findall(r"(?m)^(?:FAILED|ERROR) (tests/[^\s\[]+)", result.stdout.decode())
+    return "" if result.returncode in (0, 5) else (failed or tests)[0]
 
 
 def try_mutant(mutant):
@@ -122,12 +122,12 @@ def try_mutant(mutant):
     tests = tests_of(file, line)
     with tempfile.TemporaryDirectory() as tree:
         shutil.copytree(ROOT, tree, ignore=IGNORED, dirs_exist_ok=True)
-        whole = (ROOT / file).read_text().splitlines(keepends=True)
-        broken = [*whole[: line - 1], mutant["new"] + "\n", *whole[line:]]
+        lines = (ROOT / file).read_text().splitlines(keepends=True)
+        broken = [*lines[: line - 1], mutant["new"] + "\n", *lines[line:]]
         for name, marker in COMMANDS.items():
             try:
                 while by := first_failure(tree, file, broken, marker, tests):
-                    if not first_failure(tree, file, whole, marker, [by]):
+                    if not first_failure(tree, file, lines, marker, [by]):
                         return mutant | {"outcome": name, "by": by}
                     tests = [*tests, f"--deselect={by}"]
             except subprocess.TimeoutExpired:
@@ -139,9 +139,9 @@ def run(results):
     """Run the mutants of the sample that have no result yet, two at a time."""
     with ThreadPoolExecutor(2) as pool, Path(results).open("a+") as file:
         file.seek(0)
-        done = {json.loads(line)["id"] for line in file}
+        ids = {json.loads(line)["id"] for line in file}
         mutants = map(json.loads, SAMPLE.read_text().splitlines())
-        for result in pool.map(try_mutant, [m for m in mutants if m["id"] not in done]):
+        for result in pool.map(try_mutant, [m for m in mutants if m["id"] not in ids]):
             print(json.dumps(result), file=file, flush=True)
 
 

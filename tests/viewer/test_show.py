@@ -43,9 +43,9 @@ def run(tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
     return tmp_path / "run", written_run(tmp_path / "run", answered)
 
 
-def test_rows_are_listed_and_filtered(run: Any, here: Any, tmp_path: Path) -> None:
+def test_rows_are_listed_and_filtered(run: Any, invoke: Any, tmp_path: Path) -> None:
     folder, rows = run
-    listed = here("show", folder).stdout
+    listed = invoke("show", folder).stdout
     assert listed.startswith("8 of 8 rows\n")
     assert all(row["id"] in listed for row in rows)
     assert "  right\n" in listed
@@ -58,84 +58,86 @@ def test_rows_are_listed_and_filtered(run: Any, here: Any, tmp_path: Path) -> No
         (["--changed", tmp_path / "other"], "7 of 8 rows have a different verdict in "),
         (["--changed", folder], "0 of 8 rows"),
     ):
-        assert here("show", folder, *words).stdout.startswith(start), words
-    cut = here("show", folder, "--valid", "--limit", 2).stdout
+        assert invoke("show", folder, *words).stdout.startswith(start), words
+    cut = invoke("show", folder, "--valid", "--limit", 2).stdout
     assert cut.endswith("5 more; --limit 0 shows all\n")
 
 
-def test_a_row_is_shown_whole_and_harmless(run: Any, here: Any) -> None:
+def test_a_row_is_shown_whole_and_harmless(run: Any, invoke: Any) -> None:
     folder, rows = run
     right = rows[1]
-    whole = here("show", folder, right["id"]).stdout
-    assert f"(acebench, {right['category']}, en; row {right['row_id'][:12]})" in whole
+    text = invoke("show", folder, right["id"]).stdout
+    assert f"(acebench, {right['category']}, en; row {right['row_id'][:12]})" in text
     for part in ("official: right", "question 1", "because", "gold", right["output"]):
-        assert part in whole
-    assert here("show", folder, right["row_id"][:10]).stdout == whole
-    shown = here("show", folder, rows[0]["id"]).stdout
-    assert "\x1b" not in shown
-    assert "\u202e" not in shown
-    assert "evil password='hunter2-42'" in shown, "stored texts are not masked"
+        assert part in text
+    assert invoke("show", folder, right["row_id"][:10]).stdout == text
+    output = invoke("show", folder, rows[0]["id"]).stdout
+    assert "\x1b" not in output
+    assert "\u202e" not in output
+    assert "evil password='hunter2-42'" in output, "stored texts are not masked"
 
 
-def test_tools_come_after_the_prompt_and_the_sandbox_at_the_end(here: Any, tmp_path: Path) -> None:
+def test_tools_come_after_the_prompt_and_the_sandbox_at_the_end(
+    invoke: Any, tmp_path: Path
+) -> None:
     def with_state(number: int, entry: Entry) -> Episode:
         episode = answered(number, entry)
         box = [{"Files": {"a.txt": HOSTILE, "gone": 1}}]
         episode.state = {"before": box, "end": [{"Files": {"a.txt": "b"}}], "steps": []}
-        told = {"name": "find", "description": HOSTILE, "parameters": {"type": "object"}}
+        function = {"name": "find", "description": HOSTILE, "parameters": {"type": "object"}}
         late = {"function": {"name": "later"}, "since_answer": 3}
-        episode.tools = [{"type": "function", "function": told}, late]
+        episode.tools = [{"type": "function", "function": function}, late]
         return episode
 
     rows = written_run(tmp_path / "run", with_state)
-    shown = here("show", tmp_path / "run", rows[1]["id"]).stdout
+    output = invoke("show", tmp_path / "run", rows[1]["id"]).stdout
     parts = ["question 1", "-- tools offered, 2 ", "find: ", '{"type": "object"', "later (from an"]
     parts += ["because", "-- state before ", "a.txt", "-- state after: changes "]
-    places = [shown.index(part) for part in [*parts, "[0].Files.gone removed: 1"]]
-    assert places == sorted(places)
-    assert "\u202e" not in shown
-    read = json.loads(here("show", tmp_path / "run", "--json").stdout.splitlines()[1])
+    offsets = [output.index(part) for part in [*parts, "[0].Files.gone removed: 1"]]
+    assert offsets == sorted(offsets)
+    assert "\u202e" not in output
+    read = json.loads(invoke("show", tmp_path / "run", "--json").stdout.splitlines()[1])
     assert read["changes"][0]["place"] == [0, "Files", "a.txt"]
-    assert [(one["name"], one["since"]) for one in read["tools"]] == [("find", 1), ("later", 3)]
+    assert [(tool["name"], tool["since"]) for tool in read["tools"]] == [("find", 1), ("later", 3)]
 
 
 def test_json_has_all_rows_and_complete_texts(
-    here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, rows = tmp_path / "run", written_run(tmp_path / "run", answered, samples=4)
-    lines = [json.loads(line) for line in here("show", folder, "--json").stdout.splitlines()]
+    lines = [json.loads(line) for line in invoke("show", folder, "--json").stdout.splitlines()]
     read = {view["row_id"]: view for view in lines}
     assert read.keys() == {row["row_id"] for row in rows}
     assert len(lines) == 32
-    for one in rows:
-        view = read[one["row_id"]]
-        assert view["gold"] == json.loads(one["gold"])
-        assert view["steps"][-1]["text"] == one["output"]
-        assert view["verdicts"]["official"]["valid"] == one["official_valid"]
+    for stored_row in rows:
+        view = read[stored_row["row_id"]]
+        assert view["gold"] == json.loads(stored_row["gold"])
+        assert view["steps"][-1]["text"] == stored_row["output"]
+        assert view["verdicts"]["official"]["valid"] == stored_row["official_valid"]
     # Rows that do not fit into memory together come as they are stored.
     monkeypatch.setattr("ace_ray.viewer.select.MOST_HELD", 1)
-    streamed = here("show", folder, "--json").stdout.splitlines()
+    streamed = invoke("show", folder, "--json").stdout.splitlines()
     assert {json.loads(line)["row_id"] for line in streamed} == read.keys()
 
 
-def test_filters_that_match_no_row_are_refused(run: Any, here: Any) -> None:
-    for words, said in (
+def test_filters_that_match_no_row_are_refused(run: Any, invoke: Any) -> None:
+    for words, problem in (
         (["nobody"], "nobody: "),
         (["--rules", "x"], "name one of official, strict"),
         (["--status", "x"], "has no row with 'x'"),
     ):
-        ended = here("show", run[0], *words)
-        assert (ended.code, ended.stdout) == (2, "")
-        assert said in ended.stderr
+        result = invoke("show", run[0], *words)
+        assert (result.code, result.stdout) == (2, "")
+        assert problem in result.stderr
 
 
 ROWS_OF_RUN = [
     {
-        **one,
+        **base_row,
         "output": f'answer {number} says "Grün" \u65e5',
         "messages": json.dumps([{"role": "user", "content": f'question {number} "quoted"'}]),
     }
-    for number, one in enumerate(
+    for number, base_row in enumerate(
         [
             *block("en", "normal_atom_bool", 8, 12),
             *block("zh", "special_incomplete", 1, 3),
@@ -153,7 +155,7 @@ def test_a_run_that_grows_is_read_on(tmp_path: Path) -> None:
     table = table_of(tmp_path / "run", *ROWS_OF_RUN[:10], missing=6, finished=False)
     assert (len(table.rows), table.finished) == (10, False)
     assert not table.refresh()
-    more = [{**one, "run_id": "run"} for one in ROWS_OF_RUN[10:]]
+    more = [{**base_row, "run_id": "run"} for base_row in ROWS_OF_RUN[10:]]
     store = LocalStore(str(tmp_path / "run"))
     write_parts(store, "1-a", pa.Table.from_pylist(more, schema=ROWS))
     store.put("_SUCCESS", b"")
@@ -201,7 +203,7 @@ def run_with(folder: Path, changed: dict[str, str]) -> str:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", LARGE)
-def test_a_large_row_is_shown_in_part(name: str, tmp_path: Path, here: Any) -> None:
+def test_a_large_row_is_shown_in_part(name: str, tmp_path: Path, invoke: Any) -> None:
     folder = tmp_path / "run"
     row_id = run_with(folder, LARGE[name])
     stored = StoredRun(open_store(str(folder)))
@@ -211,13 +213,13 @@ def test_a_large_row_is_shown_in_part(name: str, tmp_path: Path, here: Any) -> N
     page = render(
         "row.html.j2", {"title": "x", "back": "", "turn": turn, "sides": sides, "pairs": []}
     )
-    printed = here("show", folder, row_id).stdout
-    lines = here("show", folder, row_id, "--json").stdout
+    printed = invoke("show", folder, row_id).stdout
+    lines = invoke("show", folder, row_id, "--json").stdout
     for text in (page, printed, lines):
         assert len(text) < 6 * SHOWN_CHARS
         assert re.search("more values|more characters|are shortened", text)
     assert "\u200b" not in printed
-    exported = here("export", folder, "--to", "inspect", "--output", tmp_path / "export")
+    exported = invoke("export", folder, "--to", "inspect", "--output", tmp_path / "export")
     assert exported.code == 0
     (log,) = (tmp_path / "export").iterdir()
     assert log.stat().st_size < SHOWN_CHARS

@@ -105,25 +105,25 @@ def listed(page: str) -> tuple[str, list[str]]:
 def test_a_slow_filter_by_cause_does_not_stop_other_pages(
     site: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, ended = threading.Event(), threading.Event()
+    start, stop = threading.Event(), threading.Event()
 
     def slow(*runs: Any) -> Explanation:
-        begun.set()
-        ended.wait(600)
+        start.set()
+        stop.wait(600)
         return explain(*runs)
 
     monkeypatch.setattr("ace_ray.viewer.table.explain", slow)
     filtered = f"{site}/run/one/?cause=prompt&against=two"
     waiting = threading.Thread(target=ask, args=(filtered,), daemon=True)
     waiting.start()
-    assert begun.wait(60)
+    assert start.wait(60)
     try:
         for page in ("/", "/run/one/", "/run/two/"):
             request = urllib.request.Request(f"{site}{page}", headers=cookie(site))
             with urllib.request.urlopen(request, timeout=30) as answer:
                 assert answer.status == 200
     finally:
-        ended.set()
+        stop.set()
         waiting.join()
 
 
@@ -170,35 +170,35 @@ def test_keys_work_and_hostile_texts_do_nothing(site: str) -> None:
     with api.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         page = browser.new_page()
-        asked: list[str] = []
-        said: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
+        urls: list[str] = []
+        messages: list[str] = []
+        page.on("request", lambda request: urls.append(request.url))
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
         page.add_init_script(
             "window.violations = [];"
             "document.addEventListener('securitypolicyviolation',"
             " event => window.violations.push(event.violatedDirective));"
         )
         page.goto(f"{site}/?token={TOKEN}")
-        for place in ("**/run/**", "**/row/**"):
+        for pattern in ("**/run/**", "**/row/**"):
             page.keyboard.press("j")
             page.keyboard.press("Enter")
-            page.wait_for_url(place)
+            page.wait_for_url(pattern)
         folded = page.locator("details.fold[open]")
         assert folded.count() == 0
         page.keyboard.press("e")
         assert folded.count() == page.locator("details.fold").count() > 1
         text = page.locator(".side").text_content()
-        for one in HOSTILE[:10]:
-            assert text.count(one) >= 5, one
+        for hostile_text in HOSTILE[:10]:
+            assert text.count(hostile_text) >= 5, hostile_text
         assert "U+202E" in text
         assert text.count(LONG.strip()) >= 1, "long texts are whole"
         page.keyboard.press("u")
         page.wait_for_url("**/run/*/")
-        assert {urlsplit(url).hostname for url in asked} <= {"127.0.0.1"}
+        assert {urlsplit(url).hostname for url in urls} <= {"127.0.0.1"}
         # The browser asks for an icon of its own accord.
-        assert [line for line in said if "404" not in line] == []
+        assert [line for line in messages if "404" not in line] == []
         assert page.evaluate("window.violations") == []
         assert page.evaluate("typeof window.pwned") == "undefined"
         browser.close()
@@ -236,10 +236,10 @@ def test_the_printed_address_lets_in(tmp_path: Path) -> None:
             view.kill()
 
 
-def test_a_port_in_use_is_refused(here: Any, tmp_path: Path) -> None:
+def test_a_port_in_use_is_refused(invoke: Any, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", block("en", "normal_atom_bool", 1, 2))
     with listener_at(0) as listener:
         port = listener.getsockname()[1]
-        ended = here("view", folder, "--port", port)
-    assert ended.code == 2
-    assert f"--port {port}: cannot listen on this port; name another port" in ended.stderr
+        result = invoke("view", folder, "--port", port)
+    assert result.code == 2
+    assert f"--port {port}: cannot listen on this port; name another port" in result.stderr

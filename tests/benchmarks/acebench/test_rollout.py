@@ -81,7 +81,7 @@ def test_every_ideal_path_is_right_and_wrong_without_its_last_step(protocol: str
                 assert verdict.valid, (item.key, rules, verdict)
                 assert native or verdict.metrics["process_accuracy"] == 1.0, (item.key, rules)
             if native:
-                offered = [tool["function"]["name"] for tool in agent.asked[-1].tools or ()]
+                offered = [tool["function"]["name"] for tool in agent.requests[-1].tools or ()]
                 assert offered == [function["name"] for function in item.data["function"]]
             agent = ScriptedModel(*(path[:-1] or ["hello"]), "finish conversation")
             episode = play(benchmark, item, agent)

@@ -99,7 +99,7 @@ def test_native_calls_are_offered_stored_and_judged() -> None:
     (call,) = gold_calls(entry.gold, entry.data["function"])
     model = ScriptedModel((tool_name(call.name), call.args))
     played(benchmark, entry, model)
-    assert [tool["function"]["name"] for tool in model.asked[0].tools or ()] == [
+    assert [tool["function"]["name"] for tool in model.requests[0].tools or ()] == [
         tool_name(function["name"]) for function in entry.data["function"]
     ]
     assert verdicts(benchmark, entry, *model.replies) == RIGHT

@@ -145,7 +145,7 @@ def import_names() -> list[str]:
     return sorted(os.listdir(home)) if home.exists() else []
 
 
-def test_import_lands_whole_and_once(made_up: Path, said: list[str]) -> None:
+def test_import_lands_whole_and_once(made_up: Path, log_lines: list[str]) -> None:
     folder = import_copy(made_up)
     assert import_names() == [folder.name]
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -153,16 +153,16 @@ def test_import_lands_whole_and_once(made_up: Path, said: list[str]) -> None:
     assert manifest["upstream_version"] == VERSION
     assert manifest["official_data"] is False
     assert manifest["rows"]["simple_python"] == 4
-    assert said[0] == f"imported: 182 rows, version {folder.name} in {folder}"
-    assert said[1].startswith("the files differ from the published package")
+    assert log_lines[0] == f"imported: 182 rows, version {folder.name} in {folder}"
+    assert log_lines[1].startswith("the files differ from the published package")
     copy, before = UpstreamPackage.locate("imported"), UpstreamPackage.locate(str(made_up))
     assert copy.name == f"imported:{folder.name}"
     assert copy == UpstreamPackage.locate(copy.name)
     assert data_hash(load(copy)) == data_hash(load(before))
     assert official(copy) == official(before)
-    said.clear()
+    log_lines.clear()
     assert import_copy(folder) == folder
-    assert said[0].startswith("already imported, nothing to do: 182 rows")
+    assert log_lines[0].startswith("already imported, nothing to do: 182 rows")
 
 
 def test_installed_package_is_imported_without_running_it(

@@ -244,7 +244,7 @@ def test_a_second_run_makes_no_model_call_and_gives_equal_answers(tmp_path: Path
     model, is_object = ScriptedModel(GOOD), '{"a": NaN, "b": 1e400}'
     for count, arguments in enumerate(({"b": [1, {"c": None}]}, "[1]", is_object), 1):
         first, again = (call(caller(tmp_path, simulator(model)), arguments) for _ in range(2))
-        assert len(model.asked) == count
+        assert len(model.requests) == count
         assert first.response == again.response == VALUE
         assert observation(first) == observation(again)
         assert (first.source, again.source, again.origin) == ("simulator", "cache", "simulator")
@@ -262,7 +262,7 @@ def test_the_order_is_cache_real_simulator(tmp_path: Path) -> None:
     second = call(first, {"a": 1})
     assert (second.source, second.origin, len(answering.requests)) == ("cache", "real", 1)
     assert call(caller(tmp_path, simulator(model), real(dead)), {"a": 2}).source == "simulator"
-    assert (len(dead.requests), len(model.asked)) == (1, 1)
+    assert (len(dead.requests), len(model.requests)) == (1, 1)
     alone = call(ApiCaller(real=real(dead)), {})
     assert (alone.error, alone.source, alone.failure) == ("Timeout error...", "real", "real")
     deep = '{"a": ' + "[" * 70 + "]" * 70 + "}"
@@ -278,7 +278,7 @@ def test_imported_examples_reach_the_simulator(tmp_path: Path) -> None:
     import_answers(tmp_path / "json", tmp_path)
     model = ScriptedModel(GOOD)
     for _ in range(2):  # the answers of runs are not examples
-        call(caller(tmp_path, simulator(model)), {"b": len(model.asked)})
+        call(caller(tmp_path, simulator(model)), {"b": len(model.requests)})
     call(caller(tmp_path, simulator(model, "mirror")), {"a": 9})
     assert [chat[1]["content"].count("shown") for chat in model.chats] == [5, 5, 0]
     write(path, upstream(*(({"a": n}, "x" * 900) for n in range(9))))
@@ -303,7 +303,7 @@ def test_failures_of_a_model_are_recorded_only_if_it_gave_no_answer(tmp_path: Pa
     again = call(caller(tmp_path, simulator(silent, model="a")), {})
     assert (first.failure, first.source) == ("simulator", "simulator")
     assert (again.failure, again.source, again.origin) == ("simulator", "cache", "simulator")
-    assert (observation(first), silent.asked) == (observation(again), [])
+    assert (observation(first), silent.requests) == (observation(again), [])
     assert call(caller(tmp_path, simulator(ScriptedModel(GOOD), model="b")), {}).response == VALUE
 
 
@@ -423,7 +423,7 @@ def test_the_form_and_the_schema_follow_the_models_name() -> None:
         model = ScriptedModel(GOOD)
         first_simulator = simulator(model, form_of(name), model=name)
         assert call(ApiCaller(simulator=first_simulator), {}).response == VALUE
-        assert [request.sampling.schema for request in model.asked] == [schema]
+        assert [request.sampling.schema for request in model.requests] == [schema]
         assert ("schema_sha256" in first_simulator.identity()) is bool(schema)
         second_simulator = Simulator(role_of(model, model=name), form_of(name), "other")
         ids |= {first_simulator.simulator_id, second_simulator.simulator_id}

@@ -143,8 +143,8 @@ def test_an_answer_is_judged(tmp_path: Path) -> None:
         judging = ScriptedModel(json.dumps({"reason": "so", "status": "Solved"}))
         context = replace(staged(benchmark, calls_once(), judge=judging), attempt=attempt)
         episode = asyncio.run(benchmark.run(entry, context))
-        seeds.append({request.sampling.seed for request in judging.asked})
-        assert len(judging.asked) == 4, "three votes and one on completeness"
+        seeds.append({request.sampling.seed for request in judging.requests})
+        assert len(judging.requests) == 4, "three votes and one on completeness"
     assert seeds[0] == seeds[1]
     assert not (seeds[1] & seeds[2]), "a repeated row is judged with other seeds"
     # A checker gets benchmark and episode from another process.
@@ -166,7 +166,9 @@ def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(tmp_path: Pa
         context = staged(benchmark, calls_once())
         context = replace(context, roles={"judge": RoleModel(judging, role_sampling, {})})
         asyncio.run(benchmark.run(benchmark.entries()[0], context))
-        assert replace(judging.asked[-1].sampling, seed=role_sampling.seed, schema="") == expected
+        assert (
+            replace(judging.requests[-1].sampling, seed=role_sampling.seed, schema="") == expected
+        )
         # A sampling of the judge's own is in the identity of the role.
         identity = benchmark.identity()["episodes"]["judge"]
         assert ("fac_sampling" in identity) is (expected.top_p == 1)
@@ -219,7 +221,7 @@ def test_a_second_run_of_the_same_simulator_comes_from_the_cache(
         for _ in range(2):
             again = replace(context, candidate=RoleModel(calls_once(), Sampling(), identity))
             episodes.append(asyncio.run(benchmark.run(entry, again)))
-            assert len(simulator.asked) == (1 if endpoint else makers)
+            assert len(simulator.requests) == (1 if endpoint else makers)
             assert (identity.items() <= episodes[-1].state["simulator"].items()) is not endpoint
         assert episodes[1].state["calls"][0]["source"] == "cache"
         assert episodes[0].messages == episodes[1].messages

@@ -58,7 +58,7 @@ def test_a_call_and_an_answer() -> None:
         "error": "",
         "response": {"you sent": '{"q": "rye"}'},
     }
-    names = [tool["function"]["name"] for tool in model.asked[0].tools or ()]
+    names = [tool["function"]["name"] for tool in model.requests[0].tools or ()]
     assert names == [FIND, "list_shops_for_bakery", "Finish"]
 
 
@@ -91,7 +91,7 @@ def test_tries_go_on_until_one_answers() -> None:
     assert len(run.tries) == 2
     assert run.final
     assert run.final["answer"] == "second"
-    seeds = {request.sampling.seed for request in model.asked}
+    seeds = {request.sampling.seed for request in model.requests}
     assert len(seeds) == 2, "a repeated try must not draw the same tokens"
     assert model.chats[0] == model.chats[1]
 
@@ -201,7 +201,7 @@ def test_the_depth_goes_one_round_back() -> None:
     assert (run.ended, run.valid, run.final) == ("exhausted", False, None)
     parents = enumerate((0, 2, 2, 0, 8, 8))
     assert tree(run) == [(parent, f'{{"q": {number}}}') for number, parent in parents]
-    assert len({request.sampling.seed for request in model.asked}) == 2, (
+    assert len({request.sampling.seed for request in model.requests}) == 2, (
         "a second child has another seed"
     )
     table = Table()
@@ -231,7 +231,7 @@ def test_an_episode_in_the_react_form() -> None:
     assert run.final
     assert run.final["answer"] == "Rye."
     assert table.calls == [(FIND, '{"q": "rye"}')]
-    assert [request.tools for request in model.asked] == [None, None]
+    assert [request.tools for request in model.requests] == [None, None]
     system, _, reply, observation = model.chats[1]
     assert "Action Input: its arguments" in system["content"]
     assert reply == {"role": "assistant", "content": ROUND}

@@ -69,9 +69,9 @@ def test_a_sure_judge_is_asked_once_a_vote_with_a_schema() -> None:
     step = {"question": "answer", "status": "Solved", "reason": judge.replies[0]}
     cost = {"attempts": 1, "prompt_tokens": 10, "completion_tokens": 2}
     assert votes[0]["steps"] == [step | cost]
-    prompts = [request.prompt for request in judge.asked]
+    prompts = [request.prompt for request in judge.requests]
     assert all("Sunny." in prompt and "weather_for_sky" not in prompt for prompt in prompts)
-    (schema,) = {request.sampling.schema for request in judge.asked}
+    (schema,) = {request.sampling.schema for request in judge.requests}
     assert json.loads(schema)["properties"]["answer_status"]["enum"] == list(asking.STATUSES)
 
 
@@ -84,8 +84,8 @@ def test_an_unsure_judge_sees_the_execution_too() -> None:
     for seed in (0, 0, 1):
         judge = ScriptedModel(reply)
         votes = sopr(judge, 4, seed=seed)
-        seeds.append(sorted(request.sampling.seed for request in judge.asked))
-        assert {request.sampling.temperature for request in judge.asked} == {0.2}
+        seeds.append(sorted(request.sampling.seed for request in judge.requests))
+        assert {request.sampling.temperature for request in judge.requests} == {0.2}
     assert seeds[0] == seeds[1]
     assert len({*seeds[0], *seeds[2]}) == 16, "each vote and question has its own seed"
     assert [step["question"] for step in votes[0]["steps"]] == ["answer", "execution"]
@@ -106,7 +106,7 @@ def test_what_is_no_answer_is_unsolved_without_a_question() -> None:
         votes = sopr(judge, 2, answer)
         assert [(vote["status"], vote["steps"]) for vote in votes] == [("Unsolved", [])] * 2
         assert fac(judge, answer)["status"] == "Unsolved"
-    assert not judge.asked
+    assert not judge.requests
 
 
 def test_a_reply_is_a_vote_if_it_states_one_verdict() -> None:
@@ -132,14 +132,14 @@ def test_a_reply_without_a_verdict_is_asked_for_again_and_then_an_error_of_the_r
     (vote,) = sopr(judge)
     assert vote["status"] == "Solved"
     assert (vote["steps"][0]["attempts"], vote["steps"][0]["prompt_tokens"]) == (3, 30)
-    assert len({request.sampling.seed for request in judge.asked}) == 3
-    temperatures = [request.sampling.temperature for request in judge.asked]
+    assert len({request.sampling.seed for request in judge.requests}) == 3
+    temperatures = [request.sampling.temperature for request in judge.requests]
     assert temperatures == [0.2, asking.RETRY_TEMPERATURE, asking.RETRY_TEMPERATURE]
     judge = ScriptedModel("I would rather talk about something else.")
     with pytest.raises(asking.JudgeError, match=r"exactly one verdict.*something else") as caught:
         sopr(judge)
     assert caught.value.status == "infra_error"
-    assert len(judge.asked) == asking.ATTEMPTS
+    assert len(judge.requests) == asking.ATTEMPTS
     with pytest.raises(EngineDead):
         sopr(ScriptedModel(EngineDead("gone")), 3)
     with pytest.raises(asking.JudgeError, match="sowr: "):
@@ -204,7 +204,7 @@ def test_upstreams_wording_comes_from_the_users_checkout(tmp_path: Path) -> None
     assert prompts.of_two("why", [ANSWER, OTHER], 4_000).startswith('Third. why {"final_answer"')
     judge = ScriptedModel("This is not solved.")
     assert fac(judge, prompts=prompts)["status"] == "Solved"
-    assert {request.sampling.schema for request in judge.asked} == {""}
+    assert {request.sampling.schema for request in judge.requests} == {""}
     assert prompts.identity() == {"prompts": "upstream", "prompts_sha256": prompts.sha256}
     for path, message in ((source, "has no PROMPT"), (template, "has no check_answer_status")):
         write(path, "PROMPT = open('/etc/passwd').read()")
@@ -223,7 +223,7 @@ def test_the_better_status_wins_without_a_question() -> None:
                 "status",
                 3,
             )
-    assert not judge.asked
+    assert not judge.requests
     votes = {(): "Unsure", ("Solved", "Unsolved"): "Unsure"}
     votes[("Solved", "Solved", "Unsolved")] = "Solved"
     assert {
@@ -251,7 +251,7 @@ def test_the_order_changes_with_the_rounds_and_the_choice_follows_it() -> None:
     assert tossed[0] == tossed[1]
     assert {toss["by"] for toss in tossed[0]} == {"coin"}
     assert {toss["outcome"] for toss in tossed[0]} == {"win", "lose"}
-    assert not judge.asked
+    assert not judge.requests
 
 
 TEXTS = {"25 light years.": "solved", "Far, I guess.": "Unsure", "No.": "Unsolved"}

@@ -168,14 +168,14 @@ def test_a_scope_that_does_not_fit_is_one_line(folder: Path, scope: Any, message
     assert "\n" not in str(caught.value)
 
 
-def test_doctor_says_what_fits(folder: Path, here: Cli, config_file: Any) -> None:
+def test_doctor_says_what_fits(folder: Path, invoke: Cli, config_file: Any) -> None:
     apis = [plain("Radio", f"Song number {n}") for n in range(200)]
     write(queries_file(folder, GROUP), [query(n, api_list=apis) for n in (0, 1)])
     options: dict[str, Any] = {"name": "stabletoolbench", "data": str(folder), "groups": [GROUP]}
     options |= {"tool_scope": "all", "judge": "none", "apis": ["simulator"], "mode": "react"}
     settings = {"benchmarks": [options], "engine": {"max_model_len": 1000}}
-    result = here("doctor", config_file(**settings))
+    result = invoke("doctor", config_file(**settings))
     assert "no prompt fits" in result.stdout
     count = int(result.stdout.partition("set tool_scope: {retrieved: ")[2].partition("}")[0])
     options["tool_scope"] = {"retrieved": count}
-    assert "2 of 2 prompts fit" in here("doctor", config_file(**settings)).stdout
+    assert "2 of 2 prompts fit" in invoke("doctor", config_file(**settings)).stdout

@@ -110,16 +110,16 @@ def test_bad_ids_and_missing_files_are_named(root: Path, tmp_path: Path) -> None
             load(path)
 
 
-def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path, said: list[str]) -> None:
+def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path, log_lines: list[str]) -> None:
     folder = importer.import_queries(root)
     assert folder.parent == imports_folder("stabletoolbench")
     assert locate("imported") == locate(f"imported:{folder.name}") == folder
     assert data_hash(load(folder)) == data_hash(load(root))
     assert read_texts(folder) == read_texts(root)
     assert all((folder / name).is_file() for name in ("LICENSE", "server/system_prompts.py"))
-    assert any("differ from those of commit" in line for line in said)
+    assert any("differ from those of commit" in line for line in log_lines)
     assert importer.import_queries(root / "solvable_queries") == folder
-    assert any("already imported" in line for line in said)
+    assert any("already imported" in line for line in log_lines)
     plain = write_checkout(tmp_path / "plain", sources=False)
     assert importer.import_queries(plain) != folder
     with pytest.raises(UserError, match="several versions"):
@@ -133,13 +133,13 @@ def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path, said: list[s
     assert sorted(folder.parent.rglob("*")) == before
 
 
-def test_an_import_takes_the_groups_that_are_there(root: Path, said: list[str]) -> None:
+def test_an_import_takes_the_groups_that_are_there(root: Path, log_lines: list[str]) -> None:
     absent = [group for group in GROUPS if not group.endswith("_instruction")]
     for group in absent:
         queries_file(root, group).unlink()
     folder = importer.import_queries(root)
     assert present(folder) == ["G1_instruction", "G2_instruction", "G3_instruction"]
-    assert any(line.endswith(f"lacks the groups {', '.join(absent)}") for line in said)
+    assert any(line.endswith(f"lacks the groups {', '.join(absent)}") for line in log_lines)
     for group in present(root):
         queries_file(root, group).unlink()
     with pytest.raises(UserError, match="has no group of queries"):

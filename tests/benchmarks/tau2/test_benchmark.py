@@ -112,7 +112,7 @@ def test_it_travels_to_workers() -> None:
 
 
 @pytest.mark.nightly
-def test_settings_that_move_a_score_are_in_the_identity(copy: Path, said: list[str]) -> None:
+def test_settings_that_move_a_score_are_in_the_identity(copy: Path, log_lines: list[str]) -> None:
     base = build(domains=["airline"]).identity()
     changes = {"mode": "prompt", "opening": "user", "max_steps": 100, "max_errors": 5}
     for key, value in changes.items():
@@ -125,12 +125,12 @@ def test_settings_that_move_a_score_are_in_the_identity(copy: Path, said: list[s
     assert changed["data_sha256"] == base["data_sha256"]
     # An import is the same benchmark.
     Tau2.import_data(None)
-    assert "401 tasks of base" in said[0], said
+    assert "401 tasks of base" in log_lines[0], log_lines
     imported = build(data="imported", domains=["airline"])
     assert imported.resolved()["data"].startswith("imported:")
     assert imported.identity() == base
     Tau2.import_data(None)
-    assert said[-1].startswith("already imported")
+    assert log_lines[-1].startswith("already imported")
 
 
 def test_a_summary_says_whether_it_compares() -> None:

@@ -45,7 +45,7 @@ def roles(messages: Any) -> list[str]:
 
 
 def samplings(model: ScriptedModel) -> list[Sampling]:
-    return [request.sampling for request in model.asked]
+    return [request.sampling for request in model.requests]
 
 
 def test_each_side_sees_its_own_calls_and_the_others_texts() -> None:
@@ -64,7 +64,7 @@ def test_each_side_sees_its_own_calls_and_the_others_texts() -> None:
     assert messages[:2] == [("user", greeting), ("assistant", "It is broken.")]
     assert ("user", "Restart it.") in messages
     assert not any("C1001" in str(content) for _, content in messages)
-    names = [{t["function"]["name"] for t in m.asked[0].tools or ()} for m in (agent, user)]
+    names = [{t["function"]["name"] for t in m.requests[0].tools or ()} for m in (agent, user)]
     assert ["check_status_bar" in tool_names for tool_names in names] == [False, True]
     assert {sampling.stop for sampling in samplings(agent) + samplings(user)} == {()}
     # The transcript has both sides.
@@ -80,7 +80,7 @@ def test_the_first_messages_are_the_prompt(airline: Tau2, solo: Tau2) -> None:
         play(benchmark, entry, agent, ScriptedModel("Hi", BYE))
         opening = benchmark.prompt(entry)
         assert agent.chats[0][: len(opening)] == opening
-        assert agent.asked[0].tools == benchmark.tools(entry)
+        assert agent.requests[0].tools == benchmark.tools(entry)
     # A chat that begins with the user.
     benchmark = build(domains=["airline", "telecom_solo"], opening="user")
     agent = ScriptedModel("Yes?")
@@ -101,7 +101,7 @@ def test_prompt_mode_has_tools_and_calls_in_the_text() -> None:
     turns = play(benchmark, entry, agent, user).state["trajectory"]
     assert agent.chats[0][:2] == benchmark.prompt(entry)
     assert benchmark.tools(entry) is None
-    assert [request.tools for request in agent.asked] == [None, None]
+    assert [request.tools for request in agent.requests] == [None, None]
     assert agent.chats[1][-1]["content"].startswith(f'<tool_result name="{AIRPORTS}">')
     assert roles(turns) == ["assistant", "user", "assistant", "tool", "assistant", "user"]
     assert turns[2]["content"] == "Let me look."
@@ -113,7 +113,7 @@ def test_prompt_mode_has_tools_and_calls_in_the_text() -> None:
 def test_an_episode_ends_at_its_limits(airline: Tau2) -> None:
     agent = ScriptedModel("never asked")
     assert played(airline, agent, ScriptedModel(BYE))["ended"] == "user_stop"
-    assert agent.asked == []
+    assert agent.requests == []
     benchmark = build(domains=["airline"], max_steps=7)
     state = played(benchmark, ScriptedModel("Yes?"), ScriptedModel("Hm."))
     assert (state["ended"], state["steps"]) == ("max_steps", 7)
@@ -158,7 +158,7 @@ def test_empty_and_unreadable_answers(airline: Tau2) -> None:
     assert len({sampling.seed for sampling in samplings(agent)}) == 3
     silent = ScriptedModel("")
     assert played(airline, silent, ScriptedModel("Hi"))["ended"] == "agent_error"
-    assert len(silent.asked) == FIRST_ANSWERS
+    assert len(silent.requests) == FIRST_ANSWERS
     assert played(airline, ScriptedModel("x"), ScriptedModel(""))["ended"] == "user_error"
     # Arguments that are not an object end the episode, as does a full context.
     for arguments in ("{not json", "[1]", '{"a": ' + "[" * 101 + "]" * 101 + "}"):
@@ -177,7 +177,7 @@ def test_solo_ends_with_done(solo: Tau2) -> None:
     state = played(solo, agent)
     assert state["ended"] == "agent_stop"
     assert state["trajectory"][-1] == {"role": "assistant", "content": "###STOP###"}
-    assert [t["function"]["name"] for t in agent.asked[0].tools or ()][-1] == "done"
+    assert [t["function"]["name"] for t in agent.requests[0].tools or ()][-1] == "done"
     # The call beside it is dropped.
     assert not any("toggle_data" in str(m) for m in state["trajectory"])
 

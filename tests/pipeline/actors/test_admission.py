@@ -24,8 +24,8 @@ from ace_ray.types import Completion, EngineFigures
 class Visitors:
     """Tasks that ask for admission."""
 
-    def __init__(self, most: int = 1000, **how: Any) -> None:
-        self.admission = AdmissionControl(most, **how)
+    def __init__(self, limit: int = 1000, **how: Any) -> None:
+        self.admission = AdmissionControl(limit, **how)
         self.inside: list[str] = []
         self._groups: dict[str, Group] = {}
         self._ends: dict[str, asyncio.Event] = {}
@@ -84,7 +84,7 @@ SCRIPTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
         ],
     ),
     "rows enter in their order while there is room": (
-        {"most": 9},
+        {"limit": 9},
         [
             *(("come", "a", OPEN, 4), ("come", "b", OPEN, 4), ("come", "c", OPEN, 4)),
             *(("come", "d"), ["a", "b"]),
@@ -94,7 +94,7 @@ SCRIPTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
         ],
     ),
     "each row gives its place back as soon as it ends": (
-        {"most": 3},
+        {"limit": 3},
         [
             *(("come", "three", OPEN, 3), ("come", "two", OPEN, 2), ["three"]),
             *(("row_ends", "three"), ["three"], ("row_ends", "three"), ["three", "two"]),

@@ -30,7 +30,7 @@ class Call:
     """A call of an episode, which is ready at a time and then in the engine."""
 
     episode: int
-    left: int  # calls of the episode after this one
+    calls_left: int  # calls of the episode after this one
     prompt: float  # tokens
     growth: float  # tokens from one prompt to the next
     ready: float
@@ -48,14 +48,14 @@ class Simulation:
     shared: int  # tokens at the beginning of all prompts
     cache: int = CACHE
     limited: bool = True
-    now: float = 0.0
+    now_s: float = 0.0
     computed: float = 0.0
-    kept: OrderedDict[int, float] = field(default_factory=OrderedDict)
+    prefixes: OrderedDict[int, float] = field(default_factory=OrderedDict)
     running: list[Call] = field(default_factory=list)
 
     def run(self) -> Simulation:
         draw = random.Random(0)
-        room = CacheRoom(self.cache if self.limited else 0, lambda: self.now)
+        room = CacheRoom(self.cache if self.limited else 0, lambda: self.now_s)
         contexts: dict[int, CacheContext] = {}
         pending = list(range(EPISODES))
         later: list[tuple[float, int, Call]] = []
@@ -66,23 +66,27 @@ class Simulation:
                 contexts[episode] = room.open()
                 calls = max(5, round(draw.gauss(CALLS, 4)))
                 growth = (draw.gauss(LAST, 1000) - FIRST) / calls
-                queue.append(Call(episode, calls - 1, FIRST, growth, self.now))
-            while later and (later[0][0] <= self.now or not (self.running or queue)):
-                self.now = max(self.now, later[0][0])
+                queue.append(Call(episode, calls - 1, FIRST, growth, self.now_s))
+            while later and (later[0][0] <= self.now_s or not (self.running or queue)):
+                self.now_s = max(self.now_s, later[0][0])
                 queue.append(heapq.heappop(later)[2])
             while queue and self.start(queue[0]):
                 del queue[0]
             for call in self.step():
-                seconds = self.now - call.ready
+                seconds = self.now_s - call.ready
                 figures = EngineFigures(call.cached, call.first_token_s, seconds)
                 prompt, context = int(call.prompt), contexts[call.episode]
                 context.add(
                     "", Completion("", "", False, "stop", prompt, ANSWER, seconds, engine=figures)
                 )
-                if call.left:
-                    ready = self.now + draw.uniform(0.5, 1.5) * self.tools_s
+                if call.calls_left:
+                    ready = self.now_s + draw.uniform(0.5, 1.5) * self.tools_s
                     then = Call(
-                        call.episode, call.left - 1, call.prompt + call.growth, call.growth, ready
+                        call.episode,
+                        call.calls_left - 1,
+                        call.prompt + call.growth,
+                        call.growth,
+                        ready,
                     )
                     heapq.heappush(later, (ready, call.episode, then))
                 else:
@@ -91,19 +95,20 @@ class Simulation:
 
     def start(self, call: Call) -> bool:
         """Give ``call`` its blocks, unless running calls hold them."""
-        own = call.prompt - self.shared
+        own_tokens = call.prompt - self.shared
         free = self.cache - self.shared - sum(c.prompt - self.shared + ANSWER for c in self.running)
-        if own + ANSWER > free and self.running:
+        if own_tokens + ANSWER > free and self.running:
             return False
-        known = min(self.kept.pop(call.episode, 0), own)
-        while self.kept and own + ANSWER + sum(self.kept.values()) > free:
-            oldest = next(iter(self.kept))
-            excess = own + ANSWER + sum(self.kept.values()) - free
-            self.kept[oldest] -= min(excess, self.kept[oldest])
-            if not self.kept[oldest]:
-                del self.kept[oldest]
-        begun = self.shared if self.computed else 0  # the first call computes what all share
-        call.cached = begun + int(known) // BLOCK * BLOCK
+        hit_tokens = min(self.prefixes.pop(call.episode, 0), own_tokens)
+        while self.prefixes and own_tokens + ANSWER + sum(self.prefixes.values()) > free:
+            oldest = next(iter(self.prefixes))
+            excess = own_tokens + ANSWER + sum(self.prefixes.values()) - free
+            self.prefixes[oldest] -= min(excess, self.prefixes[oldest])
+            if not self.prefixes[oldest]:
+                del self.prefixes[oldest]
+        # The first call computes what all share.
+        shared_tokens = self.shared if self.computed else 0
+        call.cached = shared_tokens + int(hit_tokens) // BLOCK * BLOCK
         call.to_compute = max(1, call.prompt - call.cached)
         self.computed += call.to_compute
         self.running.append(call)
@@ -117,16 +122,16 @@ class Simulation:
             call.to_compute -= piece
             budget -= piece
             call.tokens += not call.to_compute
-        self.now += self.step_s + (STEP_TOKENS - budget) / self.speed
+        self.now_s += self.step_s + (STEP_TOKENS - budget) / self.speed
         for call in self.running:
             if call.tokens == 1:
-                call.first_token_s = self.now - call.ready
-        ended = [call for call in self.running if call.tokens == ANSWER]
-        for call in ended:
+                call.first_token_s = self.now_s - call.ready
+        calls = [call for call in self.running if call.tokens == ANSWER]
+        for call in calls:
             self.running.remove(call)
-            self.kept[call.episode] = call.prompt - self.shared + ANSWER
-            self.kept.move_to_end(call.episode)
-        return ended
+            self.prefixes[call.episode] = call.prompt - self.shared + ANSWER
+            self.prefixes.move_to_end(call.episode)
+        return calls
 
 
 def simulate(engine: str, shared: int, tools_s: float) -> tuple[float, float, float, float]:
@@ -134,8 +139,8 @@ def simulate(engine: str, shared: int, tools_s: float) -> tuple[float, float, fl
     episodes; then the seconds without and with it."""
     least = Simulation(*ENGINES[engine], tools_s, shared, 10**9).run().computed
     before = Simulation(*ENGINES[engine], tools_s, shared, limited=False).run()
-    now = Simulation(*ENGINES[engine], tools_s, shared).run()
-    return before.computed / least, now.computed / least, before.now, now.now
+    after = Simulation(*ENGINES[engine], tools_s, shared).run()
+    return before.computed / least, after.computed / least, before.now_s, after.now_s
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -148,7 +153,7 @@ def test_contexts_stay_cached_unless_slow_tools_leave_time(engine: str) -> None:
 
 if __name__ == "__main__":
     for case in product(ENGINES, (FIRST, 0), TOOLS_S):
-        before, now, seconds_before, seconds = simulate(*case)
+        before, after, seconds_before, seconds = simulate(*case)
         prompt = "shared" if case[1] else "own"
-        print(f"| {case[0]} | {prompt} | {case[2]:g} | {before:.1f} | {now:.1f} | ", end="")
+        print(f"| {case[0]} | {prompt} | {case[2]:g} | {before:.1f} | {after:.1f} | ", end="")
         print(f"{seconds_before:,.0f} | {seconds:,.0f} |")

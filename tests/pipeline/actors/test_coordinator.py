@@ -20,13 +20,13 @@ from ace_ray.pipeline.monitoring.counts import RowReport
 
 
 class Clock:
-    now = 50.0
+    time_s = 50.0
 
     def monotonic(self) -> float:
-        return self.now
+        return self.time_s
 
     def time(self) -> float:
-        return 1e9 + self.now
+        return 1e9 + self.time_s
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def process(pid: int = 1, actor: str = "actor", kind: Kind = "engine") -> Proces
 
 
 def up(coordinator: Coordinator, process: ProcessInfo, **how: Any) -> Start | None:
-    begun = coordinator.starting(process, **how)
+    start = coordinator.starting(process, **how)
     coordinator.life(process, facts={"worker": process.name})
-    return begun
+    return start
 
 
 def row(status: str = "scored", official: Any = True, strict: Any = False) -> tuple[Any, ...]:
@@ -53,17 +53,22 @@ def row(status: str = "scored", official: Any = True, strict: Any = False) -> tu
 
 
 def test_engines_are_counted_by_what_they_have_to_do() -> None:
-    coordinator, one = Coordinator([]), process()
+    coordinator, engine = Coordinator([]), process()
     coordinator.starting(process(2, "another"))
-    up(coordinator, one)
+    up(coordinator, engine)
     assert coordinator.read().engines == (1, 1, 0, 0)
-    coordinator.rows(one, RowReport(entered=["a", "b"]))
-    coordinator.rows(one, RowReport(ended=["a"]))
+    coordinator.rows(engine, RowReport(entered=["a", "b"]))
+    coordinator.rows(engine, RowReport(ended=["a"]))
     assert (coordinator.read().engines, coordinator.read().in_flight) == ((1, 0, 0, 1), 1)
-    coordinator.rows(one, RowReport(0, ended=["b"], spent=({"generation": 2.0}, 7)))
+    coordinator.rows(engine, RowReport(0, ended=["b"], spent=({"generation": 2.0}, 7)))
     assert coordinator.read().engines == (1, 0, 1, 0)
+<<<<<<< HEAD
     assert coordinator.read().of(0).spent == {one.name: ({"generation": 2.0}, 7)}
     coordinator.loading(one, 1)  # other weights
+=======
+    assert coordinator.read().of(0).output_tokens == {engine.name: 7}
+    coordinator.loading(engine, 1)  # other weights
+>>>>>>> namest
     assert coordinator.read().engines == (1, 1, 0, 0)
 
 
@@ -94,9 +99,9 @@ def test_rows_are_counted_by_run_and_status() -> None:
 @pytest.mark.parametrize("kind", ["engine", "checker"])
 def test_three_failed_starts_end_the_run(kind: Kind) -> None:
     coordinator = Coordinator([])
-    begun = coordinator.starting(process(99, "another"))
-    assert begun is not None
-    assert not begun.retryable, "what fails at the first engine of a run, fails again"
+    start = coordinator.starting(process(99, "another"))
+    assert start is not None
+    assert not start.retryable, "what fails at the first engine of a run, fails again"
     coordinator.life(process(99, "another"), facts={})
     starts = [coordinator.starting(process(pid, "a", kind)) for pid in range(1, MAX_STARTS + 1)]
     retryable = [start is not None and start.retryable for start in starts]
@@ -127,22 +132,22 @@ def test_death_is_counted_once_and_isolates_rows_at_work(kind: Kind, says_why: b
     assert tally.deaths == ([f"host:1: {why}"] if kind == "engine" else [])
     assert {isolated.deaths for isolated in tally.isolated[kind].values()} == {1}
     assert coordinator.isolated(kind, ["a", "b", "c", "ended"]).keys() == {"a", "b"}
-    other: Kind = "checker" if kind == "engine" else "engine"
-    assert coordinator.isolated(other, ["a", "b"]) == {}
+    second_kind: Kind = "checker" if kind == "engine" else "engine"
+    assert coordinator.isolated(second_kind, ["a", "b"]) == {}
 
 
 def test_heartbeat_returns_the_time_left(clock: Clock) -> None:
-    coordinator, here, other = Coordinator([]), process(), process(2, "other")
-    up(coordinator, here)
-    up(coordinator, other)
-    assert coordinator.life(here) is None
+    coordinator, first, second = Coordinator([]), process(), process(2, "other")
+    up(coordinator, first)
+    up(coordinator, second)
+    assert coordinator.life(first) is None
     coordinator.drain(30.0, "actor")
-    clock.now += 10
-    assert (coordinator.life(here), coordinator.life(other)) == (20.0, None)
+    clock.time_s += 10
+    assert (coordinator.life(first), coordinator.life(second)) == (20.0, None)
     coordinator.drain(5.0)
-    assert (coordinator.life(here), coordinator.life(other)) == (5.0, 5.0)
-    clock.now += 60
-    assert coordinator.life(here) == 0.0, "no time left differs from no limit"
+    assert (coordinator.life(first), coordinator.life(second)) == (5.0, 5.0)
+    clock.time_s += 60
+    assert coordinator.life(first) == 0.0, "no time left differs from no limit"
 
 
 @pytest.mark.parametrize("stores", [True, False])
@@ -165,9 +170,9 @@ class TestStartsWithoutProgress:
     def test_ten_of_one_worker_end_the_run(self, says_why: bool, kind: Kind) -> None:
         coordinator = Coordinator([])
         for pid in range(MAX_STARTS_WITHOUT_PROGRESS):
-            begun = up(coordinator, process(pid, kind=kind))
-            assert begun is not None
-            assert begun.starts_since_progress == pid
+            start = up(coordinator, process(pid, kind=kind))
+            assert start is not None
+            assert start.starts_since_progress == pid
             up(coordinator, process(100 + pid, "another"))
             coordinator.rows(process(), RowReport())  # a block whose rows were all given up
             if says_why:
@@ -218,16 +223,16 @@ def test_death_with_a_cause_outside_is_no_failed_trial(killed: bool, outside: bo
 
 @pytest.mark.parametrize("node", [True, False])
 def test_rows_of_a_lost_node_are_not_isolated(node: bool) -> None:
-    coordinator, here = Coordinator([]), process()
-    up(coordinator, here)
-    coordinator.rows(here, RowReport(entered=["a", "b"]))
+    coordinator, engine = Coordinator([]), process()
+    up(coordinator, engine)
+    coordinator.rows(engine, RowReport(entered=["a", "b"]))
     for _ in range(2):
         coordinator.removed("actor", Death("its node is gone", outside=True), node=node)
-        coordinator.life(here)
-        coordinator.life(here, death=Death("a message that comes late", rows=["a"]))
+        coordinator.life(engine)
+        coordinator.life(engine, death=Death("a message that comes late", rows=["a"]))
     tally = coordinator.read()
     assert tally.isolated["engine"].keys() == (set() if node else {"a", "b"})
-    assert (tally.deaths, tally.silent) == ([f"{here.name}: its node is gone"], {})
+    assert (tally.deaths, tally.silent) == ([f"{engine.name}: its node is gone"], {})
 
 
 def test_row_that_a_dead_checker_has_noted_is_isolated_alone() -> None:
@@ -246,5 +251,5 @@ def test_a_reason_not_to_swap_applies_to_one_run_or_to_all() -> None:
 
 
 def test_an_engine_starts_with_the_weights_of_the_run_that_it_wants() -> None:
-    begun = Coordinator([]).starting(process(), 3)
-    assert begun == Start(retryable=False, run=3)
+    start = Coordinator([]).starting(process(), 3)
+    assert start == Start(retryable=False, run=3)

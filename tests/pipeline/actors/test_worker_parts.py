@@ -96,8 +96,8 @@ def test_rows_that_cannot_end_in_their_runs_share_do_not_start(
     monkeypatch: pytest.MonkeyPatch, goes_on: bool
 ) -> None:
     """Runs 0 and 1 share 300 s. A row takes 100 s."""
-    later, cancelled, now = list[tuple[float, Any]](), list[int](), [1000.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    later, cancelled, clock = list[tuple[float, Any]](), list[int](), [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     loop = type("Loop", (), {"call_later": lambda _, seconds, call: later.append((seconds, call))})
     monkeypatch.setattr(asyncio, "get_running_loop", loop)
 
@@ -109,13 +109,13 @@ def test_rows_that_cannot_end_in_their_runs_share_do_not_start(
     times = RowTimes(1300.0, (0, 1), cancel)
     times.add("agent", 100.0)
     assert times.can_end(0, "agent")
-    now[0] += 51
+    clock[0] += 51
     assert not times.can_end(0, "agent"), "its share ends after 150 s"
     ((seconds, call),) = later
     assert seconds == 150.0
     call()
     assert cancelled == [0]
     assert [wait for wait, _ in later[1:]] == [150.0] * goes_on
-    now[0] = 1150.0
+    clock[0] = 1150.0
     assert times.can_end(1, "agent")
     assert len(later) == 1 + goes_on, "no run follows run 1"

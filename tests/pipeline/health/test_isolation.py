@@ -37,7 +37,7 @@ def play(
     Returns row -> deaths while it was at work.
     """
     waiting, deaths = deque(rows), Counter[str]()
-    done: list[str] = []
+    row_ids: list[str] = []
     while waiting:
         isolated = isolation.rows
         if (first := isolated.get(waiting[0])) and first.end:
@@ -55,9 +55,9 @@ def play(
             waiting.extend(together)
         else:
             isolation.leave("engine", together)
-            done += together
-    assert len(done) == len(set(done))
-    assert {*done} | {row for row, state in isolation.rows.items() if state.end} >= {*rows}
+            row_ids += together
+    assert len(row_ids) == len(set(row_ids))
+    assert {*row_ids} | {row for row, state in isolation.rows.items() if state.end} >= {*rows}
     return deaths
 
 
@@ -124,9 +124,9 @@ def test_row_is_set_aside_after_three_trials_and_quarantined_after_one_more() ->
         die(first, ["a"])
         assert (first.rows["a"].deaths, first.rows["a"].trials) == (deaths, deaths - 1)
         assert bool(first.rows["a"].end) == (deaths > TRIALS)
-    aside = ended_columns(first.rows["a"], "engine")
-    assert (aside["status"], aside["error_class"]) == ("infra_error", "EngineKilled")
-    assert aside["error"] == (
+    row_columns = ended_columns(first.rows["a"], "engine")
+    assert (row_columns["status"], row_columns["error_class"]) == ("infra_error", "EngineKilled")
+    assert row_columns["error"] == (
         "4 engines crashed while working on this row, 3 of them while working on it alone; "
         "it is retried after all other rows"
     )
@@ -175,21 +175,21 @@ SHARED = shared_id(ROW)
 
 def test_row_goes_where_its_preparation_goes() -> None:
     alive, released = IsolatedRow(1, 7), IsolatedRow(1, OPEN)
-    ended = IsolatedRow(4, OPEN, trials=3, deaths_alone=3, end="set_aside")
-    for own, shared, by_shared in (
+    end_state = IsolatedRow(4, OPEN, trials=3, deaths_alone=3, end="set_aside")
+    for row_state, shared, by_shared in (
         (None, alive, True),
         (alive, None, False),
         (alive, released, False),
         (released, alive, True),
         (alive, alive, False),
-        (alive, ended, True),
-        (ended, alive, False),
-        (ended, ended, False),
+        (alive, end_state, True),
+        (end_state, alive, False),
+        (end_state, end_state, False),
     ):
-        rows = {k: s for k, s in (("r", own), (SHARED, shared)) if s is not None}
-        found = of_rows([ROW], rows)["r"]
-        assert found.shared is by_shared
-        assert (found.group, found.end) == (rows[SHARED if by_shared else "r"].group, found.end)
-        assert found.deaths == rows[SHARED if by_shared else "r"].deaths
-        assert found.unstored == sum(s.deaths for s in rows.values())
+        rows = {k: s for k, s in (("r", row_state), (SHARED, shared)) if s is not None}
+        state = of_rows([ROW], rows)["r"]
+        assert state.shared is by_shared
+        assert (state.group, state.end) == (rows[SHARED if by_shared else "r"].group, state.end)
+        assert state.deaths == rows[SHARED if by_shared else "r"].deaths
+        assert state.unstored == sum(s.deaths for s in rows.values())
     assert of_rows([{**ROW, "shares": -1}], {SHARED: alive}) == {}

@@ -39,10 +39,10 @@ class Ended(Interrupts):
 
 
 class Clock:
-    now = 1000.0
+    time_s = 1000.0
 
     def monotonic(self) -> float:
-        return self.now
+        return self.time_s
 
     time = monotonic
 
@@ -61,7 +61,7 @@ class Monitored:
     ) -> None:
         self.clock, self.looks = clock, 0
         self.tally = Tally()
-        self.next: tuple[Tally, float] | None = None
+        self.update: tuple[Tally, float] | None = None
         self.drained: list[float] = []
         self.interrupts = Ended()
         config = RunConfig.model_validate({**SETTINGS, **settings})
@@ -80,19 +80,19 @@ class Monitored:
         )
 
     def _read(self) -> Tally:
-        if self.next is not None:
-            (self.tally, seconds), self.next = self.next, None
-            self.clock.now += seconds
+        if self.update is not None:
+            (self.tally, seconds), self.update = self.update, None
+            self.clock.time_s += seconds
         self.looks += 1
         return self.tally
 
-    def later(self, seconds: float = 0.0, *, stored: int = 0, **known: Any) -> Any:
-        """Return the error, if any, after some looks at ``known``, ``seconds`` later."""
+    def later(self, seconds: float = 0.0, *, stored: int = 0, **changes: Any) -> Any:
+        """Return the error, if any, after some looks at ``changes``, ``seconds`` later."""
         tally = Tally()
         tally.of(0).stored = stored
-        for name, value in known.items():
+        for name, value in changes.items():
             setattr(tally, name, value)
-        self.next = tally, seconds
+        self.update = tally, seconds
         looks, until = self.looks + 4, time.monotonic() + 30
         while self.looks < looks and self.interrupts.error is None:
             assert time.monotonic() < until
@@ -101,30 +101,30 @@ class Monitored:
 
 
 @pytest.fixture
-def monitored(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> Iterator[Any]:
+def monitored(monkeypatch: pytest.MonkeyPatch, log_lines: list[str]) -> Iterator[Any]:
     monkeypatch.setattr(monitor_module, "POLL_S", 0.001)
     monkeypatch.setattr(ray, "get", lambda answer, timeout: answer)
-    clock, made = Clock(), list[Monitored]()
+    clock, monitors = Clock(), list[Monitored]()
     monkeypatch.setattr(monitor_module, "time", clock)
 
     def make(**how: Any) -> Monitored:
-        one = Monitored(clock, **how)
-        made.append(one)
-        one.monitor.__enter__()
-        return one
+        run = Monitored(clock, **how)
+        monitors.append(run)
+        run.monitor.__enter__()
+        return run
 
     yield make
-    for one in made:
-        one.monitor.__exit__()
+    for run in monitors:
+        run.monitor.__exit__()
 
 
 def test_engines_have_their_own_time_to_start(monitored: Any) -> None:
     """Served models load before."""
-    one = monitored()
-    assert one.later(500) is None
-    one.monitor.engines_start()
-    assert one.later(99) is None
-    error = one.later(2)
+    run = monitored()
+    assert run.later(500) is None
+    run.monitor.engines_start()
+    assert run.later(99) is None
+    error = run.later(2)
     assert "no engine started within 100 s (start_timeout_s)" in str(error)
     assert (error.resumable, error.again) == (True, False)
 
@@ -138,7 +138,7 @@ LATE_CHECKER = {"starting": {process("checker"): 101.0}}
 
 
 @pytest.mark.parametrize(
-    ("how", "known", "words", "end"),
+    ("how", "changes", "words", "end"),
     [
         ({}, {"failure": "cannot start"}, "cannot start", (False, False)),
         (AGAIN, {"failure": "cannot start"}, "cannot start", (True, True)),
@@ -151,9 +151,9 @@ LATE_CHECKER = {"starting": {process("checker"): 101.0}}
     ],
 )
 def test_what_ends_a_run(
-    monitored: Any, how: Any, known: Any, words: str, end: tuple[bool, bool]
+    monitored: Any, how: Any, changes: Any, words: str, end: tuple[bool, bool]
 ) -> None:
-    error = monitored(**how).later(**known)
+    error = monitored(**how).later(**changes)
     assert isinstance(error, RunFailed)
     assert words in str(error)
     assert (error.resumable, error.again) == end
@@ -161,25 +161,25 @@ def test_what_ends_a_run(
 
 def test_what_does_not_end_a_run(monitored: Any) -> None:
     failed = {"failure": "a checker failed", "silent": {process(): 20.0}}
-    for how, known in (({}, failed), (AGAIN, BUG), (ELASTIC, LATE)):
-        assert monitored(**how).later(**UP, **known) is None
+    for how, changes in (({}, failed), (AGAIN, BUG), (ELASTIC, LATE)):
+        assert monitored(**how).later(**UP, **changes) is None
 
 
 def test_silent_coordinator_ends_the_pass(monitored: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = monitored()
-    one.later(**UP)
+    run = monitored()
+    run.later(**UP)
 
     def refuse(answer: Any, timeout: float) -> Any:
         raise TimeoutError
 
     monkeypatch.setattr(ray, "get", refuse)
-    error = one.later(61)
+    error = run.later(61)
     assert "coordinator has not answered" in str(error)
     assert error.again
 
 
 @pytest.mark.parametrize(
-    ("there", "silent", "stored", "ends"),
+    ("exists", "silent", "stored", "ends"),
     [
         (True, 41.0, 0, False),  # just killed: another one takes its place
         (True, 101.0, 10, True),
@@ -191,62 +191,64 @@ def test_silent_coordinator_ends_the_pass(monitored: Any, monkeypatch: pytest.Mo
 def test_frozen_process_is_killed_and_must_be_replaced(
     monitored: Any,
     monkeypatch: pytest.MonkeyPatch,
-    said: list[str],
-    there: bool,
+    log_lines: list[str],
+    exists: bool,
     silent: float,
     stored: int,
     ends: bool,
 ) -> None:
-    actor = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: there))
+    actor = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: exists))
     monkeypatch.setattr(ray, "remote", lambda work: actor)
-    one = monitored()
-    error = one.later(**UP, silent={process(): silent}, stored=stored)
+    run = monitored()
+    error = run.later(**UP, silent={process(): silent}, stored=stored)
     assert bool(error) == ends
     assert not ends or error.again
-    assert said == ["engine worker host:7 does not respond and is killed"] * there
+    assert log_lines == ["engine worker host:7 does not respond and is killed"] * exists
 
 
 def test_elastic_pass_without_an_engine_ends(monitored: Any) -> None:
-    one = monitored(workers={"max": 4}, had_success=True)
-    one.monitor.engines_start()
-    one.later(90, **UP, silent={process(): 1.0})
-    assert one.later(99, **UP) is None
-    error = one.later(2, **UP)
+    run = monitored(workers={"max": 4}, had_success=True)
+    run.monitor.engines_start()
+    run.later(90, **UP, silent={process(): 1.0})
+    assert run.later(99, **UP) is None
+    error = run.later(2, **UP)
     assert "no engine is left" in str(error)
     assert error.again
 
 
-def test_request_to_stop_drains_and_then_ends(monitored: Any, said: list[str]) -> None:
-    one = monitored()
-    one.later(**UP)
-    one.interrupts.asked = True
-    assert one.later(**UP) is None
-    assert one.drained == [7.0]
-    assert "finishing rows in flight (7 s)" in said[-1]
-    assert one.later(7.0 + END_S + 1, **UP).resumable
+def test_request_to_stop_drains_and_then_ends(monitored: Any, log_lines: list[str]) -> None:
+    run = monitored()
+    run.later(**UP)
+    run.interrupts.asked = True
+    assert run.later(**UP) is None
+    assert run.drained == [7.0]
+    assert "finishing rows in flight (7 s)" in log_lines[-1]
+    assert run.later(7.0 + END_S + 1, **UP).resumable
     idle = monitored()
     idle.interrupts.asked = True
     assert isinstance(idle.later(), KeyboardInterrupt), "nothing is in flight"
 
 
-def test_time_limit_before_an_engine_is_ready_is_named(monitored: Any, said: list[str]) -> None:
-    late = monitored(rows_end_at=Clock.now - 1)
+def test_time_limit_before_an_engine_is_ready_is_named(
+    monitored: Any, log_lines: list[str]
+) -> None:
+    late = monitored(rows_end_at=Clock.time_s - 1)
     error = late.later()
     assert isinstance(error, KeyboardInterrupt)
     line = "the time limit was reached before an engine was ready: 10 rows are left"
     assert str(error) == line
-    assert said == []
-    one = monitored(rows_end_at=Clock.now - 1)
-    assert one.later(**UP) is None
-    assert one.drained == [0.0]
-    assert said[-1] == "the time limit is reached: the run stops"
+    assert log_lines == []
+    run = monitored(rows_end_at=Clock.time_s - 1)
+    assert run.later(**UP) is None
+    assert run.drained == [0.0]
+    assert log_lines[-1] == "the time limit is reached: the run stops"
 
 
 def test_rows_that_do_not_stop_leave_time_for_the_summary(monitored: Any) -> None:
-    one = monitored(rows_end_at=Clock.now + 80)
-    one.interrupts.asked = True
-    assert one.later(85, **UP) is None
-    error = one.later(6, **UP)
+    run = monitored(rows_end_at=Clock.time_s + 80)
+    run.interrupts.asked = True
+    assert run.later(85, **UP) is None
+    error = run.later(6, **UP)
     assert "stay pending" in str(error)
     assert error.again
 
@@ -267,8 +269,8 @@ def test_heartbeat_goes_on_after_an_exception() -> None:
 
 
 def test_process_is_recognised_after_the_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    known, created, boot = psutil.Process(), psutil.Process().create_time(), psutil.boot_time()
-    before = began_at(known)
+    me, created, boot = psutil.Process(), psutil.Process().create_time(), psutil.boot_time()
+    before = began_at(me)
     monkeypatch.setattr(psutil, "boot_time", lambda: boot - 3600)
-    monkeypatch.setattr(known, "create_time", lambda: created - 3600)
-    assert began_at(known) == before
+    monkeypatch.setattr(me, "create_time", lambda: created - 3600)
+    assert began_at(me) == before

@@ -30,7 +30,7 @@ def row(run: int = 0, language: str = "en", status: str = "scored", official: An
     return (run, "toy", language, status, scores, 3, 5)
 
 
-def test_progress_tells_start_rows_accuracy_and_failures(said: list[str]) -> None:
+def test_progress_tells_start_rows_accuracy_and_failures(log_lines: list[str]) -> None:
     tally = Tally()
     view = Progress(5)
     assert view.line(tally) == "starting engines ... 0 s"
@@ -40,7 +40,7 @@ def test_progress_tells_start_rows_accuracy_and_failures(said: list[str]) -> Non
     view.show(tally)
     view.show(tally)
     ready = "the first engine is ready after 41 s: fetch 0 s, process 29 s"
-    assert said == [ready, "0/5 rows"]
+    assert log_lines == [ready, "0/5 rows"]
     tally.add([row(), row(official=False), row(status="infra_error")])
     tally.deaths, tally.notice = ["host:1"], "results cannot be stored yet"
     tally.of(0).ready_at, tally.of(0).last_row_at = 100.0, 104.0
@@ -60,7 +60,7 @@ def with_bug(rows: int) -> Coordinator:
 
 
 def test_progress_goes_on_after_the_clock_was_set_back(
-    monkeypatch: pytest.MonkeyPatch, said: list[str]
+    monkeypatch: pytest.MonkeyPatch, log_lines: list[str]
 ) -> None:
     wall = time.time()
     progress = Progress(8)
@@ -69,13 +69,13 @@ def test_progress_goes_on_after_the_clock_was_set_back(
     later = time.monotonic() + LOG_EVERY_S
     monkeypatch.setattr(time, "monotonic", lambda: later)
     progress.show(Tally())
-    assert len(said) == 2
+    assert len(log_lines) == 2
 
 
 def test_same_exception_in_every_row_is_a_bug() -> None:
-    found = with_bug(3).read().bug(3)
-    assert found is not None
-    assert found.line == (
+    bug = with_bug(3).read().bug(3)
+    assert bug is not None
+    assert bug.line == (
         "each of 3 rows failed with the same exception in the code of toy: KeyError in toy.py:7"
     )
     assert with_bug(3).read().bug(4) is with_bug(0).read().bug(1) is None
@@ -99,9 +99,9 @@ def test_transient_exceptions_are_not_reported_as_bugs() -> None:
         report(error)
     assert calls == []
     report(KeyError("\ud800" + "x" * 10_000))
-    ((benchmark, place, text),) = calls
-    assert (benchmark, place.partition(" in ")[0]) == ("toy", "KeyError")
-    assert "test_counts.py:" in place
+    ((benchmark, location, text),) = calls
+    assert (benchmark, location.partition(" in ")[0]) == ("toy", "KeyError")
+    assert "test_counts.py:" in location
     assert len(text) <= MOST_CHARS
     text.encode("ascii")
 
@@ -109,11 +109,11 @@ def test_transient_exceptions_are_not_reported_as_bugs() -> None:
 class Meter:
     """A counter or gauge that keeps its values by tags."""
 
-    made: dict[str, Meter]
+    meters: dict[str, Meter]
 
     def __init__(self, name: str, description: str, tag_keys: tuple[str, ...]) -> None:
         self.keys, self.values = tag_keys, defaultdict[tuple[str, ...], float](float)
-        Meter.made[name.removeprefix(PREFIX)] = self
+        Meter.meters[name.removeprefix(PREFIX)] = self
 
     def inc(self, value: float, tags: dict[str, str]) -> None:
         assert value > 0, "Ray refuses it"
@@ -126,24 +126,24 @@ class Meter:
 def test_metrics_follow_the_coordinator_with_the_tags_of_their_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    Meter.made = {}
+    Meter.meters = {}
     monkeypatch.setattr(ray.util.metrics, "Counter", Meter)
     monkeypatch.setattr(ray.util.metrics, "Gauge", Meter)
     coordinator = Coordinator([], metrics=lambda: Metrics([("r0", "m0", 0), ("r1", "m1", 5)]))
 
-    def shown(name: str) -> dict[tuple[str, ...], float]:
+    def values(name: str) -> dict[tuple[str, ...], float]:
         coordinator.read()
-        return dict(Meter.made[name].values)
+        return dict(Meter.meters[name].values)
 
     run = ("r1", "m1")
-    assert shown("rows_planned") == {run: 5}
+    assert values("rows_planned") == {run: 5}
     rows = [row(1), row(1, official=False), row(1, status="infra_error")]
     coordinator.rows(CHECKER, RowReport(1, judged=rows, stored=3))
     scored, failed = ((*run, "toy", "en", status) for status in ("scored", "infra_error"))
-    assert shown("rows") == {scored: 2, failed: 1}
-    assert shown("tokens") == {(*run, "toy", "prompt"): 9, (*run, "toy", "completion"): 15}
-    assert shown("rows_stored") == {run: 3}
-    assert shown("accuracy")[(*run, "toy", "en", "official")] == 0.5
+    assert values("rows") == {scored: 2, failed: 1}
+    assert values("tokens") == {(*run, "toy", "prompt"): 9, (*run, "toy", "completion"): 15}
+    assert values("rows_stored") == {run: 3}
+    assert values("accuracy")[(*run, "toy", "en", "official")] == 0.5
     engine = process("engine", "a")
     coordinator.starting(engine)
     coordinator.life(engine, facts={})
@@ -151,8 +151,8 @@ def test_metrics_follow_the_coordinator_with_the_tags_of_their_run(
     coordinator.starting(process("engine", "b"))
     coordinator.rows(CHECKER, RowReport(notice="results cannot be stored yet"))
     gauges = ("engines", "engines_starting", "rows_in_flight", "store_refusing")
-    assert [shown(name)[run] for name in gauges] == [1, 1, 3, 1]
+    assert [values(name)[run] for name in gauges] == [1, 1, 3, 1]
     coordinator.rows(CHECKER, RowReport(1, stored=1))
     coordinator.life(engine, death=Death("dead"))
-    assert [shown(name)[run] for name in gauges] == [0, 2, 0, 0]
-    assert shown("deaths") == {(*run, "engine"): 1}
+    assert [values(name)[run] for name in gauges] == [0, 2, 0, 0]
+    assert values("deaths") == {(*run, "engine"): 1}

@@ -18,11 +18,11 @@ from ace_ray.storage.stored import read_summary
 
 
 def test_every_second_has_one_state() -> None:
-    now = [100.0]
-    clock = Clock(lambda: now[0])
+    now_s = [100.0]
+    clock = Clock(lambda: now_s[0])
 
     def spent(seconds: float) -> dict[str, float]:
-        now[0] += seconds
+        now_s[0] += seconds
         read = clock.read()
         assert tuple(read) == STATES
         return {state: seconds for state, seconds in read.items() if seconds}
@@ -61,6 +61,7 @@ def test_device_seconds_cover_engines_served_models_and_earlier_sessions(
 ) -> None:
     tally = Tally()
     spent: dict[str, float] = {**dict.fromkeys(STATES, 0.0), "generation": 10.0, "load": 2.0}
+<<<<<<< HEAD
     tally.of(0).spent = {"a": (spent, 0), "b": (spent, 0)}
     asked: dict[str, Any] = {"began": 0, "planned": 0, "reached": {}, "resources": resources}
     asked["use"] = Use()
@@ -69,8 +70,17 @@ def test_device_seconds_cover_engines_served_models_and_earlier_sessions(
     assert found["device_s"]["generation"] == pytest.approx(generation)
     assert found["device_s"]["load"] == pytest.approx(generation / 5)
     more = timing([tally], 0, earlier=found, **asked)
+=======
+    tally.of(0).spent = {"a": spent, "b": spent}
+    arguments: dict[str, Any] = {"began": 0, "planned": 0, "reached": {}, "resources": resources}
+    result = timing([tally], 0, earlier={}, **arguments)
+    assert (result["device"], result["devices"]) == (device, devices)
+    assert result["device_s"]["generation"] == pytest.approx(generation)
+    assert result["device_s"]["load"] == pytest.approx(generation / 5)
+    more = timing([tally], 0, earlier=result, **arguments)
+>>>>>>> namest
     assert more["device_s"]["generation"] == pytest.approx(2 * generation)
-    assert (found["waits"], found["output_tokens_per_s"]) == (None, None)
+    assert (result["waits"], result["output_tokens_per_s"]) == (None, None)
 
 
 def test_workers_have_a_speed_and_the_time_after_their_last_row_counts() -> None:
@@ -86,16 +96,16 @@ def test_workers_have_a_speed_and_the_time_after_their_last_row_counts() -> None
         "reached": {},
         "earlier": {"price_per_hour": 2.0},
     }
-    found = timing([tally], 0, resources=resources, use=use, **more)
-    assert found["output_tokens_per_s"] == 20
-    assert [worker["output_tokens_per_s"] for worker in found["workers"]] == [40, 10, None]
-    assert found["waits"] == {"all": 0.7, "start": 0.4, "tail": 0.2, "tools": 0.1}
-    assert (sum(found["device_s"].values()), found["device_s"]["idle"]) == (100, 60)
-    assert cost_of(found) == pytest.approx(100 * 2 / 3600)
+    result = timing([tally], 0, resources=resources, use=use, **more)
+    assert result["output_tokens_per_s"] == 20
+    assert [worker["output_tokens_per_s"] for worker in result["workers"]] == [40, 10, None]
+    assert result["waits"] == {"all": 0.7, "start": 0.4, "tail": 0.2, "tools": 0.1}
+    assert (sum(result["device_s"].values()), result["device_s"]["idle"]) == (100, 60)
+    assert cost_of(result) == pytest.approx(100 * 2 / 3600)
     assert costs(8.0, 4, 0) == {"total": 8, "per_entry": 2, "per_solved_entry": None}
     unknown: list[dict[str, Any]] = [{"price_per_hour": None}, {"device_s": {}}]
     for change in (*unknown, {"device": "endpoint"}):
-        assert cost_of({**found, **change}) is None
+        assert cost_of({**result, **change}) is None
 
 
 def test_a_stored_span_below_zero_is_unknown(tmp_path: Path) -> None:
@@ -116,18 +126,24 @@ def test_time_until_the_first_row_by_phase() -> None:
     counts.ready_at, counts.first_row_at, counts.last_row_at = 40.0, 42.25, 50.0
     counts.last_stored_at, counts.done = 52.0, 7
     counts.prompt_tokens = counts.completion_tokens = 20
+<<<<<<< HEAD
     asked: dict[str, Any] = {"began": 10.0, "planned": 12.0, "earlier": {}, "use": Use()}
     asked["resources"] = Resources(1, 1.0, 0, 1)
     found = timing([tally], 0, reached=reached, **asked)
+=======
+    arguments: dict[str, Any] = {"began": 10.0, "planned": 12.0, "earlier": {}}
+    arguments["resources"] = Resources(1, 1.0, 0, 1)
+    result = timing([tally], 0, reached=reached, **arguments)
+>>>>>>> namest
     phases = {"plan": 2, "ray": 1, "actors": 0.5, "worker": 1.5, "engine": 25, "row": 2.25}
-    assert found["until_first_row_s"] == phases
-    assert sum(phases.values()) == found["first_row_s"]
+    assert result["until_first_row_s"] == phases
+    assert sum(phases.values()) == result["first_row_s"]
     names = ("engine_start_s", "generation_wall_s", "until_stored_s")
-    assert [found[name] for name in names] == [28, 10, 12]
-    assert (found["tokens_per_s"], found["rows_evaluated"], found["passes"]) == (4, 7, 1)
-    assert (found["engines"], found["engine_deaths"]) == ([engine], ["host:1"])
-    assert [worker["worker"] for worker in found["workers"]] == ["a", "b"]
+    assert [result[name] for name in names] == [28, 10, 12]
+    assert (result["tokens_per_s"], result["rows_evaluated"], result["passes"]) == (4, 7, 1)
+    assert (result["engines"], result["engine_deaths"]) == ([engine], ["host:1"])
+    assert [worker["worker"] for worker in result["workers"]] == ["a", "b"]
     # Ray started beside the plan of another run of the lane.
-    early = timing([tally], 0, reached={**reached, "ray": 11.0}, **asked)
+    early = timing([tally], 0, reached={**reached, "ray": 11.0}, **arguments)
     assert early["until_first_row_s"] == {}
-    assert timing([], 0, reached=reached, **asked) == {}
+    assert timing([], 0, reached=reached, **arguments) == {}

@@ -25,30 +25,36 @@ from ace_ray.pipeline.monitoring.utilization import Backlog, Utilization
 def test_each_second_of_an_engine_without_rows_has_one_cause(
     engines: EngineCounts, backlog: Backlog, waited: dict[str, float]
 ) -> None:
-    now = [100.0]
-    use, tally = Utilization(lambda: now[0]), Tally()
+    now_s = [100.0]
+    use, tally = Utilization(lambda: now_s[0]), Tally()
     use.look(tally)  # no graph runs yet
     use.begin(4, [0])
     use.note(backlog)
     tally.engines, tally.in_flight = engines, 6
-    now[0] += 10
+    now_s[0] += 10
     use.look(tally)
+<<<<<<< HEAD
     of_run = use.take(0)
     assert {cause: s for cause, s in of_run.waited_s.items() if s} == waited
     assert (of_run.engine_s, of_run.rows_in_flight()) == (40, {"every_s": 1.0, "rows": [6.0] * 10})
+=======
+    figures = use.take(0)
+    assert {cause: s for cause, s in figures["waited_s"].items() if s} == waited
+    assert (figures["engine_s"], set(figures["rows_in_flight"]["rows"])) == (40, {6})
+>>>>>>> namest
     use.end()
-    now[0] += 10
+    now_s[0] += 10
     use.look(tally)
     assert (use.take(0).engine_s, use.take(0).rows_in_flight()["rows"]) == (0, [])
 
 
 def test_each_second_counts_for_one_run_of_a_lane() -> None:
-    now = [100.0]
-    use, tally = Utilization(lambda: now[0]), Tally()
+    now_s = [100.0]
+    use, tally = Utilization(lambda: now_s[0]), Tally()
     use.begin(1, [0, 1, 2])
 
     def look(seconds: float) -> None:
-        now[0] += seconds
+        now_s[0] += seconds
         use.look(tally)
 
     tally.engines = EngineCounts(starting=1)

@@ -26,17 +26,17 @@ class Prepared(Toy):
 
 def travelling(texts: list[str], **changes: Any) -> list[list[tuple[int, int, int]]]:
     rows = planned(Prepared(texts), **changes).rows
-    found = blocks(Work(0, rows, np.ones(len(rows), np.int32)), 4)
+    parts = blocks(Work(0, rows, np.ones(len(rows), np.int32)), 4)
     return sorted(
         sorted((row["entry"], row["sample"], row["repeat"]) for row in block.to_pylist())
-        for block in found
+        for block in parts
     )
 
 
 def test_episodes_of_one_preparation_share_a_block() -> None:
     texts = ["A one", "X alone", "A two", "B one", "plain", "X again", "A three"]
     shared = [(0, 0, 0), (2, 0, 0), (6, 0, 0)]
-    assert travelling(texts) == [shared, *([(one, 0, 0)] for one in (1, 3, 4, 5))]
+    assert travelling(texts) == [shared, *([(row, 0, 0)] for row in (1, 3, 4, 5))]
     # Each sample and each repeat has its own preparation.
     assert travelling(["A one", "A two"], samples=2, repeat_subset=1.0) == [
         [(0, 0, 0), (1, 0, 0)],

@@ -36,8 +36,8 @@ MP: dict[str, Any] = {"distributed_executor_backend": "mp"}
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    found = SimpleNamespace(distributions=lambda name: [name] * (name == package))
-    monkeypatch.setattr(resources, "metadata", found)
+    metadata = SimpleNamespace(distributions=lambda name: [name] * (name == package))
+    monkeypatch.setattr(resources, "metadata", metadata)
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +116,7 @@ def test_run_that_does_not_fit_is_refused(nodes: Any, changes: Any, words: str) 
 
 
 @pytest.mark.parametrize(
-    ("nodes", "servers", "each", "workers"),
+    ("nodes", "servers", "gpus_each", "workers"),
     [
         (gpus(5, 5, 5), [1, 1, 1], 2, 6),
         # The server must be on the smaller node.
@@ -125,22 +125,22 @@ def test_run_that_does_not_fit_is_refused(nodes: Any, changes: Any, words: str) 
     ],
 )
 def test_as_many_workers_as_the_nodes_hold_beside_servers(
-    nodes: Any, servers: list[int], each: int, workers: int
+    nodes: Any, servers: list[int], gpus_each: int, workers: int
 ) -> None:
-    asked: dict[str, Any] = {"engine": engine(each), "servers": servers}
-    assert sits(nodes, **asked).workers == workers
-    assert sits(nodes, workers=workers, **asked).workers == workers
+    arguments: dict[str, Any] = {"engine": engine(gpus_each), "servers": servers}
+    assert sits(nodes, **arguments).workers == workers
+    assert sits(nodes, workers=workers, **arguments).workers == workers
     with pytest.raises(TooSmall, match=f"set workers to {workers} or less"):
-        sits(nodes, workers=workers + 1, **asked)
+        sits(nodes, workers=workers + 1, **arguments)
 
 
 def test_engine_on_several_nodes_has_a_bundle_for_each_gpu() -> None:
-    first, *others = bundles(sits(TWO_NODES, engine=engine(8, 2)))
+    first, *remainder = bundles(sits(TWO_NODES, engine=engine(8, 2)))
     assert first == {"CPU": 1.0, "GPU": 1.0}
-    assert others == [{"GPU": 1.0}] * 15
+    assert remainder == [{"GPU": 1.0}] * 15
     for spread, executor in ((True, "ray"), (False, "mp")):
-        told = cluster_engine_args(engine(8, 2), on_gpu=True, seeded=False, spread=spread)
-        assert told["distributed_executor_backend"] == executor
+        args = cluster_engine_args(engine(8, 2), on_gpu=True, seeded=False, spread=spread)
+        assert args["distributed_executor_backend"] == executor
 
 
 def test_number_of_elastic_workers_follows_the_nodes() -> None:
@@ -162,34 +162,34 @@ def test_gpu_build_of_vllm_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_autoscaler_is_asked_for_missing_gpus(
     monkeypatch: pytest.MonkeyPatch,
-    said: list[str],
+    log_lines: list[str],
     spare: int,
     patience: float,
     gpus_there: int,
     waited: float,
 ) -> None:
     """It brings a GPU for every second request, as long as it has ``spare`` ones."""
-    now, asked = [0.0], list[Any]()
+    now_s, requests = [0.0], list[Any]()
 
     def present() -> int:
-        return min(spare, len(asked) // 2)
+        return min(spare, len(requests) // 2)
 
     def sleep(seconds: float) -> None:
-        now[0] += seconds
+        now_s[0] += seconds
 
     nodes = lambda: [{"CPU": 1.0}] + [{"GPU": 1.0}] * present()  # noqa: E731
     monkeypatch.setattr(resources, "nodes", nodes)
-    monkeypatch.setattr(resources, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
-    sdk = SimpleNamespace(request_resources=lambda bundles: asked.append(bundles))
+    monkeypatch.setattr(resources, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=sleep))
+    sdk = SimpleNamespace(request_resources=lambda bundles: requests.append(bundles))
     monkeypatch.setitem(sys.modules, "ray.autoscaler.sdk", sdk)
     resources.grow([2, 1], patience)
-    assert (present(), now[0]) == (gpus_there, waited)
-    assert asked[0] == [{"GPU": 2}, {"GPU": 1}]
-    assert asked[-1] == [], "the last request would outlive this driver"
-    assert said == ["waiting for GPUs: 0 of 3 present"]
-    asked.clear()
+    assert (present(), now_s[0]) == (gpus_there, waited)
+    assert requests[0] == [{"GPU": 2}, {"GPU": 1}]
+    assert requests[-1] == [], "the last request would outlive this driver"
+    assert log_lines == ["waiting for GPUs: 0 of 3 present"]
+    requests.clear()
     resources.grow([], patience)
-    assert (len(asked), len(said)) == (0, 1)
+    assert (len(requests), len(log_lines)) == (0, 1)
 
 
 def test_a_server_of_many_cpus_is_not_crowded_out() -> None:

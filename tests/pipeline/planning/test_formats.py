@@ -104,8 +104,10 @@ def test_candidate_in_a_role_with_tools_needs_a_tool_parser() -> None:
     assert plan.choice.tool_parser == "hermes"
     assert plan.native
     # Another model plays it, or no entry of this run needs it.
-    there = parse_role({"endpoint": {"url": "http://h/v1", "model": "m", "api_key_env": None}}, "")
-    for toy in (UserCalls(there), UserCalls(turns=False)):
+    endpoint_role = parse_role(
+        {"endpoint": {"url": "http://h/v1", "model": "m", "api_key_env": None}}, ""
+    )
+    for toy in (UserCalls(endpoint_role), UserCalls(turns=False)):
         plan = planned(toy, QWEN3, tool_parser="auto")
         assert plan.choice.tool_parser is None
         assert not plan.native

@@ -70,10 +70,10 @@ class Spoken(Toy):
 
     def entries(self) -> Sequence[Entry]:
         return [
-            Entry(self.name, category, language, one, {"text": "x"}, "gold", one)
+            Entry(self.name, category, language, entry_id, {"text": "x"}, "gold", entry_id)
             for language in ("en", "zh")
             for category in ("calls", "chats")
-            for one in ("first", "second")
+            for entry_id in ("first", "second")
         ]
 
 

@@ -94,9 +94,9 @@ def refused(path, cache, message):
     return caught.value
 
 
-def test_an_import_lands_whole_and_runs_nothing(checkout, cache, here):
+def test_an_import_lands_whole_and_runs_nothing(checkout, cache, invoke):
     before = set(sys.modules)
-    result = here("data", "import", "acebench", checkout)
+    result = invoke("data", "import", "acebench", checkout)
     assert not {name for name in set(sys.modules) - before if "model_inference" in name}
     (version,) = left_in(cache)
     folder = imports_folder("acebench", cache) / version
@@ -109,7 +109,7 @@ def test_an_import_lands_whole_and_runs_nothing(checkout, cache, here):
     assert manifest["rows"]["en"]["agent_multi_step"] == 4
     # An import is itself in the layout, and has the same content.
     assert importer.import_checkout(folder) == folder
-    result = here("data", "import", "acebench", checkout / "data_all")
+    result = invoke("data", "import", "acebench", checkout / "data_all")
     assert "official prompts and apps are not available" in result.stdout.splitlines()[1]
 
 

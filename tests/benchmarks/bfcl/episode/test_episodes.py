@@ -54,7 +54,7 @@ def test_prompted_model_sees_functions_calls_and_results() -> None:
     ]
     assert second == [*first, {"role": "assistant", "content": text}, *tool_messages]
     assert third == [*second, {"role": "assistant", "content": "fine"}, *BASE.data["question"][1]]
-    assert [request.tools for request in model.asked] == [None, None, None]
+    assert [request.tools for request in model.requests] == [None, None, None]
     assert episode.messages == [*third, {"role": "assistant", "content": "bye"}]
     assert episode.state["turns"] == [[text, "fine"], ["bye"]]
     assert (episode.model_calls, episode.prompt_tokens) == (3, 30)
@@ -71,7 +71,11 @@ def test_model_with_tools_sees_numbered_calls_and_their_results() -> None:
     model = ScriptedModel(say("", *calls), "fine", ("close_day", {}), ("close_day", "no json"))
     episode = played(bfcl(mode="native"), BASE, model)
     assert model.chats[0] == BASE.data["question"][0]
+<<<<<<< HEAD
     assert model.asked[0].tools == own_prompts().tools(DOCS["Bakery"])
+=======
+    assert model.requests[0].tools == own().tools(DOCS["Bakery"])
+>>>>>>> namest
     assistant, first, two = model.chats[1][-3:]
     assert assistant["tool_calls"] == [
         {
@@ -97,8 +101,13 @@ def test_held_out_functions_come_in_their_turn(native: bool) -> None:
     new_doc = next(doc for doc in DOCS["Bakery"] if doc["name"] == name)
     text = own_prompts().more_functions(None if native else [new_doc])
     assert model.chats[int(turn)][-1] == {"role": "user", "content": text}
+<<<<<<< HEAD
     before, after = (model.asked[number].tools or () for number in (0, int(turn)))
     assert list(after) == [*before, *(own_prompts().tools([new_doc], hints=0) if native else ())]
+=======
+    before, after = (model.requests[number].tools or () for number in (0, int(turn)))
+    assert list(after) == [*before, *(own().tools([new_doc], hints=0) if native else ())]
+>>>>>>> namest
     assert name not in str([model.chats[0], *before])
 
 
@@ -192,9 +201,15 @@ def test_question_starts_from_the_snapshot() -> None:
 def test_native_mode_shows_the_memory_beside_the_tools() -> None:
     prepared = {"snapshot": {"memory": "the text"}}
     played(bfcl(mode="native"), SUMMARY, model := ScriptedModel("ok"), prepared=prepared)
+<<<<<<< HEAD
     assert model.asked[0].tools == own_prompts().tools(DOCS["MemoryAPI_rec_sum"])
     text = own_prompts().memory(SUMMARY.data["scenario"], "rec_sum", "the text")
     assert model.chats[0][0]["content"] == f"{text}\n\n{own_prompts().texts.agentic}"
+=======
+    assert model.requests[0].tools == own().tools(DOCS["MemoryAPI_rec_sum"])
+    text = own().memory(SUMMARY.data["scenario"], "rec_sum", "the text")
+    assert model.chats[0][0]["content"] == f"{text}\n\n{own().texts.agentic}"
+>>>>>>> namest
 
 
 @pytest.mark.parametrize(

@@ -82,27 +82,27 @@ def run(tmp_path: Path) -> Path:
 @pytest.mark.nightly
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_reading_a_run_runs_nothing_and_named_classes_reach_nothing(
-    payload: str, run: Path, tmp_path: Path, here: Any
+    payload: str, run: Path, tmp_path: Path, invoke: Any
 ) -> None:
     marker = tmp_path / "marker"
     class_file(run).write_text(PAYLOADS[payload].replace("MARKER", str(marker)))
     before = (run / MANIFEST).read_bytes()
-    assert here("report", run, "--out", tmp_path / "report").code == 0
-    refused = here("score", run)
+    assert invoke("report", run, "--out", tmp_path / "report").code == 0
+    refused = invoke("score", run)
     assert refused.code == 2
     assert "differ from bfcl-eval" in refused.stderr
     assert "score the run with --data" in refused.stderr
     assert "Traceback" not in refused.stderr
-    here("compare", run, run)
-    assert here("compact", run).code == 0
+    invoke("compare", run, run)
+    assert invoke("compact", run).code == 0
     assert (run / MANIFEST).read_bytes() == before
     assert not marker.exists(), "the run alone names the classes: they are not run"
-    result = here("score", run, "--data", run / "data")
+    result = invoke("score", run, "--data", run / "data")
     if payload == "nothing":
         assert result.code == 0
         assert "no verdict changed" in result.stdout
-        result = here("score", run, "--data", "mini", "--benchmark", "acebench")
+        result = invoke("score", run, "--data", "mini", "--benchmark", "acebench")
         assert result.code == 2
         assert "no benchmark 'acebench'" in result.stderr
-    here("data", "check", "bfcl", "--data", run / "data")
+    invoke("data", "check", "bfcl", "--data", run / "data")
     assert not marker.exists(), "the user named the classes: they run, and reach nothing"
