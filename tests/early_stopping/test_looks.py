@@ -148,27 +148,16 @@ def test_stopped_reference_counts_up_to_its_own_decision(pair: Pair) -> None:
 def test_run_of_other_rows_is_no_reference(
     config_file: Callable[..., Path], tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-<<<<<<< HEAD
-    other = LocalStore(str(tmp_path / "other"))
-    other.put("run.json", as_json(make_manifest(planned(config_file), {})))
-    early = {"against": other.root, "min_rows": 1}
-    own = LocalStore(str(tmp_path / "own"))
-    EarlyLooks(planned(config_file, early=early), own).check(must_exist=True)
-    # Runs may differ in their seeds.
-    EarlyLooks(planned(config_file, early=early, sampling={"seed": 3}), own).check(must_exist=True)
-    with pytest.raises(UserError, match=what):
-        EarlyLooks(planned(config_file, early=early, **changes), own).check(must_exist=True)
-=======
     reference = LocalStore(str(tmp_path / "other"))
     reference.put("run.json", as_json(make_manifest(planned(config_file), {})))
     early = {"against": reference.root, "min_rows": 1}
     store = LocalStore(str(tmp_path / "own"))
-    EarlyLooks(planned(config_file, early=early), store).check(begun=True)
+    EarlyLooks(planned(config_file, early=early), store).check(must_exist=True)
     # Runs may differ in their seeds.
-    EarlyLooks(planned(config_file, early=early, sampling={"seed": 3}), store).check(begun=True)
+    reseeded = planned(config_file, early=early, sampling={"seed": 3})
+    EarlyLooks(reseeded, store).check(must_exist=True)
     with pytest.raises(UserError, match=message):
-        EarlyLooks(planned(config_file, early=early, **changes), store).check(begun=True)
->>>>>>> namest
+        EarlyLooks(planned(config_file, early=early, **changes), store).check(must_exist=True)
 
 
 def test_rules_and_order_may_not_change_after_a_look(

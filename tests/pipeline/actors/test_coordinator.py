@@ -62,13 +62,8 @@ def test_engines_are_counted_by_what_they_have_to_do() -> None:
     assert (coordinator.read().engines, coordinator.read().in_flight) == ((1, 0, 0, 1), 1)
     coordinator.rows(engine, RowReport(0, ended=["b"], spent=({"generation": 2.0}, 7)))
     assert coordinator.read().engines == (1, 0, 1, 0)
-<<<<<<< HEAD
-    assert coordinator.read().of(0).spent == {one.name: ({"generation": 2.0}, 7)}
-    coordinator.loading(one, 1)  # other weights
-=======
-    assert coordinator.read().of(0).output_tokens == {engine.name: 7}
+    assert coordinator.read().of(0).spent == {engine.name: ({"generation": 2.0}, 7)}
     coordinator.loading(engine, 1)  # other weights
->>>>>>> namest
     assert coordinator.read().engines == (1, 1, 0, 0)
 
 

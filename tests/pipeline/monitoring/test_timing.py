@@ -61,24 +61,14 @@ def test_device_seconds_cover_engines_served_models_and_earlier_sessions(
 ) -> None:
     tally = Tally()
     spent: dict[str, float] = {**dict.fromkeys(STATES, 0.0), "generation": 10.0, "load": 2.0}
-<<<<<<< HEAD
     tally.of(0).spent = {"a": (spent, 0), "b": (spent, 0)}
-    asked: dict[str, Any] = {"began": 0, "planned": 0, "reached": {}, "resources": resources}
-    asked["use"] = Use()
-    found = timing([tally], 0, earlier={}, **asked)
-    assert (found["device"], found["devices"]) == (device, devices)
-    assert found["device_s"]["generation"] == pytest.approx(generation)
-    assert found["device_s"]["load"] == pytest.approx(generation / 5)
-    more = timing([tally], 0, earlier=found, **asked)
-=======
-    tally.of(0).spent = {"a": spent, "b": spent}
     arguments: dict[str, Any] = {"began": 0, "planned": 0, "reached": {}, "resources": resources}
+    arguments["use"] = Use()
     result = timing([tally], 0, earlier={}, **arguments)
     assert (result["device"], result["devices"]) == (device, devices)
     assert result["device_s"]["generation"] == pytest.approx(generation)
     assert result["device_s"]["load"] == pytest.approx(generation / 5)
     more = timing([tally], 0, earlier=result, **arguments)
->>>>>>> namest
     assert more["device_s"]["generation"] == pytest.approx(2 * generation)
     assert (result["waits"], result["output_tokens_per_s"]) == (None, None)
 
@@ -126,15 +116,9 @@ def test_time_until_the_first_row_by_phase() -> None:
     counts.ready_at, counts.first_row_at, counts.last_row_at = 40.0, 42.25, 50.0
     counts.last_stored_at, counts.done = 52.0, 7
     counts.prompt_tokens = counts.completion_tokens = 20
-<<<<<<< HEAD
-    asked: dict[str, Any] = {"began": 10.0, "planned": 12.0, "earlier": {}, "use": Use()}
-    asked["resources"] = Resources(1, 1.0, 0, 1)
-    found = timing([tally], 0, reached=reached, **asked)
-=======
-    arguments: dict[str, Any] = {"began": 10.0, "planned": 12.0, "earlier": {}}
+    arguments: dict[str, Any] = {"began": 10.0, "planned": 12.0, "earlier": {}, "use": Use()}
     arguments["resources"] = Resources(1, 1.0, 0, 1)
     result = timing([tally], 0, reached=reached, **arguments)
->>>>>>> namest
     phases = {"plan": 2, "ray": 1, "actors": 0.5, "worker": 1.5, "engine": 25, "row": 2.25}
     assert result["until_first_row_s"] == phases
     assert sum(phases.values()) == result["first_row_s"]

@@ -33,15 +33,9 @@ def test_each_second_of_an_engine_without_rows_has_one_cause(
     tally.engines, tally.in_flight = engines, 6
     now_s[0] += 10
     use.look(tally)
-<<<<<<< HEAD
     of_run = use.take(0)
     assert {cause: s for cause, s in of_run.waited_s.items() if s} == waited
     assert (of_run.engine_s, of_run.rows_in_flight()) == (40, {"every_s": 1.0, "rows": [6.0] * 10})
-=======
-    figures = use.take(0)
-    assert {cause: s for cause, s in figures["waited_s"].items() if s} == waited
-    assert (figures["engine_s"], set(figures["rows_in_flight"]["rows"])) == (40, {6})
->>>>>>> namest
     use.end()
     now_s[0] += 10
     use.look(tally)

@@ -71,11 +71,7 @@ def test_model_with_tools_sees_numbered_calls_and_their_results() -> None:
     model = ScriptedModel(say("", *calls), "fine", ("close_day", {}), ("close_day", "no json"))
     episode = played(bfcl(mode="native"), BASE, model)
     assert model.chats[0] == BASE.data["question"][0]
-<<<<<<< HEAD
-    assert model.asked[0].tools == own_prompts().tools(DOCS["Bakery"])
-=======
-    assert model.requests[0].tools == own().tools(DOCS["Bakery"])
->>>>>>> namest
+    assert model.requests[0].tools == own_prompts().tools(DOCS["Bakery"])
     assistant, first, two = model.chats[1][-3:]
     assert assistant["tool_calls"] == [
         {
@@ -101,13 +97,8 @@ def test_held_out_functions_come_in_their_turn(native: bool) -> None:
     new_doc = next(doc for doc in DOCS["Bakery"] if doc["name"] == name)
     text = own_prompts().more_functions(None if native else [new_doc])
     assert model.chats[int(turn)][-1] == {"role": "user", "content": text}
-<<<<<<< HEAD
-    before, after = (model.asked[number].tools or () for number in (0, int(turn)))
-    assert list(after) == [*before, *(own_prompts().tools([new_doc], hints=0) if native else ())]
-=======
     before, after = (model.requests[number].tools or () for number in (0, int(turn)))
-    assert list(after) == [*before, *(own().tools([new_doc], hints=0) if native else ())]
->>>>>>> namest
+    assert list(after) == [*before, *(own_prompts().tools([new_doc], hints=0) if native else ())]
     assert name not in str([model.chats[0], *before])
 
 
@@ -201,15 +192,9 @@ def test_question_starts_from_the_snapshot() -> None:
 def test_native_mode_shows_the_memory_beside_the_tools() -> None:
     prepared = {"snapshot": {"memory": "the text"}}
     played(bfcl(mode="native"), SUMMARY, model := ScriptedModel("ok"), prepared=prepared)
-<<<<<<< HEAD
-    assert model.asked[0].tools == own_prompts().tools(DOCS["MemoryAPI_rec_sum"])
+    assert model.requests[0].tools == own_prompts().tools(DOCS["MemoryAPI_rec_sum"])
     text = own_prompts().memory(SUMMARY.data["scenario"], "rec_sum", "the text")
     assert model.chats[0][0]["content"] == f"{text}\n\n{own_prompts().texts.agentic}"
-=======
-    assert model.requests[0].tools == own().tools(DOCS["MemoryAPI_rec_sum"])
-    text = own().memory(SUMMARY.data["scenario"], "rec_sum", "the text")
-    assert model.chats[0][0]["content"] == f"{text}\n\n{own().texts.agentic}"
->>>>>>> namest
 
 
 @pytest.mark.parametrize(
