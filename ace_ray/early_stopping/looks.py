@@ -93,8 +93,7 @@ def decide_again(plan: PlannedRun, store: Store) -> bool:
     known = earlier_summary(store).early
     if store.get(SUCCESS) is None or not known or (known.decided and not known.stale):
         return False
-    lease = Lease.acquire(store)
-    try:
+    with Lease.acquire(store):
         looks = EarlyLooks(plan, store)
         looks.check(begun=True)
         looks.check_rules()
@@ -106,8 +105,6 @@ def decide_again(plan: PlannedRun, store: Store) -> bool:
             return False
         store.put(SUMMARY, as_json({**summary, "early": found}))
         return True
-    finally:
-        lease.release()
 
 
 class Values:
