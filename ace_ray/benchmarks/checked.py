@@ -58,21 +58,18 @@ def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
         where = f"benchmark {name}, entry {entry.id!r}"
         category, group = entry.category or name, entry.group or entry.id
         entry = replace(entry, benchmark=name, category=category, group=group)
-        _check_names(entry, where)
+        for key in ("id", "category", "language", "group"):
+            text = getattr(entry, key)
+            if not isinstance(text, str) or well_formed(text) != text or (key == "id" and not text):
+                problem = f"its {key} is {text!a:.80}, not a valid string"
+                fix = f"set {key} to a string of valid Unicode; an id must not be empty"
+                raise UserError(problem, where=where, fix=fix)
         if entry.key in entries:
             problem = "two entries share the language, category and id"
             raise UserError(problem, where=where, fix="give each entry a unique id")
         _check_json(entry, where)
         entries[entry.key] = entry
     return list(entries.values())
-
-
-def _check_names(entry: Entry, where: str) -> None:
-    for key in ("id", "category", "language", "group"):
-        text = getattr(entry, key)
-        if not isinstance(text, str) or well_formed(text) != text or (key == "id" and not text):
-            fix = f"set {key} to a string of valid Unicode; an id must not be empty"
-            raise UserError(f"its {key} is {text!a:.80}, not a valid string", where=where, fix=fix)
 
 
 def _check_json(entry: Entry, where: str) -> None:

@@ -93,9 +93,9 @@ def pinned(data: str, folder: Path) -> str:
     return data if data == "mini" else str(folder.absolute())
 
 
-def imports_folder(benchmark: str, cache: Path | None = None) -> Path:
+def imports_folder(benchmark: str) -> Path:
     """Return the folder that holds one folder per imported version."""
-    return (cache or cache_root()) / "data" / benchmark
+    return cache_root() / "data" / benchmark
 
 
 def not_writable(cache: Path, error: OSError) -> UserError:
@@ -107,21 +107,14 @@ def not_writable(cache: Path, error: OSError) -> UserError:
     )
 
 
-def keep(
-    files: Files,
-    benchmark: str,
-    *,
-    cache: Path | None = None,
-    counted: str,
-    **facts: Any,
-) -> Path:
+def keep(files: Files, benchmark: str, *, counted: str, **facts: Any) -> Path:
     """Store ``files`` as a version in the cache, print a line about it, and return its folder.
 
     The version is the first twelve digits of `files_hash`. The folder also gets a ``manifest.json``
     with the version, the files' hashes, and ``facts``. If the version exists, nothing changes. The
     report contains ``counted``, such as "765 queries". Raises `UserError`; then nothing is stored.
     """
-    home, content = imports_folder(benchmark, cache), files_hash(files)
+    home, content = imports_folder(benchmark), files_hash(files)
     target = home / content[:12]
     manifest = {
         "benchmark": benchmark,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,32 +20,21 @@ def with_ending(
     return {r: replace(v, metrics={**v.metrics, **metrics}) for r, v in verdicts.items()}
 
 
-class Endings:
-    """Counts of the endings ``kinds`` by category, of the rows that are iterated with `through`."""
-
-    def __init__(self, kinds: Sequence[str]) -> None:
-        self._kinds = kinds
-        self._counts: dict[str, Counter[str]] = {}
-
-    def through(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
-        for row in rows:
-            for name in row.verdicts["official"].metrics if row.verdicts else ():
-                if name.startswith(_ENDED):
-                    ending = name.removeprefix(_ENDED)
-                    self._counts.setdefault(row.category, Counter())[ending] += 1
-            yield row
-
-    def result(self) -> dict[str, dict[str, int]]:
-        """Return ``{category: {ending: number of episodes}}``."""
-        return {
-            category: {kind: counts[kind] for kind in self._kinds}
-            for category, counts in self._counts.items()
-        }
+def count_endings(
+    rows: Iterable[ResultRow], kinds: Sequence[str], counts: dict[str, dict[str, int]]
+) -> Iterator[ResultRow]:
+    """Yield ``rows``, and add their endings to ``counts``: category -> ending -> episodes."""
+    for row in rows:
+        metrics = row.verdicts["official"].metrics if row.verdicts else {}
+        for kind in kinds:
+            if f"{_ENDED}{kind}" in metrics:
+                counts.setdefault(row.category, dict.fromkeys(kinds, 0))[kind] += 1
+        yield row
 
 
 def endings_table(
     title: str, kinds: Sequence[str], counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, Any]:
-    """Return the result of `Endings` as a printed table."""
+    """Return the counts of `count_endings` as a printed table."""
     lines = [[category, *map(str, endings.values())] for category, endings in counts.items()]
     return {"title": title, "header": ["category", *kinds], "lines": lines}

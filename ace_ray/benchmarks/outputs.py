@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -113,11 +114,8 @@ class Entries:
             require_known("language", language, self.languages, where)
         if category:
             require_known("category", category, self.categories, where)
-        groups = [
-            (one, other)
-            for one in ([language] if language else self.languages)
-            for other in ([category] if category else self._searched)
-        ]
+        languages = [language] if language else self.languages
+        groups = list(product(languages, [category] if category else self._searched))
         entries = [self.of(*group)[entry_id] for group in groups if entry_id in self.of(*group)]
         if not entries:
             kind = f"id of {language}/{category}" if language and category else "id"

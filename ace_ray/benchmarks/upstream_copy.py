@@ -186,14 +186,9 @@ class UpstreamCopy:
                 where=str(path),
                 fix=f"give the folder that holds {upstream.package}, or {upstream.get_data}",
             )
-        return cls(str(root), root, _version_beside(upstream, root))
-
-
-def _version_beside(upstream: Upstream, root: Path) -> str:
-    """Return the version in the metadata beside the package's folder; "" if it is missing."""
-    name = upstream.distribution.replace("-", "_")
-    for folder in sorted(root.parent.glob(f"{name}-*.dist-info")):
-        if (folder / "METADATA").is_file():
-            raw = read_bounded(folder / "METADATA", _METADATA_LIMIT_BYTES)
-            return str(BytesHeaderParser().parsebytes(raw).get("Version", "")).strip()
-    return ""
+        version, name = "", upstream.distribution.replace("-", "_")
+        files = root.parent.glob(f"{name}-*.dist-info/METADATA")
+        if metadata_file := next(filter(Path.is_file, sorted(files)), None):
+            raw = read_bounded(metadata_file, _METADATA_LIMIT_BYTES)
+            version = str(BytesHeaderParser().parsebytes(raw).get("Version", "")).strip()
+        return cls(str(root), root, version)

@@ -93,8 +93,7 @@ def decide_again(plan: PlannedRun, store: Store) -> bool:
     early = earlier_summary(store).early
     if store.get(SUCCESS) is None or not early or (early.decided and not early.stale):
         return False
-    lease = Lease.acquire(store)
-    try:
+    with Lease.acquire(store):
         looks = EarlyLooks(plan, store)
         looks.check(must_exist=True)
         looks.check_rules()
@@ -106,8 +105,6 @@ def decide_again(plan: PlannedRun, store: Store) -> bool:
             return False
         store.put(SUMMARY, as_json({**summary, "early": early_tree}))
         return True
-    finally:
-        lease.release()
 
 
 class Values:

@@ -236,8 +236,7 @@ def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
             log.warning(note)
     for benchmark in plan.benchmarks.values():
         benchmark.service()  # raises `UserError` if the service cannot be made
-    lease = Lease.acquire(output_store(plan))
-    try:
+    with Lease.acquire(output_store(plan)) as lease:
         # Read the folder again under the lease, since it may have changed before.
         store, manifest = open_output(plan, fresh=fresh)
         declared = manifest is not None
@@ -254,8 +253,6 @@ def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
                 run.looks.check_rules()
             run.look(at_once=True)
         yield run
-    finally:
-        lease.release()
 
 
 def output_store(plan: Plan) -> Store:

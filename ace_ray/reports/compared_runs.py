@@ -87,24 +87,7 @@ def check_labels(runs: Sequence[Run], baseline: str | None) -> None:
 
 
 def condition_differences(runs: Sequence[Run], benchmark: str) -> list[str]:
-    """Return a line for each difference in conditions that makes the scores incomparable."""
-    conditions = _conditions(runs, benchmark)
-    return list(difference_lines("not comparable", runs, lambda run: conditions[run.label]))
-
-
-def cautions(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
-    """Yield a line for each difference that may affect scores but allows the comparison."""
-    # Summaries are not needed here.
-    reported = [run.reported(benchmark, lambda rows, share: {}) for run in runs]
-    yield from self_played(reported)
-    yield from candidate_differences(reported)
-    seeds = {run.label: {k: v for k, v in run.conditions.items() if k == _SEED} for run in reported}
-    yield from difference_lines("different random seeds", runs, lambda run: seeds[run.label])
-    yield from difference_lines("different engine or hardware", runs, _engine_and_hardware)
-
-
-def _conditions(runs: Sequence[Run], benchmark: str) -> dict[str, dict[str, str]]:
-    """Map each label to the conditions of its run (`Run.conditions`), with dotted keys.
+    """Return a line for each difference in conditions that makes the scores incomparable.
 
     If every manifest declares its entries, the declared entries are compared, not the stored rows.
     So a missing row is not a difference in conditions; it is left out of the pairs."""
@@ -121,7 +104,18 @@ def _conditions(runs: Sequence[Run], benchmark: str) -> dict[str, dict[str, str]
         for key in _HARMLESS:
             conditions.pop(key, None)
         by_label[run.label] = conditions
-    return by_label
+    return list(difference_lines("not comparable", runs, lambda run: by_label[run.label]))
+
+
+def cautions(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
+    """Yield a line for each difference that may affect scores but allows the comparison."""
+    # Summaries are not needed here.
+    reported = [run.reported(benchmark, lambda rows, share: {}) for run in runs]
+    yield from self_played(reported)
+    yield from candidate_differences(reported)
+    seeds = {run.label: {k: v for k, v in run.conditions.items() if k == _SEED} for run in reported}
+    yield from difference_lines("different random seeds", runs, lambda run: seeds[run.label])
+    yield from difference_lines("different engine or hardware", runs, _engine_and_hardware)
 
 
 def _engine_and_hardware(run: Run) -> dict[str, str]:

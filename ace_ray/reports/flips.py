@@ -6,7 +6,7 @@ Flips are returned as data, printed lines and CSV. Outputs are untrusted text an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,8 +25,6 @@ _LONGEST_ERROR = 500
 # Maximum flips of each direction in a terminal.
 MOST_PRINTED = 5
 WORDS: dict[Change, str] = {"lost": "right to wrong", "gained": "wrong to right"}
-
-_Key = tuple[str, str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,14 @@ def flips_of(base: Run, other: Run, benchmark: str, rules: str) -> Flips:
     Rows are matched by category, language, id and sample. Only the outputs of flipped rows are
     read. Raises `UserError` if a run cannot be read.
     """
-    before, after = (_judged(run.rows_of(benchmark), rules) for run in (base, other))
+    before, after = (
+        {
+            (row.category, row.language, row.id, row.sample): row
+            for row in run.rows_of(benchmark)
+            if row.status == "scored" and rules in row.verdicts
+        }
+        for run in (base, other)
+    )
     shared = before.keys() & after.keys()
     changed = sorted(
         key
@@ -116,14 +121,6 @@ def flips_of(base: Run, other: Run, benchmark: str, rules: str) -> Flips:
         for key in changed
     ]
     return Flips(benchmark, rules, base.label, other.label, len(shared), flips)
-
-
-def _judged(rows: Iterable[ResultRow], rules: str) -> dict[_Key, ResultRow]:
-    return {
-        (row.category, row.language, row.id, row.sample): row
-        for row in rows
-        if row.status == "scored" and rules in row.verdicts
-    }
 
 
 def _answers(run: Run, rows: Sequence[ResultRow], rules: str) -> Mapping[str, Answer]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -74,7 +73,8 @@ def rescore(
 
     Return (exit code, summary). Raises `UserError` if ``uri`` is not a run, another driver has its
     lease, or the benchmark's data is not the data of the run."""
-    with _leased(uri, opens) as (run, lease):
+    run = StoredRun(opens(uri))
+    with Lease.acquire(run.store) as lease:
         benchmarks = StoredBenchmarks(run, named, data)
         store, ledger, manifest = run.store, run.ledger, run.manifest
         benchmarks.read()
@@ -124,7 +124,8 @@ def _judged_again(row: Row, benchmarks: StoredBenchmarks) -> Row:
 
 def compact_run(uri: str, opens: Opens = open_store) -> None:
     """Merge the parts of a run into fewer, larger parts. Raises `UserError` if it is not a run."""
-    with _leased(uri, opens) as (run, lease):
+    run = StoredRun(opens(uri))
+    with Lease.acquire(run.store) as lease:
         store, ledger = run.store, run.ledger
         session = new_session(part_names(store), os.urandom(3).hex())
         before, after = compact(store, ledger, session, lease.check)
@@ -132,17 +133,6 @@ def compact_run(uri: str, opens: Opens = open_store) -> None:
             f"{store.root}: {len(ledger.ids)} rows, {ledger.dominated} superseded rows dropped, "
             f"{before} parts -> {after}"
         )
-
-
-@contextmanager
-def _leased(uri: str, opens: Opens) -> Iterator[tuple[StoredRun, Lease]]:
-    """Yield a run and its lease. Release the lease when the context ends."""
-    run = StoredRun(opens(uri))
-    lease = Lease.acquire(run.store)
-    try:
-        yield run, lease
-    finally:
-        lease.release()
 
 
 def _changes(

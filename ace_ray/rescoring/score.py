@@ -92,8 +92,7 @@ def score_outputs(
             raise UserError("; ".join(problems), where=str(path))
         rows.declare_absent_turns()
         manifest = _manifest(rows, path)
-        lease = Lease.acquire(store)
-        try:
+        with Lease.acquire(store):
             # Another process may have stored a run since the first check.
             stored = _stored(store, run_id, named, fresh)
             if fresh or stored is None or not stored.judging:
@@ -105,8 +104,6 @@ def score_outputs(
                     fix="name another --output, or replace the run with --fresh",
                 )
             return summarized(store, made)
-        finally:
-            lease.release()
 
 
 def _stored(store: Store, run_id: str, model: str, fresh: bool) -> Manifest | None:

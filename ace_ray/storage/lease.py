@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.storage.object_store import Store
@@ -92,6 +92,12 @@ class Lease:
                 self._renew(self._store)
         if self.lost:
             raise LeaseLost(self.lost)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def release(self) -> None:
         """Stop renewing and delete the lease. Never raises: if this fails, the lease expires."""

@@ -51,7 +51,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts
-from ace_ray.benchmarks.endings import Endings, endings_table, with_ending
+from ace_ray.benchmarks.endings import count_endings, endings_table, with_ending
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.statistics import sample_tables
@@ -302,11 +302,10 @@ class ACEBench(Benchmark):
         return sound
 
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
-        endings = Endings(ENDINGS)
-        summary = summarize(endings.through(rows), max_unscored=max_unscored)
+        counts: dict[str, dict[str, int]] = {}
+        summary = summarize(count_endings(rows, ENDINGS, counts), max_unscored=max_unscored)
         summary["further_tables"] = []
         if self._agents:
-            counts = endings.result()
             summary["endings"] = {name: counts[name] for name in groups.AGENT if name in counts}
             title = "how agent episodes ended"
             summary["further_tables"].append(endings_table(title, ENDINGS, summary["endings"]))

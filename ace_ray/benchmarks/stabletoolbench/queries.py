@@ -184,7 +184,7 @@ def _json(path: Path) -> Any:
     )
 
 
-def import_queries(path: Path, *, cache: Path | None = None) -> Path:
+def import_queries(path: Path) -> Path:
     """Import the groups in ``path``, and return the folder of the import.
 
     ``path`` is ``solvable_queries`` or a folder that contains it, such as a checkout. Importing the
@@ -205,7 +205,6 @@ def import_queries(path: Path, *, cache: Path | None = None) -> Path:
     target = dataset.keep(
         files,
         BENCHMARK,
-        cache=cache,
         counted=f"{rows.total():,} queries",
         official_queries=official,
         commit=OFFICIAL_COMMIT if official else None,

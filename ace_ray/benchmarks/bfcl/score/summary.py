@@ -28,7 +28,7 @@ from ace_ray.benchmarks.bfcl.categories import (
     WEB_SEARCH,
     form_of,
 )
-from ace_ray.benchmarks.endings import Endings, with_ending
+from ace_ray.benchmarks.endings import count_endings, with_ending
 from ace_ray.benchmarks.statistics import statistics
 from ace_ray.benchmarks.tally import Tally, accuracies
 from ace_ray.types import RULE_SETS, ResultRow, Verdict
@@ -40,8 +40,8 @@ def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str,
 
     A category with a larger share of unscored rows than ``max_unscored`` enters no aggregate. Its
     accuracy over the scored rows is still reported."""
-    diagnostics, endings = Diagnostics(), Endings(ENDINGS)
-    counted = diagnostics.through(endings.through(rows))
+    diagnostics, endings = Diagnostics(), dict[str, dict[str, int]]()
+    counted = diagnostics.through(count_endings(rows, ENDINGS, endings))
     summary = statistics(counted, RULE_SETS, {"all": ALL_CATEGORIES}, max_unscored)
     for rules in RULE_SETS:
         categories = judged(summary["categories"], rules, max_unscored)
@@ -56,7 +56,7 @@ def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str,
         "groups": {},
         "format_sensitivity": diagnostics.format_sensitivity(),
         "contamination": diagnostics.contamination(),
-        "endings": endings.result(),
+        "endings": endings,
         "turn_matches": diagnostics.turn_matches,
     }
 

@@ -81,25 +81,25 @@ def checkout(tmp_path):
     return write_checkout(tmp_path / "checkout")
 
 
-def left_in(cache: Path) -> list[str]:
+def left_in() -> list[str]:
     """Return the names of all imports, unfinished ones too."""
-    home = imports_folder("acebench", cache)
+    home = imports_folder("acebench")
     return sorted(os.listdir(home)) if home.exists() else []
 
 
-def refused(path, cache, message):
+def refused(path, message):
     with pytest.raises(UserError, match=message) as caught:
         importer.import_checkout(path)
-    assert left_in(cache) == []
+    assert left_in() == []
     return caught.value
 
 
-def test_an_import_lands_whole_and_runs_nothing(checkout, cache, invoke):
+def test_an_import_lands_whole_and_runs_nothing(checkout, invoke):
     before = set(sys.modules)
     result = invoke("data", "import", "acebench", checkout)
     assert not {name for name in set(sys.modules) - before if "model_inference" in name}
-    (version,) = left_in(cache)
-    folder = imports_folder("acebench", cache) / version
+    (version,) = left_in()
+    folder = imports_folder("acebench") / version
     assert result.stdout == f"imported: 136 rows, version {version} in {folder}\n"
     hashes = [[e.content_hash() for e in load(rows)] for rows in (folder, checkout / "data_all")]
     assert hashes[0] == hashes[1]
@@ -136,7 +136,7 @@ def test_prompts_and_app_specs_are_read_as_literals(checkout):
     }
 
 
-def test_hostile_sources_are_refused(checkout, cache):
+def test_hostile_sources_are_refused(checkout):
     path = checkout / "model_inference" / "multi_turn" / "scenariosen" / "travel.py"
     text = path.read_text()
     lamp = "self.lamp = False"
@@ -148,7 +148,7 @@ def test_hostile_sources_are_refused(checkout, cache):
     ):
         assert old in text
         path.write_text(text.replace(old, new))
-        refused(checkout, cache, message)
+        refused(checkout, message)
     path = checkout / "model_inference" / "prompt_zh.py"
     for source, message in (
         ("x = 3\n", "assigns no text constants"),
@@ -156,25 +156,25 @@ def test_hostile_sources_are_refused(checkout, cache):
         ("#" * (3 << 20), "more than the limit of 2,097,152"),
     ):
         path.write_text(source)
-        assert "prompt_zh.py" in str(refused(checkout, cache, message))
+        assert "prompt_zh.py" in str(refused(checkout, message))
 
 
-def test_damaged_rows_links_pipes_and_huge_files_are_refused(checkout, cache, tmp_path):
+def test_damaged_rows_links_pipes_and_huge_files_are_refused(checkout, tmp_path):
     path = checkout / "data_all" / "data_zh" / "data_special_irrelevant.json"
     path.write_text("{}\n")
-    error = refused(checkout, cache, r'data_special_irrelevant.json:1: "id" is missing')
+    error = refused(checkout, r'data_special_irrelevant.json:1: "id" is missing')
     assert error.where == f"{path}:1"
     path.parent.rename(tmp_path / "elsewhere")
     path.parent.symlink_to(tmp_path / "elsewhere")
-    refused(checkout, cache, r"data_zh: is a symbolic link")
+    refused(checkout, r"data_zh: is a symbolic link")
     path = checkout / "data_all" / "data_en" / "data_agent_multi_step.json"
     with path.open("r+b") as file:
         file.truncate(65 << 20)
-    refused(checkout, cache, "68,157,440 bytes, more than the limit of 67,108,864")
+    refused(checkout, "68,157,440 bytes, more than the limit of 67,108,864")
     path.unlink()
     os.mkfifo(path)
-    refused(checkout, cache, "is not a plain file")
-    refused(tmp_path / "elsewhere", cache, "has neither data_all nor data_en")
+    refused(checkout, "is not a plain file")
+    refused(tmp_path / "elsewhere", "has neither data_all nor data_en")
 
 
 class Server(BaseHTTPRequestHandler):
@@ -224,16 +224,16 @@ def sha(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def not_pulled(server, cache, message, *, sha256=None):
+def not_pulled(server, message, *, sha256=None):
     with pytest.raises(UserError, match=message) as caught:
         importer.pull(url=server.url, sha256=sha256 or sha(server.body))
     assert "\n" not in str(caught.value)
-    assert left_in(cache) == []
+    assert left_in() == []
 
 
-def test_a_pull_imports_the_archive_with_pinned_contents(server, cache, packed, monkeypatch):
+def test_a_pull_imports_the_archive_with_pinned_contents(server, packed, monkeypatch):
     server.body = packed
-    not_pulled(server, cache, f"the archive has sha256 {sha(packed)}, not aa", sha256="aa")
+    not_pulled(server, f"the archive has sha256 {sha(packed)}, not aa", sha256="aa")
     with pytest.raises(UserError, match=r"archive: the contents have the hash \w+, not the expec"):
         importer.pull(url=server.url)
     assert importer.OFFICIAL_URL.endswith(importer.OFFICIAL_COMMIT)
@@ -242,13 +242,13 @@ def test_a_pull_imports_the_archive_with_pinned_contents(server, cache, packed, 
         folder = importer.pull(url=server.url, sha256=sha(packed).upper())
         source = json.loads((folder / "manifest.json").read_text())["source"]
         assert source == {"url": server.url, "archive_sha256": sha(packed)}
-    assert left_in(cache) == [folder.name]
+    assert left_in() == [folder.name]
     monkeypatch.setattr(importer, "OFFICIAL_URL", server.url)
     with pytest.raises(UserError, match="not the expected"):
         importer.pull(url=server.url, sha256=sha(packed))
 
 
-def test_a_download_that_fails_is_one_line(server, cache, packed, monkeypatch):
+def test_a_download_that_fails_is_one_line(server, packed, monkeypatch):
     failures: list[tuple[dict[str, Any], str]] = [
         ({"status": 404}, r"/archive: the download failed \(HTTPError: HTTP Error 404: Not"),
         ({"declared": 100}, r"the download broke off after [\d,]+ of [\d,]+ bytes"),
@@ -261,22 +261,22 @@ def test_a_download_that_fails_is_one_line(server, cache, packed, monkeypatch):
     for changes, message in failures:
         for name, value in {**sound, **changes}.items():
             setattr(server, name, value)
-        not_pulled(server, cache, message)
+        not_pulled(server, message)
 
 
-def test_a_pull_is_bounded_in_time_and_size(server, cache, packed, monkeypatch):
+def test_a_pull_is_bounded_in_time_and_size(server, packed, monkeypatch):
     server.body, server.declared = packed, None
     monkeypatch.setattr(importer, "ARCHIVE_LIMIT_BYTES", len(packed) - 1)
-    not_pulled(server, cache, "the archive is larger than")
+    not_pulled(server, "the archive is larger than")
     monkeypatch.setattr(importer, "ARCHIVE_LIMIT_BYTES", len(packed))
     monkeypatch.setattr(importer, "UNPACKED_LIMIT_BYTES", 1_000)
     server.body = gzip.compress(bytes(1_001))
-    not_pulled(server, cache, "unpacks to more than 1,000 bytes")
+    not_pulled(server, "unpacks to more than 1,000 bytes")
     monkeypatch.setattr(importer, "TOTAL_TIMEOUT_S", -1.0)
-    not_pulled(server, cache, "the download took over")
+    not_pulled(server, "the download took over")
 
 
-def test_hostile_and_damaged_archives_are_refused(server, cache, packed, tmp_path):
+def test_hostile_and_damaged_archives_are_refused(server, packed, tmp_path):
     for name, kind, message in (
         ("a/../../escaped", tarfile.REGTYPE, "a path outside the folder: 'a/../../escaped'"),
         ("/tmp/escaped", tarfile.REGTYPE, "a path outside the folder"),
@@ -290,11 +290,11 @@ def test_hostile_and_damaged_archives_are_refused(server, cache, packed, tmp_pat
             info.type, info.linkname = kind, "/etc/passwd"
             tar.addfile(info)
         server.body = buffer.getvalue()
-        not_pulled(server, cache, message)
+        not_pulled(server, message)
         assert not list(tmp_path.rglob("escaped"))
     plain = gzip.decompress(packed)
     half = gzip.compress(plain[: len(plain) // 2 + 7])
     server.body = packed[: len(packed) // 2]
-    not_pulled(server, cache, r"is damaged or not a tar.gz .*; download it again")
+    not_pulled(server, r"is damaged or not a tar.gz .*; download it again")
     server.body = half
-    not_pulled(server, cache, "is damaged or not a tar.gz|cannot be read")
+    not_pulled(server, "is damaged or not a tar.gz|cannot be read")
