@@ -337,7 +337,6 @@ class Session:
             config=self._config,
             choice=plan.choice,
             replay=plan.replay,
-            first=min(pending),
             rows_end_at=self._rows_end_at,
             pending=tuple(sorted(pending)),
             examine=self._examine and self._config.backend != ENDPOINT,
