@@ -301,7 +301,6 @@ class Session:
                 services={key: ray.get_actor(f"{name}-{key}") for key in services},
                 choice=plan.choice,
                 replay=plan.replay,
-                first=min(pending),
                 rows_end_at=self._rows_end_at,
                 pending=tuple(sorted(pending)),
                 examine=self._examine and config.backend != ENDPOINT,

@@ -35,8 +35,8 @@ class Start:
 
     retryable: bool
     """Whether to retry a failed start. It is True if engines of this run have started before."""
-    run: int
-    """Index of the run whose weights an engine loads first."""
+    run: int | None
+    """Index of the run whose weights an engine loads first; None for the first pending run."""
     replaces: bool = False
     """Whether the process replaces an earlier one, whose rows Ray sends again."""
     starts_since_progress: int = 0
@@ -189,14 +189,9 @@ class Coordinator:
         state = self._processes.get(actor)
         return state.process if state is not None and state.ready else None
 
-    def starting(self, process: ProcessInfo, first: int = 0, gone: Death = KILLED) -> Start | None:
-        """Register a process that starts. It replaces the previous process of the same actor.
-
-        Args:
-            first: run whose weights an engine loads if no engine has begun to load weights.
-            gone: why the previous process ended without a report.
-
-        Returns None after too many starts."""
+    def starting(self, process: ProcessInfo, gone: Death = KILLED) -> Start | None:
+        """Register a process that starts. It replaces the previous process of the same actor, which
+        ended for the reason ``gone`` if it sent no report. Return None after too many starts."""
         if process.kind == "engine":
             self._tally.begun_at = self._tally.begun_at or time.monotonic()
         last = self._processes.get(process.actor)
@@ -223,7 +218,7 @@ class Coordinator:
             has_started = self._had_success or bool(self._tally.workers)
             return Start(
                 retryable=has_started and state.starts < MAX_STARTS,
-                run=self._runs.get(process.actor, first if self._run is None else self._run),
+                run=self._runs.get(process.actor, self._run),
                 replaces=last is not None,
                 starts_since_progress=starts,
             )

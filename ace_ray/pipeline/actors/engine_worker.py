@@ -49,12 +49,13 @@ class EngineWorker:
         self._job, self._coordinator = job, job.coordinator
         self._process = this_process("engine")
         began = time.perf_counter()
-        with starting(self._coordinator, self._process, "an engine worker", job.first) as begun:
+        with starting(self._coordinator, self._process, "an engine worker") as begun:
             end = job.rows_end_here(begun)
             self._crash_file = CrashFile(self._process)
             self._clock = Clock()
             self._clock.preparing("load")
-            self._candidate = Candidate(job, self._process, self._clock, begun.run)
+            run = job.pending[0] if begun.run is None else begun.run
+            self._candidate = Candidate(job, self._process, self._clock, run)
             self._engine = self._candidate.engine
             self._reports = RowReports(partial(self._coordinator.rows.remote, self._process))
             self._episodes = Episodes(

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -63,17 +63,16 @@ class Job:
     """Handles of the `SandboxActor`s; empty if no row is interactive."""
     services: Mapping[str, Any]
     """Handles of the `ServiceActor`s by benchmark."""
-    choice: FormatChoice = field(default_factory=FormatChoice)
+    choice: FormatChoice
     """Chat template and parsers of the candidate."""
-    replay: Mapping[str, str] = field(default_factory=dict)
+    replay: Mapping[str, str]
     """Which earlier reasoning the candidate sees again, by benchmark (`formats.replayed`)."""
-    first: int = 0
-    """Index of the run whose weights an engine loads at its start."""
-    rows_end_at: float | None = None
+    rows_end_at: float | None
     """Time by the driver's clock at which rows must have ended (`ace_ray.pipeline.end_time`)."""
-    pending: tuple[int, ...] = (0,)
-    """Indexes of the runs with pending rows. They share the time until ``rows_end_at``."""
-    examine: bool = False
+    pending: tuple[int, ...]
+    """Indexes of the runs with pending rows, in order. They share the time until ``rows_end_at``.
+    The first engine loads the weights of the first one."""
+    examine: bool
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
 
     def rows_end_here(self, answer: Start) -> float | None:
@@ -98,26 +97,24 @@ def report(coordinator: Any, subject: str, error: Exception, *, store: bool = Fa
     ray.get(coordinator.fail.remote(f"{subject}: {well_formed(line)[:2000]}", store=store))
 
 
-def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
-    """Register this process with the coordinator, and report why its predecessor ended.
-
-    ``first``: run whose weights an engine loads if no engine has begun to load weights. Raises
+def start(coordinator: Any, process: ProcessInfo) -> Start:
+    """Register this process with the coordinator, and report why its predecessor ended. Raises
     `RuntimeError` after too many starts."""
     before: ProcessInfo | None = ray.get(coordinator.process.remote(process.actor))
     gone = why_gone_there(before, process.node)
-    begun: Start | None = ray.get(coordinator.starting.remote(process, first, gone))
+    begun: Start | None = ray.get(coordinator.starting.remote(process, gone))
     if begun is None:
         raise RuntimeError(f"the {NAMES[process.kind]} is not restarted")
     return begun
 
 
 @contextmanager
-def starting(coordinator: Any, process: ProcessInfo, name: str, first: int = 0) -> Iterator[Start]:
+def starting(coordinator: Any, process: ProcessInfo, name: str) -> Iterator[Start]:
     """Call `start`, and report if the engine ``name`` of this process fails to start in this
     context. If another start may help, end the process instead, which Ray then restarts."""
     begun: Start | None = None
     try:
-        begun = start(coordinator, process, first)
+        begun = start(coordinator, process)
         yield begun
     except Exception as error:
         if begun and begun.retryable and not isinstance(error, UserError):

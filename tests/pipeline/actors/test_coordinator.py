@@ -245,6 +245,8 @@ def test_a_reason_not_to_swap_applies_to_one_run_or_to_all() -> None:
     assert coordinator.unswappable("later", run=2) == "the probe failed"
 
 
-def test_an_engine_starts_with_the_weights_of_the_run_that_it_wants() -> None:
-    start = Coordinator([]).starting(process(), 3)
-    assert start == Start(retryable=False, run=3)
+def test_an_engine_starts_with_the_weights_that_the_last_engine_loaded() -> None:
+    coordinator = Coordinator([])
+    assert coordinator.starting(process()) == Start(retryable=False, run=None)
+    coordinator.loading(process(), 3)
+    assert coordinator.starting(process(2, "another")) == Start(retryable=False, run=3)
