@@ -155,9 +155,8 @@ class OpenRun:
 
     def waiting_with_others(self) -> list[str]:
         """Return the ids of `set_aside` rows that share a preparation during which engines died."""
-        rows = self.plan.rows
-        shared = self._stored(self.ledger.set_aside, rows, b"") == SHARED.encode()
-        return [row_id.decode() for row_id in rows.ids[shared].tolist()]
+        ids = self.ledger.ids[self.ledger.set_aside == SHARED.encode()]
+        return [row_id.decode() for row_id in ids.tolist()]
 
     def attempts(self, rows: PlannedRows) -> np.ndarray:
         """Return for each of ``rows`` the number of its next attempt."""

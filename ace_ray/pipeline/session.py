@@ -128,12 +128,15 @@ class Session:
     def _pending(self, *, again: bool) -> tuple[Pending, Pending]:
         """Return the pending rows, and separately the rows that are set aside: a process died while
         such a row ran alone. ``again``: only pending rows that may be retried."""
-        pending, waiting = {}, {}
+        pending: Pending = {}
+        waiting: Pending = {}
         for index, run in enumerate(self._runs):
             if run.open:
                 rows, aside = run.pending(again=again), run.set_aside()
-                pending[index], waiting[index] = rows.where(~np.isin(rows.ids, aside.ids)), aside
-        return _without_empty(pending), _without_empty(waiting)
+                rows = rows.where(~np.isin(rows.ids, aside.ids))
+                pending |= {index: rows} if len(rows) else {}
+                waiting |= {index: aside} if len(aside) else {}
+        return pending, waiting
 
     def _passes(self) -> None:
         """Make passes, each with new processes. A failed pass counts as an attempt only if it gave
@@ -365,10 +368,6 @@ class Session:
 
 
 _LOGS = "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"
-
-
-def _without_empty(pending: Pending) -> Pending:
-    return {index: rows for index, rows in pending.items() if len(rows)}
 
 
 def _count(pending: Pending) -> int:

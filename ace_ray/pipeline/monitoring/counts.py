@@ -237,22 +237,20 @@ class Progress:
             return
         if tally.done != self._shown or not tally.done or tally.notice:
             self._shown, self._shown_at = tally.done, time.monotonic()
-            log.info(self.line(tally), event="progress", **self._numbers(tally))
-
-    def _numbers(self, tally: Tally) -> dict[str, Any]:
-        """Return the numbers of `line` by name, for the JSON log."""
-        seconds = _seconds(tally)
-        return {
-            "done": tally.done,
-            "planned": self._planned,
-            "in_flight": tally.load.rows,
-            "model_calls": tally.load.calls,
-            "prompt_tokens": tally.called[0],
-            "completion_tokens": tally.called[1],
-            "tokens_per_s": seconds and round(tally.tokens / seconds, 1),
-            "not_scored": tally.done - tally.statuses["scored"],
-            "engine_deaths": len(tally.deaths),
-        }
+            seconds = _seconds(tally)
+            log.info(
+                self.line(tally),
+                event="progress",
+                done=tally.done,
+                planned=self._planned,
+                in_flight=tally.load.rows,
+                model_calls=tally.load.calls,
+                prompt_tokens=tally.called[0],
+                completion_tokens=tally.called[1],
+                tokens_per_s=seconds and round(tally.tokens / seconds, 1),
+                not_scored=tally.done - tally.statuses["scored"],
+                engine_deaths=len(tally.deaths),
+            )
 
     def line(self, tally: Tally) -> str:
         if not tally.workers and not tally.done:

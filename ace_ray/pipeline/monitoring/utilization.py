@@ -6,14 +6,13 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ace_ray.pipeline.monitoring.counts import Tally
 
-Cause = Literal["start", "no_rows", "tail", "checker", "store"]
-CAUSES: tuple[Cause, ...] = ("start", "no_rows", "tail", "checker", "store")
+CAUSES = ("start", "no_rows", "tail", "checker", "store")
 
 # Maximum number of intervals of `Use.rows_in_flight`.
 MOST_POINTS = 120
@@ -121,7 +120,7 @@ class Utilization:
             return self._uses.pop(run, None) or Use()
 
 
-def _cause(tally: Tally, backlog: Backlog) -> Cause:
+def _cause(tally: Tally, backlog: Backlog) -> str:
     """Return why engines that have had rows have none now."""
     store = bool(tally.notice) or backlog.writer_queue > 0
     # Rows that would not end before the time limit are not handed out.

@@ -12,7 +12,6 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.models.sizes import size_here
-from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.planning.plan import Plan
 
 
@@ -29,6 +28,9 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         adapter = {"adapter": {**source, "rank": rank, "base": base}}
         if ref.kind == "hub":
             resolved["model"]["adapter_revision"] = ref.revision
+    size = None  # it is unknown without the weights
+    with suppress(UserError):  # the engine reports a file that cannot be read
+        size = size_here(plan.model)
     resolved["benchmarks"] = [
         {
             "name": benchmark.source or name,
@@ -58,22 +60,13 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
             "kind": plan.model.kind,
             "revision": plan.model.known_revision,
             **({"unknown": list(UNKNOWN)} if plan.model.kind == "endpoint" else {}),
-            **_size(plan.model),
+            **({"parameters": size.parameters} if size and size.parameters else {}),
             **adapter,
         },
         "identity": plan.identity,
         **({"early": plan.drawn.as_json()} if plan.drawn else {}),
         **facts,
     }
-
-
-def _size(model: ModelRef) -> dict[str, Any]:
-    """Return the model's size as ``{"parameters": n}``; {} if it is unknown without the weights."""
-    # The engine reports a file that cannot be read.
-    with suppress(UserError):
-        if (size := size_here(model)) is not None and size.parameters:
-            return {"parameters": size.parameters}
-    return {}
 
 
 def groups_of(benchmark: Benchmark) -> dict[str, list[str]]:
