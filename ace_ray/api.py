@@ -263,14 +263,9 @@ def report(
     result is None. Raises `UserError`."""
     from ace_ray.reports.report import make_report
 
-    named = [runs] if isinstance(runs, str | Run) else runs
+    uris, opens = _opened([runs] if isinstance(runs, str | Run) else runs)
     return make_report(
-        _uris(named),
-        paper=paper,
-        out=output,
-        rules=rules,
-        console=console or Console(),
-        opens=_opens(named),
+        uris, paper=paper, out=output, rules=rules, console=console or Console(), opens=opens
     )
 
 
@@ -293,8 +288,9 @@ def compare(
     """
     from ace_ray.reports.compare import compare as compare_runs
 
+    uris, opens = _opened(runs)
     return compare_runs(
-        _uris(runs),
+        uris,
         rules=rules,
         out=output,
         baseline=baseline.uri if isinstance(baseline, Run) else baseline,
@@ -302,7 +298,7 @@ def compare(
         allow_different=allow_different,
         with_flips=False,
         console=console or Console(),
-        opens=_opens(runs),
+        opens=opens,
     )
 
 
@@ -313,23 +309,19 @@ def publish(run: str | Run, to: str, *, console: Console | None = None, **option
     the tracker. Raises `UserError`."""
     from ace_ray.integrations.publish import publish as send
 
-    (uri,) = _uris([run])
     with log.printing(console):
-        send(_opens([run])(uri), to, options)
+        send(run.store if isinstance(run, Run) else open_store(run), to, options)
 
 
 def _listed(ids: str | Sequence[str] | None) -> list[str] | None:
     return [ids] if isinstance(ids, str) else ids if ids is None else list(ids)
 
 
-def _uris(runs: Sequence[str | Run]) -> list[str]:
-    return [run.uri if isinstance(run, Run) else run for run in runs]
-
-
-def _opens(runs: Sequence[str | Run]) -> Callable[[str], Store]:
-    """Return a function that opens the store of a URI, and reuses the stores of ``runs``."""
+def _opened(runs: Sequence[str | Run]) -> tuple[list[str], Callable[[str], Store]]:
+    """Return the URIs of ``runs``, and a function that opens a URI and reuses their stores."""
     stores = {run.uri: run.store for run in runs if isinstance(run, Run)}
-    return lambda uri: stores.get(uri) or open_store(uri)
+    uris = [run.uri if isinstance(run, Run) else run for run in runs]
+    return uris, lambda uri: stores.get(uri) or open_store(uri)
 
 
 def _config(
@@ -339,11 +331,9 @@ def _config(
     settings: Mapping[str, Any],
 ) -> RunConfig:
     """Build a `RunConfig` from the arguments of `evaluate`. Raises `UserError`: it is not valid."""
-    source: str | Mapping[str, Any] | None
     if isinstance(config, RunConfig):
-        source = config.model_dump(mode="json", exclude_unset=True)
-    else:
-        source = str(config) if isinstance(config, Path) else config
+        config = config.model_dump(mode="json", exclude_unset=True)
+    source = str(config) if isinstance(config, Path) else config
     named = [benchmarks] if isinstance(benchmarks, str) else benchmarks
     given = {"benchmarks": named, **settings}
     values = {name: value for name, value in given.items() if value is not None}

@@ -14,8 +14,7 @@ import click
 from rich.console import Console
 
 from ace_ray.cli import results, run  # noqa: F401 - they add their commands
-from ace_ray.cli.group import cli, echo_result
-from ace_ray.cli.options import placed
+from ace_ray.cli.options import cli, echo_result, placed
 from ace_ray.errors import FAILED, UserError
 from ace_ray.util import log
 from ace_ray.util.local_files import local_folder

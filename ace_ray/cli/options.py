@@ -1,4 +1,4 @@
-"""Options that several commands share, and the log options of all commands."""
+"""The `ace-ray` command group, options that several commands share, and the log options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
+import ace_ray
 from ace_ray.util import log
+from ace_ray.util.sanitizing import printed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,6 +53,19 @@ class Command(click.Command):
 class Group(Command, click.Group):
     command_class = Command
     group_class = type
+
+
+@click.group(
+    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(ace_ray.__version__, prog_name="ace-ray")
+def cli() -> None:
+    """Distributed batch evaluation of LLM tool use, on Ray and vLLM."""
+
+
+def echo_result(line: str) -> None:
+    """Print a result, without control characters and secrets."""
+    click.echo(printed(line))
 
 
 def many(option: str, *names: str, metavar: str, text: str) -> Callable[[F], F]:

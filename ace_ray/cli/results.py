@@ -11,8 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ace_ray.cli.group import cli, echo_result
-from ace_ray.cli.options import FULL, many, placed
+from ace_ray.cli.options import FULL, cli, echo_result, many, placed
 from ace_ray.errors import UserError
 from ace_ray.util import log
 

@@ -15,8 +15,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ace_ray.cli.group import cli, is_own_process
-from ace_ray.cli.options import FULL, IDS, LIMIT, OUTPUT, OVERRIDES, asking, many
+from ace_ray.cli.options import FULL, IDS, LIMIT, OUTPUT, OVERRIDES, asking, cli, many
 from ace_ray.config.schema import COMMAND_LINE
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.util import log
@@ -29,18 +28,25 @@ def _values(options: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in listed.items() if value not in (None, [])}
 
 
-def _of_model(model: str | None) -> tuple[str, ...]:
-    """Return ``--model`` as a config override, quoted, since a name may look like a number."""
-    return () if model is None else (f"model.source={json.dumps(model)}",)
+def _is_own_process() -> bool:
+    """Return whether `main` started the command. Tests and notebooks call `cli` directly."""
+    return bool(click.get_current_context().obj)
 
 
-def _check_config(config: str | None, model: str | None, benchmarks: tuple[str, ...]) -> None:
+def _overrides(
+    config: str | None, model: str | None, benchmarks: tuple[str, ...], overrides: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return all config overrides of a command line. Raises `UserError`: it lacks a config, and
+    does not name both a model and a benchmark."""
     if config is None and not (model and benchmarks):
         raise UserError(
             "no model and benchmark are named",
             where=COMMAND_LINE,
             fix="name a CONFIG, or both --model and --benchmark; ace-ray list shows the choices",
         )
+    # Quoted, since a name may look like a number.
+    named = () if model is None else (f"model.source={json.dumps(model)}",)
+    return (*named, *overrides)
 
 
 @cli.command()
@@ -59,7 +65,7 @@ def evaluate(config: str | None, **options: Any) -> None:
     CONFIG is a YAML file, the run.json of a run, or the name of a shipped config. It may be left
     out if --model and --benchmark are given.
     """
-    sys.exit(run_evaluate(config, own_process=is_own_process(), **options))
+    sys.exit(run_evaluate(config, own_process=_is_own_process(), **options))
 
 
 def run_evaluate(
@@ -79,8 +85,8 @@ def run_evaluate(
 
     ``own_process``: this process does nothing else, so the driver may run in a child process
     (`ace_ray.util.signals`)."""
-    _check_config(config, model, benchmarks)
-    asked = (*_of_model(model), *overrides, *(["early.stop=false"] if complete else []))
+    asked = _overrides(config, model, benchmarks, overrides)
+    asked += ("early.stop=false",) * complete
     values = _values({"benchmarks": benchmarks, **options})
     if only_plan:
         from ace_ray.cli.doctor import planned
@@ -231,7 +237,7 @@ def doctor(
     from ace_ray.cli.doctor import examine
     from ace_ray.config.schema import RunConfig, load_config, read_tree
 
-    _check_config(config, model, benchmarks)
+    asked = _overrides(config, model, benchmarks, overrides)
 
     def load() -> RunConfig:
         if {"models", "checkpoints"} & {*read_tree(config)}:
@@ -240,7 +246,6 @@ def doctor(
                 where=str(config),
                 fix="ace-ray sweep CONFIG --plan checks each of its models",
             )
-        asked = (*_of_model(model), *overrides)
         return load_config(config, asked, _values({"benchmarks": benchmarks, **options}))
 
     sys.exit(_print_checks(examine(load), ("ok    ", "FAIL  ")))
@@ -354,4 +359,4 @@ def judge_check(
     if upstream is not None:
         asked["upstream"] = str(upstream.absolute())
     only = (*overrides, f"benchmarks={json.dumps([asked])}")
-    sys.exit(run_evaluate(config, overrides=only, own_process=is_own_process(), **options))
+    sys.exit(run_evaluate(config, overrides=only, own_process=_is_own_process(), **options))

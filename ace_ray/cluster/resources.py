@@ -113,13 +113,6 @@ def largest(cluster: Nodes) -> int:
     return int(max((node.get("GPU", 0) for node in cluster), default=0))
 
 
-def spreads(engine: Mapping[str, Any], cluster: Nodes) -> bool:
-    """Return whether engines span nodes: by the Ray executor, or since no node has enough GPUs."""
-    executor = engine.get("distributed_executor_backend")
-    too_large = gpus_per_worker(engine) > max(1, largest(cluster))
-    return executor == "ray" or (executor is None and too_large)
-
-
 def nodes() -> list[dict[str, float]]:
     """Return the resources of every live node of the cluster."""
     import ray
@@ -173,7 +166,10 @@ def fit(
     Raises `TooSmall` if the run does not fit, since Ray Data would wait for ever."""
     gpus = int(sum(node.get("GPU", 0) for node in cluster))
     on_gpu = takes_gpus(config) and gpus > 0
-    spread = on_gpu and spreads(config.engine, cluster)
+    # An engine runs on several nodes if it uses the Ray executor, or if no node has enough GPUs.
+    executor = config.engine.get("distributed_executor_backend")
+    too_large = gpus_per_worker(config.engine) > max(1, largest(cluster))
+    spread = on_gpu and (executor == "ray" or (executor is None and too_large))
     _check_nodes(config, gpus, cluster, servers, spread=spread)
     limits = config.worker_range
     one = Resources(
@@ -232,11 +228,9 @@ def _holds(need: Resources, servers: Sequence[Part], cluster: Nodes) -> bool:
         engine = [(need.worker_cpus, 1), *[(0.0, 1)] * (need.worker_gpus - 1)]
     small: list[Part] = [(CHECKER_CPUS, 0)] * need.checkers + [(WRITER_CPUS, 0)]
     parts = [*servers, *engine * need.workers, *small, *[(SANDBOX_CPUS, 0)] * need.sandboxes]
-    free = [(node.get("CPU", 0.0), float(node.get("GPU", 0))) for node in cluster]
     by_gpus = [(float(gpus), cpus) for cpus, gpus in parts]
-    return _placed(by_gpus, [(g, c) for c, g in free]) or _placed(
-        [(c, g) for g, c in by_gpus], free
-    )
+    by_cpus = [(cpus, float(gpus)) for cpus, gpus in parts]
+    return _placed(by_gpus, cluster, ("GPU", "CPU")) or _placed(by_cpus, cluster, ("CPU", "GPU"))
 
 
 def _check_nodes(
@@ -250,7 +244,7 @@ def _check_nodes(
             where="workers",
             fix="write a number, or auto",
         )
-    if config.backend == "vllm" and not gpus and _installed("vllm"):
+    if config.backend == "vllm" and not gpus and any(metadata.distributions(name="vllm")):
         raise TooSmall(
             "the cluster has no GPU, but the installed vLLM is the GPU build",
             where="this cluster",
@@ -296,9 +290,9 @@ def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) ->
     return now.workers if now.worker_gpus == need.worker_gpus else 0
 
 
-def _placed(parts: list[tuple[float, float]], free: list[tuple[float, float]]) -> bool:
-    """Place ``parts`` on nodes, and subtract them from ``free``, the free resources of each node.
-    Return whether all parts fit."""
+def _placed(parts: list[tuple[float, float]], cluster: Nodes, kinds: tuple[str, str]) -> bool:
+    """Return whether all ``parts``, amounts of the two ``kinds`` of resources, fit the nodes."""
+    free = [(node.get(kinds[0], 0.0), node.get(kinds[1], 0.0)) for node in cluster]
     for first, second in sorted(parts, reverse=True):
         fitting = [
             (node, number)
@@ -318,19 +312,16 @@ def places_on(node: Mapping[str, float], cpus: float, gpus: int) -> int:
     return min(by_cpu, math.floor(node.get("GPU", 0) / gpus)) if gpus else by_cpu
 
 
-def _installed(name: str) -> bool:
-    return any(metadata.distributions(name=name))
-
-
 def note_if_busy(need: Resources) -> None:
     """Print a line if other jobs use resources for which this run must wait."""
     import ray
 
     free = ray.available_resources()
-    if free.get("CPU", 0.0) < need.cpus or free.get("GPU", 0.0) < need.gpus:
+    cpus, gpus = free.get("CPU", 0.0), free.get("GPU", 0.0)
+    if cpus < need.cpus or gpus < need.gpus:
         log.info(
-            f"waiting for resources in use by others: {free.get('CPU', 0.0):g} CPUs and "
-            f"{free.get('GPU', 0.0):g} GPUs are free, the run needs {need.cpus:g} and {need.gpus}"
+            f"waiting for resources in use by others: {cpus:g} CPUs and {gpus:g} GPUs are free, "
+            f"the run needs {need.cpus:g} and {need.gpus}"
         )
 
 

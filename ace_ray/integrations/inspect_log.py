@@ -159,6 +159,8 @@ class _Log:
         self, spec: Mapping[str, Any], plan: Mapping[str, Any], summaries: Sequence[Any]
     ) -> dict[str, Any]:
         usage = [summary["model_usage"].get(self._model) for summary in summaries]
+        names = ("input_tokens", "output_tokens", "total_tokens")
+        total = {name: sum(counts[name] for counts in usage if counts) for name in names}
         is_complete = len(self._run.rows) >= self._run.manifest.declared
         return {
             "version": 2,
@@ -173,7 +175,7 @@ class _Log:
             "stats": {
                 "started_at": min((s["started_at"] for s in summaries), default=""),
                 "completed_at": max((s["completed_at"] for s in summaries), default=""),
-                "model_usage": {} if None in usage else {self._model: _total(usage)},
+                "model_usage": {} if None in usage else {self._model: total},
             },
         }
 
@@ -354,11 +356,6 @@ def _usage(facts: Mapping[str, Any]) -> dict[str, int] | None:
         "output_tokens": completion,
         "total_tokens": prompt + completion,
     }
-
-
-def _total(usages: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    names = ("input_tokens", "output_tokens", "total_tokens")
-    return {name: sum(one[name] for one in usages) for name in names}
 
 
 def _question(steps: Sequence[Step]) -> str:

@@ -65,7 +65,11 @@ class _ScoredRun(StoredRun):
             where = f"{self.uri}/{SUMMARY}: {name}"
             stored = validated(_StoredScores, block.model_extra or {}, where=where)
             for rules, found in stored.scores.items():
-                self.scores[name, rules] = [_score(one) for one in found]
+                trees = [score.model_dump() for score in found]
+                self.scores[name, rules] = [
+                    Score.of_json(tree if tree["interval"] else {**tree, "value": None})
+                    for tree in trees
+                ]
         if not any(self.scores.values()):
             raise UserError(
                 "the summary has no scores",
@@ -133,11 +137,6 @@ def _publication(name: str, group: str, key: str, runs: Mapping[int, _ScoredRun]
         Point(step, _metrics(run), run.manifest.created.timestamp()) for step, run in runs.items()
     ]
     return Publication(key, name, group, shared, _words([*runs.values()][-1]), points)
-
-
-def _score(stored: _StoredScore) -> Score:
-    tree = stored.model_dump()
-    return Score.of_json(tree if stored.interval is not None else {**tree, "value": None})
 
 
 def _metrics(run: _ScoredRun) -> dict[str, float]:

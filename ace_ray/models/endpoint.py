@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ace_ray.config.schema import CandidateEndpoint, EndpointConfig
@@ -122,28 +123,19 @@ class EndpointModel(Client):
     async def _answer(self, messages: Messages, sampling: Sampling, tools: Tools) -> Completion:
         """Request an answer. If the endpoint refuses the token limit as too high for the context,
         retry with a lower limit. (`VLLMEngine` lowers such a limit without an error.)"""
-        body = self._body(messages, sampling, tools)
+        chat = (self._config, messages, sampling, tools)
+        body_of = partial(
+            request_body, *chat, template_kwargs=self._template_kwargs, replay=self._replay
+        )
+        body = body_of()
         try:
             return await self._asked(body, tools)
         except PromptTooLong as error:
             room = _room(str(error))
-            shorter = self._body(messages, sampling, tools, most=room)
+            shorter = body_of(most=room)
             if room <= 0 or shorter == body:
                 raise
             return await self._asked(shorter, tools)
-
-    def _body(
-        self, messages: Messages, sampling: Sampling, tools: Tools, *, most: int | None = None
-    ) -> bytes:
-        return request_body(
-            self._config,
-            messages,
-            sampling,
-            tools,
-            template_kwargs=self._template_kwargs,
-            replay=self._replay,
-            most=most,
-        )
 
     async def _asked(self, body: bytes, tools: Tools) -> Completion:
         if self._breaker.is_open:

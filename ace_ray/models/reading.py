@@ -122,7 +122,13 @@ class AnswerParser:
 
     def read(self, answers: Sequence[StoredAnswer]) -> list[Reading]:
         """Return the reading of each answer. Never raises on any text."""
-        return [reading_of(tree) for tree in self._ask([vars(one) for one in answers])]
+        readings = []
+        for tree in self._ask([vars(answer) for answer in answers]):
+            if tools := tree["tools"]:
+                calls = tuple(ToolCall(**call) for call in tools["calls"])
+                tools = ToolAnswer(tools["content"], calls, tools["error"])
+            readings.append(Reading(tree["text"], tree["reasoning"], tree["truncated"], tools))
+        return readings
 
     def _ask(self, message: Any) -> Any:
         assert self._child.stdin is not None
@@ -150,14 +156,6 @@ class AnswerParser:
             lines = [f"a batch of answers took over {TIMEOUT_S:g} s, or the process was killed"]
             fix = "run it again on a machine with enough memory and without other load"
         raise UserError(f"cannot read answers: {lines[-1][:300]}", where=self._where, fix=fix)
-
-
-def reading_of(tree: Mapping[str, Any]) -> Reading:
-    tools = tree["tools"]
-    if tools is not None:
-        calls = tuple(ToolCall(**call) for call in tools["calls"])
-        tools = ToolAnswer(tools["content"], calls, tools["error"])
-    return Reading(tree["text"], tree["reasoning"], tree["truncated"], tools)
 
 
 class ChildParser:
