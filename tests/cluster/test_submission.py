@@ -65,9 +65,7 @@ def test_config_travels_as_text_with_options_and_local_files(config: Path, tmp_p
     config.write_text(yaml.safe_dump(tree))
     options: dict[str, Any] = {"output": "s3://b/--odd", "limit": 7, "ids": ["--odd", "a/b"]}
     job = submission(
-        str(config),
-        overrides=["sampling.stop=['; rm -rf / #', \"it's\"]", "samples=2"],
-        **options,
+        str(config), overrides=["sampling.stop=['; rm -rf / #', \"it's\"]", "samples=2"], **options
     )
     read = parsed(job.entrypoint)
     assert read["config"] is None

@@ -12,11 +12,7 @@ import pytest
 
 from ace_ray.config.schema import RunConfig, run_config
 from ace_ray.errors import RowError, UserError
-from ace_ray.models.endpoint_engine import (
-    EndpointEngine,
-    ask_endpoint,
-    endpoint_ref,
-)
+from ace_ray.models.endpoint_engine import EndpointEngine, ask_endpoint, endpoint_ref
 from ace_ray.models.families import FormatChoice
 from ace_ray.pipeline.roles import candidate_identity
 from ace_ray.types import Sampling, digest

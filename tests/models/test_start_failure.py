@@ -10,13 +10,7 @@ import pytest
 
 from ace_ray.errors import EngineNotStarted
 from ace_ray.models import start_failure
-from ace_ray.models.start_failure import (
-    LONGEST,
-    captured_start,
-    first_error,
-    root_cause,
-    tail,
-)
+from ace_ray.models.start_failure import LONGEST, captured_start, first_error, root_cause, tail
 from ace_ray.models.start_phases import MARKS, StartPhases
 from ace_ray.util import vllm_source
 

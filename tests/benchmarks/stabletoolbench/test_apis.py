@@ -19,11 +19,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     arguments_of,
     observation,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.cache import (
-    AnswerCache,
-    names_key,
-    recorded_sha256,
-)
+from ace_ray.benchmarks.stabletoolbench.apis.cache import AnswerCache, names_key, recorded_sha256
 from ace_ray.benchmarks.stabletoolbench.apis.json_files import export_answers, import_answers
 from ace_ray.benchmarks.stabletoolbench.apis.real import (
     RealApis,
