@@ -24,7 +24,7 @@ from ace_ray.reports.paired import pairs_of
 from ace_ray.reports.runs import load_runs
 from ace_ray.reports.table import cell, csv_lines, print_table
 from ace_ray.rescoring.prompts import FirstPrompts
-from ace_ray.rescoring.reread import Reread, calls_of, shown, spelled
+from ace_ray.rescoring.reread import Reread, calls_of, json_spelling, message_line
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.rows import messages_of, state_of, token_ids_of
 from ace_ray.storage.stored_run import StoredRun
@@ -290,7 +290,7 @@ def _answer_differs(
     read = _READ_BY_SERVER if parsed else _READ
     texts_match = all((old.get(name) or "") == (new.get(name) or "") for name in read)
     if not texts_match or calls_of(old) != calls_of(new):
-        return "reading", call, 0, " -> ".join(shown(m, 60) for m in (old, new))
+        return "reading", call, 0, " -> ".join(message_line(m, 60) for m in (old, new))
     return None
 
 
@@ -314,7 +314,7 @@ def _first_difference(first: Sequence[Any], second: Sequence[Any]) -> int:
 def _untimed(state: Any) -> Any:
     """Return a state without the seconds that its parts took and without the spelling of JSON."""
     if isinstance(state, str) and state[:1] == "{":
-        return spelled(state)
+        return json_spelling(state)
     if isinstance(state, dict):
         return {k: _untimed(v) for k, v in state.items() if k not in ("seconds", "judged_s")}
     return list(map(_untimed, state)) if isinstance(state, list) else state

@@ -24,7 +24,7 @@ from ace_ray.benchmarks.results import Bars, Curves, Estimate, Table
 from ace_ray.reports.text import visible
 
 # Maximum characters of a value in a template. Texts of models are exempt by the filter `whole`,
-# since `shown` has cut them.
+# since `excerpt` has cut them.
 LONGEST = 4_000
 
 
@@ -119,7 +119,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 24, 38
 
 @dataclass(frozen=True)
 class _Scale:
-    """Maps values from ``low`` to ``high`` to xs from ``start`` to ``end``."""
+    """Maps values from ``low`` to ``high`` to positions from ``start`` to ``end``."""
 
     low: float
     high: float
