@@ -68,7 +68,7 @@ def compare(
     pairs = comparison.pairs if with_causes else []
     by_label = {run.label: run for run in runs}
     causes = [explain(*(by_label[label] for label in pair), prompts=prompts) for pair in pairs]
-    if causes and not any(found.paired for found in causes):
+    if causes and not any(c.paired for c in causes):
         raise UserError("the runs share no rows", where="--explain", fix="name other runs")
     # Scores of each run over all its rows, not only over paired rows.
     tables = [
@@ -80,13 +80,13 @@ def compare(
     tables += tables_of(comparison)
     flips = comparison.flips() if with_flips else []
     _print(comparison, tables, flips, console)
-    for found in causes:
-        print_table(found.table(), console, intervals=False)
+    for explanation in causes:
+        print_table(explanation.table(), console, intervals=False)
     if target is not None:
         facts = {
             "ace_ray_version": ace_ray.__version__,
             "rules": list(comparison.rule_sets),
-            "runs": [run.named for run in runs],
+            "runs": [run.reference for run in runs],
         }
         files = comparison_files(comparison, flips)
         for number, explanation in enumerate(causes, 1):
@@ -96,13 +96,13 @@ def compare(
     return comparison
 
 
-def _label(runs: Sequence[Run], named: str | None) -> str | None:
-    """Return the label of the run whose label or folder is ``named``; else ``named`` itself."""
-    if named is None:
+def _label(runs: Sequence[Run], name: str | None) -> str | None:
+    """Return the label of the run whose label or folder is ``name``; else ``name`` itself."""
+    if name is None:
         return None
-    plain = named.rstrip("/")
+    plain = name.rstrip("/")
     folder = plain if "://" in plain else os.path.abspath(os.path.expanduser(plain))
-    return next((run.label for run in runs if run.uri == folder), named)
+    return next((run.label for run in runs if run.uri == folder), name)
 
 
 def _print(
@@ -116,11 +116,11 @@ def _print(
     for table in tables:
         print_table(table, console, intervals=True)
         console.print()
-    shown = [result for result in comparison.results if result.shown]
-    for result in shown:
+    shown_results = [result for result in comparison.results if result.shown]
+    for result in shown_results:
         print_line(console, f"{result.hypothesis.rules}: {sentence(result)}")
-    rest = len(comparison.results) - len(shown)
-    print_line(console, f"no difference shown in {rest} of {len(comparison.results)} lines")
+    rest_count = len(comparison.results) - len(shown_results)
+    print_line(console, f"no difference shown in {rest_count} of {len(comparison.results)} lines")
     for note in [*comparison.cautions, *comparison.notes]:
         print_line(console, note)
     for flipped in flips:
@@ -138,7 +138,7 @@ def _page(comparison: Comparison, flips: Sequence[Flips], causes: Sequence[Expla
     from ace_ray.reports.html.page import Section, render
 
     reported = ReportedComparison(comparison, flips)
-    tables = [found.table() for found in causes]
+    tables = [explanation.table() for explanation in causes]
     parts = [
         sections.comparison(reported),
         sections.flips(reported),
@@ -169,8 +169,8 @@ def _values(result: TestResult) -> dict[str, Any]:
         "n": difference.n,
         "clusters": len(difference.sizes),
         "left_out_rows": difference.left_out,
-        "base_value": difference.base,
-        "other_value": difference.other,
+        "base_value": difference.base_mean,
+        "other_value": difference.other_mean,
         "difference": difference.value,
         "low": low,
         "high": high,

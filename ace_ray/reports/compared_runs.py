@@ -66,7 +66,7 @@ def describe_pairs(runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> str
     if len({base for base, _ in pairs}) == 1:
         return f"Every run against {pairs[0][0]}"
     series = {run.label: run.training for run in runs if run.step is not None}
-    first = [b for b, other in pairs if b not in series or series[b] != series.get(other)]
+    first = [b for b, label in pairs if b not in series or series[b] != series.get(label)]
     text = "Every checkpoint against the one before it"
     if not first:
         return text
@@ -119,10 +119,10 @@ def cautions(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
 
 
 def _engine_and_hardware(run: Run) -> dict[str, str]:
-    known = joined_facts(run.summary.timing.engines or [])
+    engine_facts = joined_facts(run.summary.timing.engines or [])
     return {
         key: value
-        for key, value in known.items()
+        for key, value in engine_facts.items()
         if not key.startswith("versions.") or key.removeprefix("versions.") in _ENGINE
     }
 

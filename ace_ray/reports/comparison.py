@@ -45,9 +45,9 @@ class Comparison:
     def __repr__(self) -> str:
         """Return one line, since the results contain arrays."""
         labels = few([c.label[:60] for c in self.runs], 4)
-        shown = sum(result.shown for result in self.results)
+        shown_count = sum(result.shown for result in self.results)
         return (
-            f"<Comparison of {labels}: {len(self.results)} lines, {shown} with a "
+            f"<Comparison of {labels}: {len(self.results)} lines, {shown_count} with a "
             f"difference shown, {len(self.differences)} differences in conditions "
             "that affect scores>"
         )
@@ -63,8 +63,8 @@ class Comparison:
         """
         runs = {run.label: run for run in self.runs}
         sections = dict.fromkeys(
-            (under[benchmark] if under else asked, base, other, benchmark)
-            for asked, base, other, benchmark in (r.hypothesis.section for r in self.results)
+            (under[benchmark] if under else rules, base, other, benchmark)
+            for rules, base, other, benchmark in (r.hypothesis.section for r in self.results)
             if pairs is None or (base, other) in pairs
         )
         return [
@@ -91,7 +91,7 @@ def compare_runs(
         UserError: fewer than two runs, unknown labels or groups, or no benchmark in common.
     """
     check_labels(runs, baseline)
-    if stopped := [one.label for one in runs if one.stopped_early]:
+    if stopped := [run.label for run in runs if run.stopped_early]:
         raise UserError(
             "was stopped when its comparison was decided; tests for samples of a "
             "fixed size do not apply to it",
@@ -137,9 +137,9 @@ def _shared_benchmarks(
         if any(name in benchmarks[base] and name in benchmarks[other] for base, other in pairs)
     }
     if not shared:
-        base, other = pairs[0]
+        base_label, other_label = pairs[0]
         raise UserError(
-            f"no two compared runs share a benchmark, e.g. {base} and {other}",
+            f"no two compared runs share a benchmark, e.g. {base_label} and {other_label}",
             fix="compare runs of one benchmark",
         )
     return shared
@@ -167,9 +167,9 @@ def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
 
 def _narrowed(data: Sequence[PairedData], names: Collection[str]) -> list[PairedData]:
     """Keep the groups in ``names``; all if it is empty. Raises `UserError`: unknown name."""
-    known = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
-    if unknown := [name for name in names if name not in known]:
-        problem, fix = f"{unknown[0]!r} is not a known group", f"one of {', '.join(known)}"
+    group_names = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
+    if unknown := [name for name in names if name not in group_names]:
+        problem, fix = f"{unknown[0]!r} is not a known group", f"one of {', '.join(group_names)}"
         raise UserError(problem, where="--group", fix=fix)
     return [
         replace(paired, groups=[g for g in paired.groups if not names or g.name in names])
@@ -205,10 +205,10 @@ def _notes(
                     f"{data.benchmark} that were generated twice changed their verdict "
                     f"({rules} rules)"
                 )
-    for base, other in pairs:
-        if data.holds(base, other) and not data.same_seed(base, other):
+    for base_label, other_label in pairs:
+        if data.holds(base_label, other_label) and not data.same_seed(base_label, other_label):
             yield (
-                f"{data.benchmark}: {other} and {base} have different seeds, so their "
+                f"{data.benchmark}: {other_label} and {base_label} have different seeds, so their "
                 "repeated rows give no noise floor"
             )
 
@@ -287,9 +287,9 @@ def _table_groups(benchmarks: Sequence[BenchmarkRuns]) -> list[str]:
     """Return the names of the groups in the tables: the benchmarks' groups with rows, and `ALL`."""
     names: dict[str, None] = {}
     for benchmark in benchmarks:
-        named = benchmark.reporting.groups
+        named_groups = benchmark.reporting.groups
         rows = (row for run in benchmark.runs for row in run.rows_of(benchmark.benchmark))
         units = {(*row.category_key, "") for row in rows}
-        groups = groups_of(units, named)
-        names |= {g.name: None for g in groups if g.name in named or not g.category}
+        groups = groups_of(units, named_groups)
+        names |= {g.name: None for g in groups if g.name in named_groups or not g.category}
     return list(names)

@@ -52,8 +52,8 @@ def _cells(result: TestResult) -> list[Value]:
         str(difference.n)
         if len(difference.sizes) == difference.n
         else f"{difference.n}/{len(difference.sizes)}",
-        points(difference.base),
-        points(difference.other),
+        points(difference.base_mean),
+        points(difference.other_mean),
         f"{signed(difference.value)} [{interval_text(difference.interval)}]{marks}",
         difference.gained,
         difference.lost,
@@ -93,21 +93,21 @@ def sentence(result: TestResult) -> str:
     1.2..7.0, Holm p 0.01``. If no difference is shown, it gives the detectable difference."""
     tested, difference = result.hypothesis, result.difference
     group = tested.group
-    place = f"{group.name} ({group.language})" if group.language else group.name
-    place += "" if tested.metric == "accuracy" else ", process accuracy"
+    group_title = f"{group.name} ({group.language})" if group.language else group.name
+    group_title += "" if tested.metric == "accuracy" else ", process accuracy"
     facts = (
         f"{signed(difference.value)} points, 95 % CI {interval_text(difference.interval)}, "
         f"Holm p {p_text(result.holm)}"
     )
     if result.shown:
         word = "better" if difference.value > 0 else "worse"
-        text = f"{tested.other} is {word} than {tested.base} on {place}: {facts}"
+        text = f"{tested.other} is {word} than {tested.base} on {group_title}: {facts}"
     else:
         power = f"this n ({difference.n}) cannot show any difference"
         if result.detectable is not None:
             power = f"this n can show a difference of at least {points(result.detectable)} points"
         text = (
-            f"no difference shown between {tested.other} and {tested.base} on {place}: "
+            f"no difference shown between {tested.other} and {tested.base} on {group_title}: "
             f"{facts}; {power}"
         )
     if result.under_noise and result.noise_floor is not None:

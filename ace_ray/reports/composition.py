@@ -51,13 +51,13 @@ def _tables(benchmark: Benchmark) -> Iterator[tuple[Table, Bars]]:
     """Yield the tables, each with its figure."""
     with own_code(type(benchmark), "ready"):
         benchmark.ready(named=True)
-    known = benchmark.output_entries()
+    output_entries = benchmark.output_entries()
     entries: list[Entry] = []
     # A line for each category that cannot be read.
     notes: list[str] = []
-    for language, category in product(known.languages, known.categories):
+    for language, category in product(output_entries.languages, output_entries.categories):
         try:
-            entries += known.of(language, category).values()
+            entries += output_entries.of(language, category).values()
         except UserError as error:
             notes.append(f"without {language} {category}: {error}")
     if not entries:
@@ -78,16 +78,16 @@ def _tables(benchmark: Benchmark) -> Iterator[tuple[Table, Bars]]:
     counted["totals"] += [(key[0], "APIs") for key in apis]
     counted["totals"] += [(key[0], "APIs with a domain") for key, api in apis.items() if api.domain]
     counted["arguments"] = [(key[0], api.arguments) for key, api in apis.items()]
-    named = [api for api in apis.values() if api.domain]
-    notes += [] if named else ["the data names no domains"]
+    domain_apis = [api for api in apis.values() if api.domain]
+    notes += [] if domain_apis else ["the data names no domains"]
     name, data = benchmark.name, benchmark.resolved().get("data")
     source = f"{name}, data {data}" if data else name
     for stem, title in _TITLES.items():
         if counted[stem]:
             yield _distribution(f"{name}-{stem}", f"{source}: {title}", counted[stem], notes)
             notes = []
-    if named:
-        yield _domains(f"{name}-domains", f"{source}: APIs by domain", named)
+    if domain_apis:
+        yield _domains(f"{name}-domains", f"{source}: APIs by domain", domain_apis)
 
 
 def _distribution(

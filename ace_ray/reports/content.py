@@ -51,11 +51,11 @@ class Content:
     @property
     def rules(self) -> str:
         """The first rule set of each benchmark, as text."""
-        return ", ".join(dict.fromkeys(one.rules for one in self.benchmarks)) or "none"
+        return ", ".join(dict.fromkeys(benchmark.rules for benchmark in self.benchmarks)) or "none"
 
     @property
     def rule_sets(self) -> list[str]:
-        return list(dict.fromkeys(rules for one in self.benchmarks for rules in one.rule_sets))
+        return list(dict.fromkeys(rules for b in self.benchmarks for rules in b.rule_sets))
 
     @property
     def title(self) -> str:
@@ -67,10 +67,10 @@ class Content:
 
     def tables(self) -> list[Table]:
         """Return the tables that are written as CSV, under the first rule set."""
-        tables = [one.comparisons[one.rules] for one in self.benchmarks]
-        for one in self.benchmarks:
-            tables += one.papers[one.rules].tables
-            tables += [category_table(one), error_table(one.holders)]
+        tables = [benchmark.comparisons[benchmark.rules] for benchmark in self.benchmarks]
+        for benchmark in self.benchmarks:
+            tables += benchmark.papers[benchmark.rules].tables
+            tables += [category_table(benchmark), error_table(benchmark.holders)]
         if self.early:
             tables.append(decisions_table(self.early))
         tables += engine_tables(self.runs)
@@ -113,7 +113,7 @@ def engine_tables(runs: Sequence[Run]) -> list[Table]:
             "rows waited for tools or other models.",
         ],
     )
-    tables = [_without_empty(one, range(1, len(one.header))) for one in (figures, waited)]
+    tables = [_without_empty(table, range(1, len(table.header))) for table in (figures, waited)]
     return [table for table in tables if table.lines]
 
 
@@ -133,12 +133,12 @@ def _engine(run: Run) -> list[Value]:
 def _without_empty(table: Table, figures: Collection[int]) -> Table:
     """Return ``table`` without the lines that have no value in the columns ``figures``, and without
     the columns that have no value."""
-    kept = [i for i in range(len(table.header)) if any(line[i] is not None for line in table.lines)]
+    columns = [i for i in range(len(table.header)) if any(r[i] is not None for r in table.lines)]
     return replace(
         table,
-        header=[table.header[i] for i in kept],
+        header=[table.header[i] for i in columns],
         lines=[
-            [line[i] for i in kept]
+            [line[i] for i in columns]
             for line in table.lines
             if any(line[i] is not None for i in figures)
         ],
@@ -150,7 +150,7 @@ def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> C
 
     Raises `UserError`: no benchmark has this rule set."""
     benchmarks = by_benchmark(runs)
-    every = dict.fromkeys(r for one in benchmarks for r in one.reporting.rule_sets)
+    every = dict.fromkeys(r for holders in benchmarks for r in holders.reporting.rule_sets)
     if benchmarks and rules is not None and rules not in every:
         raise UserError(
             f"no run has the rule set {rules!r}", where="--rules", fix=f"one of {', '.join(every)}"
@@ -244,17 +244,17 @@ def _picture(holders: BenchmarkRuns, rules: str) -> Curves | None:
     curve have comparable conditions, and are all complete or all incomplete."""
     sizes = [size_of(run) for run in holders.reported]
     steps = [None if run.step is None else float(run.step) for run in holders.runs]
-    places, by_step = steps, True
+    positions, by_step = steps, True
     if len(set(steps) - {None}) < 2:
-        places, by_step = [size.billions if size else None for size in sizes], False
-    if len(set(places) - {None}) < 2:
+        positions, by_step = [size.billions if size else None for size in sizes], False
+    if len(set(positions) - {None}) < 2:
         return None
     headline = headline_of(holders)
     panels: dict[str, dict[str, list[tuple[float, Estimate]]]] = {}
-    for numbers, name, place in zip(headline.numbers, _series(holders), places, strict=True):
+    for numbers, name, position in zip(headline.numbers, _series(holders), positions, strict=True):
         for title, share in zip(headline.titles, numbers[rules], strict=True):
-            if share is not None and place is not None:
-                panels.setdefault(title, {}).setdefault(name, []).append((place, share))
+            if share is not None and position is not None:
+                panels.setdefault(title, {}).setdefault(name, []).append((position, share))
     if not panels:
         return None
     for curve in chain.from_iterable(panel.values() for panel in panels.values()):
@@ -377,5 +377,5 @@ def _errors(rows: Iterable[ResultRow], rules: str) -> Iterator[list[Value]]:
     for name, counts in sorted(by_type.items(), key=lambda pair: (-pair[1].total(), pair[0])):
         rows_of_type = counts.total()
         categories = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-        told = ", ".join(f"{category} {count}" for category, count in categories)
-        yield [name, rows_of_type, f"{100 * rows_of_type / invalid:.1f}", told]
+        category_counts = ", ".join(f"{category} {count}" for category, count in categories)
+        yield [name, rows_of_type, f"{100 * rows_of_type / invalid:.1f}", category_counts]

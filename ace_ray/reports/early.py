@@ -24,8 +24,8 @@ class EarlyRun:
     @property
     def saved_s(self) -> float:
         """Estimated device seconds saved: rows not scored, times the mean time of a scored row."""
-        left = self.declared - self.scored
-        return self.device_s * left / self.scored if self.early.stopped and self.scored else 0.0
+        rows = self.declared - self.scored
+        return self.device_s * rows / self.scored if self.early.stopped and self.scored else 0.0
 
 
 def early_runs(runs: Iterable[Run], labels: Mapping[str, str]) -> list[EarlyRun]:
@@ -83,5 +83,5 @@ def decisions_table(runs: Sequence[EarlyRun]) -> Table:
 def _with_bounds(value: float, low: float, high: float, sign: str = "") -> str:
     tilde = "" if high - low < 1e-3 else "~"
     # Adding 0.0 turns -0.0 into 0.0.
-    shown, least, most = (f"{round(100 * x, 1) + 0.0:{sign}.1f}" for x in (value, low, high))
-    return f"{tilde}{shown} [{least}, {most}]"
+    middle, lower, upper = (f"{round(100 * x, 1) + 0.0:{sign}.1f}" for x in (value, low, high))
+    return f"{tilde}{middle} [{lower}, {upper}]"

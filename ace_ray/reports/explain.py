@@ -24,7 +24,7 @@ from ace_ray.reports.paired import pairs_of
 from ace_ray.reports.runs import load_runs
 from ace_ray.reports.table import cell, csv_lines, print_table
 from ace_ray.rescoring.prompts import FirstPrompts
-from ace_ray.rescoring.reread import Reread, calls_of, shown, spelled
+from ace_ray.rescoring.reread import Reread, calls_of, json_spelling, message_line
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.rows import messages_of, state_of, token_ids_of
 from ace_ray.storage.stored_run import StoredRun
@@ -93,8 +93,8 @@ class Explanation:
 
     def table(self) -> Table:
         """Count rows and flipped verdicts by cause."""
-        rows = Counter(one.cause for one in self.differences)
-        flips = Counter(one.cause for one in self.differences if one.flips)
+        rows = Counter(difference.cause for difference in self.differences)
+        flips = Counter(difference.cause for difference in self.differences if difference.flips)
         return Table(
             name="explained",
             title=f"{self.other} against {self.base}: first cause of each differing row",
@@ -106,8 +106,8 @@ class Explanation:
 
     def notes(self) -> Iterator[str]:
         """Yield notes on how many rows and verdicts differ, which shows repeatability."""
-        flipped = sum(bool(one.flips) for one in self.differences)
-        tokens = [one for one in self.differences if one.cause == "tokens"]
+        flipped = sum(bool(difference.flips) for difference in self.differences)
+        tokens = [difference for difference in self.differences if difference.cause == "tokens"]
         total = max(1, self.paired)
         yield (
             f"{len(self.differences)} of {self.paired} paired rows differ; verdicts of {flipped} "
@@ -115,11 +115,11 @@ class Explanation:
         )
         if tokens:
             unit = "token" if self.with_ids else "character"
-            places = [one.position for one in tokens]
+            positions = [difference.position for difference in tokens]
             yield (
                 f"{len(tokens)} rows ({100 * len(tokens) / total:.1f} %) have other tokens; the "
-                f"first differing {unit} is number {median(places):.0f} in the median, "
-                f"{min(places)} at the earliest"
+                f"first differing {unit} is number {median(positions):.0f} in the median, "
+                f"{min(positions)} at the earliest"
             )
         if not self.with_ids:
             text = "rows without readable token ids were compared by their texts"
@@ -132,25 +132,25 @@ class Explanation:
         """Return a CSV line per differing row."""
         header = ["benchmark", "language", "category", "id", "sample", "cause", "call", "position"]
         lines = (
-            [*one.key, one.cause, one.call, one.position, one.detail, " ".join(one.flips)]
-            for one in self.differences
+            [*d.key, d.cause, d.call, d.position, d.detail, " ".join(d.flips)]
+            for d in self.differences
         )
         return csv_lines([[*header, "detail", "verdict_differs"], *lines])
 
 
 def explain(
-    base: StoredRun, other: StoredRun, *, prompts: FirstPrompts | None = None
+    base_run: StoredRun, other_run: StoredRun, *, prompts: FirstPrompts | None = None
 ) -> Explanation:
     """Find the first cause of each row that differs in content or verdict.
 
     ``prompts``: finds the first differing token of prompts. Raises `UserError`."""
-    runs = (base, other)
-    found = Explanation(base.label, other.label)
+    runs = (base_run, other_run)
+    result = Explanation(base_run.label, other_run.label)
     roles = (item for run in runs for item in run.manifest.identity.roles.items())
-    found.simulated = frozenset(name for name, played in roles if "user" in played)
+    result.simulated = frozenset(name for name, played in roles if "user" in played)
     rows = [{(*row.path, row.sample): row for row in run.rows if not row.repeat} for run in runs]
     shared = sorted(rows[0].keys() & rows[1].keys())
-    found.paired = len(shared)
+    result.paired = len(shared)
     contents = [
         {
             _stored_key(row): digest([row[name] for name in _CONTENT])
@@ -168,8 +168,8 @@ def explain(
         (run.manifest.tree.get("chat_template_sha256"), run.manifest.format.template_kwargs)
         for run in runs
     ]
-    found.template = templates[0] != templates[1]
-    found.parsed = any(run.manifest.config.backend != "vllm" for run in runs)
+    result.template = templates[0] != templates[1]
+    result.parsed = any(run.manifest.config.backend != "vllm" for run in runs)
     for start in range(0, len(differing), _BATCH):
         keys = differing[start : start + _BATCH]
         before, after = (
@@ -180,55 +180,55 @@ def explain(
             if key not in before or key not in after:
                 continue
             pair = (before[key], after[key])
-            place = _first_cause(*pair, found)
-            if place is not None and place[0] == "prompt" and not found.parsed:
-                place = _in_tokens(place, runs, pair, prompts, found)
-            if place is not None or flips[key]:
-                place = place or ("checker", 0, 0, "")
-                found.differences.append(Difference(key, *place, flips=flips[key]))
-    return found
+            origin = _first_cause(*pair, result)
+            if origin is not None and origin[0] == "prompt" and not result.parsed:
+                origin = _in_tokens(origin, runs, pair, prompts, result)
+            if origin is not None or flips[key]:
+                origin = origin or ("checker", 0, 0, "")
+                result.differences.append(Difference(key, *origin, flips=flips[key]))
+    return result
 
 
 def _stored_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in _COLUMNS[:5])
 
 
-_Place = tuple[Cause, int, int, str]
+_Origin = tuple[Cause, int, int, str]
 
 
 def _first_cause(
-    before: Mapping[str, Any], after: Mapping[str, Any], found: Explanation
-) -> _Place | None:
+    before: Mapping[str, Any], after: Mapping[str, Any], result: Explanation
+) -> _Origin | None:
     """Return the first difference between two rows, or None if they have the same content."""
     if before["status"] != after["status"]:
         diverged = DIVERGED in (before["error_class"], after["error_class"])
         why = f"{before['status']} -> {DIVERGED if diverged else after['status']}"
         return ("reading" if diverged else "not scored"), 0, 0, why
     ids = [token_ids_of(row) for row in (before, after)]
-    found.with_ids &= None not in ids
+    result.with_ids &= None not in ids
     call = 0
-    simulated = before["benchmark"] in found.simulated
+    simulated = before["benchmark"] in result.simulated
     chats = [messages_of(row) for row in (before, after)]
     if before["tools"] != after["tools"]:
         return "prompt", 1, 0, "other tools offered"
-    for number, (one, two) in enumerate(zip(*chats, strict=False)):
-        if one.get("role") != two.get("role"):
+    for number, (first, second) in enumerate(zip(*chats, strict=False)):
+        if first.get("role") != second.get("role"):
             return ("reading" if call else "prompt"), call, 0, f"message {number + 1}: other role"
-        if one.get("role") == "assistant":
+        if first.get("role") == "assistant":
             call += 1
-            if place := _answer_differs(one, two, ids, call, parsed=found.parsed):
+            if origin := _answer_differs(first, second, ids, call, parsed=result.parsed):
                 single = before["model_calls"] == after["model_calls"] == 1
                 other_prompt = single and before["prompt_tokens"] != after["prompt_tokens"]
                 # Another chat template turns the same messages into another prompt.
-                if place[0] == "tokens" and (found.template or other_prompt):
+                if origin[0] == "tokens" and (result.template or other_prompt):
                     return "prompt", call, 0, "other chat template or variables"
-                return place
-        elif _without_ids(one) != _without_ids(two):
-            at = _first_difference(str(one.get("content")), str(two.get("content")))
-            by_model = simulated and one.get("role") != "tool"
+                return origin
+        elif _without_ids(first) != _without_ids(second):
+            at = _first_difference(str(first.get("content")), str(second.get("content")))
+            by_model = simulated and first.get("role") != "tool"
             kind: Cause = "simulator" if by_model else "tools"
             # A simulated user may speak before the candidate. Message 1 is part of the prompt.
-            opening = simulated and number > 0 and one.get("role") == "user"
+            opening = simulated and number > 0 and first.get("role") == "user"
             if not call and not (opening and before["state"] is not None):
                 kind = "prompt"
             return kind, call, at, f"message {number + 1}"
@@ -240,7 +240,7 @@ def _first_cause(
         answers = [[] if call > len(of) else of[call - 1] for of in (ids[0], ids[1])]
         return "tokens", call, _first_difference(*answers), ""
     # The output repeats the text of the last answer, which a server returns without its calls.
-    if before["output"] != after["output"] and not (found.parsed and call):
+    if before["output"] != after["output"] and not (result.parsed and call):
         return "reading", call, 0, "other output"
     old, new = (_untimed(state_of(row)) for row in (before, after))
     if old == new:
@@ -253,44 +253,44 @@ def _first_cause(
 
 
 def _in_tokens(
-    place: _Place,
+    origin: _Origin,
     runs: Sequence[StoredRun],
     rows: Sequence[Mapping[str, Any]],
     prompts: FirstPrompts | None,
-    found: Explanation,
-) -> _Place:
-    """Return ``place`` with the number of the first differing token of two first prompts. If it
-    cannot be told, note the reason in ``found``."""
+    result: Explanation,
+) -> _Origin:
+    """Return ``origin`` with the number of the first differing token of two first prompts. If it
+    cannot be told, note the reason in ``result``."""
     if prompts is None:
-        found.unnumbered = (
+        result.unnumbered = (
             "it needs the models' chat templates; name models that you trust with --tokenizer"
         )
-        return place
+        return origin
     if lacking := [run.label for run in runs if prompts.chat(run.manifest) is None]:
-        found.unnumbered = f"no model named with --tokenizer has the chat template of {lacking[0]}"
-        return place
+        result.unnumbered = f"no model named with --tokenizer has the chat template of {lacking[0]}"
+        return origin
     before, after = (prompts.tokens(run.manifest, row) for run, row in zip(runs, rows, strict=True))
     if before is None or after is None or before == after:
-        return place
+        return origin
     token = _first_difference(before, after)
-    return place[0], place[1], token, f"{place[3]}: token {token} of the prompt"
+    return origin[0], origin[1], token, f"{origin[3]}: token {token} of the prompt"
 
 
 def _answer_differs(
-    one: Mapping[str, Any], two: Mapping[str, Any], ids: Sequence[Any], call: int, *, parsed: bool
-) -> _Place | None:
+    old: Mapping[str, Any], new: Mapping[str, Any], ids: Sequence[Any], call: int, *, parsed: bool
+) -> _Origin | None:
     """Return the first difference of two answers, in their tokens or in their parsing, or None."""
-    known = all(of is not None and len(of) >= call for of in ids)
-    if known:
+    has_ids = all(of is not None and len(of) >= call for of in ids)
+    if has_ids:
         first, second = (of[call - 1] for of in ids)
         if first != second:
             return "tokens", call, _first_difference(first, second), ""
-    elif (texts := [_text(m, parsed=parsed) for m in (one, two)])[0] != texts[1]:
+    elif (texts := [_text(m, parsed=parsed) for m in (old, new)])[0] != texts[1]:
         return "tokens", call, _first_difference(*texts), ""
     read = _READ_BY_SERVER if parsed else _READ
-    same = all((one.get(name) or "") == (two.get(name) or "") for name in read)
-    if not same or calls_of(one) != calls_of(two):
-        return "reading", call, 0, " -> ".join(shown(m, 60) for m in (one, two))
+    texts_match = all((old.get(name) or "") == (new.get(name) or "") for name in read)
+    if not texts_match or calls_of(old) != calls_of(new):
+        return "reading", call, 0, " -> ".join(message_line(m, 60) for m in (old, new))
     return None
 
 
@@ -305,16 +305,16 @@ def _without_ids(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**message, "tool_calls": calls_of(message), "tool_call_id": None}
 
 
-def _first_difference(one: Sequence[Any], two: Sequence[Any]) -> int:
+def _first_difference(first: Sequence[Any], second: Sequence[Any]) -> int:
     """Return the number, from 1, of the first differing item."""
-    pairs = enumerate(zip(one, two, strict=False), 1)
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(two)) + 1)
+    pairs = enumerate(zip(first, second, strict=False), 1)
+    return next((at for at, (a, b) in pairs if a != b), min(len(first), len(second)) + 1)
 
 
 def _untimed(state: Any) -> Any:
     """Return a state without the seconds that its parts took and without the spelling of JSON."""
     if isinstance(state, str) and state[:1] == "{":
-        return spelled(state)
+        return json_spelling(state)
     if isinstance(state, dict):
         return {k: _untimed(v) for k, v in state.items() if k not in ("seconds", "judged_s")}
     return list(map(_untimed, state)) if isinstance(state, list) else state
@@ -323,46 +323,46 @@ def _untimed(state: Any) -> Any:
 _COUNTS = ("answers", "gained", "lost", "diverged")
 
 
-def print_reread(found: Reread, opens: Callable[[str], Store], console: Console) -> None:
+def print_reread(result: Reread, opens: Callable[[str], Store], console: Console) -> None:
     """Print the result of ``ace-ray reread``: changes by category, headlines and examples."""
     lines = [
         [*key, *(str(counts[name]) for name in _COUNTS)]
-        for key, counts in sorted(found.moved.items())
+        for key, counts in sorted(result.moved.items())
     ]
     header = ["Benchmark", "Category", "Answers read differently", "Gained", "Lost", "Diverged"]
     if lines:
         title = "Rereading (gained, lost: verdicts under each benchmark's first rule set)"
         print_table(Table("reread", title, header, lines), console, intervals=False)
-    for text in _reread_lines(found, opens):
+    for text in _reread_lines(result, opens):
         print_line(console, text)
 
 
-def _reread_lines(found: Reread, opens: Callable[[str], Store]) -> Iterator[str]:
-    yield f"{found.answers:,} answers of {found.rows:,} rows read with {found.reader}"
-    if not found.with_ids:
+def _reread_lines(result: Reread, opens: Callable[[str], Store]) -> Iterator[str]:
+    yield f"{result.answers:,} answers of {result.rows:,} rows read with {result.reader}"
+    if not result.with_ids:
         yield "the rows have no token ids: their stored text was read"
-    if found.parsers.get("tool_parser") and not found.with_tools:
+    if result.parsers.get("tool_parser") and not result.with_tools:
         yield "no tools were offered natively, so the tool parser was not used"
-    if found.unread:
-        yield f"{found.unread:,} answers were not read: their complete text is not stored"
-    for name, scores in found.bounds.items():
+    if result.unread:
+        yield f"{result.unread:,} answers were not read: their complete text is not stored"
+    for name, scores in result.bounds.items():
         before, after, low, high = (cell(score.estimate) for score in scores)
         bounds = f", {low} to {high} with the diverged rows wrong or right"
         yield (
             f"{name}: {scores[0].name} {before} before, {after} after"
-            f"{bounds if found.total('diverged') else ''}"
+            f"{bounds if result.total('diverged') else ''}"
         )
-    if found.total("answers"):
-        yield from _difference(found, opens)
-    yield from (f"  {example}" for example in found.examples)
-    rows = sum(found.total(name) for name in ("gained", "lost", "diverged"))
+    if result.total("answers"):
+        yield from _difference(result, opens)
+    yield from (f"  {example}" for example in result.examples)
+    rows = sum(result.total(name) for name in ("gained", "lost", "diverged"))
     yield f"the model changed 0 rows, the parser {rows:,}"
-    yield f"results: {found.uri}"
+    yield f"results: {result.uri}"
 
 
-def _difference(found: Reread, opens: Callable[[str], Store]) -> Iterator[str]:
+def _difference(result: Reread, opens: Callable[[str], Store]) -> Iterator[str]:
     """Yield the paired difference of all rows, for each benchmark and rule set."""
-    runs = load_runs([found.run, found.uri], opens)
+    runs = load_runs([result.run, result.uri], opens)
     for name in runs[1].benchmarks:
         data = paired_data(name, runs)
         for rules in data.rule_sets:

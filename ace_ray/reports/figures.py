@@ -24,8 +24,8 @@ def figure_files(content: Content, engine_figures: Iterable[Lines]) -> dict[str,
         figures += benchmark.pictures
         for rules in benchmark.rule_sets:
             suffix = "" if rules == benchmark.rules else f"-{rules}"
-            own = benchmark.papers[rules].figures
-            figures += [replace(figure, name=figure.name + suffix) for figure in own]
+            paper_figures = benchmark.papers[rules].figures
+            figures += [replace(figure, name=figure.name + suffix) for figure in paper_figures]
     files = {}
     for figure in (*figures, *engine_figures):
         files[f"{figure.name}.svg"] = svg_file(figure)

@@ -30,7 +30,7 @@ from ace_ray.reports.html.page import Lines, Section, render
 from ace_ray.reports.runs import Run
 from ace_ray.reports.sweeps import ledger_table
 from ace_ray.reports.table import csv_text
-from ace_ray.reports.text import shown
+from ace_ray.reports.text import excerpt
 
 _MOVES_SCORES = ("identity", "model", "entries", "chat_template_sha256", "engine_args", "versions")
 _LINES = 400
@@ -61,7 +61,7 @@ def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
 def _page(content: Content, reported: ReportedComparison | None, wrong: int, made_at: str) -> bytes:
     """Render the page. Reads the texts of wrong answers from the runs."""
     benchmarks, sweep = content.benchmarks, content.sweep
-    failures = [(run.label, told) for run in content.runs if (told := run.totals["failures"])]
+    failures = [(run.label, causes) for run in content.runs if (causes := run.totals["failures"])]
     errors = [error_table(benchmark.holders) for benchmark in benchmarks]
     pictures = [picture for benchmark in benchmarks for picture in benchmark.pictures]
     figures = [
@@ -125,7 +125,7 @@ def _headline(content: Content) -> dict[str, Any]:
     for benchmark in content.benchmarks:
         *first, last = [benchmark.comparisons[rules] for rules in benchmark.rule_sets]
         runs = zip(benchmark.holders.runs, benchmark.holders.reported, strict=True)
-        why = [(run.label, run.totals["why"]) for run, told in runs if not told.headline]
+        why = [(run.label, run.totals["why"]) for run, reported in runs if not reported.headline]
         tables = [*(replace(table, notes=[]) for table in first), last]
         blocks.append({"tables": tables, "why": why})
     return {"blocks": blocks, "left_out": content.sweep.left_out if content.sweep else []}
@@ -135,13 +135,13 @@ def _paper(content: Content) -> list[dict[str, Any]]:
     """Return the view with the papers' tables. Tables of all rule sets are side by side."""
     blocks = []
     for benchmark in content.benchmarks:
-        own = [benchmark.papers[rules].tables for rules in benchmark.rule_sets]
+        by_rules = [benchmark.papers[rules].tables for rules in benchmark.rule_sets]
         # The main table of a rule set is its first table with numbers, else its first table.
-        main = [next(filter(_has_numbers, tables), tables[0]) for tables in own if tables]
-        further = [t for pair in zip(*own, strict=True) for t in pair if t not in main]
+        main = [next(filter(_has_numbers, tables), tables[0]) for tables in by_rules if tables]
+        more_tables = [t for pair in zip(*by_rules, strict=True) for t in pair if t not in main]
         notes = benchmark.papers[benchmark.rules].notes
         if main or notes:
-            blocks.append({"main": main, "further": further, "notes": notes})
+            blocks.append({"main": main, "further": more_tables, "notes": notes})
     return blocks
 
 
@@ -171,15 +171,15 @@ def _matrix(benchmark: BenchmarkContent) -> Table:
 def _in_flight(runs: Sequence[Run]) -> Lines | None:
     stored = {run.label: run.totals["timing"].get("rows_in_flight") or {} for run in runs}
     series = {
-        label: [(at * one.get("every_s", 1.0), rows) for at, rows in enumerate(one["rows"])]
-        for label, one in stored.items()
-        if len(one.get("rows") or ()) > 1
+        label: [(at * trace.get("every_s", 1.0), rows) for at, rows in enumerate(trace["rows"])]
+        for label, trace in stored.items()
+        if len(trace.get("rows") or ()) > 1
     }
     if not series:
         return None
     last = max(points[-1][0] for points in series.values())
     unit, seconds = next((u, s) for u, s in _UNITS.items() if last >= 2 * s or s == 1)
-    lines = {name: [(at / seconds, rows) for at, rows in one] for name, one in series.items()}
+    lines = {name: [(at / seconds, rows) for at, rows in line] for name, line in series.items()}
     return Lines("rows-in-flight", "Rows in flight in the last session", lines, unit)
 
 
@@ -205,7 +205,7 @@ def _facts(title: str, tree: Mapping[str, Any]) -> dict[str, Any]:
     """Return at most `_LINES` dotted keys with JSON values. ``left_out`` counts the other keys."""
     flat = flattened(tree)
     lines = [
-        (shown(key, _CHARACTERS), shown(value, _CHARACTERS))
+        (excerpt(key, _CHARACTERS), excerpt(value, _CHARACTERS))
         for key, value in list(flat.items())[:_LINES]
     ]
     return {"title": title, "lines": lines, "left_out": max(0, len(flat) - _LINES)}

@@ -84,7 +84,7 @@ class Flips:
         return {name: (counts["lost", name], counts["gained", name]) for name in names}
 
 
-def flips_of(base: Run, other: Run, benchmark: str, rules: str) -> Flips:
+def flips_of(base_run: Run, other_run: Run, benchmark: str, rules: str) -> Flips:
     """Find the flips of ``benchmark`` under ``rules`` between two runs.
 
     Rows are matched by category, language, id and sample. Only the outputs of flipped rows are
@@ -96,7 +96,7 @@ def flips_of(base: Run, other: Run, benchmark: str, rules: str) -> Flips:
             for row in run.rows_of(benchmark)
             if row.status == "scored" and rules in row.verdicts
         }
-        for run in (base, other)
+        for run in (base_run, other_run)
     )
     shared = before.keys() & after.keys()
     changed = sorted(
@@ -106,7 +106,7 @@ def flips_of(base: Run, other: Run, benchmark: str, rules: str) -> Flips:
     )
     first, second = (
         _answers(run, [rows[key] for key in changed], rules)
-        for run, rows in ((base, before), (other, after))
+        for run, rows in ((base_run, before), (other_run, after))
     )
     flips = [
         Flip(
@@ -120,7 +120,7 @@ def flips_of(base: Run, other: Run, benchmark: str, rules: str) -> Flips:
         )
         for key in changed
     ]
-    return Flips(benchmark, rules, base.label, other.label, len(shared), flips)
+    return Flips(benchmark, rules, base_run.label, other_run.label, len(shared), flips)
 
 
 def _answers(run: Run, rows: Sequence[ResultRow], rules: str) -> Mapping[str, Answer]:
@@ -187,10 +187,10 @@ def flip_lines(flips: Flips) -> Iterator[str]:
             f"and {flips.other} among {flips.paired} rows judged in both runs"
         )
     for change, words in WORDS.items():
-        shown = [flip for flip in flips.flips if flip.change == change]
-        for flip in shown[:MOST_PRINTED]:
+        change_flips = [flip for flip in flips.flips if flip.change == change]
+        for flip in change_flips[:MOST_PRINTED]:
             yield f"{words}: {flip.name} ({flip.error_type})"
             for label, answer in ((flips.base, flip.base), (flips.other, flip.other)):
                 yield f"  {label}: {one_line(answer.output, 160)}"
-        if len(shown) > MOST_PRINTED:
-            yield f"{words}: {len(shown) - MOST_PRINTED} more"
+        if len(change_flips) > MOST_PRINTED:
+            yield f"{words}: {len(change_flips) - MOST_PRINTED} more"

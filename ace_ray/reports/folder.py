@@ -34,11 +34,11 @@ def claim_within(store: Store) -> Store:
 
 def _claimed(store: Store, fix: str) -> Store:
     try:
-        taken = bool(store.list())
+        has_files = bool(store.list())
         store.check_writable()
     except UserError as error:
         raise UserError(error.what, where=error.where, fix=fix) from error
-    if taken and _marker(store) is None:
+    if has_files and _marker(store) is None:
         raise UserError(
             "contains files that do not belong to a report",
             where=store.root,

@@ -126,15 +126,15 @@ def gate(
     tree = yaml_file(policy)
     if tree is not None and not isinstance(tree, dict):
         raise UserError("is not a mapping", where=policy, fix="write keys such as metrics:")
-    asked = validated(Policy, tree or {}, where=policy)
+    parsed_policy = validated(Policy, tree or {}, where=policy)
     runs = load_runs([uri] if against is None else [against, uri], opens)
     if incomplete := [f"{run.label}: {run.incomplete}" for run in runs if not run.finished]:
         lacking = Check("complete runs", "INCONCLUSIVE", incomplete[0])
         return Decision("INCONCLUSIVE", [lacking], incomplete[0])
     checks = [
-        *_unscored(asked, runs[-1]),
-        *_equal(asked, runs, policy),
-        *(one for metric in asked.metrics for one in _limits(metric, runs, policy)),
+        *_unscored(parsed_policy, runs[-1]),
+        *_equal(parsed_policy, runs, policy),
+        *(check for metric in parsed_policy.metrics for check in _limits(metric, runs, policy)),
     ]
     if not checks:
         raise UserError("sets no limit", where=policy, fix="add metrics, unscored_at_most or equal")
@@ -152,9 +152,9 @@ def _unscored(policy: Policy, run: Run) -> Iterator[Check]:
         yield Check(f"unscored at most {points(policy.unscored_at_most)} %", answer, reason)
 
 
-def _equal(policy: Policy, runs: Sequence[Run], where: str) -> Iterator[Check]:
+def _equal(policy: Policy, runs: Sequence[Run], file: str) -> Iterator[Check]:
     if policy.equal and len(runs) < 2:
-        raise UserError("'equal' compares two runs", where=where, fix="name one with --against")
+        raise UserError("'equal' compares two runs", where=file, fix="name one with --against")
     for path in policy.equal:
         if path == CONDITIONS:
             differences = [
@@ -163,7 +163,7 @@ def _equal(policy: Policy, runs: Sequence[Run], where: str) -> Iterator[Check]:
         elif path == READING:
             differences = _reading_differences(runs)
         else:
-            values = [_setting(run.manifest.tree, path, where) for run in runs]
+            values = [_setting(run.manifest.tree, path, file) for run in runs]
             before, after = (json.dumps(value)[:120] for value in values)
             differences = [] if values[0] == values[1] else [f"{path}: {before} -> {after}"]
         reason = "; ".join(differences) or "equal"
@@ -172,35 +172,35 @@ def _equal(policy: Policy, runs: Sequence[Run], where: str) -> Iterator[Check]:
 
 def _reading_differences(runs: Sequence[Run]) -> list[str]:
     """Return a line for each difference in the parsers and settings of the runs' sessions."""
-    readings = [{canonical_json(one.reading) for one in run.manifest.sessions} for run in runs]
+    readings = [{canonical_json(s.reading) for s in run.manifest.sessions} for run in runs]
     if readings[0] == readings[1]:
         return []
-    joined = {run.label: joined_facts(one.reading for one in run.manifest.sessions) for run in runs}
+    joined = {run.label: joined_facts(s.reading for s in run.manifest.sessions) for run in runs}
     return list(difference_lines("differs", runs, lambda run: joined[run.label])) or [
         "the sessions combine the same settings differently"
     ]
 
 
-def _setting(tree: Mapping[str, Any], path: str, where: str) -> Any:
+def _setting(tree: Mapping[str, Any], path: str, file: str) -> Any:
     node: Any = tree
     for name in path.split("."):
         if not isinstance(node, Mapping) or name not in node:
-            known = sorted(node) if isinstance(node, Mapping) else []
+            names = sorted(node) if isinstance(node, Mapping) else []
             raise UserError(
-                f"run.json has no {path!r}", where=f"{where}: equal", fix=did_you_mean(name, known)
+                f"run.json has no {path!r}", where=f"{file}: equal", fix=did_you_mean(name, names)
             )
         node = node[name]
     return node
 
 
-def _limits(metric: Metric, runs: Sequence[Run], where: str) -> Iterator[Check]:
+def _limits(metric: Metric, runs: Sequence[Run], file: str) -> Iterator[Check]:
     if metric.at_least is None and metric.drop_at_most is None:
         problem = "a metric needs at_least or drop_at_most"
-        raise UserError(problem, where=f"{where}: metrics", fix="add one")
+        raise UserError(problem, where=f"{file}: metrics", fix="add one")
     if metric.drop_at_most is not None and len(runs) < 2:
         problem = "'drop_at_most' compares two runs"
-        raise UserError(problem, where=where, fix="name one with --against")
-    data, group, rules = _chosen(metric, runs, where)
+        raise UserError(problem, where=file, fix="name one with --against")
+    data, group, rules = _chosen(metric, runs, file)
     parts = (data.benchmark, group.name, group.language, rules, metric.metric)
     name = " ".join(filter(None, parts))
     within, last = data.cells.within(group.strata), len(runs) - 1
@@ -215,23 +215,23 @@ def _limits(metric: Metric, runs: Sequence[Run], where: str) -> Iterator[Check]:
             yield Check(title, "NO-GO", "no row of the run has a verdict")
             continue
         pairs = pairs_of(data.cells, metric.metric, rules, 0 if is_drop else last, last)
-        used = within & (pairs.samples > 0)
-        if not used.any() and is_drop:
+        units = within & (pairs.samples > 0)
+        if not units.any() and is_drop:
             raise UserError("the runs share no judged rows", where=name, fix="compare other runs")
-        if not used.any():
+        if not units.any():
             raise UserError("the run has no row with this metric", where=name, fix="name another")
         if not is_drop:
-            pairs = replace(pairs, base=np.zeros_like(pairs.base))
+            pairs = replace(pairs, base_means=np.zeros_like(pairs.base_means))
         difference = difference_of(data.cells, pairs, within)
         n, alpha = difference.n, 2 * (1 - metric.confidence)
         interval = clustered_interval(difference.moves, difference.sizes, alpha)
-        binary = np.isin(pairs.other[used], (0.0, 1.0)).all() and len(difference.sizes) == n
+        binary = np.isin(pairs.other_means[units], (0.0, 1.0)).all() and len(difference.sizes) == n
         if binary and not is_drop:
             interval = share_interval(difference.gained, n, alpha)
-        unit, shown = (" points", signed) if is_drop else ("", points)
+        unit, form = (" points", signed) if is_drop else ("", points)
         bound = -limit if is_drop else limit
-        check = limit_check(title, difference.value, interval, bound, n, unit, shown)
-        if left_out := int((within & ~used).sum()):
+        check = limit_check(title, difference.value, interval, bound, n, unit, form)
+        if left_out := int((within & ~units).sum()):
             lacking = "verdict" if metric.metric == "accuracy" else "process accuracy"
             lacking += " in both runs" if is_drop else ""
             reason = f"{check.reason}; {left_out} of {int(within.sum())} have no {lacking}"
@@ -252,38 +252,38 @@ def _has_no_verdict(runs: Sequence[Run], benchmark: str, group: Group, rules: st
     )
 
 
-def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData, Group, str]:
+def _chosen(metric: Metric, runs: Sequence[Run], file: str) -> tuple[PairedData, Group, str]:
     """Return the data, group and rule set that ``metric`` names. Raises `UserError`."""
     shared = [name for name in runs[-1].benchmarks if all(name in run.benchmarks for run in runs)]
-    named = metric.benchmark or (shared[0] if len(shared) == 1 else "")
-    if named not in shared:
-        what = f"no shared benchmark {named!r}" if named else "several benchmarks"
-        what = what if shared or named else "no shared benchmark"
+    benchmark = metric.benchmark or (shared[0] if len(shared) == 1 else "")
+    if benchmark not in shared:
+        problem = f"no shared benchmark {benchmark!r}" if benchmark else "several benchmarks"
+        problem = problem if shared or benchmark else "no shared benchmark"
         fix = f"benchmark: {' or '.join(shared)}" if shared else "compare runs of one benchmark"
-        raise UserError(f"the runs have {what}", where=f"{where}: metrics", fix=fix)
-    data = paired_data(named, runs)
+        raise UserError(f"the runs have {problem}", where=f"{file}: metrics", fix=fix)
+    data = paired_data(benchmark, runs)
     rules = metric.rules or data.rule_sets[0]
     if rules not in data.rule_sets:
         raise UserError(
-            f"{named} has no rule set {rules!r}",
-            where=f"{where}: metrics",
+            f"{benchmark} has no rule set {rules!r}",
+            where=f"{file}: metrics",
             fix=did_you_mean(rules, data.rule_sets),
         )
     # Groups over all languages come first. If there is one language, groups have its name.
     groups = [g for g in data.groups if metric.language in ("", g.language)]
-    found = [group for group in groups if group.name == metric.group]
+    matches = [group for group in groups if group.name == metric.group]
     if metric.group == ALL:  # a group with the same entries may be listed in its place
         every = frozenset[Stratum]().union(*(group.strata for group in groups))
-        found = [group for group in groups if group.strata == every]
-    if not found:
+        matches = [group for group in groups if group.strata == every]
+    if not matches:
         key, value = ("group", metric.group) if groups else ("language", metric.language)
-        known = [g.name for g in groups] or sorted({g.language for g in data.groups} - {""})
+        choices = [g.name for g in groups] or sorted({g.language for g in data.groups} - {""})
         raise UserError(
-            f"{named} has no {key} {value!r} in these runs",
-            where=f"{where}: metrics",
-            fix=did_you_mean(value, known),
+            f"{benchmark} has no {key} {value!r} in these runs",
+            where=f"{file}: metrics",
+            fix=did_you_mean(value, choices),
         )
-    return data, found[0], rules
+    return data, matches[0], rules
 
 
 def limit_check(
@@ -293,13 +293,13 @@ def limit_check(
     limit: float,
     n: int,
     unit: str,
-    shown: Callable[[float], str],
+    form: Callable[[float], str],
 ) -> Check:
     """Check whether ``value`` is at least ``limit``, by its ``interval`` from ``n`` units."""
     if interval is None:
         return Check(name, "INCONCLUSIVE", f"{n} units give no interval")
     low, high = interval
-    reason = f"{shown(value)}{unit} [{shown(low)}, {shown(high)}], n={n}"
+    reason = f"{form(value)}{unit} [{form(low)}, {form(high)}], n={n}"
     if low >= limit:
         return Check(name, "GO", reason)
     if high < limit:

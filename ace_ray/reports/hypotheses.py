@@ -40,18 +40,18 @@ WEIGHT = 30
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Difference ``other`` - ``base`` of two shares in 0..1 over ``n`` units of equal weight.
+    """Difference ``other_mean`` - ``base_mean`` of shares in 0..1 over ``n`` units of equal weight.
 
-    ``gained``: number of units on which ``other`` is better; ``lost``: on which it is worse.
-    ``left_out``: number of rows that lack a verdict in ``base`` or ``other``. ``interval``: 95 %
+    ``gained``: number of units on which the other run is better; ``lost``: on which it is worse.
+    ``left_out``: number of rows that lack a verdict in one of the runs. ``interval``: 95 %
     interval, None if it cannot be computed. ``p``: uncorrected p-value of ``test``. ``sizes``:
     number of units of each cluster. ``moves``: sum of the units' differences in each cluster.
     ``samples``: number of samples of each unit."""
 
     n: int
     left_out: int
-    base: float
-    other: float
+    base_mean: float
+    other_mean: float
     value: float
     interval: Interval | None
     gained: int
@@ -66,42 +66,42 @@ class Difference:
 def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray) -> Difference:
     """Compute the difference over the paired units that the mask ``within`` selects. It must
     select at least one."""
-    used = within & (pairs.samples > 0)
-    base, other = pairs.base[used], pairs.other[used]
-    by_unit = other - base
+    units = within & (pairs.samples > 0)
+    base_means, other_means = pairs.base_means[units], pairs.other_means[units]
+    by_unit = other_means - base_means
     # Means of equal samples may differ in the last bit.
     by_unit[np.abs(by_unit) < 1e-12] = 0.0
-    _, cluster_of = np.unique(cells.cluster_of[used], return_inverse=True)
+    _, cluster_of = np.unique(cells.cluster_of[units], return_inverse=True)
     moves, sizes = np.bincount(cluster_of, by_unit), np.bincount(cluster_of)
     p, test = difference_test(moves)
     return Difference(
         n=len(by_unit),
         left_out=int(pairs.left_out[within].sum()),
-        base=float(base.mean()),
-        other=float(other.mean()),
+        base_mean=float(base_means.mean()),
+        other_mean=float(other_means.mean()),
         value=float(by_unit.mean()),
-        interval=_interval(base, other, moves, sizes),
+        interval=_interval(base_means, other_means, moves, sizes),
         gained=int(np.sum(by_unit > 0)),
         lost=int(np.sum(by_unit < 0)),
         test=test,
         p=p,
         moves=moves,
         sizes=sizes,
-        samples=pairs.samples[used],
+        samples=pairs.samples[units],
     )
 
 
 def _interval(
-    base: np.ndarray, other: np.ndarray, moves: np.ndarray, sizes: np.ndarray
+    base_means: np.ndarray, other_means: np.ndarray, moves: np.ndarray, sizes: np.ndarray
 ) -> Interval | None:
-    binary = np.all(np.isin(base, (0.0, 1.0)) & np.isin(other, (0.0, 1.0)))
-    if not binary or len(sizes) < len(base):
+    binary = np.all(np.isin(base_means, (0.0, 1.0)) & np.isin(other_means, (0.0, 1.0)))
+    if not binary or len(sizes) < len(base_means):
         return clustered_interval(moves, sizes)
     return newcombe(
-        both=int(np.sum((base == 1) & (other == 1))),
+        both_right=int(np.sum((base_means == 1) & (other_means == 1))),
         gained=int(np.sum(moves > 0)),
         lost=int(np.sum(moves < 0)),
-        neither=int(np.sum((base == 0) & (other == 0))),
+        neither_right=int(np.sum((base_means == 0) & (other_means == 0))),
     )
 
 
@@ -145,13 +145,13 @@ def noise_of(
         first, second = cells.values[metric, rules]
         units = cells.within(cells.strata[0] if group is None else group.strata)
         moves, within = np.append(moves, second - first), np.append(within, units[cells.unit_of])
-    known = ~np.isnan(moves)
-    if not known.any():
+    has_value = ~np.isnan(moves)
+    if not has_value.any():
         return None
-    own, variance = moves[known & within], float(np.mean(moves[known] ** 2))
+    group_moves, variance = moves[has_value & within], float(np.mean(moves[has_value] ** 2))
     if group is not None:
-        variance = (float(np.sum(own**2)) + WEIGHT * variance) / (len(own) + WEIGHT)
-    return Noise(int(np.sum(np.abs(own) > 1e-9)), len(own), variance)
+        variance = (float(np.sum(group_moves**2)) + WEIGHT * variance) / (len(group_moves) + WEIGHT)
+    return Noise(int(np.sum(np.abs(group_moves) > 1e-9)), len(group_moves), variance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +232,10 @@ def _differences(
 ) -> Iterator[tuple[Hypothesis, Difference]]:
     for metric in METRICS:
         pairs = pairs_of(data.cells, metric, rules, *data.numbers(base, other))
-        there = data.cells.strata_of(pairs.samples > 0)
+        paired_strata = data.cells.strata_of(pairs.samples > 0)
         for group in data.groups:
             # A group is reported only if all its categories have pairs.
-            if group.strata <= there:
+            if group.strata <= paired_strata:
                 within = data.cells.within(group.strata)
                 yield (
                     Hypothesis(data.benchmark, rules, base, other, group, metric),

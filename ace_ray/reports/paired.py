@@ -135,11 +135,11 @@ def _judged(
             with_process[cell] += 1
             process[cell] += verdict.metrics[_PROCESS]
     # A dialogue with a missing turn is not judged.
-    whole = scored == rows
-    own = np.where(with_process == rows, process / rows, np.nan)
+    is_complete = scored == rows
+    process_share = np.where(with_process == rows, process / rows, np.nan)
     return (
-        np.where(whole, np.where(together, score == rows, score), np.nan),
-        np.where(whole, np.where(together, score / rows, own), np.nan),
+        np.where(is_complete, np.where(together, score == rows, score), np.nan),
+        np.where(is_complete, np.where(together, score / rows, process_share), np.nan),
     )
 
 
@@ -147,32 +147,32 @@ def _judged(
 class Pairs:
     """The paired values of two runs under one metric and rule set. Arrays have an item per unit.
 
-    A cell is paired if it has verdicts in both runs. ``base`` and ``other``: means over a unit's
-    paired cells, or NaN. ``samples``: number of paired cells. ``left_out``: number of rows in
-    unpaired cells."""
+    A cell is paired if it has verdicts in both runs. ``base_means``, ``other_means``: means over a
+    unit's paired cells, or NaN. ``samples``: number of paired cells. ``left_out``: number of rows
+    in unpaired cells."""
 
-    base: np.ndarray
-    other: np.ndarray
+    base_means: np.ndarray
+    other_means: np.ndarray
     samples: np.ndarray
     left_out: np.ndarray
 
 
-def pairs_of(cells: Cells, metric: Metric, rules: str, base: int, other: int) -> Pairs:
-    """Pair the values of two runs, whose indices in ``cells`` are ``base`` and ``other``."""
+def pairs_of(cells: Cells, metric: Metric, rules: str, base_index: int, other_index: int) -> Pairs:
+    """Pair the values of the runs with these indices in ``cells``."""
     values = cells.values[metric, rules]
-    both = ~np.isnan(values[base]) & ~np.isnan(values[other])
-    count, units = len(cells.units), cells.unit_of[both]
+    in_both = ~np.isnan(values[base_index]) & ~np.isnan(values[other_index])
+    count, units = len(cells.units), cells.unit_of[in_both]
     samples = np.bincount(units, minlength=count)
     base_means, other_means = (
         np.divide(
-            np.bincount(units, values[run][both], minlength=count),
+            np.bincount(units, values[run][in_both], minlength=count),
             samples,
             out=np.full(count, np.nan),
             where=samples > 0,
         )
-        for run in (base, other)
+        for run in (base_index, other_index)
     )
-    left_out = np.bincount(cells.unit_of[~both], cells.rows[~both], minlength=count)
+    left_out = np.bincount(cells.unit_of[~in_both], cells.rows[~in_both], minlength=count)
     return Pairs(base_means, other_means, samples, left_out)
 
 
@@ -189,26 +189,26 @@ class Group:
     category: bool = False
 
 
-def groups_of(units: Collection[Unit], named: Mapping[str, Sequence[str]]) -> list[Group]:
+def groups_of(units: Collection[Unit], by_group: Mapping[str, Sequence[str]]) -> list[Group]:
     """Return the groups whose categories all occur in ``units``.
 
-    ``named``: group -> categories (`ace_ray.benchmarks.base.Benchmark.groups`). Groups over all
+    ``by_group``: group -> categories (`ace_ray.benchmarks.base.Benchmark.groups`). Groups over all
     languages come first, then the groups of each language. In both, named groups come before single
     categories. Groups with the same entries are listed once."""
-    there = {unit[:2] for unit in units}
-    languages = sorted({language for language, _ in there})
-    order = list(dict.fromkeys(category for members in named.values() for category in members))
-    order += sorted({category for _, category in there} - set(order))
+    unit_strata = {unit[:2] for unit in units}
+    languages = sorted({language for language, _ in unit_strata})
+    order = list(dict.fromkeys(category for members in by_group.values() for category in members))
+    order += sorted({category for _, category in unit_strata} - set(order))
     groups: dict[frozenset[Stratum], Group] = {}
     for chosen in [languages, *([language] for language in languages)]:
         # The label names the language if there is only one.
         label = chosen[0] if len(chosen) == 1 else ""
-        every = frozenset(stratum for stratum in there if stratum[0] in chosen)
+        every = frozenset(stratum for stratum in unit_strata if stratum[0] in chosen)
         candidates = [
             Group(name, label, frozenset(product(chosen, members)), category=len(members) == 1)
-            for name, members in named.items()
+            for name, members in by_group.items()
         ]
-        candidates = [group for group in candidates if group.strata <= there]
+        candidates = [group for group in candidates if group.strata <= unit_strata]
         if len({category for _, category in every}) > 1:
             candidates.append(Group(ALL, label, every))
         for name in order:
@@ -239,22 +239,22 @@ class PairedData:
     def rule_sets(self) -> list[str]:
         return list(dict.fromkeys(rules for _, rules in self.cells.values))
 
-    def holds(self, base: str, other: str) -> bool:
-        return base in self.labels and other in self.labels
+    def holds(self, base_label: str, other_label: str) -> bool:
+        return base_label in self.labels and other_label in self.labels
 
-    def numbers(self, base: str, other: str) -> tuple[int, int]:
-        """Return the indices of the runs ``base`` and ``other`` in ``labels``."""
-        return self.labels.index(base), self.labels.index(other)
+    def numbers(self, base_label: str, other_label: str) -> tuple[int, int]:
+        """Return the indices of the runs ``base_label`` and ``other_label`` in ``labels``."""
+        return self.labels.index(base_label), self.labels.index(other_label)
 
-    def same_seed(self, base: str, other: str) -> bool:
-        first, second = self.numbers(base, other)
+    def same_seed(self, base_label: str, other_label: str) -> bool:
+        first, second = self.numbers(base_label, other_label)
         return self.seeds[first] == self.seeds[second]
 
-    def repeats_between(self, base: str, other: str) -> list[Cells]:
+    def repeats_between(self, base_label: str, other_label: str) -> list[Cells]:
         """Return the repeated cells of both runs, which show how much identical runs differ.
 
         The list is empty if the seeds of the runs differ, since a repeat uses its run's seed."""
-        if not self.same_seed(base, other):
+        if not self.same_seed(base_label, other_label):
             return []
-        both = (self.repeats[number] for number in self.numbers(base, other))
-        return [cells for cells in both if cells is not None]
+        repeats = (self.repeats[number] for number in self.numbers(base_label, other_label))
+        return [cells for cells in repeats if cells is not None]

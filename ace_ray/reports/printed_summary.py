@@ -124,42 +124,42 @@ def waits_line(timing: Mapping[str, Any]) -> str:
     every = causes.pop("all", 0.0)
     if every <= FEW_WAITS:
         return ""
-    ordered = sorted(causes.items(), key=lambda one: -one[1])
-    named = [f"{WAITS[cause]} {share:.0%}" for cause, share in ordered if share >= 0.01]
-    return f"engines waited {every:.0%} of the time: {', '.join(named)}"
+    ordered = sorted(causes.items(), key=lambda pair: -pair[1])
+    parts = [f"{WAITS[cause]} {share:.0%}" for cause, share in ordered if share >= 0.01]
+    return f"engines waited {every:.0%} of the time: {', '.join(parts)}"
 
 
 def cost_line(summary: Mapping[str, Any]) -> str:
     """Return a line about the cost of a run; "" if it is unknown."""
     if not (cost := summary.get("cost")):
         return ""
-    each = {"entry": cost["per_entry"], "solved entry": cost["per_solved_entry"]}
-    parts = [f"{value:.3g} per {name}" for name, value in each.items() if value is not None]
+    costs = {"entry": cost["per_entry"], "solved entry": cost["per_solved_entry"]}
+    parts = [f"{value:.3g} per {name}" for name, value in costs.items() if value is not None]
     return f"cost {cost['total']:.4g}" + (f": {', '.join(parts)}" if parts else "")
 
 
 def _wrapped(line: str, console: Console, indent: str = "  ") -> None:
     """Print ``line`` on lines of at most `WIDTH` columns. Further lines are indented."""
-    for one in textwrap.wrap(
+    for text in textwrap.wrap(
         line,
         WIDTH,
         subsequent_indent=indent + " " * (len(line) - len(line.lstrip())),
         break_long_words=False,
         break_on_hyphens=False,
     ) or [""]:
-        print_line(console, one)
+        print_line(console, text)
 
 
 def early_lines(early: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield a line for each early decision, from the summary of a run."""
-    for name, one in (early or {}).get("headlines", {}).items():
-        outcome = one["outcome"] or f"undecided, needs {EarlyHeadline(**one).needs}"
+    for name, score in (early or {}).get("headlines", {}).items():
+        outcome = score["outcome"] or f"undecided, needs {EarlyHeadline(**score).needs}"
         if outcome == "within":
             outcome = f"within {early['margin']:g} points" if early else outcome
-        low, middle, high = (f"{100 * one[key]:+.1f}" for key in ("low", "difference", "high"))
+        low, middle, high = (f"{100 * score[key]:+.1f}" for key in ("low", "difference", "high"))
         yield (
             f"{name} against {early['against'] if early else ''}: {outcome}, {middle} points "
-            f"[{low}, {high}] after {one['units']} of {one['of_units']} units"
+            f"[{low}, {high}] after {score['units']} of {score['of_units']} units"
         )
 
 
@@ -180,8 +180,8 @@ def endpoint_notes(facts: Mapping[str, Any] | None) -> Iterator[str]:
 
 def _counted(names: Mapping[str, int]) -> str:
     ordered = sorted(names.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{name[:80]} ({count} answers)" for name, count in ordered[:5])
-    return f"{shown} and {len(ordered) - 5} more" if len(ordered) > 5 else shown
+    text = ", ".join(f"{name[:80]} ({count} answers)" for name, count in ordered[:5])
+    return f"{text} and {len(ordered) - 5} more" if len(ordered) > 5 else text
 
 
 def print_benchmark(
@@ -208,23 +208,23 @@ def _score_lines(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
     A rule set has a line with the headline and a line with the other scores. Rule sets with equal
     scores share these lines. Notes on partial scores follow."""
-    by_rules = {rules: [Score.of_json(one) for one in found] for rules, found in scores.items()}
-    same: dict[str, list[Score]] = {}
-    for rules, found in by_rules.items():
-        equal = next((names for names, other in same.items() if other == found), None)
-        same.pop(equal or "", None)
-        same[f"{equal}, {rules}" if equal else rules] = found
-    width = max(map(len, same), default=0)
-    for rules, found in same.items():
-        named = [
-            f"{title} {cell(one.estimate, intervals=not i)}"
-            for i, (title, one) in enumerate(zip(titles(found), found, strict=True))
-            if one.estimate is not None
+    by_rules = {rules: [Score.of_json(tree) for tree in trees] for rules, trees in scores.items()}
+    groups: dict[str, list[Score]] = {}
+    for rules, group in by_rules.items():
+        equal = next((names for names, g in groups.items() if g == group), None)
+        groups.pop(equal or "", None)
+        groups[f"{equal}, {rules}" if equal else rules] = group
+    width = max(map(len, groups), default=0)
+    for rules, group in groups.items():
+        texts = [
+            f"{title} {cell(score.estimate, intervals=not i)}"
+            for i, (title, score) in enumerate(zip(titles(group), group, strict=True))
+            if score.estimate is not None
         ]
-        head, *others = named if found[0].estimate is not None else ["", *named]
+        head, *further_texts = texts if group[0].estimate is not None else ["", *texts]
         gap = " " * (width + 4)
-        yield f"  {rules:{width}}  {head or f'{titles(found)[0]} N/A'}", gap
-        if others:
-            yield f"{gap}{', '.join(others)}", ""
-    notes = dict.fromkeys(note for found in by_rules.values() for note in partial_notes(found))
+        yield f"  {rules:{width}}  {head or f'{titles(group)[0]} N/A'}", gap
+        if further_texts:
+            yield f"{gap}{', '.join(further_texts)}", ""
+    notes = dict.fromkeys(note for g in by_rules.values() for note in partial_notes(g))
     yield from ((f"  {note}", "") for note in notes)

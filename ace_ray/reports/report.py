@@ -86,8 +86,8 @@ def _print(content: Content, console: Console, *, paper: bool) -> None:
     if content.early:
         console.print()
         print_table(decisions_table(content.early), console, intervals=True)
-    for one in content.sweep.left_out if content.sweep else ():
-        print_line(console, f"not in the report: {one}")
+    for model in content.sweep.left_out if content.sweep else ():
+        print_line(console, f"not in the report: {model}")
     for benchmark in content.benchmarks if paper else ():
         for table in benchmark.papers[benchmark.rules].tables:
             console.print()
@@ -107,12 +107,12 @@ def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -
         "made_at": made_at,
         "rules": content.rules,
         **facts,
-        "runs": [run.named for run in content.runs],
+        "runs": [run.reference for run in content.runs],
     }
     if content.sweep is not None:
         facts["sweep"] = {
             "uri": content.sweep.uri,
             "sweep_id": content.sweep.manifest.sweep_id,
-            "left_out": [one.label for one in content.sweep.left_out],
+            "left_out": [model.label for model in content.sweep.left_out],
         }
     write(target, files, facts)

@@ -60,7 +60,7 @@ class Run(StoredRun):
             self.training = one_line(name[: match.start()].rstrip("-_=. ") or [name, *parents][-1])
 
     @property
-    def named(self) -> dict[str, str]:
+    def reference(self) -> dict[str, str]:
         """The run in ``report.json``."""
         return {"uri": self.uri, "run_id": self.manifest.run_id, "label": self.label}
 
@@ -185,7 +185,7 @@ def read_runs(stores: Sequence[Store]) -> list[Run]:
     runs: list[Run] = []
     for store in stores:
         run = Run(store)
-        if any(run.uri == other.uri for other in runs):
+        if any(run.uri == r.uri for r in runs):
             raise UserError("is named twice", where=run.uri, fix="name each run once")
         _ = run.totals  # raises if no row can be read
         runs.append(run)
@@ -196,7 +196,7 @@ def read_runs(stores: Sequence[Store]) -> list[Run]:
     )
     for run in runs:
         label = next(
-            (n(run) for n in names if sum(n(run) == n(other) for other in runs) == 1),
+            (n(run) for n in names if sum(n(run) == n(r) for r in runs) == 1),
             names[-1](run),
         )
         run.label = one_line(label)
@@ -236,8 +236,8 @@ def by_benchmark(runs: Sequence[Run]) -> list[BenchmarkRuns]:
 
 def facts(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
     """Yield notes that limit what a run's scores mean, for example that its backend is fake."""
-    found = [(run.label, fact) for run in runs for fact in _facts(run, benchmark)]
-    return said_once(found, len(runs))
+    fact_pairs = [(run.label, fact) for run in runs for fact in _facts(run, benchmark)]
+    return said_once(fact_pairs, len(runs))
 
 
 def _facts(run: Run, benchmark: str) -> Iterator[str]:
@@ -260,7 +260,7 @@ def _facts(run: Run, benchmark: str) -> Iterator[str]:
         yield finding["text"]
     if diverged := sum(row.error_class == DIVERGED for row in rows):
         reporting = class_of(benchmark, run.manifest)
-        low, high = (headline_score(reporting, rows, diverged=one) for one in (False, True))
+        low, high = (headline_score(reporting, rows, diverged=right) for right in (False, True))
         yield (
             f"{diverged} episodes diverged when their answers were read again; with all of them "
             f"wrong, {low.name} is {cell(low.estimate)}, with all of them right "

@@ -52,42 +52,42 @@ def difference_test(moves: np.ndarray) -> tuple[float, str]:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjust p-values by the method of Holm (1979), which limits the family-wise error rate."""
     adjusted, highest = [0.0] * len(p_values), 0.0
-    for place, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        highest = max(highest, min(1.0, (len(p_values) - place) * p_values[index]))
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = highest
     return adjusted
 
 
-def newcombe(both: int, gained: int, lost: int, neither: int) -> Interval | None:
+def newcombe(both_right: int, gained: int, lost: int, neither_right: int) -> Interval | None:
     """Compute the 95 % interval of the difference of two paired shares, ``(gained - lost) / n``.
 
     This is method 10 of Newcombe (1998). It combines the Wilson intervals of both shares with their
     continuity-corrected correlation. The width is positive even if no unit changed. Returns None if
     n = 0."""
-    n = both + gained + lost + neither
-    base, other = both + lost, both + gained
-    of_base, of_other = wilson(base, n), wilson(other, n)
+    n = both_right + gained + lost + neither_right
+    base_right, other_right = both_right + lost, both_right + gained
+    of_base, of_other = wilson(base_right, n), wilson(other_right, n)
     if of_base is None or of_other is None:
         return None
-    margins = float(base) * (n - base) * other * (n - other)
-    product = float(both) * neither - float(gained) * lost
+    margins = float(base_right) * (n - base_right) * other_right * (n - other_right)
+    product = float(both_right) * neither_right - float(gained) * lost
     if product > 0:
         product = max(product - n / 2, 0.0)
     phi = product / sqrt(margins) if margins else 0.0
-    below = _combined(other / n - of_other[0], of_base[1] - base / n, phi)
-    above = _combined(of_other[1] - other / n, base / n - of_base[0], phi)
+    below = _combined(other_right / n - of_other[0], of_base[1] - base_right / n, phi)
+    above = _combined(of_other[1] - other_right / n, base_right / n - of_base[0], phi)
     difference = (gained - lost) / n
     return max(-1.0, difference - below), min(1.0, difference + above)
 
 
-def _combined(one: float, two: float, correlation: float) -> float:
-    return sqrt(max(0.0, one**2 + two**2 - 2 * correlation * one * two))
+def _combined(first: float, second: float, correlation: float) -> float:
+    return sqrt(max(0.0, first**2 + second**2 - 2 * correlation * first * second))
 
 
 def share_interval(successes: int, n: int, alpha: float) -> Interval:
     """Compute Wilson's interval of a share with the confidence 1 - ``alpha``."""
-    found = stats.binomtest(successes, n).proportion_ci(1 - alpha, "wilson")
-    return float(found.low), float(found.high)
+    interval = stats.binomtest(successes, n).proportion_ci(1 - alpha, "wilson")
+    return float(interval.low), float(interval.high)
 
 
 def clustered_interval(
@@ -119,8 +119,8 @@ def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | 
     units differs (Connor 1987, in its conservative form). Returns None if the result exceeds 1."""
     n = float(sizes.sum())
     z = _detected_at(tests)
-    seen = z * sqrt(float(np.sum(moves**2))) / n
-    difference = max(seen, z * z * float(np.sum(np.square(sizes, dtype=float))) / n**2)
+    by_variance = z * sqrt(float(np.sum(moves**2))) / n
+    difference = max(by_variance, z * z * float(np.sum(np.square(sizes, dtype=float))) / n**2)
     return difference if difference <= 1 else None
 
 

@@ -85,14 +85,14 @@ def load_sweep(store: Store) -> Sweep | None:
         f"{line.label} ({line.run_id or line.source})" if shared[line.label] > 1 else line.label
         for line in lines
     ]
-    known = {line.run_id: label for line, label in zip(lines, labels, strict=True) if line.run_id}
+    by_id = {line.run_id: label for line, label in zip(lines, labels, strict=True) if line.run_id}
     for line, label in zip(lines, labels, strict=True):
         why = line.note or _WHY.get(line.state, "the ledger gives no reason")
         if line.state in ("complete", "decided", "incomplete") and line.run_id:
             try:
                 run = Run(store.child(line.run_id))
                 run.label = one_line(label)
-                early += early_runs([run], known)
+                early += early_runs([run], by_id)
                 if line.state == "complete":
                     runs.append(_checkpoint(run, line))
                     continue
@@ -120,8 +120,8 @@ def read_sweep(store: Store) -> tuple[SweepManifest, list[CostRecord]] | None:
     content = store.get(SWEEP)
     if content is None:
         return None
-    where = f"{store.root}/{SWEEP}"
-    manifest = validated(SweepManifest, json_object(content, where), where=where)
+    location = f"{store.root}/{SWEEP}"
+    manifest = validated(SweepManifest, json_object(content, location), where=location)
     return manifest, ledger_lines(store)
 
 
@@ -131,8 +131,8 @@ def run_folders(store: Store) -> list[str] | None:
     Raises `UserError`: the ledger is damaged."""
     if store.get(SWEEP) is None:
         return None
-    begun = [line.run_id for line in ledger_lines(store) if line.run_id]
-    return [name for name in begun if store.get(f"{name}/{MANIFEST}") is not None]
+    run_ids = [line.run_id for line in ledger_lines(store) if line.run_id]
+    return [name for name in run_ids if store.get(f"{name}/{MANIFEST}") is not None]
 
 
 def seconds_of(line: CostRecord) -> dict[str, float]:
@@ -179,13 +179,13 @@ def _line(line: CostRecord) -> list[Value]:
 
 def _sums(sweep: Sweep) -> list[Value]:
     seconds = [spent for line in sweep.lines if (spent := seconds_of(line))]
-    whole = [sum(spent[part] for spent in seconds) for part in PARTS]
+    part_sums = [sum(spent[part] for spent in seconds) for part in PARTS]
     entries = sum(line.entries for line in sweep.lines)
     priced = all(line.cost is not None for line in sweep.lines if line.seconds)
     cost = sum(line.cost or 0.0 for line in sweep.lines) if seconds and priced else None
     tokens = [line.tokens for line in sweep.lines if line.tokens]
-    totals = {"device_s": sum(whole), "cost": cost}
-    record = CostRecord("All", None, "", "", seconds=dict(zip(PARTS, whole, strict=True)))
+    totals = {"device_s": sum(part_sums), "cost": cost}
+    record = CostRecord("All", None, "", "", seconds=dict(zip(PARTS, part_sums, strict=True)))
     record.entries, record.cost = entries, cost
     for kind in ("prompt", "completion"):
         counts = [spent.get(kind) for spent in tokens]

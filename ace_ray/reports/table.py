@@ -48,9 +48,9 @@ def csv_text(table: Table) -> str:
     for at, name in enumerate(table.header):
         shares = [v for line in table.lines if isinstance(v := line[at], Estimate)]
         partial = ["partial"] if any(share.partial for share in shares) else []
-        further = ["low", "high", "n", *partial] if shares else []
-        header += [spreadsheet(name), *(f"{name} {part}" for part in further)]
-        widths.append(1 + len(further))
+        columns = ["low", "high", "n", *partial] if shares else []
+        header += [spreadsheet(name), *(f"{name} {part}" for part in columns)]
+        widths.append(1 + len(columns))
     lines = (
         [text for pair in zip(line, widths, strict=True) for text in _csv_cells(*pair)]
         for line in table.lines

@@ -22,25 +22,25 @@ _PLAIN = frozenset("\n\t \u3000")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Excerpt:
     """The beginning of a text. ``left_out`` counts the missing characters at its end."""
 
     text: str
     left_out: int = 0
 
 
-def shown(text: str, limit: int) -> Shown:
+def excerpt(text: str, limit: int) -> Excerpt:
     """Cut ``text`` after ``limit`` characters, and make its characters `visible`."""
-    return Shown(visible(text[:limit]), max(0, len(text) - limit))
+    return Excerpt(visible(text[:limit]), max(0, len(text) - limit))
 
 
-def shown_json(text: str, limit: int) -> Shown:
+def json_excerpt(text: str, limit: int) -> Excerpt:
     """Indent ``text`` if it is JSON, and cut it after ``limit`` characters."""
     try:
         value = json_of_row(text)
     except Unbounded:
-        return shown(text, limit)
-    return shown(pretty(value), limit)
+        return excerpt(text, limit)
+    return excerpt(pretty(value), limit)
 
 
 def pretty(value: Any) -> str:
@@ -55,11 +55,11 @@ def visible(text: str) -> str:
     """Return ``text`` with invisible characters replaced by their names in brackets."""
     if text.isprintable() and not _BLANK & {ord(c) for c in text}:
         return text
-    return "".join(_name_if_hidden(character, "".join(same)) for character, same in groupby(text))
+    return "".join(_name_if_hidden(character, "".join(part)) for character, part in groupby(text))
 
 
-def _name_if_hidden(character: str, same: str) -> str:
+def _name_if_hidden(character: str, characters: str) -> str:
     hidden = unicodedata.category(character) in _HIDDEN or ord(character) in _BLANK
     if character in _PLAIN or not hidden:
-        return same
-    return f"⟦U+{ord(character):04X}{f' ×{len(same)}' if len(same) > 1 else ''}⟧"
+        return characters
+    return f"⟦U+{ord(character):04X}{f' ×{len(characters)}' if len(characters) > 1 else ''}⟧"

@@ -38,18 +38,18 @@ class Judge:
         if not isinstance(tree, Mapping) or "endpoint" not in tree:
             fix = "write endpoint: {url: ..., model: ...}; `vllm serve` serves a model of your own"
             raise UserError("only an endpoint can judge stored answers", where=file, fix=fix)
-        self._role, self._where = validated(EndpointRole, tree, where=file), f"{file}: endpoint"
-        own = self._role.sampling
-        self._sampling = own and completed(own, None, {}, where=f"{file}: sampling").sampling()
+        self._role, self._location = validated(EndpointRole, tree, where=file), f"{file}: endpoint"
+        block = self._role.sampling
+        self._sampling = block and completed(block, None, {}, where=f"{file}: sampling").sampling()
         self.judging: dict[str, Any] = {}
         request, drawn = [{"role": "user", "content": "Say yes."}], Sampling(max_tokens=16)
         try:
             self._run(lambda model: model.chat(request, self._sampling or drawn))
         except RowError as error:
             fix = "check the server, url, model and api_key_env"
-            raise UserError(str(error), where=self._where, fix=fix) from error
+            raise UserError(str(error), where=self._location, fix=fix) from error
 
-    def asked(
+    def judge_rows(
         self, manifest: Manifest, benchmarks: StoredBenchmarks, rows: Sequence[Row]
     ) -> list[Row]:
         """Return ``rows`` with the judge's answers in the states of unjudged rows.
@@ -101,7 +101,7 @@ class Judge:
         """Do ``work``, in a thread of its own if this one runs an event loop, as in a notebook."""
 
         async def run() -> _T:
-            model = EndpointModel(self._role.endpoint, where=self._where)
+            model = EndpointModel(self._role.endpoint, where=self._location)
             try:
                 return await work(model)
             finally:

@@ -111,8 +111,8 @@ class Reread:
     @property
     def reader(self) -> str:
         """The vLLM version and the parsers that parsed the answers."""
-        named = [f"{key} {value}" for key, value in self.parsers.items() if value]
-        return ", ".join([f"vLLM {self.versions.get('vllm')}", *named])
+        parser_names = [f"{key} {value}" for key, value in self.parsers.items() if value]
+        return ", ".join([f"vLLM {self.versions.get('vllm')}", *parser_names])
 
     def read_now(self, records: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
         """Return records of sessions or engines, with the parsers that `reread` used."""
@@ -172,12 +172,12 @@ def reread(
     store, manifest = run.store, run.manifest
     _check_readable(run, plugins=bool(plugins) or tool_parser is not None)
     stored = StoredBenchmarks(run, benchmarks)
-    known = manifest.format
+    stored_format = manifest.format
     earlier = FormatChoice(
-        known.reasoning_parser or "none",
-        known.tool_parser,
-        template_kwargs=known.template_kwargs,
-        start_date=known.start_date,
+        stored_format.reasoning_parser or "none",
+        stored_format.tool_parser,
+        template_kwargs=stored_format.template_kwargs,
+        start_date=stored_format.start_date,
     )
     choice = replace(
         earlier,
@@ -205,15 +205,15 @@ def reread(
     target.check_unlinked("rows")
     with AnswerParser(folder, choice, earlier, python) as parser:
         parsers = {"tool_parser": choice.tool_parser, "reasoning_parser": choice.reasoning_parser}
-        found = Reread(target.root, store.root, versions=parser.versions, parsers=parsers)
-        target.put(MANIFEST, as_json(_manifest(manifest, found, choice)))
-        write_again(ledger, target, partial(_read_batch, parser, stored, found))
+        result = Reread(target.root, store.root, versions=parser.versions, parsers=parsers)
+        target.put(MANIFEST, as_json(_manifest(manifest, result, choice)))
+        write_again(ledger, target, partial(_read_batch, parser, stored, result))
     new = StoredRun(target)
     timing = earlier_timing(store)
-    timing["engines"] = found.read_now(timing.get("engines"))
-    _, found.summary = finish(target, new.manifest, stored.by_name, new.ledger, timing)
-    found.bounds = {n: _bounds(b, ledger, new.ledger) for n, b in stored.by_name.items()}
-    return found
+    timing["engines"] = result.read_now(timing.get("engines"))
+    _, result.summary = finish(target, new.manifest, stored.by_name, new.ledger, timing)
+    result.bounds = {n: _bounds(b, ledger, new.ledger) for n, b in stored.by_name.items()}
+    return result
 
 
 def _check_readable(run: StoredRun, *, plugins: bool) -> None:
@@ -236,85 +236,86 @@ def _check_readable(run: StoredRun, *, plugins: bool) -> None:
         )
 
 
-def _manifest(manifest: Manifest, found: Reread, choice: FormatChoice) -> dict[str, Any]:
-    tree, name = manifest.tree, found.uri.rpartition("/")[2]
+def _manifest(manifest: Manifest, result: Reread, choice: FormatChoice) -> dict[str, Any]:
+    tree, name = manifest.tree, result.uri.rpartition("/")[2]
     return {
         **tree,
-        "sessions": found.read_now(tree.get("sessions")),
+        "sessions": result.read_now(tree.get("sessions")),
         "run_id": name if name.startswith("reread-") else f"reread-{name}",
-        "identity": {**tree["identity"], **choice.identity, **found.parsers},
-        "format": {**(tree.get("format") or {}), **found.parsers},
-        "reread": {"of": found.run, "run_id": manifest.run_id, "reader": found.reader},
+        "identity": {**tree["identity"], **choice.identity, **result.parsers},
+        "format": {**(tree.get("format") or {}), **result.parsers},
+        "reread": {"of": result.run, "run_id": manifest.run_id, "reader": result.reader},
     }
 
 
 def _read_batch(
-    parser: AnswerParser,
-    benchmarks: StoredBenchmarks,
-    found: Reread,
-    rows: list[dict[str, Any]],
+    parser: AnswerParser, benchmarks: StoredBenchmarks, result: Reread, rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Parse the answers of ``rows``. Return the rows, with new verdicts where an answer is parsed
-    differently. Add the counts to ``found``."""
-    stored = [_answers(row, found) for row in rows]
+    differently. Add the counts to ``result``."""
+    stored = [_answers(row, result) for row in rows]
     readings = iter(parser.read([answer for answers in stored for _, answer in answers]))
     new_rows = []
     for row, answers in zip(rows, stored, strict=True):
-        found.rows += 1
-        found.answers += len(answers)
+        result.rows += 1
+        result.answers += len(answers)
         read = [_completion(message, answer, next(readings)) for message, answer in answers]
         pairs = [(old, assistant_message(new)) for (old, _), new in zip(answers, read, strict=True)]
         different = [n for n, (old, new) in enumerate(pairs, 1) if _content(old) != _content(new)]
         new_rows.append(row)
         if not different:
             continue
-        made, entry = benchmarks.of(row)
-        counts = found.moved.setdefault((row["benchmark"], row["category"]), Counter())
+        benchmark, entry = benchmarks.of(row)
+        counts = result.moved.setdefault((row["benchmark"], row["category"]), Counter())
         counts["answers"] += len(different)
-        if len(found.examples) < EXAMPLES:
-            before, after = (shown(message, 160) for message in pairs[different[0] - 1])
-            found.examples.append(f"{row['id']}: {before} -> {after}")
+        if len(result.examples) < EXAMPLES:
+            before, after = (message_line(message, 160) for message in pairs[different[0] - 1])
+            result.examples.append(f"{row['id']}: {before} -> {after}")
         if row["status"] not in CHECKED:
             continue
         # An interactive episode would call tools, services and roles that only the run names.
-        needs_more = made.interactive(entry) or made.needs_logprobs or row["model_calls"] != 1
-        judged_row = None if needs_more else _checked(row, read[0], entry, made)
+        needs_more = (
+            benchmark.interactive(entry) or benchmark.needs_logprobs or row["model_calls"] != 1
+        )
+        judged_row = None if needs_more else _checked(row, read[0], entry, benchmark)
         if judged_row is None:
             counts["diverged"] += 1
             judged_row = {
                 **row,
-                **verdict_columns({}, made.rule_sets),
+                **verdict_columns({}, benchmark.rule_sets),
                 **{"status": "skipped", "error_class": DIVERGED},
                 "error": f"answer {different[0]} of {len(answers)} reads differently, "
                 "so the conversation would have changed",
             }
         else:
-            valid = f"{made.rule_sets[0]}_valid"
+            valid = f"{benchmark.rule_sets[0]}_valid"
             counts["gained"] += bool(judged_row[valid]) and not row[valid]
             counts["lost"] += bool(row[valid]) and not judged_row[valid]
         new_rows[-1] = judged_row
     return new_rows
 
 
-def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, Any], StoredAnswer]]:
+def _answers(
+    row: Mapping[str, Any], result: Reread
+) -> list[tuple[Mapping[str, Any], StoredAnswer]]:
     """Return a row's assistant messages with stored answers; [] if they cannot be parsed again."""
-    said = [m for m in messages_of(row) if m.get("role") == "assistant"]
+    messages = [m for m in messages_of(row) if m.get("role") == "assistant"]
     ids = token_ids_of(row) or []
-    if not ids and said:
-        found.with_ids = False
+    if not ids and messages:
+        result.with_ids = False
     # Benchmarks with their own protocol store answers in other messages, which are not parsed.
-    if len(said) != row["model_calls"]:
-        found.unread += row["model_calls"] or 0
+    if len(messages) != row["model_calls"]:
+        result.unread += row["model_calls"] or 0
         return []
     answers: list[tuple[Mapping[str, Any], StoredAnswer]] = []
-    ids_of_answers = ids if len(ids) == len(said) else [None] * len(said)
-    for number, (message, token_ids) in enumerate(zip(said, ids_of_answers, strict=True), 1):
+    ids_of_answers = ids if len(ids) == len(messages) else [None] * len(messages)
+    for number, (message, token_ids) in enumerate(zip(messages, ids_of_answers, strict=True), 1):
         shaped(_Answer, message, f"row {row['row_id']}, column messages", _DAMAGED)
         tools = offered_tools(row, number) if "text" in message else None
-        found.with_tools |= tools is not None
+        result.with_tools |= tools is not None
         text = message.get("raw") or message.get("text", message.get("content")) or ""
         if len(message.get("raw", "")) == RAW_CHARS:  # the stored text lacks its beginning
-            found.unread += 1
+            result.unread += 1
             return []
         answers.append((message, StoredAnswer(text, token_ids, tools)))
     return answers
@@ -325,12 +326,12 @@ def offered_tools(row: Mapping[str, Any], answer: int) -> str | None:
     Raises `UserError`: the column is damaged."""
     if row["tools"] is None:
         return None
-    where = f"row {row['row_id']}, column tools"
+    location = f"row {row['row_id']}, column tools"
     try:
         tools = json_of_row(row["tools"])
     except ValueError as error:
-        raise UserError(str(error), where=where, fix=_DAMAGED) from error
-    shaped(_Answer, {"tools": tools}, where, _DAMAGED)
+        raise UserError(str(error), where=location, fix=_DAMAGED) from error
+    shaped(_Answer, {"tools": tools}, location, _DAMAGED)
     return json.dumps(
         [
             {key: value for key, value in tool.items() if key != "since_answer"}
@@ -342,8 +343,8 @@ def offered_tools(row: Mapping[str, Any], answer: int) -> str | None:
 
 def _content(message: Mapping[str, Any]) -> Any:
     """Return a message's text, reasoning and calls, and whether the tool parser failed."""
-    said = [message.get(key) or "" for key in ("content", "reasoning")]
-    return said, calls_of(message), bool(message.get("tool_parser_error"))
+    texts = [message.get(key) or "" for key in ("content", "reasoning")]
+    return texts, calls_of(message), bool(message.get("tool_parser_error"))
 
 
 def calls_of(message: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -351,20 +352,20 @@ def calls_of(message: Mapping[str, Any]) -> list[tuple[str, str]]:
     servers draw at random, and without the spelling of the JSON."""
     calls = message.get("tool_calls") or []
     try:
-        made = (call["function"] for call in calls)
-        return [(one["name"], spelled(one["arguments"])) for one in made]
+        functions = (call["function"] for call in calls)
+        return [(function["name"], json_spelling(function["arguments"])) for function in functions]
     except (KeyError, TypeError):
         return [("damaged", str(calls))]
 
 
-def shown(message: Mapping[str, Any], most: int) -> str:
-    """Return the calls of a message, or else its text, in a line of at most ``most`` characters."""
+def message_line(message: Mapping[str, Any], limit: int) -> str:
+    """Return a message's calls, or else its text, in a line of at most ``limit`` characters."""
     calls = "; ".join(f"{name}({arguments})" for name, arguments in calls_of(message))
-    return one_line(calls or json.dumps(message.get("content"), ensure_ascii=False), most)
+    return one_line(calls or json.dumps(message.get("content"), ensure_ascii=False), limit)
 
 
 @lru_cache(64)  # two readings of an answer mostly have the same arguments
-def spelled(arguments: str) -> str:
+def json_spelling(arguments: str) -> str:
     """Return ``arguments`` in one spelling of their JSON, or unchanged if they are not JSON."""
     try:
         return json.dumps(json.loads(arguments), ensure_ascii=False)
@@ -403,9 +404,9 @@ def _checked(
             episode = asyncio.run(benchmark.run(entry, context))
         except _Other:
             return None
-    own = ("messages", "output", "reasoning", "reasoning_truncated", "state", "tools")
+    names = ("messages", "output", "reasoning", "reasoning_truncated", "state", "tools")
     columns = episode_columns(episode)
-    return judged({**row, **{name: columns[name] for name in own}}, entry, benchmark)
+    return judged({**row, **{name: columns[name] for name in names}}, entry, benchmark)
 
 
 def _bounds(benchmark: Benchmark, before: Ledger, after: Ledger) -> list[Score]:

@@ -39,7 +39,7 @@ def score(
 
     Return (exit code, summary). Raises `UserError` as `rescore`, `score_outputs` and `Judge` do."""
     opened, opens = Judge(judge) if judge else None, options.pop("opens")
-    again: dict[str, Any] = {"data": options["data"], "named": benchmarks, "judge": opened}
+    again: dict[str, Any] = {"data": options["data"], "choices": benchmarks, "judge": opened}
     if output is None:
         return rescore(path, opens, **again)
     if len(benchmarks) != 1:
@@ -60,12 +60,12 @@ def rescore(
     opens: Opens = open_store,
     *,
     data: str | None = None,
-    named: Sequence[str] = (),
+    choices: Sequence[str] = (),
     judge: Judge | None = None,
 ) -> tuple[int, dict[str, Any]]:
     """Judge the stored episodes of a run again with this version's checks. Replace the verdicts.
 
-    `StoredBenchmarks` explains ``data`` and ``named``, and which code may run. Before the checks,
+    `StoredBenchmarks` explains ``data`` and ``choices``, and which code may run. Before the checks,
     ``judge`` is asked about the rows that no judge saw.
 
     Row ids do not change. Rows whose check raised an exception are judged again; other rows without
@@ -75,13 +75,13 @@ def rescore(
     lease, or the benchmark's data is not the data of the run."""
     run = StoredRun(opens(uri))
     with Lease.acquire(run.store) as lease:
-        benchmarks = StoredBenchmarks(run, named, data)
+        benchmarks = StoredBenchmarks(run, choices, data)
         store, ledger, manifest = run.store, run.ledger, run.manifest
         benchmarks.read()
         changed: Counter[str] = Counter()
 
         def judged_again(rows: list[Row]) -> list[Row]:
-            rows = judge.asked(manifest, benchmarks, rows) if judge else rows
+            rows = judge.judge_rows(manifest, benchmarks, rows) if judge else rows
             new = [_judged_again(row, benchmarks) for row in rows]
             for before, after in zip(rows, new, strict=True):
                 changed.update(_changes(before, after, ledger.rule_sets))
@@ -97,16 +97,16 @@ def rescore(
         for name in ledger.parts:
             store.delete(name)
         if run.manifest.config.backend == EXTERNAL:
-            (made,) = benchmarks.by_name.values()
-            summary = summarized(store, made)
+            (benchmark,) = benchmarks.by_name.values()
+            summary = summarized(store, benchmark)
             code = INCOMPLETE if summary["missing"] else COMPLETE
         else:
             again = StoredRun(store, lambda line: None)  # printed above
             code, summary = _summarized(again, benchmarks.by_name)
         if judge is not None and summary["not_judged"]:
             code = INCOMPLETE
-    for what, count in sorted(changed.items()):
-        log.info(f"{what}: {count}")
+    for change, count in sorted(changed.items()):
+        log.info(f"{change}: {count}")
     if not changed:
         log.info("no verdict changed")
     return code, summary
@@ -149,8 +149,8 @@ def _changes(
 
 def _summarized(run: StoredRun, benchmarks: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
     earlier, why = earlier_summary(run.store), ""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    more: dict[str, Any] = {"rescored": {"at": now, "ace_ray_version": ace_ray.__version__}}
+    timestamp = datetime.now(UTC).isoformat(timespec="seconds")
+    more: dict[str, Any] = {"rescored": {"at": timestamp, "ace_ray_version": ace_ray.__version__}}
     if (early := earlier.early) is not None:
         more["early"] = {**early.model_dump(), "stale": True}
         if early.stopped:

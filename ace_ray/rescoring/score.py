@@ -74,17 +74,17 @@ def score_outputs(
     other outputs.
 
     Raises `UserError` if an output is not of this benchmark, or ``store`` has another run."""
-    made = make_benchmark(benchmark, {} if data is None else {"data": data})
-    with own_code(type(made), "ready"):
-        made.ready(named=True)
-    run_id = f"{made.name}-{digest(str(path.absolute()))[:10]}"
-    named = model or (path.stem if path.is_file() else path.absolute().name)
-    _stored(store, run_id, named, fresh)
+    instance = make_benchmark(benchmark, {} if data is None else {"data": data})
+    with own_code(type(instance), "ready"):
+        instance.ready(named=True)
+    run_id = f"{instance.name}-{digest(str(path.absolute()))[:10]}"
+    model_name = model or (path.stem if path.is_file() else path.absolute().name)
+    _stored(store, run_id, model_name, fresh)
     with tempfile.TemporaryDirectory(prefix="ace_ray-score-") as folder:
         scratch = LocalStore(folder)
-        rows = _Rows(made, made.output_entries(), scratch, run_id, named)
+        rows = _Rows(instance, instance.output_entries(), scratch, run_id, model_name)
         with Path(folder, VERDICTS).open("w", encoding="ascii") as verdicts:
-            for output in made.outputs(path, rows.entries):
+            for output in instance.outputs(path, rows.entries):
                 # Not `json.dump`, which does not use the C encoder.
                 verdicts.write(json.dumps(rows.add(output)) + "\n")
         if not rows.lines:
@@ -94,7 +94,7 @@ def score_outputs(
         manifest = _manifest(rows, path)
         with Lease.acquire(store):
             # Another process may have stored a run since the first check.
-            stored = _stored(store, run_id, named, fresh)
+            stored = _stored(store, run_id, model_name, fresh)
             if fresh or stored is None or not stored.judging:
                 _replace(store, scratch, manifest)
             elif stored.tree["identity"]["rows"] != manifest["identity"]["rows"]:
@@ -103,7 +103,7 @@ def score_outputs(
                     where=store.root,
                     fix="name another --output, or replace the run with --fresh",
                 )
-            return summarized(store, made)
+            return summarized(store, instance)
 
 
 def _stored(store: Store, run_id: str, model: str, fresh: bool) -> Manifest | None:
@@ -159,9 +159,9 @@ def _notes(manifest: Manifest, benchmark: str, skipped: int) -> Iterator[str]:
     if words := manifest.restriction(benchmark).words:
         yield f"{words}; a sample of the benchmark, not its score"
     yield from manifest.outputs.notes
-    least, most = manifest.outputs.samples
-    if least < most:
-        yield f"entries have {least} to {most} outputs"
+    low, high = manifest.outputs.samples
+    if low < high:
+        yield f"entries have {low} to {high} outputs"
     if skipped:
         yield (
             f"{skipped} turns of dialogues are not in the input: "
@@ -215,18 +215,18 @@ class _Rows:
         self._add(entry, number, status, episode, verdicts, again)
         self.lines += 1
         for rules, verdict in verdicts.items():
-            told = {name: getattr(verdict, name) for name in ("valid", "error_type", "error")}
-            line[rules] = {**told, **verdict.metrics}
+            outcome = {name: getattr(verdict, name) for name in ("valid", "error_type", "error")}
+            line[rules] = {**outcome, **verdict.metrics}
         return line
 
     def notes(self) -> list[str]:
         """Return the remarks about the input, and a line about outputs without a verdict."""
-        notes = [f"{what}: {count:,}" for what, count in self.entries.remarks.items()]
+        notes = [f"{remark}: {count:,}" for remark, count in self.entries.remarks.items()]
         if not self.unscored:
             return notes
         more = self.unscored - len(self._reasons)
-        named = [*self._reasons, *([f"and {more} more, see {VERDICTS}"] if more else [])]
-        return [*notes, f"not scored: {self.unscored} of the input ({'; '.join(named)})"]
+        reasons = [*self._reasons, *([f"and {more} more, see {VERDICTS}"] if more else [])]
+        return [*notes, f"not scored: {self.unscored} of the input ({'; '.join(reasons)})"]
 
     def declare_absent_turns(self) -> None:
         """Add skipped rows for missing turns of answered dialogues, and write the waiting rows.
@@ -235,13 +235,13 @@ class _Rows:
         absent = {"status": "skipped", "error": "not in the input"}
         for (language, category), times in self.came.items():
             every = self.entries.of(language, category)
-            most: Counter[str] = Counter()
+            turn_counts: Counter[str] = Counter()
             for entry_id, count in times.items():
                 group = every[entry_id].group or entry_id
-                most[group] = max(most[group], count)
+                turn_counts[group] = max(turn_counts[group], count)
             for entry in every.values():
                 # An entry outside a dialogue is a group of one entry, in which none is missing.
-                for missing in range(most[entry.group or entry.id] - times[entry.id]):
+                for missing in range(turn_counts[entry.group or entry.id] - times[entry.id]):
                     self._add(entry, _MOST_SAMPLE + missing, absent, Episode(), {})
                     self.absent_turns += 1
         self._write()

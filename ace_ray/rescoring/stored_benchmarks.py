@@ -23,19 +23,19 @@ from ace_ray.types import Entry
 class StoredBenchmarks:
     """The benchmarks of the stored ``run``, with the entries of its rows.
 
-    ``named``: the benchmarks that the command names. A local file is executed only if it is among
-    them. ``data`` replaces the data of one benchmark: the only one in ``named``, or else in the
+    ``choices``: the benchmarks that the command names. A local file is executed only if it is among
+    them. ``data`` replaces the data of one benchmark: the only one in ``choices``, or else in the
     run. Code in other data is executed only if its hash is known.
 
     Raises `UserError`: the command must name code or data, or the benchmarks have changed."""
 
-    def __init__(self, run: StoredRun, named: Sequence[str], data: str | None = None) -> None:
+    def __init__(self, run: StoredRun, choices: Sequence[str], data: str | None = None) -> None:
         self._run, manifest, store = run, run.manifest, run.store
         config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
-        sections = [_with_named_code(section, named, store) for section in config.benchmarks]
+        sections = [_with_named_code(section, choices, store) for section in config.benchmarks]
         names = [section.name for section in sections]
         # Name of the benchmark whose data the user named.
-        self._owner = "" if data is None else _owner_of(data, names, named, store)
+        self._owner = "" if data is None else _owner_of(data, names, choices, store)
         sections = [
             section.model_copy(update={"data": data} if section.name == self._owner else {})
             for section in sections
@@ -84,13 +84,13 @@ class StoredBenchmarks:
 
 
 def _with_named_code(
-    section: BenchmarkConfig, named: Sequence[str], store: Store
+    section: BenchmarkConfig, choices: Sequence[str], store: Store
 ) -> BenchmarkConfig:
-    """Return ``section``, with its local benchmark file replaced by the file in ``named``. Raises
-    `UserError` if ``named`` lacks the file: a file that only the run names is not trusted."""
+    """Return ``section``, with its local benchmark file replaced by the file in ``choices``. Raises
+    `UserError` if ``choices`` lacks the file: a file that only the run names is not trusted."""
     if not is_local(section.name):
         return section
-    files = {name.rpartition(":")[2]: name for name in named if is_local(name)}
+    files = {name.rpartition(":")[2]: name for name in choices if is_local(name)}
     trusted = files.get(section.name.rpartition(":")[2])
     if trusted is None:
         raise UserError(
@@ -101,9 +101,9 @@ def _with_named_code(
     return section.model_copy(update={"name": trusted})
 
 
-def _owner_of(data: str, names: Sequence[str], named: Sequence[str], store: Store) -> str:
+def _owner_of(data: str, names: Sequence[str], choices: Sequence[str], store: Store) -> str:
     """Return the one of ``names``, the run's benchmarks, whose data is ``data``."""
-    (name,) = named if len(named) == 1 else names if len(names) == 1 else ("",)
+    (name,) = choices if len(choices) == 1 else names if len(names) == 1 else ("",)
     if name not in names:
         which = f"no benchmark {name!r}" if name else "several benchmarks"
         raise UserError(

@@ -30,7 +30,7 @@ from ace_ray.errors import UserError
 from ace_ray.reports.explain import CAUSES
 from ace_ray.reports.html.answers import HOST, PORT, path_of
 from ace_ray.reports.html.page import environment
-from ace_ray.reports.text import pretty, shown, visible
+from ace_ray.reports.text import excerpt, pretty, visible
 from ace_ray.types import ResultRow, Verdict
 from ace_ray.util.safe_loading import SHOWN_CHARS
 from ace_ray.viewer.episode import MOST_CHANGES, EpisodeView
@@ -308,7 +308,7 @@ def _page_number(text: str | None) -> int:
 def words(text: str) -> dict[str, Any]:
     """Return a string to show. ``start``: if it is folded, its beginning as one line; else ""."""
     start = visible(" ".join(text[:_START].split())) if len(text) > FOLDED else ""
-    return {"text": shown(text, SHOWN_CHARS), "length": len(text), "start": start}
+    return {"text": excerpt(text, SHOWN_CHARS), "length": len(text), "start": start}
 
 
 def row_view(view: EpisodeView) -> dict[str, Any]:

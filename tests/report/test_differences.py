@@ -61,8 +61,10 @@ def pair(
 ) -> list[tuple[float, ...]]:
     """Return (base, other, samples, left out) of each unit; -1 for NaN."""
     pairs = pairs_of(cells_of(runs, RULE_SETS), metric, rules, 0, 1)  # type: ignore[arg-type]
-    columns = (pairs.base, pairs.other, pairs.samples, pairs.left_out)
-    return [tuple(np.nan_to_num(c[i], nan=-1.0) for c in columns) for i in range(len(pairs.base))]
+    columns = (pairs.base_means, pairs.other_means, pairs.samples, pairs.left_out)
+    return [
+        tuple(np.nan_to_num(c[i], nan=-1.0) for c in columns) for i in range(len(pairs.base_means))
+    ]
 
 
 def lines(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.reports.text import Shown, shown, shown_json, visible
+from ace_ray.reports.text import Excerpt, excerpt, json_excerpt, visible
 from tests.report.builders import HOSTILE, Page, hostile_rows, is_sound, report_page, row, utf8
 from tests.report.builders import write_run as write
 
@@ -91,9 +91,9 @@ def test_invisible_characters_are_named(text: str, expected: str) -> None:
 
 
 def test_long_texts_are_cut_and_json_is_indented() -> None:
-    assert shown("0123456789", 4) == Shown("0123", 6)
-    assert shown("0123456789", 10) == Shown("0123456789")
-    assert shown_json('{"b":[1,"é"]}', 100).text == '{\n  "b": [\n    1,\n    "é"\n  ]\n}'
-    assert shown_json("no json", 100).text == "no json"
-    assert shown_json("[" * 100_000, 10).text == "[" * 10
-    assert shown_json('"\\ud800"', 100).text == "⟦U+D800⟧"
+    assert excerpt("0123456789", 4) == Excerpt("0123", 6)
+    assert excerpt("0123456789", 10) == Excerpt("0123456789")
+    assert json_excerpt('{"b":[1,"é"]}', 100).text == '{\n  "b": [\n    1,\n    "é"\n  ]\n}'
+    assert json_excerpt("no json", 100).text == "no json"
+    assert json_excerpt("[" * 100_000, 10).text == "[" * 10
+    assert json_excerpt('"\\ud800"', 100).text == "⟦U+D800⟧"

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from ace_ray.reports.html.page import LONGEST, Section
 from ace_ray.reports.runs import Run
-from ace_ray.reports.text import pretty, shown, shown_json
+from ace_ray.reports.text import excerpt, json_excerpt, pretty
 from ace_ray.storage.rows import messages_of
 from ace_ray.types import ResultRow, digest
 
@@ -43,10 +43,10 @@ def path_of(run_id: str, row_id: str = "") -> str:
 WrongAnswers = tuple[Sequence[tuple[Run, Sequence[ResultRow]]], int]
 
 
-def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAnswers:
+def choose(runs: Sequence[Run], per_category: int, limit: int = MOST) -> WrongAnswers:
     """Choose at most ``per_category`` wrong rows of each category (per run and language).
 
-    The total is at most ``most``. If that is too few, each category of each run gets its first row
+    The total is at most ``limit``. If that is too few, each category of each run gets its first row
     before any category gets a second row.
     """
 
@@ -66,7 +66,7 @@ def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAns
         ranked[key] = in_turns(rows, error_types)[:per_category]
     turns = [(rank, key) for key, rows in ranked.items() for rank in range(len(rows))]
     # The sort is stable: it keeps the order of runs.
-    counts = Counter(key for _, key in sorted(turns, key=lambda turn: turn[0])[:most])
+    counts = Counter(key for _, key in sorted(turns, key=lambda turn: turn[0])[:limit])
     by_run = [
         (run, [row for key in cells if key[0] == run.label for row in ranked[key][: counts[key]]])
         for run in runs
@@ -76,11 +76,11 @@ def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAns
 
 def in_turns(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[_Item]:
     """Return the first item of each kind, then the second of each, and so on."""
-    seen: Counter[Hashable] = Counter()
+    counts: Counter[Hashable] = Counter()
     turns: dict[int, list[_Item]] = {}
     for item in items:
-        seen[kind(item)] += 1
-        turns.setdefault(seen[kind(item)], []).append(item)
+        counts[kind(item)] += 1
+        turns.setdefault(counts[kind(item)], []).append(item)
     return [item for turn in turns.values() for item in turn]
 
 
@@ -114,11 +114,11 @@ def _views(
     when they are read, since all texts together may have gigabytes."""
     columns = _COLUMNS + [f"{rules}_error" for rules in run.manifest.all_rule_sets]
     by_id = {row.row_id: row for row in rows}
-    made = {
+    views = {
         texts["row_id"]: _view(run, by_id[texts["row_id"]], texts, rule_sets)
         for texts in run.stored(rows, columns)
     }
-    return (made[row.row_id] for row in rows if row.row_id in made)
+    return (views[row.row_id] for row in rows if row.row_id in views)
 
 
 def _view(
@@ -130,32 +130,32 @@ def _view(
     # In a single-turn row the last message is the answer, which is shown by itself.
     if texts["state"] is None and messages and messages[-1].get("role") == "assistant":
         messages = messages[:-1]
-    told = _messages(messages)
+    message_views = _messages(messages)
     judgements = [
         {
             "rules": rules,
             "valid": verdict.valid,
             "error_type": verdict.error_type,
-            "reason": shown(texts[f"{rules}_error"] or "", _REASON),
+            "reason": excerpt(texts[f"{rules}_error"] or "", _REASON),
         }
         for rules in rule_sets
         if (verdict := row.verdicts.get(rules)) is not None
     ]
-    wrong = [one for one in judgements if not one["valid"]]
+    wrong = [j for j in judgements if not j["valid"]]
     return {
         **{name: getattr(row, name) for name in ("row_id", "language", "category", "id", "sample")},
         "run": run.label,
         "address": f"http://{HOST}:{PORT}{path_of(run.manifest.run_id, row.row_id)}",
         "cut": row.finish_reason == "length",
-        "messages": told,
-        "left_out": len(messages) - len(told),
-        "output": shown(texts["output"], TEXT),
-        "reasoning": shown(texts["reasoning"], TEXT) if texts["reasoning"] else None,
-        "state": None if texts["state"] is None else shown_json(texts["state"], TEXT),
-        "gold": None if texts["gold"] is None else shown_json(texts["gold"], TEXT),
+        "messages": message_views,
+        "left_out": len(messages) - len(message_views),
+        "output": excerpt(texts["output"], TEXT),
+        "reasoning": excerpt(texts["reasoning"], TEXT) if texts["reasoning"] else None,
+        "state": None if texts["state"] is None else json_excerpt(texts["state"], TEXT),
+        "gold": None if texts["gold"] is None else json_excerpt(texts["gold"], TEXT),
         "judgements": judgements,
-        "wrong": [one["rules"] for one in wrong],
-        "types": [f"{one['rules']} {one['error_type']}" for one in wrong],
+        "wrong": [j["rules"] for j in wrong],
+        "types": [f"{j['rules']} {j['error_type']}" for j in wrong],
     }
 
 
@@ -169,7 +169,7 @@ def _messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for message in messages[:MOST_MESSAGES]:
         if room <= 0:
             break
-        text = shown(_text(message), min(TEXT, room))
+        text = excerpt(_text(message), min(TEXT, room))
         room -= len(text.text)
         role = str(message.get("role", ""))
         views.append({"role": role, "text": text, "open": role != "system"})

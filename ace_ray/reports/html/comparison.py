@@ -10,7 +10,7 @@ from ace_ray.reports.comparison_tables import sentence, tables_of
 from ace_ray.reports.flips import WORDS, Answer, Flip, Flips, flip_tables
 from ace_ray.reports.html.answers import in_turns
 from ace_ray.reports.html.page import LONGEST, Section
-from ace_ray.reports.text import shown
+from ace_ray.reports.text import excerpt
 
 # Maximum flips of each direction that are shown for a pair of runs.
 FLIPS = 25
@@ -77,5 +77,5 @@ def _answer(label: str, answer: Answer) -> dict[str, Any]:
         "verdict": "valid" if answer.valid else answer.error_type,
         "valid": answer.valid,
         "error": answer.error,
-        "output": shown(answer.output, LONGEST),
+        "output": excerpt(answer.output, LONGEST),
     }

@@ -24,7 +24,7 @@ from ace_ray.benchmarks.results import Bars, Curves, Estimate, Table
 from ace_ray.reports.text import visible
 
 # Maximum characters of a value in a template. Texts of models are exempt by the filter `whole`,
-# since `shown` has cut them.
+# since `excerpt` has cut them.
 LONGEST = 4_000
 
 
@@ -139,20 +139,20 @@ def inline_svg(figure: Curves) -> str:
     columns = min(len(figure.panels), 2)
     rows = -(-len(figure.panels) // columns)
     below = _LINE + rows * _HEIGHT
-    places = sorted({x for s in figure.panels.values() for points in s.values() for x, _ in points})
+    xs = sorted({x for s in figure.panels.values() for points in s.values() for x, _ in points})
     parts: list[str] = []
     for number, (title, series) in enumerate(figure.panels.items()):
         left, top = number % columns * _WIDTH, _LINE + number // columns * _HEIGHT
-        across, ticks = _axis(figure, places, left)
+        across, ticks = _axis(figure, xs, left)
         up = _Scale(-3, 103, top + _HEIGHT - _BOTTOM, top + _TOP)
         parts.append(_text(left + _WIDTH / 2, top + 16, _short(title)))
         levels = [(float(level), str(level)) for level in range(0, 101, 20)]
         by = {"step": "training step", "cost": "cost of an entry"}.get(figure.axis, figure.axis)
         parts += _frame(across, up, ticks, levels, f"accuracy (%) by {by}")
-        for name, one in series.items():
-            parts += _curve(one, name, names.index(name), across, up)
+        for name, points in series.items():
+            parts += _curve(points, name, names.index(name), across, up)
             if figure.axis == "cost":
-                ((x, share),) = one
+                ((x, share),) = points
                 side, anchor = (8, "start") if across(x) < left + _WIDTH / 2 else (-8, "end")
                 y = up(100 * share.value) + 4
                 parts.append(_text(across(x) + side, y, _short(name, 24), anchor=anchor))
@@ -173,10 +173,10 @@ def lines_svg(figure: Lines) -> str:
     """Return ``figure`` as one ``<svg>`` element, like `inline_svg`."""
     every = [point for points in figure.lines.values() for point in points]
     width, below = 2 * _WIDTH, _LINE + _HEIGHT
-    last, most = (max(*values, 1e-6) for values in zip(*every, strict=True))
+    last, peak = (max(*values, 1e-6) for values in zip(*every, strict=True))
     across = _Scale(0.0, last, _LEFT, width - _RIGHT)
-    up = _Scale(0.0, most, below - _BOTTOM, _LINE + _TOP)
-    parts = _frame(across, up, _round_ticks(last), _round_ticks(most), figure.across)
+    up = _Scale(0.0, peak, below - _BOTTOM, _LINE + _TOP)
+    parts = _frame(across, up, _round_ticks(last), _round_ticks(peak), figure.across)
     for number, points in enumerate(figure.lines.values()):
         parts.append(_polyline([(across(x), up(y)) for x, y in points], number))
     return _svg(figure.title, parts, list(figure.lines), 2, below)
@@ -251,26 +251,26 @@ def _round_ticks(high: float) -> list[tuple[float, str]]:
 _Ticks = Sequence[tuple[float, str]]
 
 
-def _axis(figure: Curves, places: Sequence[float], left: float) -> tuple[_Scale, _Ticks]:
+def _axis(figure: Curves, xs: Sequence[float], left: float) -> tuple[_Scale, _Ticks]:
     """Return the scale of x in a panel at ``left``, and its ticks with their labels."""
     start, end = left + _LEFT, left + _WIDTH - _RIGHT
-    first, last = places[0], places[-1]
+    first, last = xs[0], xs[-1]
     if figure.axis == "cost":
         return _Scale(0.0, 1.1 * last, start, end), _round_ticks(last)
     if figure.axis == "parameters":
         # Ticks are at the model sizes, not at powers of ten. Each needs a tenth of the width.
-        apart = (1.96 * last / first) ** 0.1
+        min_ratio = (1.96 * last / first) ** 0.1
         sizes: list[float] = []
-        for size in places:
-            if not sizes or size / sizes[-1] >= apart:
+        for size in xs:
+            if not sizes or size / sizes[-1] >= min_ratio:
                 sizes.append(size)
         ticks = [(b, f"{b:.3g}B" if b >= 1 else f"{1e3 * b:.3g}M") for b in sizes]
         return _Scale(first / 1.4, last * 1.4, start, end, log=True), ticks
     # Count from the end, so that the last checkpoint always has a label.
-    labelled = places[::-1][:: -(-len(places) // _MOST_TICKS)][::-1]
+    labelled = xs[::-1][:: -(-len(xs) // _MOST_TICKS)][::-1]
     margin = (last - first) / 20 or 1.0
     scale = _Scale(first - margin, last + margin, start, end)
-    return scale, [(place, f"{place:,.0f}") for place in labelled]
+    return scale, [(x, f"{x:,.0f}") for x in labelled]
 
 
 def _frame(across: _Scale, up: _Scale, x_ticks: _Ticks, y_ticks: _Ticks, label: str) -> list[str]:
@@ -282,8 +282,8 @@ def _frame(across: _Scale, up: _Scale, x_ticks: _Ticks, y_ticks: _Ticks, label: 
     low = up.start
     parts.append(_line(across.start, low, across.end, low))
     parts.append(_line(across.start, low, across.start, up.end))
-    for place, text in x_ticks:
-        x = across(place)
+    for value, text in x_ticks:
+        x = across(value)
         parts.append(_line(x, low, x, low + 4))
         parts.append(_text(x, low + 16, text))
     parts.append(_text((across.start + across.end) / 2, low + 31, label))
@@ -295,16 +295,16 @@ def _curve(
 ) -> list[str]:
     """Draw points with their intervals, joined by lines. Partial estimates have hollow points."""
     colour = _COLOURS[number % len(_COLOURS)]
-    parts = [_polyline([(across(x), up(100 * one.value)) for x, one in points], number)]
-    for x, one in points:
-        at, y = across(x), up(100 * one.value)
-        low, high = one.interval
-        told = f"{name}, {x:g}: {100 * one.value:.1f}"
-        fill = "none" if one.partial else colour
+    parts = [_polyline([(across(x), up(100 * share.value)) for x, share in points], number)]
+    for x, share in points:
+        at, y = across(x), up(100 * share.value)
+        low, high = share.interval
+        tooltip = f"{name}, {x:g}: {100 * share.value:.1f}"
+        fill = "none" if share.partial else colour
         parts.append(_line(at, up(100 * low), at, up(100 * high), colour=colour))
         parts.append(
             f'<circle cx="{at:.1f}" cy="{y:.1f}" r="3.5" fill="{fill}" stroke="{colour}">'
-            f"<title>{html.escape(_short(told, 80))}</title></circle>"
+            f"<title>{html.escape(_short(tooltip, 80))}</title></circle>"
         )
     return parts
 
