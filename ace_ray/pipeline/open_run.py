@@ -229,7 +229,7 @@ def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
 
     Raises `UserError` if the model or the output does not fit the plan, or the lease is taken."""
     open_output(plan, fresh=fresh)
-    facts, prompts_line, skipped = check_chat(plan)
+    facts, chat_line, skipped = check_chat(plan)
     facts["format"] = choice_facts(plan.choice)
     for note in (plan.model.base_note, facts.get("divided_calls")):
         if note:
@@ -245,7 +245,7 @@ def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
         run.read(log.warning)
         run.check_declared()
         if skipped and len(run.pending(again=False)):
-            log.warning(prompts_line)
+            log.warning(chat_line)
         if plan.drawn is not None:
             run.looks = EarlyLooks(plan, store)
             run.looks.check(must_exist=False)
