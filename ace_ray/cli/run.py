@@ -45,8 +45,8 @@ def _overrides(
             fix="name a CONFIG, or both --model and --benchmark; ace-ray list shows the choices",
         )
     # Quoted, since a name may look like a number.
-    named = () if model is None else (f"model.source={json.dumps(model)}",)
-    return (*named, *overrides)
+    model_overrides = () if model is None else (f"model.source={json.dumps(model)}",)
+    return (*model_overrides, *overrides)
 
 
 @cli.command()
@@ -85,15 +85,15 @@ def run_evaluate(
 
     ``own_process``: this process does nothing else, so the driver may run in a child process
     (`ace_ray.util.signals`)."""
-    asked = _overrides(config, model, benchmarks, overrides)
-    asked += ("early.stop=false",) * complete
+    all_overrides = _overrides(config, model, benchmarks, overrides)
+    all_overrides += ("early.stop=false",) * complete
     values = _values({"benchmarks": benchmarks, **options})
     if only_plan:
         from ace_ray.cli.doctor import planned
         from ace_ray.config.schema import load_config
 
-        return _print_checks(planned(load_config(config, asked, values)), ("", ""))
-    work = partial(_evaluate, config, asked, values, resume, full)
+        return _print_checks(planned(load_config(config, all_overrides, values)), ("", ""))
+    work = partial(_evaluate, config, all_overrides, values, resume, full)
     return supervised(work) if own_process else work()
 
 
@@ -147,10 +147,10 @@ def _evaluate(
     return code
 
 
-def _tell_incomplete(left: str) -> None:
-    """Say what is ``left``, and the command that continues."""
+def _tell_incomplete(remaining_work: str) -> None:
+    """Print ``remaining_work``, and the command that continues."""
     words = [Path(sys.argv[0]).name, *(word for word in sys.argv[1:] if word != "--fresh")]
-    log.fail(f"incomplete: {left}; continue with: {shlex.join(words)}")
+    log.fail(f"incomplete: {remaining_work}; continue with: {shlex.join(words)}")
 
 
 def _time_left(summary: Mapping[str, Any]) -> str:
@@ -212,8 +212,8 @@ def run_sweep(
     elif sweep.has_results:
         try:
             # Tables are text, so they are not part of JSON output.
-            shown = Console(quiet=True) if log.is_json() else console
-            make_report([sweep.uri], console=shown, opens=lambda uri: sweep.store)
+            report_console = Console(quiet=True) if log.is_json() else console
+            make_report([sweep.uri], console=report_console, opens=lambda uri: sweep.store)
         except UserError as error:
             log.warning(f"report not written: {error}")  # the runs are complete without it
     if code == INCOMPLETE:
@@ -237,7 +237,7 @@ def doctor(
     from ace_ray.cli.doctor import examine
     from ace_ray.config.schema import RunConfig, load_config, read_tree
 
-    asked = _overrides(config, model, benchmarks, overrides)
+    all_overrides = _overrides(config, model, benchmarks, overrides)
 
     def load() -> RunConfig:
         if {"models", "checkpoints"} & {*read_tree(config)}:
@@ -246,7 +246,7 @@ def doctor(
                 where=str(config),
                 fix="ace-ray sweep CONFIG --plan checks each of its models",
             )
-        return load_config(config, asked, _values({"benchmarks": benchmarks, **options}))
+        return load_config(config, all_overrides, _values({"benchmarks": benchmarks, **options}))
 
     sys.exit(_print_checks(examine(load), ("ok    ", "FAIL  ")))
 
@@ -270,8 +270,8 @@ def list_kinds(kind: str, as_json: bool) -> None:
             files("ace_ray.viewer").joinpath("rows.sql").read_text(encoding="utf-8"), nl=False
         )
         return
-    found = listed(kind)
-    for line in [json.dumps(found, indent=2)] if as_json else listed_lines(kind, found):
+    listing = listed(kind)
+    for line in [json.dumps(listing, indent=2)] if as_json else listed_lines(kind, listing):
         click.echo(line)
 
 
@@ -354,9 +354,9 @@ def judge_check(
     **options: Any,
 ) -> None:
     """Measure how well a judge agrees with people. LABELS has one judged answer per line."""
-    asked: dict[str, Any] = {"name": "stabletoolbench_judge", "votes": votes}
-    asked["labels"] = str(labels.absolute())
+    benchmark: dict[str, Any] = {"name": "stabletoolbench_judge", "votes": votes}
+    benchmark["labels"] = str(labels.absolute())
     if upstream is not None:
-        asked["upstream"] = str(upstream.absolute())
-    only = (*overrides, f"benchmarks={json.dumps([asked])}")
+        benchmark["upstream"] = str(upstream.absolute())
+    only = (*overrides, f"benchmarks={json.dumps([benchmark])}")
     sys.exit(run_evaluate(config, overrides=only, own_process=_is_own_process(), **options))

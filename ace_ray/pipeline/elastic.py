@@ -70,23 +70,23 @@ class ElasticWorkers:
 
     def attach(self, executor: Any) -> None:
         """Take control of the engine workers. Call it before the graph of ``executor`` starts."""
-        self._pool = TrackedPool(executor, "EngineWorker", self._ended)
+        self._pool = TrackedPool(executor, "EngineWorker", self._queue_again)
 
     def look(self) -> None:
         """Start, drain and remove workers as the nodes change, at most once every `LOOK_S`."""
         if time.monotonic() - self._looked_at < LOOK_S:
             return
-        now = self._looked_at = time.monotonic()
+        now_s = self._looked_at = time.monotonic()
         nodes = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
         draining = draining_nodes()
         running, pending = self._pool.running(), self._pool.pending()
         restarting = {actor for actor in running if not is_alive(actor)}
         self._unplaced = {
-            actor: self._unplaced.get(actor, now)
+            actor: self._unplaced.get(actor, now_s)
             for actor in (*restarting, *pending)
             if node_of(actor) not in nodes
         }
-        late = {actor for actor, since in self._unplaced.items() if now - since > PLACE_S}
+        late = {actor for actor, since in self._unplaced.items() if now_s - since > PLACE_S}
         for actor, node in running.items():
             if actor in self._lost:
                 self._give_away(actor)
@@ -137,16 +137,17 @@ class ElasticWorkers:
             # Otherwise Ray restarts the actor on another node, where it repeats rows of others.
             ray.kill(actor)
 
-    def _ended(self, task: Task) -> None:
+    def _queue_again(self, task: Task) -> None:
         """Queue again the rows that the worker of ``task`` gave back, if this worker is leaving."""
         if task.is_whole or task.actor not in self._leaving:
             return
         for block in task.blocks():
             ids = block.column("row_id")
-            given = ray.get(self.coordinator.given_back.remote(ids.to_pylist()), timeout=ASK_S)
-            rest = block.filter(pc.is_in(ids, value_set=pa.array(given, ids.type)))
-            if len(rest):
-                self._pool.queue(rest)
+            answer = self.coordinator.given_back.remote(ids.to_pylist())
+            given_back_ids = pa.array(ray.get(answer, timeout=ASK_S), ids.type)
+            rows = block.filter(pc.is_in(ids, value_set=given_back_ids))
+            if len(rows):
+                self._pool.queue(rows)
 
     def _release(self, actor: Any) -> None:
         self._pool.release(actor)
@@ -161,9 +162,9 @@ class ElasticWorkers:
         size = sum(node not in draining for node in self._pool.running().values())
         size += len(self._pool.pending())
         free, worker = free_resources(), (self.need.worker_cpus, self.need.worker_gpus)
-        places = sum(places_on(free.get(node, {}), *worker) for node in nodes)
-        places -= sum(actor in self._unplaced for actor in self._pool.pending())
-        more = min(holds(self.need, self.refit, [*map(dict, nodes.values())]) - size, places)
+        slots = sum(places_on(free.get(node, {}), *worker) for node in nodes)
+        slots -= sum(actor in self._unplaced for actor in self._pool.pending())
+        more = min(holds(self.need, self.refit, [*map(dict, nodes.values())]) - size, slots)
         more = max(more, self.need.fewest - size)
         if more > 0:
             self._pool.grow(more)

@@ -8,6 +8,7 @@ import os
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 from ace_ray.config.schema import seconds_of
 from ace_ray.errors import UserError
@@ -86,13 +87,13 @@ def closing_s(limit_s: float) -> float:
     return min(max(CLOSING_SHARE * limit_s, CLOSING_S[0]), CLOSING_S[1])
 
 
-def share_end(now: float, end: float, later: int, row_s: float) -> float:
-    """Return the time at which a run that begins at ``now`` must end, at the latest ``end``.
+def share_end(now_s: float, end: float, later: int, row_s: float) -> float:
+    """Return the time at which a run that begins at ``now_s`` must end, at the latest ``end``.
 
     The run and ``later`` further runs get equal shares of the time until ``end``. Time that a run
     does not use goes to the runs after it. A share is longer than ``row_s``, the seconds of the
     longest kind of row: shorter shares would be of no use to any run."""
-    return min(end, now + max((end - now) / (later + 1), ROW_ROOM * row_s))
+    return min(end, now_s + max((end - now_s) / (later + 1), ROW_ROOM * row_s))
 
 
 def about(seconds: float) -> str:
@@ -128,8 +129,7 @@ class RowTimes:
     def expected(self, category: str) -> float:
         """Return the expected seconds of a row of ``category``. If no row of it has ended, rows of
         all categories count; 0 before any row has ended."""
-        known = self._recent.get(category) or [s for some in self._recent.values() for s in some]
-        ordered = sorted(known)
+        ordered = sorted(self._recent.get(category) or chain(*self._recent.values()))
         return ordered[math.ceil(QUANTILE * len(ordered)) - 1] if ordered else 0.0
 
     def can_end(self, run: int, category: str) -> bool:
@@ -138,11 +138,11 @@ class RowTimes:
         if self._end is None:
             return True
         if run not in self._run_ends:
-            now, later = time.monotonic(), sum(index > run for index in self._runs)
+            now_s, later = time.monotonic(), sum(index > run for index in self._runs)
             longest_s = max(map(self.expected, self._recent), default=0.0)
-            end = self._run_ends[run] = share_end(now, self._end, later, longest_s)
+            end = self._run_ends[run] = share_end(now_s, self._end, later, longest_s)
             if later:
-                self._cancel_after(max(0.0, end - now), run)
+                self._cancel_after(max(0.0, end - now_s), run)
         return time.monotonic() + self.expected(category) <= self._run_ends[run]
 
     def _cancel_after(self, seconds: float, run: int) -> None:

@@ -95,13 +95,13 @@ def select(
     unknown = list(config.ids or ())
     sharing = []
     for benchmark, section in zip(benchmarks, config.benchmarks, strict=True):
-        entries, own = benchmark.dataset(), section.ids
-        if ids := own or config.ids:
-            entries, lacking = _named(entries, ids)
-            if own and lacking:
+        entries, own_ids = benchmark.dataset(), section.ids
+        if ids := own_ids or config.ids:
+            entries, lacking = _entries_of_ids(entries, ids)
+            if own_ids and lacking:
                 missing = [name for name in ids if name in lacking]
                 raise _no_entry(missing, [benchmark], f"benchmarks.{benchmark.name}.ids")
-            if not own:
+            if not own_ids:
                 sharing.append(benchmark)
                 unknown = [name for name in unknown if name in lacking]
             if len(entries) < len(benchmark.dataset()):  # ids of all entries restrict nothing
@@ -142,28 +142,28 @@ def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
     return [entries[index] for index in sorted(chosen)] or list(entries[:limit])
 
 
-def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], set[str]]:
+def _entries_of_ids(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], set[str]]:
     """Return the ``entries`` that ``ids`` name, in order, and the ids that name no entry."""
-    asked, chosen, lacking = {*ids}, [], {*ids}
+    all_ids, chosen, lacking = {*ids}, [], {*ids}
     for entry in entries:
         path = f"{entry.category}/{entry.id}"
-        if names := asked & {entry.id, path, f"{entry.language}/{path}"}:
+        if names := all_ids & {entry.id, path, f"{entry.language}/{path}"}:
             chosen.append(entry)
             lacking -= names
     return chosen, lacking
 
 
-def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], where: str) -> UserError:
+def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], location: str) -> UserError:
     """Return the error for ``ids`` that name no entry of ``benchmarks``."""
     if not benchmarks:
-        what = "every benchmark has its own ids, so these select nothing"
-        return UserError(what, where=where, fix="remove the run's ids or a benchmark's ids")
+        problem = "every benchmark has its own ids, so these select nothing"
+        return UserError(problem, where=location, fix="remove the run's ids or a benchmark's ids")
     quoted = ", ".join(f"{name!r:.80}" for name in ids[:_SHOWN])
     more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
     names = ", ".join(benchmark.name for benchmark in benchmarks)
     example = next((entry.id for b in benchmarks for entry in b.dataset()), "")
     return UserError(
         f"{names} {'have' if len(benchmarks) > 1 else 'has'} no entry {quoted}{more}",
-        where=where,
+        where=location,
         fix=f"write an id such as {example!r}, of an entry that the benchmark's options include",
     )

@@ -81,9 +81,9 @@ def evaluate(
             interrupts.abort_at(None)  # until a pass begins: a complete run has its result
             rows_end = rows_end_at(limit, began) if pending else None
             Session([run], interrupts, rows_end_at=rows_end).run()
-            if run.ended is None:
+            if run.result is None:
                 raise RunFailed(run.broken)
-            return run.ended
+            return run.result
 
 
 def check_lasting(output: str, option: str = "--output") -> None:

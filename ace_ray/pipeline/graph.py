@@ -71,7 +71,7 @@ DEFAULT_MAX_NUM_SEQS = 256
 class Shape:
     """The block layout of a run: the rows of a block, and the blocks and rows of a worker."""
 
-    most: int
+    concurrency: int
     """Maximum rows in flight per worker."""
     size: int
     """Maximum rows of a block, and twice the minimum. Blocks are cut where prompts share the
@@ -94,19 +94,19 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
     equal share of the run. For elastic workers the share is computed with their maximum number.
     `_at_work` assumes fewer workers, so that batches are large even if no workers are added."""
     workers = resources.most_workers
-    most = _at_work(job, resources, rows)
-    half = max(most, rows if workers == 1 else rows // (2 * workers))
-    held = min(8 * most, half)
-    named = job.config.rows_per_block
-    size = _block(resources, rows, held) if named == "auto" else named
+    concurrency = _at_work(job, resources, rows)
+    half = max(concurrency, rows if workers == 1 else rows // (2 * workers))
+    worker_rows = min(8 * concurrency, half)
+    rows_per_block = job.config.rows_per_block
+    size = _block(resources, rows, worker_rows) if rows_per_block == "auto" else rows_per_block
     alone = math.ceil(interactive / _expected(resources))
     mean = MEAN_BLOCK * size
     fewest = min(FEWEST_BLOCKS, math.ceil(rows / (mean * workers)))
-    calls = min(most, max(fewest, alone + math.ceil(held / mean)))
-    if alone and named == "auto":
+    calls = min(concurrency, max(fewest, alone + math.ceil(worker_rows / mean)))
+    if alone and rows_per_block == "auto":
         size = min(size, math.ceil(half / calls))
     spare = max(1, int(min(8, rows // (8 * workers)) / mean))
-    return Shape(most, size, calls, spare)
+    return Shape(concurrency, size, calls, spare)
 
 
 def _expected(resources: Resources) -> int:
@@ -126,14 +126,14 @@ def _at_work(job: Job, resources: Resources, rows: int) -> int:
     return max(1, min(limit, math.ceil(rows / _expected(resources))))
 
 
-def _block(resources: Resources, rows: int, held: int) -> int:
+def _block(resources: Resources, rows: int, worker_rows: int) -> int:
     """Return the maximum rows of a block. Small runs have small blocks, because a block goes to a
     checker only when its last row has ended. Large runs have larger blocks, because a block costs
-    Ray 30 ms of CPU. A worker must get at least 16 blocks. ``held``: number of rows per worker."""
-    each = rows // resources.most_workers
-    wanted = max(1, min(32, each // 16), min(512, rows // 2000))
-    sharing = SHARING_BLOCK if each >= SHARING_ROWS else 1
-    return 2 * max(1, min(wanted, held // 16), min(sharing, held // 6))
+    Ray 30 ms of CPU. A worker must get at least 16 blocks. ``worker_rows``: rows per worker."""
+    share = rows // resources.most_workers
+    size = max(1, min(32, share // 16), min(512, rows // 2000))
+    sharing = SHARING_BLOCK if share >= SHARING_ROWS else 1
+    return 2 * max(1, min(size, worker_rows // 16), min(sharing, worker_rows // 6))
 
 
 def rows_per_part(job: Job, rows: int) -> int:
@@ -219,7 +219,7 @@ def run_graph(
     stopping: Callable[[], bool],
     *,
     backlog: Callable[[Backlog], None],
-    places: Callable[[], dict[str, Any]] | None,
+    worker_options: Callable[[], dict[str, Any]] | None,
     refit: Callable[[Nodes], Resources],
 ) -> None:
     """Evaluate the rows of ``work``, run after run, and store them. Return when the last part is
@@ -229,10 +229,10 @@ def run_graph(
         stored: called with a run and the number of its rows that were stored.
         stopping: returns whether the graph must end.
         backlog: called often with the numbers of blocks that wait.
-        places: returns the Ray options that place one engine worker (`placement.reserved`).
+        worker_options: returns the Ray options that place one engine worker (`placement.reserved`).
         refit: returns the ``resources`` on other nodes, if the number of workers is a range.
     """
-    left = sum(len(run_work.rows) for run_work in work)
+    remaining_rows = sum(len(run_work.rows) for run_work in work)
     ThrottledExecutor.workers = None
     if resources.elastic:
         ThrottledExecutor.workers = ElasticWorkers(
@@ -246,18 +246,18 @@ def run_graph(
         # A stopping run does not wait, since each step moves only a few blocks.
         if not stopping():
             # 1 ms for each row that is not stored, so that small runs hardly wait.
-            time.sleep(max(0.0, min(PAUSE_S, 0.001 * left)))
+            time.sleep(max(0.0, min(PAUSE_S, 0.001 * remaining_rows)))
         if not stopping():
             wait_for_any(executor, at_most_s=NOTHING_S, at_most_tasks=MANY_TASKS)
 
     ThrottledExecutor.after_step = staticmethod(after_step)
     _quiet()
-    graph = _graph(job, work, resources, places)
+    graph = _graph(job, work, resources, worker_options)
     try:
         with arguments_as_values():
             for receipt in graph.iter_batches(batch_size=None, batch_format="pyarrow"):
                 for run, rows in zip(*receipt.to_pydict().values(), strict=True):
-                    left -= rows
+                    remaining_rows -= rows
                     stored(run, rows)
     except BaseException as error:
         # The executor ends with the last frame that refers to it, which must be while Ray runs.
@@ -269,7 +269,7 @@ def _graph(
     job: Job,
     work: Sequence[Work],
     resources: Resources,
-    places: Callable[[], dict[str, Any]] | None,
+    worker_options: Callable[[], dict[str, Any]] | None,
 ) -> Any:
     """Return the dataset of `run_graph`, which is not executed yet."""
     # Runs are evaluated one after another, so the largest run decides the layout.
@@ -283,7 +283,7 @@ def _graph(
     answered = map_blocks(
         planned,
         EngineWorker,
-        fn_constructor_args=(job, cut.most),
+        fn_constructor_args=(job, cut.concurrency),
         compute=ActorPoolStrategy(
             min_size=resources.fewest or resources.workers,
             initial_size=resources.workers,
@@ -294,7 +294,7 @@ def _graph(
         num_cpus=resources.worker_cpus,
         # If an engine runs on several nodes, its own workers take the GPUs.
         num_gpus=0 if resources.spread else resources.worker_gpus,
-        ray_remote_args_fn=places,
+        ray_remote_args_fn=worker_options,
     )
     scored = map_blocks(
         answered,

@@ -69,7 +69,7 @@ class OpenRun:
     """Whether the manifest lists this session."""
     looks: EarlyLooks | None = None
     """Comparison with the reference during the run; None if the run does not stop early."""
-    ended: tuple[int, dict[str, Any]] | None = None
+    result: tuple[int, dict[str, Any]] | None = None
     """Exit code and summary of a concluded run."""
 
     def read(self, warn: Callable[[str], None] = lambda line: None) -> None:
@@ -84,11 +84,11 @@ class OpenRun:
 
     def check_declared(self) -> None:
         """Raise `UserError` if the folder contains rows that the run does not declare."""
-        others = np.setdiff1d(self.ledger.ids, self.plan.rows.ids)
-        if len(others):
+        extra_ids = np.setdiff1d(self.ledger.ids, self.plan.rows.ids)
+        if len(extra_ids):
             raise UserError(
-                f"the folder contains {len(others)} rows that the run does not declare, such as "
-                f"{others[0].decode()}",
+                f"the folder contains {len(extra_ids)} rows that the run does not declare, such as "
+                f"{extra_ids[0].decode()}",
                 where=self.store.root,
                 fix=f"remove foreign files from {FOLDER}, or start with --fresh",
             )
@@ -96,8 +96,8 @@ class OpenRun:
     @property
     def open(self) -> bool:
         """Return whether rows of the run may still be evaluated in this session."""
-        done = self.broken or self.out_of_time or self.ended is not None
-        return not done and not self.stops
+        has_ended = self.broken or self.out_of_time or self.result is not None
+        return not has_ended and not self.stops
 
     @property
     def stops(self) -> bool:
@@ -121,8 +121,8 @@ class OpenRun:
 
     def pending(self, *, again: bool) -> PlannedRows:
         """Return the rows without a verdict. ``again``: only rows for which a retry may help."""
-        done = self.ledger.settled | (again & ~self.ledger.retryable)
-        return self.plan.rows.where(~self._stored(done, self.plan.rows, absent=False))
+        done_mask = self.ledger.settled | (again & ~self.ledger.retryable)
+        return self.plan.rows.where(~self._stored(done_mask, self.plan.rows, absent=False))
 
     def _stored(self, column: np.ndarray, rows: PlannedRows, absent: Any) -> np.ndarray:
         """Return the values of a ledger's column for ``rows``; ``absent`` for rows not stored."""
@@ -183,25 +183,26 @@ class OpenRun:
         reopen(self.store)
 
     def conclude(self, timing: Mapping[str, Any]) -> None:
-        """Write the summary of the stored rows, and set `ended`."""
+        """Write the summary of the stored rows, and set `result`."""
         self.lease.check()
         self._note_reading(timing)
         self.look(at_once=True)
-        left = len(self.plan.rows) - int(self.ledger.settled.sum())
-        stopped = self.stops and left > 0
+        remaining_rows = len(self.plan.rows) - int(self.ledger.settled.sum())
+        stopped = self.stops and remaining_rows > 0
+        reason = f"stopped early: its comparison is decided without {remaining_rows} rows"
         more: dict[str, Any] = {"uri": self.plan.uri}
         if self.looks is not None and self.plan.config.early and self.plan.config.early.against:
             more["early"] = self.looks.summary(stopped=stopped)
         timing = timing or earlier_timing(self.store)
         if timing and (price := self.plan.config.price_per_hour) is not None:
             timing = {**timing, "price_per_hour": price}
-        self.ended = finish(
+        self.result = finish(
             self.store,
             read_manifest(self.store),
             self.plan.benchmarks,
             self.ledger,
             timing,
-            why=f"stopped early: its comparison is decided without {left} rows" if stopped else "",
+            why=reason if stopped else "",
             **more,
         )
 
@@ -228,7 +229,7 @@ def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
 
     Raises `UserError` if the model or the output does not fit the plan, or the lease is taken."""
     open_output(plan, fresh=fresh)
-    facts, told, skipped = check_chat(plan)
+    facts, chat_line, skipped = check_chat(plan)
     facts["format"] = choice_facts(plan.choice)
     for note in (plan.model.base_note, facts.get("divided_calls")):
         if note:
@@ -239,12 +240,12 @@ def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
         # Read the folder again under the lease, since it may have changed before.
         store, manifest = open_output(plan, fresh=fresh)
         declared = manifest is not None
-        now = time.monotonic()
-        run = OpenRun(plan, store, lease, facts, declared, began, now, not declared)
+        now_s = time.monotonic()
+        run = OpenRun(plan, store, lease, facts, declared, began, now_s, not declared)
         run.read(log.warning)
         run.check_declared()
         if skipped and len(run.pending(again=False)):
-            log.warning(told)
+            log.warning(chat_line)
         if plan.drawn is not None:
             run.looks = EarlyLooks(plan, store)
             run.looks.check(must_exist=False)
@@ -311,14 +312,14 @@ def _remove_run(store: Store) -> None:
         store.check_unlinked(folder.rstrip("/"))
     listed = [item.path for item in store.list()]
     ours = [path for path in listed if _is_of_run(path, benchmarks)]
-    known = {*ours, MANIFEST, SUMMARY, SUCCESS, LEASE}
-    others = [path for path in listed if path not in known and not path.startswith(REPORTS)]
+    run_paths = {*ours, MANIFEST, SUMMARY, SUCCESS, LEASE}
+    extras = [path for path in listed if path not in run_paths and not path.startswith(REPORTS)]
     for path in (SUCCESS, *ours, SUMMARY, MANIFEST):
         store.delete(path)
-    if others:
-        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+    if extras:
+        more = f" and {len(extras) - 1} more" if len(extras) > 1 else ""
         log.warning(
-            f"{store.root}: does not belong to the run and stays unchanged: {others[0]}{more}"
+            f"{store.root}: does not belong to the run and stays unchanged: {extras[0]}{more}"
         )
 
 

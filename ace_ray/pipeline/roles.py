@@ -82,8 +82,8 @@ def _binding(
 ) -> RoleBinding:
     """Return the binding of the role ``name``. ``default``: sampling if the role sets none.
     ``calls``: whether the role is offered tools."""
-    where = f"benchmarks.{benchmark.name}.{name}"
-    check_role(role, where)
+    location = f"benchmarks.{benchmark.name}.{name}"
+    check_role(role, location)
     model: ModelRef | None = candidate
     folder: Path | None = None
     if isinstance(role, EndpointRole):
@@ -93,7 +93,7 @@ def _binding(
         if calls and role.model.tool_parser is None:
             raise UserError(
                 "this role is offered tools, so it needs a tool parser",
-                where=f"{where}.model.tool_parser",
+                where=f"{location}.model.tool_parser",
                 fix="write auto, or the name of the model's parser (ace-ray list parsers)",
             )
         model = resolve(
@@ -104,10 +104,10 @@ def _binding(
         )
         folder = tokenizer_folder(model)
         facts = family_facts(folder, str(role.engine.get("tokenizer_mode", "auto")))
-        with within(where):
+        with within(location):
             role = with_parsers(role, facts, calls=calls)
         parser = role.model.reasoning_parser
-        check_budget(role.sampling, role.engine, parser, where=f"{where}.sampling")
+        check_budget(role.sampling, role.engine, parser, where=f"{location}.sampling")
     sampling = default
     if role == "same":
         # The limit on the candidate's answers also applies when it plays another role.
@@ -115,24 +115,24 @@ def _binding(
         sampling = replace(sampling, max_tokens=max_tokens)
     elif role.sampling is not None:
         engine = role.engine if isinstance(role, ServedRole) else {}
-        own = completed(role.sampling, folder, engine, where=f"{where}.sampling")
-        sampling = own.sampling()
+        section = completed(role.sampling, folder, engine, where=f"{location}.sampling")
+        sampling = section.sampling()
     identity = role_identity(role, model, sampling)
     if name not in benchmark.shared_roles:
         identity["sampling"] = sampling.identity()
     return RoleBinding(role, model, sampling, identity, calls)
 
 
-def check_role(role: Role, where: str) -> None:
+def check_role(role: Role, location: str) -> None:
     """Check ``role`` without sending a request.
 
     Raises `UserError`: a bad URL, a secret in the URL, a missing API key, or an engine argument or
     parser that vLLM does not know."""
     if isinstance(role, EndpointRole):
-        check_url(role.endpoint.url, f"{where}.endpoint.url")
-        read_key(role.endpoint.api_key_env, f"{where}.endpoint.api_key_env")
+        check_url(role.endpoint.url, f"{location}.endpoint.url")
+        read_key(role.endpoint.api_key_env, f"{location}.endpoint.api_key_env")
     elif isinstance(role, ServedRole):
-        with within(where):
+        with within(location):
             check_engine_args(role.engine)
             if role.model.adapter is not None:
                 raise UserError(
@@ -151,16 +151,16 @@ def check_role(role: Role, where: str) -> None:
             check_sampling(role.sampling, role.model, where="sampling")
     elif role != "same":
         fix = "make it with ace_ray.config.roles.parse_role"
-        raise UserError(f"{role!a:.80} is not a role", where=where, fix=fix)
+        raise UserError(f"{role!a:.80} is not a role", where=location, fix=fix)
 
 
 @contextmanager
-def within(where: str) -> Iterator[None]:
-    """Context that puts ``where``, the config key of a role, before the key in a `UserError`."""
+def within(location: str) -> Iterator[None]:
+    """Context that puts ``location``, the config key of a role, before the key in a `UserError`."""
     try:
         yield
     except UserError as error:
-        raise UserError(error.what, where=f"{where}.{error.where}", fix=error.fix) from error
+        raise UserError(error.what, where=f"{location}.{error.where}", fix=error.fix) from error
 
 
 def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class Session:
         for index, run in enumerate(self._runs):
             if run.broken:
                 run.abandon()
-            elif run.ended is None:
+            elif run.result is None:
                 run.read()
                 self._conclude(index)
 
@@ -132,20 +132,20 @@ class Session:
         waiting: Pending = {}
         for index, run in enumerate(self._runs):
             if run.open:
-                rows, aside = run.pending(again=again), run.set_aside()
-                rows = rows.where(~np.isin(rows.ids, aside.ids))
+                rows, aside_rows = run.pending(again=again), run.set_aside()
+                rows = rows.where(~np.isin(rows.ids, aside_rows.ids))
                 pending |= {index: rows} if len(rows) else {}
-                waiting |= {index: aside} if len(aside) else {}
+                waiting |= {index: aside_rows} if len(aside_rows) else {}
         return pending, waiting
 
     def _passes(self) -> None:
         """Make passes, each with new processes. A failed pass counts as an attempt only if it gave
         no row a final status. Rows that are set aside are evaluated in a separate, last pass."""
         (pending, waiting), attempts = self._pending(again=False), 0
-        aside = not pending
+        is_separate = not pending
         pending = pending or waiting
         while pending and not self._interrupts.asked:
-            if aside:
+            if is_separate:
                 log.warning(f"{_count(pending)} rows whose worker crashed are retried")
             elif attempts:
                 log.warning(f"{_count(pending)} rows failed; retrying, attempt {attempts + 1}")
@@ -158,12 +158,12 @@ class Session:
             except RunFailed as error:
                 failure = error
             for run in self._runs:
-                if run.ended is None:
+                if run.result is None:
                     run.read(log.warning)
                     run.look(at_once=True)
             self._check_for_a_bug()
-            further = self._settled() > before
-            attempts += failure is None or not further
+            has_progress = self._settled() > before
+            attempts += failure is None or not has_progress
             pending, waiting = self._pending(again=True)
             last = attempts >= self._config.max_attempts
             if not pending and not waiting:
@@ -174,10 +174,10 @@ class Session:
             if failure is not None:
                 more = "" if stops else f"; continuing with {_count(pending or waiting)} rows"
                 log.warning(f"{failure}{more}")
-            if aside and last:
+            if is_separate and last:
                 break
-            aside = last or not pending
-            pending = waiting if aside else pending
+            is_separate = last or not pending
+            pending = waiting if is_separate else pending
 
     def _check_for_a_bug(self) -> None:
         """Raise `RunFailed` if all rows so far failed with the same bug in a benchmark's code."""
@@ -209,7 +209,7 @@ class Session:
         """Connect to Ray, start the actors, and evaluate ``pending`` in a graph. Raises `UserError`
         if the config is wrong, and `RunFailed` if the cluster or the engines fail."""
         self._interrupts.abort_at(self._rows_end_at)
-        asked = self._ask()
+        endpoint_facts = self._ask()
         connection.connect()
         self._reached.setdefault("ray", time.monotonic())
         import ray
@@ -239,7 +239,7 @@ class Session:
             )
             services = start_services(f"coordinator-{salt}", plan.benchmarks)
             for index in pending:
-                self._runs[index].declare({**facts, **asked})
+                self._runs[index].declare({**facts, **endpoint_facts})
             monitor = HealthMonitor(
                 coordinator,
                 self._config,
@@ -287,7 +287,7 @@ class Session:
         config, need, name, plan = self._config, fitted.need, f"coordinator-{salt}", self._plan
         with (
             role_engines(fitted.bindings, name, config, on_gpu=fitted.on_gpu) as served,
-            placement.reserved(need, config, lambda: self._interrupts.asked) as places,
+            placement.reserved(need, config, lambda: self._interrupts.asked) as worker_options,
         ):
             sandboxes = [f"{name}-sandbox-{i}" for i in range(need.sandboxes)]
             scenarios = partial(scenario_of, ray.get_actor(name))
@@ -319,7 +319,7 @@ class Session:
                     self._when_whole(pending, monitor, job.coordinator),
                     lambda: self._interrupts.asked,
                     backlog=self._utilization.note,
-                    places=places,
+                    worker_options=worker_options,
                     refit=fitted.refit,
                 )
             self._interrupts.settle()
@@ -341,11 +341,11 @@ class Session:
         """Return the function to call with (index of a run, number of rows) when rows were stored.
         It stops a run whose comparison is decided. It concludes a run when its last row is stored,
         except the last run, which is concluded after the pass."""
-        left = Counter({index: len(rows) for index, rows in pending.items()})
+        remaining_rows = Counter({index: len(rows) for index, rows in pending.items()})
         last = max(pending)
 
         def stored(index: int, rows: int) -> None:
-            left[index] -= rows
+            remaining_rows[index] -= rows
             run = self._runs[index]
             line = f"{run.plan.run_id}: {rows} rows stored"
             log.debug(line, event="stored", run_id=run.plan.run_id, rows=rows)
@@ -354,7 +354,7 @@ class Session:
                 if run.stops:
                     coordinator.stop_run.remote(index)
                     log.info(f"{run.plan.run_id}: comparison decided; no further rows evaluated")
-            if left[index] or index == last or self._interrupts.asked:
+            if remaining_rows[index] or index == last or self._interrupts.asked:
                 return
             run.read()
             if not len(run.pending(again=True)):

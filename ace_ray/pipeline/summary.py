@@ -91,11 +91,12 @@ def summarize(
     blocks = {}
     for name, benchmark in benchmarks.items():
         diagnosis = Diagnosis((manifest.get("format") or {}).get("tool_parser"))
-        own = diagnosis.through(totals.counted(row for row in rows() if row.benchmark == name))
-        first = (row for row in own if not row.repeat)
+        benchmark_rows = (row for row in rows() if row.benchmark == name)
+        counted_rows = diagnosis.through(totals.counted(benchmark_rows))
+        first = (row for row in counted_rows if not row.repeat)
         with own_code(type(benchmark), "summarize"):
             blocks[name] = benchmark.summarize(first, allowed)
-        deque(own, maxlen=0)  # count the rows that the benchmark has not read
+        deque(counted_rows, maxlen=0)  # count the rows that the benchmark has not read
         if findings := diagnosis.findings():
             blocks[name] = {**blocks[name], "diagnosis": findings}
     if not benchmarks:
@@ -149,8 +150,8 @@ def costs(total: float | None, entries: int, solved_share: float) -> dict[str, f
     is unknown. An entry of which half of the samples are solved counts as half a solved entry."""
     if total is None:
         return None
-    each = {"total": 1, "per_entry": entries, "per_solved_entry": entries * solved_share}
-    return {name: float(f"{total / n:.6g}") if n else None for name, n in each.items()}
+    divisors = {"total": 1, "per_entry": entries, "per_solved_entry": entries * solved_share}
+    return {name: float(f"{total / n:.6g}") if n else None for name, n in divisors.items()}
 
 
 def _quantiles(values: Iterable[float]) -> dict[str, float]:
@@ -251,13 +252,13 @@ class _Totals:
         Each has the number of its rows and an error text. Texts that differ only in numbers, names
         and addresses are one reason. A last item counts the rows of all other reasons."""
         ordered = self._failures.most_common()
-        told = [
+        groups = [
             {"status": key[0], "error_class": key[1], "error": self._first[key], "rows": rows}
             for key, rows in ordered[:MOST_FAILURES]
         ]
-        if rest := sum(rows for _, rows in ordered[MOST_FAILURES:]):
-            told.append({"status": "", "error_class": "", "error": "other reasons", "rows": rest})
-        return told
+        if rows := sum(n for _, n in ordered[MOST_FAILURES:]):
+            groups.append({"status": "", "error_class": "", "error": "other reasons", "rows": rows})
+        return groups
 
 
 def _sum(total: int | None, more: int | None) -> int | None:

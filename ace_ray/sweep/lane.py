@@ -88,8 +88,8 @@ def run_lane(
     """
 
     def concluded(run: OpenRun) -> None:
-        assert run.ended is not None  # `Session` calls this function after the run has ended
-        code, summary = run.ended
+        assert run.result is not None  # `Session` calls this function after the run has ended
+        code, summary = run.result
         line = f"{run.plan.run_id}: {summary['scored']} of {summary['declared']} rows scored"
         log.info(line, event="end", run_id=run.plan.run_id, code=code)
         late = run.out_of_time or (rows_end_at is not None and time.monotonic() > rows_end_at)
@@ -125,7 +125,7 @@ def run_lane(
         for run in runs:
             if run.broken:
                 _tell(events, run.plan.run_id, broken=run.broken)
-        codes = [FAILED if run.broken else run.ended[0] if run.ended else FAILED for run in runs]
+        codes = [FAILED if run.broken else run.result[0] if run.result else FAILED for run in runs]
     if all(code == COMPLETE for code in codes):
         return COMPLETE
     return INCOMPLETE if INCOMPLETE in codes else FAILED

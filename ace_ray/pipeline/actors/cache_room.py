@@ -72,7 +72,7 @@ class CacheRoom:
     def __init__(self, tokens: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._size, self._clock = tokens, clock
         self._open: set[CacheContext] = set()
-        self._ended: deque[CacheContext] = deque(maxlen=RECENT)
+        self._recent: deque[CacheContext] = deque(maxlen=RECENT)
 
     def open(self) -> CacheContext:
         context = CacheContext(self._clock)
@@ -82,7 +82,7 @@ class CacheRoom:
     def close(self, context: CacheContext) -> None:
         """Count an episode that ends."""
         if context in self._open and context.first_tokens:
-            self._ended.append(context)
+            self._recent.append(context)
         self._open.discard(context)
 
     def fits(self, episodes: int) -> bool:
@@ -90,23 +90,23 @@ class CacheRoom:
         the engine has the time to compute all their prompts again."""
         if not self._size:
             return True
-        known = [context for context in (*self._open, *self._ended) if context.first_tokens]
+        contexts = [context for context in (*self._open, *self._recent) if context.first_tokens]
         first, shared = float(FIRST_TOKENS), 0.0
-        if known:
-            first = fmean(context.first_tokens for context in known)
-            shared = fmean(context.shared_tokens for context in known)
+        if contexts:
+            first = fmean(context.first_tokens for context in contexts)
+            shared = fmean(context.shared_tokens for context in contexts)
         # Tokens that an episode adds to the shared part of its first prompt, at first and at last.
         own_first, own_last = first - shared, WEIGHT * max(0.0, GROWTH * first - shared)
-        own_last += sum(context.tokens for context in self._ended)
-        own_last /= WEIGHT + len(self._ended)
+        own_last += sum(context.tokens for context in self._recent)
+        own_last /= WEIGHT + len(self._recent)
         needed = NEEDED * (own_first + own_last)
         longer = sum(max(0.0, context.tokens - needed) for context in self._open)
         if shared + episodes * needed + longer <= self._size:
             return True
-        pauses = sum(context.pauses for context in known)
-        speed = max((context.speed for context in known), default=0.0)
+        pauses = sum(context.pauses for context in contexts)
+        speed = max((context.speed for context in contexts), default=0.0)
         if pauses < FEWEST_PAUSES or not speed:
             return False
         computing_s = (own_first + own_last) / 2 / speed
-        pause_s = sum(context.paused_s for context in known) / pauses
+        pause_s = sum(context.paused_s for context in contexts) / pauses
         return episodes * computing_s <= COMPUTED_AGAIN * (computing_s + pause_s)

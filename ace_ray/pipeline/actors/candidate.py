@@ -103,7 +103,7 @@ class Candidate:
         phases.end()
         # Seconds of each phase of the engine's start.
         self.start_s = phases.seconds()
-        self._held = folder
+        self._loaded_folder = folder
         self._probe = Probe(self.loaded, proven=self._adapters)
         restarted = ray.get(self._coordinator.unswappable.remote(run=self.run))
         how, load_s = "restarted" if restarted else "fresh", round(time.perf_counter() - began, 2)
@@ -134,11 +134,11 @@ class Candidate:
     async def _first_probe(self) -> None:
         """Probe a new engine, and keep its answers for the comparison after the next swap."""
         facts, self._facts = self._facts, {}
-        taken = not self._adapters or await self._take_adapter()
+        is_loaded = not self._adapters or await self._take_adapter()
         if self._job.examine:
             self._clock.preparing("warm_up")
             try:
-                await self._probe.begin(self._held if taken else self._base)
+                await self._probe.begin(self._loaded_folder if is_loaded else self._base)
                 await asyncio.to_thread(check_unchanged, self._job.runs[self.run].model)
             except EngineDead as error:
                 await self._end(f"the probe failed: {error}", self.run)
@@ -147,14 +147,14 @@ class Candidate:
                 return
             finally:
                 self._clock.preparing(None)
-        if taken:
+        if is_loaded:
             await self._coordinator.loaded.remote(self.run, facts)
 
     async def _take_adapter(self) -> bool:
         """Load the first adapter into an engine with the base model. Return whether this worked."""
         try:
             self._of_base = await self.loaded.logprobs()
-            await self.loaded.swap(self._held)
+            await self.loaded.swap(self._loaded_folder)
             if await self._has_no_effect(self.run):
                 raise UserError(_NO_EFFECT)
         except EngineDead as error:
@@ -184,15 +184,15 @@ class Candidate:
             await self._end("the weights in the engine are unknown", run)
         if why := await self._coordinator.unswappable.remote():
             await self._end(why, run)
-        if why := self._why_not(self._held, folder):
+        if why := self._why_not(self._loaded_folder, folder):
             await self._end(f"these weights need a new engine: {why}", run)
         await self._coordinator.loading.remote(self._process, run)
-        await asyncio.to_thread(self._probe.prepare, self._held, folder)
+        await asyncio.to_thread(self._probe.prepare, self._loaded_folder, folder)
         began = time.perf_counter()
         try:
             await self.loaded.swap(folder)
             if await self._has_no_effect(run):
-                await self.loaded.swap(self._held)
+                await self.loaded.swap(self._loaded_folder)
                 raise UserError(_NO_EFFECT)
             self._clock.preparing("warm_up")
             findings = await self._probe.swapped(folder)
@@ -205,7 +205,7 @@ class Candidate:
         load_s = round(time.perf_counter() - began, 2)
         self._let_go(self.run)
         # Set this before anything can fail, because the engine has the new weights from now on.
-        self.run, self._held = run, folder
+        self.run, self._loaded_folder = run, folder
         if self._job.examine:
             await asyncio.to_thread(check_unchanged, self._job.runs[run].model)
         facts = {"how": "swapped", "worker": self._process.name, "load_s": load_s}
@@ -233,12 +233,12 @@ class Candidate:
     def _prepare(self, run: int) -> None:
         """Fetch and examine the weights of ``run`` while the engine works on the previous run."""
         if run < len(self._job.runs):
-            self._ahead[run] = self._threads.submit(self._made_ready, run, self._held)
+            self._ahead[run] = self._threads.submit(self._made_ready, run, self._loaded_folder)
 
-    def _made_ready(self, run: int, held: Path) -> Path:
+    def _made_ready(self, run: int, loaded_folder: Path) -> Path:
         folder = self._examined(run)
-        if not self._why_not(held, folder):
-            self._probe.prepare(held, folder)
+        if not self._why_not(loaded_folder, folder):
+            self._probe.prepare(loaded_folder, folder)
         return folder
 
     def _folder(self, run: int) -> Path:
@@ -271,13 +271,13 @@ class Candidate:
         model = self._job.runs[run].model
         release(model.adapter.ref if model.adapter else model)  # the base model stays on the disk
 
-    def _why_not(self, held: Path, folder: Path) -> str:
-        """Return why an engine with the weights in ``held`` cannot swap to those in ``folder``, or
-        ""."""
+    def _why_not(self, loaded_folder: Path, folder: Path) -> str:
+        """Return why an engine with the weights in ``loaded_folder`` cannot swap to those in
+        ``folder``, or ""."""
         if self._adapters:
             return ""  # an engine can load any adapter, whatever its rank and modules
         try:
-            return same_layout(held, folder)
+            return same_layout(loaded_folder, folder)
         except UserError as error:  # a trainer may have removed the older checkpoint
             return str(error)
 

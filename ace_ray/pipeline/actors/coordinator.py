@@ -56,14 +56,14 @@ class _ProcessState:
     drain_at: float | None = None
     """Time at which the process must end its work, since its node leaves (`time.monotonic`)."""
     load: EngineLoad | None = None
-    begun: bool = False
+    has_begun: bool = False
     """Whether rows have entered an engine with its current weights."""
 
     def activity(self, rows_in_flight: Collection[str] | None) -> str:
         """Return the attribute of `EngineCounts` that counts this engine."""
         if not self.ready:
             return "starting"
-        return "at_work" if rows_in_flight else "idle" if self.begun else "unused"
+        return "at_work" if rows_in_flight else "idle" if self.has_begun else "unused"
 
 
 class Coordinator:
@@ -119,7 +119,7 @@ class Coordinator:
                 return False
             self._isolation[process.kind].enter(process.actor, report.entered)
             if (state := self._processes.get(process.actor)) is not None:
-                state.begun = True
+                state.has_begun = True
         self._isolation[process.kind].leave(process.actor, (*report.ended, *report.prepared))
         if process.kind == "engine":
             self._underway.update(dict.fromkeys(report.ended, process.actor))
@@ -153,9 +153,9 @@ class Coordinator:
         self._given_back.difference_update(returned)
         return returned
 
-    def bug(self, benchmark: str, place: str, traceback: str) -> None:
+    def bug(self, benchmark: str, origin: str, traceback: str) -> None:
         """Count a row that failed with an exception in the benchmark's code."""
-        key = benchmark, place
+        key = benchmark, origin
         self._tally.bugs.setdefault(key, Bug(*key, traceback)).rows += 1
 
     def fail(self, line: str, *, store: bool = False) -> None:
@@ -166,7 +166,7 @@ class Coordinator:
         """Note that the engine of ``process``, or its successor, loads the weights of ``run``."""
         self._run = self._runs[process.actor] = run
         if (state := self._processes.get(process.actor)) is not None:
-            state.begun = False
+            state.has_begun = False
 
     def loaded(self, run: int, facts: dict[str, Any] | None = None, *, broken: str = "") -> None:
         """Note that an engine has loaded the weights of ``run``, or why they cannot be evaluated
@@ -305,12 +305,12 @@ class Coordinator:
         self._stopped.add(run)
 
     def read(self) -> Tally:
-        tally, now = self._tally, time.monotonic()
+        tally, now_s = self._tally, time.monotonic()
         tally.isolated = {kind: isolation.rows for kind, isolation in self._isolation.items()}
         states = self._processes.values()
-        tally.silent = {state.process: now - state.heard_at for state in states if state.ready}
+        tally.silent = {state.process: now_s - state.heard_at for state in states if state.ready}
         starting = [state for state in states if not state.ready]
-        tally.starting = {state.process: now - state.heard_at for state in starting}
+        tally.starting = {state.process: now_s - state.heard_at for state in starting}
         tally.phases = Counter(state.phase for state in starting if state.phase)
         loads = [state.load for state in states if state.load]
         tally.load = EngineLoad(*map(sum, zip(*loads, strict=True)))

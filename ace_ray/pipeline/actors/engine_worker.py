@@ -42,19 +42,19 @@ class EngineWorker:
     """Hosts one engine in its own process, and runs many episodes on the engine concurrently.
 
     One call handles one block of one run. Ray Data keeps many calls in flight, so rows of
-    different blocks share the engine's batches. At most ``most`` rows are in flight. Rows are
-    admitted in groups of at most ``most`` / 8. A row frees its place as soon as it ends."""
+    different blocks share the engine's batches. At most ``concurrency`` rows are in flight. They
+    are admitted in groups of at most ``concurrency`` / 8. A row frees its place when it ends."""
 
-    def __init__(self, job: Job, most: int) -> None:
+    def __init__(self, job: Job, concurrency: int) -> None:
         self._job, self._coordinator = job, job.coordinator
         self._process = this_process("engine")
         began = time.perf_counter()
-        with starting(self._coordinator, self._process, "an engine worker") as begun:
-            end = job.rows_end_here(begun)
+        with starting(self._coordinator, self._process, "an engine worker") as answer:
+            end = job.rows_end_here(answer)
             self._crash_file = CrashFile(self._process)
             self._clock = Clock()
             self._clock.preparing("load")
-            run = job.pending[0] if begun.run is None else begun.run
+            run = job.pending[0] if answer.run is None else answer.run
             self._candidate = Candidate(job, self._process, self._clock, run)
             self._engine = self._candidate.engine
             self._reports = RowReports(partial(self._coordinator.rows.remote, self._process))
@@ -72,13 +72,13 @@ class EngineWorker:
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._times = RowTimes(end, job.pending, self._cancel_run)
         self._admission = AdmissionControl(
-            most,
+            concurrency,
             run=self._candidate.run,
-            starts_since_progress=begun.starts_since_progress,
-            arriving=begun.replaces,
+            starts_since_progress=answer.starts_since_progress,
+            arriving=answer.replaces,
             room=self._episodes.room,
         )
-        self._group_size = max(1, most // 8)
+        self._group_size = max(1, concurrency // 8)
         self._begin(round(time.perf_counter() - began, 2))
 
     def _begin(self, load_s: float) -> None:
@@ -119,8 +119,8 @@ class EngineWorker:
             await self._reports.give_back(planned, [])
             return EPISODES.empty_table()
         ids = {key for row in planned for key in (row["row_id"], shared_id(row))}
-        known = await self._coordinator.isolated.remote("engine", [*ids])
-        isolated = of_rows(planned, known)
+        states = await self._coordinator.isolated.remote("engine", [*ids])
+        isolated = of_rows(planned, states)
         groups: dict[int, list[dict[str, Any]]] = {}
         records = []
         for row in planned:

@@ -31,7 +31,7 @@ class RowReports:
     def __init__(self, send: Callable[[RowReport], Awaitable[bool]]) -> None:
         self._send = send
         # Ended rows that are not yet reported.
-        self._ended: list[str] = []
+        self._ended_ids: list[str] = []
         self._preparing: Shared = {}
 
     async def enter(self, ids: Sequence[str], run: int | None = None) -> bool:
@@ -40,17 +40,17 @@ class RowReports:
 
     def row_ended(self, row_id: str) -> None:
         """Report soon that a row has ended, so that a later crash does not isolate it."""
-        self._ended.append(row_id)
-        if len(self._ended) == 1:
+        self._ended_ids.append(row_id)
+        if len(self._ended_ids) == 1:
             asyncio.get_running_loop().call_later(LEAVE_S, self._leave)
 
     def _leave(self) -> None:
-        if self._ended:
+        if self._ended_ids:
             self.send(RowReport())
 
     def send(self, report: RowReport) -> None:
         """Send ``report`` and the rows that have ended."""
-        row_ids, self._ended = self._ended, []
+        row_ids, self._ended_ids = self._ended_ids, []
         self._send(replace(report, ended=row_ids))
 
     async def give_back(

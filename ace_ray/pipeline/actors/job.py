@@ -102,22 +102,22 @@ def start(coordinator: Any, process: ProcessInfo) -> Start:
     `RuntimeError` after too many starts."""
     before: ProcessInfo | None = ray.get(coordinator.process.remote(process.actor))
     gone = why_gone_there(before, process.node)
-    begun: Start | None = ray.get(coordinator.starting.remote(process, gone))
-    if begun is None:
+    answer: Start | None = ray.get(coordinator.starting.remote(process, gone))
+    if answer is None:
         raise RuntimeError(f"the {NAMES[process.kind]} is not restarted")
-    return begun
+    return answer
 
 
 @contextmanager
 def starting(coordinator: Any, process: ProcessInfo, name: str) -> Iterator[Start]:
     """Call `start`, and report if the engine ``name`` of this process fails to start in this
     context. If another start may help, end the process instead, which Ray then restarts."""
-    begun: Start | None = None
+    answer: Start | None = None
     try:
-        begun = start(coordinator, process)
-        yield begun
+        answer = start(coordinator, process)
+        yield answer
     except Exception as error:
-        if begun and begun.retryable and not isinstance(error, UserError):
+        if answer and answer.retryable and not isinstance(error, UserError):
             # Memory of an engine that has just died may not be free yet. An exception would end
             # the run.
             log_traceback()
@@ -140,8 +140,8 @@ def why_gone_there(before: ProcessInfo | None, node: str) -> Death:
         return why_gone(before)
     if before.node not in {alive["NodeID"] for alive in ray.nodes() if alive["Alive"]}:
         return NODE_GONE
-    place = NodeAffinitySchedulingStrategy(before.node, soft=False)
-    task = ray.remote(why_gone).options(num_cpus=0, scheduling_strategy=place)
+    strategy = NodeAffinitySchedulingStrategy(before.node, soft=False)
+    task = ray.remote(why_gone).options(num_cpus=0, scheduling_strategy=strategy)
     try:
         death: Death = ray.get(task.remote(before), timeout=ASK_S)
     except Exception:  # noqa: BLE001 - a node that does not answer may be shutting down

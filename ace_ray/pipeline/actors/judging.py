@@ -87,7 +87,7 @@ def report_bug(coordinator: Any, benchmark: str) -> None:
     passes |= isinstance(error, RayError) and not isinstance(error, RayTaskError)
     if passes or any(frame.filename.startswith(_MODELS) for frame in frames):
         return
-    place = f"{type(error).__name__} in {frames[-1].filename}:{frames[-1].lineno}"
+    origin = f"{type(error).__name__} in {frames[-1].filename}:{frames[-1].lineno}"
     # Escape the text: a lone surrogate in it would crash the process in Ray's transport.
     text = traceback.format_exc().encode("ascii", "backslashreplace").decode()[-MOST_CHARS:]
-    coordinator.bug.remote(benchmark, place, text)
+    coordinator.bug.remote(benchmark, origin, text)

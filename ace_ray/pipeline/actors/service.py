@@ -120,8 +120,8 @@ def start_services(coordinator: str, benchmarks: Mapping[str, Benchmark]) -> dic
     The actors run on this node, because a service may use a local folder. ``coordinator`` is the
     coordinator's name, and the beginning of the actors' names. Raises `UserError`: a service cannot
     be opened."""
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    actor = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(ServiceActor)
+    strategy = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    actor = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=strategy)(ServiceActor)
     started = {
         name: actor.options(name=f"{coordinator}-{name}").remote(coordinator, name)
         for name, benchmark in benchmarks.items()

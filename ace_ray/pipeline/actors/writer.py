@@ -46,7 +46,7 @@ class Writer:
         self._coordinator, self._process = job.coordinator, this_process("writer")
         self._rows_end_at = job.rows_end_here(start(self._coordinator, self._process))
         tally = ray.get(job.coordinator.read.remote())
-        self._piles = [_Pile(left - tally.of(run).stored) for run, left in enumerate(planned)]
+        self._piles = [_Pile(total - tally.of(run).stored) for run, total in enumerate(planned)]
         self._writing: list[float] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining = False
@@ -78,10 +78,10 @@ class Writer:
             pile.full.clear()
             pile.storing = asyncio.ensure_future(self._store(run, pile))
         pile.waiting.append(table)
-        pile.left -= table.num_rows
+        pile.remaining_rows -= table.num_rows
         rows = sum(waiting.num_rows for waiting in pile.waiting)
         size = sum(waiting.nbytes for waiting in pile.waiting)
-        if pile.left <= 0 or rows >= self._rows or size >= PART_BYTES // 2:
+        if pile.remaining_rows <= 0 or rows >= self._rows or size >= PART_BYTES // 2:
             pile.full.set()
         assert pile.storing is not None  # set with the first table
         return pile.storing
@@ -138,7 +138,7 @@ class Writer:
 class _Pile:
     """Rows of one run that wait until their part is stored."""
 
-    left: int
+    remaining_rows: int
     """Number of rows of the run that have not arrived."""
     waiting: list[pa.Table] = field(default_factory=list)
     full: asyncio.Event = field(default_factory=asyncio.Event)

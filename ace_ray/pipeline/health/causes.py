@@ -126,8 +126,8 @@ def _exit_code(core: Any, end: float) -> int | None:
     """Return the exit code of ``core``; None if it still runs at ``end`` (`time.monotonic`)."""
     # Poll, because a thread of vLLM also waits for the core. When this thread has reaped the core,
     # `join` returns at once, but `exitcode` stays None until the thread has noted the code.
-    while (code := core.exitcode) is None and (left := end - time.monotonic()) > 0:
-        core.join(left)
+    while (code := core.exitcode) is None and (remaining_s := end - time.monotonic()) > 0:
+        core.join(remaining_s)
         time.sleep(0.01)
     return cast("int | None", code)
 

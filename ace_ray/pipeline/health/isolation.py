@@ -91,14 +91,14 @@ def of_rows(
     more restrictive one is returned. ``states`` has the states of rows and preparations by id."""
     by_row: dict[str, IsolatedRow] = {}
     for row in rows:
-        own = [states[row["row_id"]]] if row["row_id"] in states else []
+        row_states = [states[row["row_id"]]] if row["row_id"] in states else []
         if (shared := states.get(shared_id(row))) is not None:
-            own.append(replace(shared, shared=True))
-        if own:
-            own.sort(key=lambda state: (not state.end, state.released))
+            row_states.append(replace(shared, shared=True))
+        if row_states:
+            row_states.sort(key=lambda state: (not state.end, state.released))
             # Deaths of both count as attempts of the row.
-            unstored = sum(state.unstored for state in own[1:])
-            by_row[row["row_id"]] = replace(own[0], stored=own[0].stored - unstored)
+            unstored = sum(state.unstored for state in row_states[1:])
+            by_row[row["row_id"]] = replace(row_states[0], stored=row_states[0].stored - unstored)
     return by_row
 
 

@@ -137,8 +137,8 @@ class HealthMonitor:
                 self._interrupts.abort(error)
 
     def _stop_if_asked(self, tally: Tally) -> None:
-        now, grace = time.monotonic(), self._config.grace_s
-        at_limit = now > self._rows_end_at
+        now_s, grace = time.monotonic(), self._config.grace_s
+        at_limit = now_s > self._rows_end_at
         if at_limit:
             # Rows that still run take longer than expected, and are handed back.
             self._interrupts.asked, grace = True, 0.0
@@ -148,11 +148,11 @@ class HealthMonitor:
             line = f"{TIME_LIMIT}: {self._rows - tally.stored} rows are left" if at_limit else ""
             self._interrupts.abort(KeyboardInterrupt(line))
         elif self._drain_until is None:
-            self._drain_until = now + grace + END_S
+            self._drain_until = now_s + grace + END_S
             self._coordinator.drain.remote(grace)
             line = f"finishing rows in flight ({grace:g} s); Ctrl-C again to stop now"
             log.warning("the time limit is reached: the run stops" if at_limit else line)
-        elif now > min(self._drain_until, self._stopped_at):
+        elif now_s > min(self._drain_until, self._stopped_at):
             self._interrupts.abort(_passing("rows in flight did not stop in time and stay pending"))
 
     def _tell_deaths(self, tally: Tally) -> None:
@@ -193,15 +193,15 @@ class HealthMonitor:
 
     def _reason_to_end(self, tally: Tally) -> LeaseLost | RunFailed | None:
         """Return the error that must end the run; None if the run may go on."""
-        now, limit_s = time.monotonic(), self._config.start_timeout_s
+        now_s, limit_s = time.monotonic(), self._config.start_timeout_s
         if lost := self._lost():
             return LeaseLost(lost)
-        if (silent := now - self._answered_at) > COORDINATOR_S:
+        if (silent := now_s - self._answered_at) > COORDINATOR_S:
             return _passing(f"the run's coordinator has not answered for {silent:.0f} s")
         engines = {process for process in tally.silent if process.kind == "engine"}
         if engines - self._frozen.keys() or (tally.workers and not self._config.worker_range):
-            self._engine_at = now
-        if now - self._engine_at > limit_s:
+            self._engine_at = now_s
+        if now_s - self._engine_at > limit_s:
             limit = f"{limit_s:g} s (start_timeout_s)"
             if not tally.workers:
                 return RunFailed(f"no engine started within {limit}", resumable=True)

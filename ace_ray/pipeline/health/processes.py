@@ -155,9 +155,9 @@ class Heartbeat:
     def _beat(self) -> None:
         import ray
 
-        left = ray.get(self._coordinator.life.remote(self._process, load=self._load()), timeout=30)
-        if left is not None and self._on_drain is not None:
-            self._on_drain(left)
+        answer = self._coordinator.life.remote(self._process, load=self._load())
+        if (remaining_s := ray.get(answer, timeout=30)) is not None and self._on_drain is not None:
+            self._on_drain(remaining_s)
             self._on_drain = None
 
 

@@ -35,7 +35,7 @@ class EngineCounts(NamedTuple):
 class RunCounts:
     """Counts of one of the runs that a graph evaluates. Times (``_at``): the driver's clock."""
 
-    done: int = 0
+    ended_rows: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     stored: int = 0
@@ -89,7 +89,7 @@ class Bug:
     """An exception in a benchmark's code, and the number of rows that failed with it."""
 
     benchmark: str
-    place: str
+    origin: str
     """Class of the exception, and file and line of its origin."""
     traceback: str
     """Traceback of the first row that failed with the exception."""
@@ -99,7 +99,7 @@ class Bug:
     def line(self) -> str:
         return (
             f"each of {self.rows} rows failed with the same exception in the code of "
-            f"{self.benchmark}: {self.place}"
+            f"{self.benchmark}: {self.origin}"
         )
 
 
@@ -120,7 +120,7 @@ class Tally:
         self.store_failed = False
         # Whether processes restart repeatedly while no row makes progress.
         self.no_progress = False
-        # Bugs by benchmark and place.
+        # Bugs by benchmark and origin.
         self.bugs: dict[tuple[str, str], Bug] = {}
         # Why the run waits; "" if it does not.
         self.notice = ""
@@ -144,8 +144,8 @@ class Tally:
         return self.runs.setdefault(run, RunCounts())
 
     @property
-    def done(self) -> int:
-        return sum(counts.done for counts in self.runs.values())
+    def ended_rows(self) -> int:
+        return sum(counts.ended_rows for counts in self.runs.values())
 
     @property
     def stored(self) -> int:
@@ -174,10 +174,10 @@ class Tally:
     def bug(self, least: int) -> Bug | None:
         """Return the bug with which all ended rows have failed. Return None if there is no such
         bug, or if fewer than ``least`` rows have failed."""
-        most = max(self.bugs.values(), key=lambda bug: bug.rows, default=None)
-        if most is None or self.statuses["scored"] or most.rows < max(least, self.done):
+        bug = max(self.bugs.values(), key=lambda bug: bug.rows, default=None)
+        if bug is None or self.statuses["scored"] or bug.rows < max(least, self.ended_rows):
             return None
-        return most
+        return bug
 
     def note(self, process: str, report: RowReport) -> None:
         """Count the rows, times and tokens in ``report``, which ``process`` has sent."""
@@ -197,12 +197,12 @@ class Tally:
     def add(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Count judged rows: (run, benchmark, language, status, scores by rule set, prompt tokens,
         completion tokens)."""
-        now = time.monotonic()
+        now_s = time.monotonic()
         for run, benchmark, language, status, scores, *tokens in rows:
             counts = self.of(run)
-            counts.first_row_at = counts.first_row_at or now
-            counts.last_row_at = now
-            counts.done += 1
+            counts.first_row_at = counts.first_row_at or now_s
+            counts.last_row_at = now_s
+            counts.ended_rows += 1
             counts.prompt_tokens += tokens[0]
             counts.completion_tokens += tokens[1]
             self.statuses[status] += 1
@@ -221,7 +221,7 @@ class Progress:
         self._planned = planned
         self._start = time.monotonic()
         self._has_started = False
-        self._shown, self._shown_at = -1, -LOG_EVERY_S
+        self._shown_rows, self._shown_at = -1, -LOG_EVERY_S
 
     def show(self, tally: Tally) -> None:
         """Print one line when the first engine has started, and a progress line every
@@ -229,35 +229,35 @@ class Progress:
         in any case while no row is done or the run waits."""
         if not self._has_started and tally.workers:
             self._has_started = True
-            took, each = tally.workers[0]["load_s"], tally.workers[0]["start_s"]
-            phases = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in each.items())
-            line = f"the first engine is ready after {took:.0f} s" + (phases and f": {phases}")
-            log.info(line, event="engine_ready", load_s=took, start_s=each)
+            load_s, start_s = tally.workers[0]["load_s"], tally.workers[0]["start_s"]
+            phases = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in start_s.items())
+            line = f"the first engine is ready after {load_s:.0f} s" + (phases and f": {phases}")
+            log.info(line, event="engine_ready", load_s=load_s, start_s=start_s)
         if time.monotonic() - self._shown_at < LOG_EVERY_S:
             return
-        if tally.done != self._shown or not tally.done or tally.notice:
-            self._shown, self._shown_at = tally.done, time.monotonic()
+        if tally.ended_rows != self._shown_rows or not tally.ended_rows or tally.notice:
+            self._shown_rows, self._shown_at = tally.ended_rows, time.monotonic()
             seconds = _seconds(tally)
             log.info(
                 self.line(tally),
                 event="progress",
-                done=tally.done,
+                done=tally.ended_rows,
                 planned=self._planned,
                 in_flight=tally.load.rows,
                 model_calls=tally.load.calls,
                 prompt_tokens=tally.called[0],
                 completion_tokens=tally.called[1],
                 tokens_per_s=seconds and round(tally.tokens / seconds, 1),
-                not_scored=tally.done - tally.statuses["scored"],
+                not_scored=tally.ended_rows - tally.statuses["scored"],
                 engine_deaths=len(tally.deaths),
             )
 
     def line(self, tally: Tally) -> str:
-        if not tally.workers and not tally.done:
+        if not tally.workers and not tally.ended_rows:
             at = [f"{tally.phases[phase]} {phase}" for phase in PHASES if tally.phases[phase]]
             waited = f"starting engines ... {time.monotonic() - self._start:.0f} s"
             return waited + (f" ({', '.join(at)})" if at else "")
-        parts, load = [f"{tally.done}/{self._planned} rows"], tally.load
+        parts, load = [f"{tally.ended_rows}/{self._planned} rows"], tally.load
         if load.rows:
             parts += [f"{load.rows} in flight", f"{load.calls} model calls"]
         accuracies = (
@@ -270,12 +270,12 @@ class Progress:
         if seconds is not None:
             parts.append(f"{tokens}, {tally.tokens / seconds:.0f} tokens/s")
             # The longest rows come first, so an early estimate would be far too long.
-            if tally.done >= self._planned / 10:
-                left_s = (self._planned - tally.done) * seconds / max(1, tally.done)
+            if tally.ended_rows >= self._planned / 10:
+                left_s = (self._planned - tally.ended_rows) * seconds / max(1, tally.ended_rows)
                 parts.append(f"{about(left_s)} left")
         elif load.calls:
             parts.append(tokens)
-        if failed := tally.done - tally.statuses["scored"]:
+        if failed := tally.ended_rows - tally.statuses["scored"]:
             parts.append(f"{failed} not scored")
         if tally.deaths:
             parts.append(f"{len(tally.deaths)} engine crash(es)")

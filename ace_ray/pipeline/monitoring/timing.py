@@ -23,9 +23,9 @@ class Clock:
     ``load``: weights are loaded. ``warm_up``: loaded weights are probed. ``generation``: the engine
     has requests. ``tool``: rows wait for sandboxes or other models. ``idle``: there are no rows."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._since = now()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since = clock()
         self._preparing: State | None = None
         self._at_work = {"row": 0, "call": 0}
         self._spent: dict[State, float] = dict.fromkeys(STATES, 0.0)
@@ -38,15 +38,15 @@ class Clock:
         self._preparing = state
 
     @contextmanager
-    def busy(self, what: Literal["row", "call"]) -> Iterator[None]:
+    def busy(self, kind: Literal["row", "call"]) -> Iterator[None]:
         """Count a row in flight, or a request in the engine, until the context ends."""
         self._count()
-        self._at_work[what] += 1
+        self._at_work[kind] += 1
         try:
             yield
         finally:
             self._count()
-            self._at_work[what] -= 1
+            self._at_work[kind] -= 1
 
     def read(self) -> dict[str, float]:
         """Return the seconds by state since the last `restart`."""
@@ -59,9 +59,9 @@ class Clock:
         self._spent, self.output_tokens = dict.fromkeys(STATES, 0.0), 0
 
     def _count(self) -> None:
-        now = self._now()
-        self._spent[self._state()] += now - self._since
-        self._since = now
+        now_s = self._clock()
+        self._spent[self._state()] += now_s - self._since
+        self._since = now_s
 
     def _state(self) -> State:
         if self._preparing is not None:
@@ -112,9 +112,9 @@ def timing(
         "until_first_row_s": _phases(began, plan=planned, **ends),
         "generation_wall_s": round(seconds, 2),
         "until_stored_s": round(stored, 2) if stored else None,
-        "rows_evaluated": sum(counts.done for counts in passes),
+        "rows_evaluated": sum(counts.ended_rows for counts in passes),
         "tokens_per_s": _rate(tokens, seconds),
-        "output_tokens_per_s": _rate(sum(made for _, (_, made) in work), spent["generation"]),
+        "output_tokens_per_s": _rate(sum(n for _, (_, n) in work), spent["generation"]),
         "waits": _waits(use, spent["tool"]),
         "rows_in_flight": use.rows_in_flight(),
         "passes": len(tallies),
@@ -133,16 +133,17 @@ def _device_times(
     the served models."""
     workers, before = resources.workers, earlier.get("device_s") or {}
     if resources.endpoint:  # the cost of an endpoint follows from the tokens
-        device, each = "endpoint", (resources.server_gpus or resources.server_cpus) / workers
+        device, per_worker = "endpoint", (resources.server_gpus or resources.server_cpus) / workers
     elif resources.worker_gpus:
-        device, each = "gpu", resources.worker_gpus + resources.server_gpus / workers
+        device, per_worker = "gpu", resources.worker_gpus + resources.server_gpus / workers
     else:
-        device, each = "cpu", resources.worker_cpus + resources.server_cpus / workers
+        device, per_worker = "cpu", resources.worker_cpus + resources.server_cpus / workers
     return {
         "device": device,
-        "devices": round(each * workers, 3),
+        "devices": round(per_worker * workers, 3),
         "device_s": {
-            state: round(float(before.get(state, 0.0)) + each * spent[state], 3) for state in STATES
+            state: round(float(before.get(state, 0.0)) + per_worker * spent[state], 3)
+            for state in STATES
         },
         "price_per_hour": earlier.get("price_per_hour"),
     }
@@ -153,8 +154,8 @@ def _worker(
 ) -> dict[str, Any]:
     """Return the facts of an engine worker without its engine's, and the speed of its engine."""
     seconds, tokens = work.get(facts["worker"], ({}, 0))
-    shown = {key: fact for key, fact in facts.items() if key != "engine"}
-    return {**shown, "output_tokens_per_s": _rate(tokens, seconds.get("generation", 0.0))}
+    worker_facts = {key: fact for key, fact in facts.items() if key != "engine"}
+    return {**worker_facts, "output_tokens_per_s": _rate(tokens, seconds.get("generation", 0.0))}
 
 
 def _rate(tokens: int, seconds: float) -> float | None:

@@ -69,20 +69,20 @@ class Utilization:
     counts the time since the last one. Times in which rows wait for tools or other models are in
     `ace_ray.pipeline.monitoring.timing.Clock`."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now, self._lock = now, threading.Lock()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
         self._backlog = Backlog()
         # Time of the last look; None while no graph runs.
         self._at: float | None = None
         # Workers that the graph starts with, and the largest number seen.
-        self._workers = self._seen = 0
+        self._workers = self._peak = 0
         # Runs of the graph that are not concluded, in order.
         self._runs: list[int] = []
         self._uses: dict[int, Use] = {}
 
     def begin(self, workers: int, runs: Iterable[int]) -> None:
         """Note that a graph starts ``workers`` engine workers for ``runs``."""
-        self._workers, self._seen, self._backlog, self._at = workers, 0, Backlog(), self._now()
+        self._workers, self._peak, self._backlog, self._at = workers, 0, Backlog(), self._clock()
         self._runs = sorted(runs)
 
     def note(self, backlog: Backlog) -> None:
@@ -93,15 +93,15 @@ class Utilization:
         with self._lock:
             if self._at is None:
                 return
-            now = self._now()
-            seconds, self._at = now - self._at, now
+            now_s = self._clock()
+            seconds, self._at = now_s - self._at, now_s
             if not self._runs:
                 return
             loaded = [r for r in self._runs if r in tally.runs and tally.runs[r].ready_at]
             use = self._uses.setdefault(max(loaded, default=self._runs[0]), Use())
             engines, backlog = tally.engines, self._backlog
-            self._seen = max(self._seen, sum(engines))
-            starting = engines.starting + max(0, self._workers - self._seen)
+            self._peak = max(self._peak, sum(engines))
+            starting = engines.starting + max(0, self._workers - self._peak)
             use.engine_s += seconds * (sum(engines) - engines.starting + starting)
             use.waited_s["start"] += seconds * starting
             late = engines.at_work and not backlog.planned

@@ -37,10 +37,10 @@ def first_native(
         if any(binding.role == "same" and binding.calls for binding in roles.values())
     }
     native = (
-        made
+        benchmark
         for entry in entries
-        if (made := benchmarks[entry.benchmark]).tools(entry) is not None
-        or (entry.benchmark in playing and made.interactive(entry))
+        if (benchmark := benchmarks[entry.benchmark]).tools(entry) is not None
+        or (entry.benchmark in playing and benchmark.interactive(entry))
     )
     return next(native, None)
 
@@ -54,25 +54,25 @@ def choose_format(
 
     Raises `UserError` if a file cannot be read, or if a parser is needed but the family is unknown.
     """
-    asked, is_vllm = config.model, config.backend == "vllm"
+    model, is_vllm = config.model, config.backend == "vllm"
     # End of an error message: the setting that turns native tool calls off.
     without = "" if native is None else native.without_native
     instead = without and f", or write {without}"
-    if facts.writes_by_code and asked.chat_template is not None:
+    if facts.writes_by_code and model.chat_template is not None:
         raise UserError(
             "vLLM formats this family's chats in code and reads no template",
             where="model.chat_template",
             fix="leave it out",
         )
     template = None
-    if asked.chat_template is not None:
-        template = config_text(asked.chat_template)
+    if model.chat_template is not None:
+        template = config_text(model.chat_template)
         facts = replace(facts, templates=(template,))
-    reasoning, tool = asked.reasoning_parser, asked.tool_parser
+    reasoning, tool = model.reasoning_parser, model.tool_parser
     if reasoning == "auto" and is_vllm:
         reasoning = reasoning_parser(facts)
     if tool == "auto" and is_vllm:
-        source = asked.chat_template or str(asked.source)
+        source = model.chat_template or str(model.source)
         tool = choose_tool_parser(facts, source, instead=instead) if native is not None else None
     if native is not None and tool is None:
         if facts.model_type == "gpt_oss" and reasoning == "openai_gptoss":
@@ -88,26 +88,26 @@ def choose_format(
         tool_parser=tool,
         chat_template=template,
         template_kwargs=config.template_kwargs,
-        plugins=read_plugins(asked.plugins),
-        start_date=_day(asked.start_date) if facts.reads_date else None,
+        plugins=read_plugins(model.plugins),
+        start_date=_day(model.start_date) if facts.reads_date else None,
     )
-    if asked.start_date and is_vllm and not facts.reads_date:
+    if model.start_date and is_vllm and not facts.reads_date:
         message = "the model's chats contain no date"
         raise UserError(message, where="model.start_date", fix="leave it out")
     return choice, facts
 
 
-def _day(asked: str | None) -> str:
-    """Return the date for the prompts: ``asked``, else the date in ``VLLM_SYSTEM_START_DATE``, else
-    `START_DATE`. Raises `UserError` if this is not a date."""
+def _day(start_date: str | None) -> str:
+    """Return the date for the prompts: ``start_date``, else the one in ``VLLM_SYSTEM_START_DATE``,
+    else `START_DATE`. Raises `UserError` if this is not a date."""
     variable = "VLLM_SYSTEM_START_DATE"
-    text = asked or os.environ.get(variable) or START_DATE
+    text = start_date or os.environ.get(variable) or START_DATE
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError as error:
         raise UserError(
             f"{text!r:.40} is not a date",
-            where="model.start_date" if asked else variable,
+            where="model.start_date" if start_date else variable,
             fix="write it as 2025-08-05",
         ) from error
 

@@ -62,12 +62,12 @@ class PlannedRows:
         """Return the rows at which ``mask`` is true; ``self`` if it is true everywhere."""
         if mask.all():
             return self
-        kept = np.flatnonzero(mask)
-        columns = {name: column[kept] for name, column in vars(self).items()}
-        if len(kept):
+        indices = np.flatnonzero(mask)
+        columns = {name: column[indices] for name, column in vars(self).items()}
+        if len(indices):
             # Two rows share what all rows between them share.
-            begins = np.concatenate([[0], kept[:-1] + 1])
-            columns["common"] = np.minimum.reduceat(self.common[: kept[-1] + 1], begins)
+            begins = np.concatenate([[0], indices[:-1] + 1])
+            columns["common"] = np.minimum.reduceat(self.common[: indices[-1] + 1], begins)
         return PlannedRows(**columns)
 
     def columns(self) -> dict[str, np.ndarray]:

@@ -26,12 +26,12 @@ def ranks(texts: Sequence[str]) -> np.ndarray:
     return np.argsort(order)  # the inverse of a permutation
 
 
-def common_length(one: str, other: str) -> int:
+def common_length(text: str, other_text: str) -> int:
     """Return the length of the common prefix of two texts, in characters."""
-    low, high = 0, min(len(one), len(other))
+    low, high = 0, min(len(text), len(other_text))
     while low < high:
         middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
+        if text[low:middle] == other_text[low:middle]:
             low = middle
         else:
             high = middle - 1
@@ -42,27 +42,27 @@ def shared_lengths(texts: Sequence[str], order: np.ndarray, sizes: np.ndarray) -
     """Return for each place in ``order``, which holds indices of ``texts``, the characters that the
     text shares with the text before it; int32. Equal neighbours share all of their ``sizes``."""
     shared: np.ndarray = sizes[order].astype(np.int32)
-    for place in np.flatnonzero(np.diff(order, prepend=-1)).tolist():
-        before, text = texts[order[place - 1]], texts[order[place]]
-        shared[place] = min(shared[place], common_length(before, text)) if place else 0
+    for index in np.flatnonzero(np.diff(order, prepend=-1)).tolist():
+        before, text = texts[order[index - 1]], texts[order[index]]
+        shared[index] = min(shared[index], common_length(before, text)) if index else 0
     return shared
 
 
-def cuts(common: np.ndarray, fewest: int, most: int) -> list[tuple[int, int]]:
-    """Cut rows into blocks of ``fewest`` to ``most`` rows; the last block may have fewer.
+def cuts(common: np.ndarray, min_rows: int, max_rows: int) -> list[tuple[int, int]]:
+    """Cut rows into blocks of ``min_rows`` to ``max_rows`` rows; the last block may have fewer.
 
     ``common`` has for each row the length of the prefix that it shares with the row before. A block
     ends where this length is smallest, so that the rows of a prefix, and the samples of an entry,
     stay together. Returns the (start, end) of each block.
     """
-    found, start, rows = [], 0, len(common)
-    while rows - start > most:
-        ends = common[start + fewest : min(start + most, rows - 1) + 1]
+    blocks, start, rows = [], 0, len(common)
+    while rows - start > max_rows:
+        ends = common[start + min_rows : min(start + max_rows, rows - 1) + 1]
         # The last of the smallest, since few large blocks cost less than many small ones.
-        end = start + fewest + len(ends) - 1 - int(np.argmin(ends[::-1]))
-        found.append((start, end))
+        end = start + min_rows + len(ends) - 1 - int(np.argmin(ends[::-1]))
+        blocks.append((start, end))
         start = end
-    return [*found, (start, rows)] if rows > start else found
+    return [*blocks, (start, rows)] if rows > start else blocks
 
 
 def largest_first(
@@ -81,18 +81,18 @@ def largest_first(
         start, end = block
         return int(totals[end] - totals[start] + common[start])
 
-    found = sorted(blocks, key=work, reverse=True)
+    queue = sorted(blocks, key=work, reverse=True)
     for _ in range(2):  # the last of all are quarters
-        whole = len(found) - int(TAIL * len(found))
-        halves = [half for block in found[whole:] for half in _halves(block, sizes, common)]
-        found[whole:] = halves
-    return found
+        tail_start = len(queue) - int(TAIL * len(queue))
+        halves = [half for block in queue[tail_start:] for half in _halves(block, sizes, common)]
+        queue[tail_start:] = halves
+    return queue
 
 
 def _halves(block: tuple[int, int], sizes: np.ndarray, common: np.ndarray) -> list[tuple[int, int]]:
     """Cut a block near its middle, where neighbours share least. Samples stay together."""
     start, end = block
     edge = max(1, 2 * (end - start) // 5)
-    places = [at for at in range(start + edge, end - edge + 1) if common[at] < sizes[at]]
-    at = min(places, key=lambda at: (common[at], abs(2 * at - start - end)), default=end)
+    indices = [at for at in range(start + edge, end - edge + 1) if common[at] < sizes[at]]
+    at = min(indices, key=lambda at: (common[at], abs(2 * at - start - end)), default=end)
     return [(start, at), (at, end)] if start < at < end else [block]

@@ -24,8 +24,8 @@ from ace_ray.util import vllm_source
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:
     """Return the benchmarks of the config. This executes local files that the config names. Raises
     `UserError` if a benchmark or its options are invalid."""
-    made = [make_benchmark(b.name, b.options) for b in config.benchmarks]
-    for benchmark in made:
+    benchmarks = [make_benchmark(b.name, b.options) for b in config.benchmarks]
+    for benchmark in benchmarks:
         if benchmark.source:  # other processes cannot import this module by its name
             from ray import cloudpickle
 
@@ -36,7 +36,7 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
                 where=f"benchmarks.{benchmark.name}",
                 fix="omit the option that needs them (bfcl: contamination), or set backend: vllm",
             )
-    return made
+    return benchmarks
 
 
 def check_engine(config: RunConfig) -> ModelRef | None:

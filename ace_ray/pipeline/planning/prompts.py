@@ -108,9 +108,8 @@ def _check_template_probes(plan: Plan, chat: Chat) -> None:
         benchmark = plan.benchmarks[entry.benchmark]
         if benchmark.interactive(entry):
             sent = benchmark.template_probe(entry), benchmark.tools(entry)
-            _check_taken(
-                chat, *sent, who=entry.category, where=plan.model.source, fix=benchmark.refused_fix
-            )
+            source, fix = plan.model.source, benchmark.refused_fix
+            _check_taken(chat, *sent, who=entry.category, location=source, fix=fix)
 
 
 def _check_roles(plan: Plan, candidate: Chat | None) -> None:
@@ -121,7 +120,7 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
     for name, roles in plan.bindings.items() if _interactive(plan) else ():
         for role, binding in roles.items():
             chat, tools = candidate, plan.benchmarks[name].role_tools(role)
-            where, fix = f"benchmarks.{name}.{role}", "use another model or an endpoint for it"
+            location, fix = f"benchmarks.{name}.{role}", "use another model or an endpoint for it"
             if isinstance(binding.role, ServedRole):
                 assert binding.model is not None  # a served role has a model
                 chat = Chat.load(
@@ -130,24 +129,24 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
                     trust_remote_code=binding.role.engine.get("trust_remote_code") is True,
                 )
                 if tools is not None:
-                    chat.require_tools(where, episodes=True, fix=fix)
+                    chat.require_tools(location, episodes=True, fix=fix)
             elif binding.role != "same" or chat is None:
                 continue
             sent = plan.benchmarks[name].role_chat(role), tools
-            _check_taken(chat, *sent, who="this role", where=where, fix=fix)
+            _check_taken(chat, *sent, who="this role", location=location, fix=fix)
 
 
 def _check_taken(
-    chat: Chat, messages: Messages, tools: Messages | None, *, who: str, where: str, fix: str
+    chat: Chat, messages: Messages, tools: Messages | None, *, who: str, location: str, fix: str
 ) -> None:
     """Raise `UserError` if the template of ``chat`` refuses ``messages`` and ``tools``. ``who`` is
-    the category or role that sends them; ``where`` and ``fix`` are parts of the error."""
+    the category or role that sends them; ``location`` and ``fix`` are parts of the error."""
     try:
         chat.render(messages, tools)
     except PromptRefused as error:
         senders = ", ".join(message["role"] for message in messages)
         problem = f"messages of {senders} in {who}: {error}"
-        raise UserError(problem, where=where, fix=fix) from error
+        raise UserError(problem, where=location, fix=fix) from error
 
 
 def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
@@ -167,8 +166,8 @@ def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
             tokens = count(*read_opening(plan.openings[number]))
         except PromptRefused as error:
             if not fitting:
-                where, fix = plan.model.source, benchmark.refused_fix
-                raise UserError(str(error), where=where, fix=fix) from error
+                location, fix = plan.model.source, benchmark.refused_fix
+                raise UserError(str(error), where=location, fix=fix) from error
             skipped += 1
             continue
         longest, least = max(longest, tokens), min(least or tokens, tokens)

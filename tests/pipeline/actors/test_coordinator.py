@@ -74,7 +74,7 @@ def test_rows_are_counted_by_run_and_status() -> None:
     rows.append((1, *row("quarantined", None, None)[1:]))
     coordinator.rows(checker, RowReport(judged=rows))
     tally = coordinator.read()
-    assert (tally.done, tally.of(0).done, tally.of(1).done) == (5, 4, 1)
+    assert (tally.ended_rows, tally.of(0).ended_rows, tally.of(1).ended_rows) == (5, 4, 1)
     assert tally.statuses == {"scored": 3, "infra_error": 1, "quarantined": 1}
     assert tally.accuracies() == {("toy", "en"): {"official": 2 / 3, "strict": 1 / 3}}
     assert (tally.of(0).prompt_tokens, tally.of(0).completion_tokens) == (12, 20)

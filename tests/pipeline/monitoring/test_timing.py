@@ -114,7 +114,7 @@ def test_time_until_the_first_row_by_phase() -> None:
     tally.workers = [{"worker": "a", "engine": engine}, {"worker": "b", "engine": engine}]
     counts = tally.of(0)
     counts.ready_at, counts.first_row_at, counts.last_row_at = 40.0, 42.25, 50.0
-    counts.last_stored_at, counts.done = 52.0, 7
+    counts.last_stored_at, counts.ended_rows = 52.0, 7
     counts.prompt_tokens = counts.completion_tokens = 20
     arguments: dict[str, Any] = {"began": 10.0, "planned": 12.0, "earlier": {}, "use": Use()}
     arguments["resources"] = Resources(1, 1.0, 0, 1)

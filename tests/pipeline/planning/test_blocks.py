@@ -59,16 +59,20 @@ def shaped(rows: int, *, workers: int = 1, limit: int = 0, **config: Any) -> Sha
 @pytest.mark.parametrize(
     ("rows", "how", "expected"),
     [
-        (2_040, {"seats": 256}, Shape(most=512, size=64, calls=40, spare=1)),
+        (2_040, {"seats": 256}, Shape(concurrency=512, size=64, calls=40, spare=1)),
         # Episodes have calls of their own, which single calls use later.
-        (2_040, {"interactive": 100, "workers": 4}, Shape(most=64, size=8, calls=36, spare=1)),
+        (
+            2_040,
+            {"interactive": 100, "workers": 4},
+            Shape(concurrency=64, size=8, calls=36, spare=1),
+        ),
         # Elastic workers that may come find rows.
         (2_040, {"workers": 2, "limit": 64, "seats": 256}, Shape(510, 2, 319, 1)),
         # The config decides.
         (
             700,
             {"interactive": 40, "concurrency": 60, "rows_per_block": 30},
-            Shape(most=60, size=30, calls=60, spare=1),
+            Shape(concurrency=60, size=30, calls=60, spare=1),
         ),
     ],
 )
