@@ -40,7 +40,7 @@ class Judge:
             raise UserError("only an endpoint can judge stored answers", where=file, fix=fix)
         self._role, self._where = validated(EndpointRole, tree, where=file), f"{file}: endpoint"
         own = self._role.sampling
-        self._sampling = own and completed(own, None, {}, where=f"{file}: sampling").sampling()
+        self._sampling = own and completed(own, None, {}, location=f"{file}: sampling").sampling()
         self.judging: dict[str, Any] = {}
         request, drawn = [{"role": "user", "content": "Say yes."}], Sampling(max_tokens=16)
         try:
@@ -101,7 +101,7 @@ class Judge:
         """Do ``work``, in a thread of its own if this one runs an event loop, as in a notebook."""
 
         async def run() -> _T:
-            model = EndpointModel(self._role.endpoint, where=self._where)
+            model = EndpointModel(self._role.endpoint, location=self._where)
             try:
                 return await work(model)
             finally:
