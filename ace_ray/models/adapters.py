@@ -80,13 +80,13 @@ def check_weights(folder: Path, base: Path) -> bool:
         raise UserError(f"{WEIGHTS} is missing", where=str(folder), fix="save the adapter again")
     modules: dict[str, bool] = {}
     for name, tensor in tensors.items():
-        suffix = next((one for one in _SUFFIXES if name.endswith(one)), "")
+        suffix = next((end for end in _SUFFIXES if name.endswith(end)), "")
         if not suffix:
             raise _refused(f"contains {name}, which is not a LoRA weight", str(folder))
         module = name.removeprefix(_PREFIX).removesuffix(suffix)
         if ".experts" in module or not of_base:
             continue  # vLLM fuses these modules under other names
-        modules[module] = any(other.startswith(f"{module}.") for other in of_base)
+        modules[module] = any(base_name.startswith(f"{module}.") for base_name in of_base)
         target = of_base.get(f"{module}.weight")
         if target is None or target.dtype not in ("F32", "F16", "BF16") or "embedding" in suffix:
             continue
@@ -96,7 +96,7 @@ def check_weights(folder: Path, base: Path) -> bool:
             raise _of_another(
                 folder, f"{name} has the shape {tensor.shape}, but {module} has {target.shape}"
             )
-    lacking = [module for module, there in modules.items() if not there]
+    lacking = [module for module, is_present in modules.items() if not is_present]
     # Some model families use other names in files than in memory. Then no module is found.
     if lacking and len(lacking) < len(modules):
         raise _of_another(folder, f"{lacking[0]} is missing")
@@ -123,8 +123,8 @@ def check_template(model: ModelRef, template: str | None = None) -> None:
     ``template``. By default ``template`` is the template of the base."""
     assert model.adapter is not None  # callers pass a model with an adapter
     base = facts_of_model(model).templates[-1:] if template is None else (template,)
-    own = facts_of_model(model.adapter.ref).templates[-1:]
-    if own and own[0].strip() != "".join(base).strip():
+    templates = facts_of_model(model.adapter.ref).templates[-1:]
+    if templates and templates[0].strip() != "".join(base).strip():
         raise UserError(
             "the adapter has its own chat template, which would be ignored",
             where=model.adapter.ref.source,
@@ -141,21 +141,21 @@ def content_hash(folder: Path) -> str:
     return total.hexdigest()[:32]
 
 
-def _rank(config: Mapping[str, Any], where: str) -> int:
+def _rank(config: Mapping[str, Any], source: str) -> int:
     """Return the largest rank in an adapter. Raises `UserError`: vLLM cannot load the adapter."""
     if (kind := config.get("peft_type", "LORA")) != "LORA":
-        raise _refused(f"is an adapter of the type {kind!r:.40}, not LORA", where)
-    for key, what in _NOT_LORA.items():
+        raise _refused(f"is an adapter of the type {kind!r:.40}, not LORA", source)
+    for key, problem in _NOT_LORA.items():
         if config.get(key):
-            raise _refused(what, where)
+            raise _refused(problem, source)
     if config.get("bias", "none") != "none":
-        raise _refused("has biases", where)
+        raise _refused("has biases", source)
     # vLLM 0.32 raises an AssertionError unless the file has the tensors of both.
     if _experts(config) not in (set(), {"gate_up_proj", "down_proj"}):
-        raise _refused("trains only some parameters of the experts (target_parameters)", where)
+        raise _refused("trains only some parameters of the experts (target_parameters)", source)
     init = config.get("init_lora_weights", True)
     if str(init).lower() not in _PLAIN_INITS:
-        raise _refused(f"changes the base's weights when it is loaded ({init!r:.40})", where)
+        raise _refused(f"changes the base's weights when it is loaded ({init!r:.40})", source)
     pattern = config.get("rank_pattern") or {}
     ranks: list[Any] = [
         config.get("r"),
@@ -163,7 +163,7 @@ def _rank(config: Mapping[str, Any], where: str) -> int:
     ]
     for rank in ranks:
         if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= RANKS[-1]:
-            raise _refused(f"has the rank {rank!r:.40}, but vLLM supports 1 to {RANKS[-1]}", where)
+            raise _refused(f"has the rank {rank!r:.40}, but vLLM supports 1 to {RANKS[-1]}", source)
     return int(max(ranks))
 
 
@@ -173,9 +173,9 @@ def _experts(config: Mapping[str, Any]) -> set[str]:
     return {target.rpartition(".")[2] for target in targets if "experts" in target}
 
 
-def _refused(what: str, where: str) -> UserError:
+def _refused(problem: str, location: str) -> UserError:
     return UserError(
-        f"the adapter {what}, which vLLM does not support",
-        where=where,
+        f"the adapter {problem}, which vLLM does not support",
+        where=location,
         fix="merge the adapter into its base and name the result as model.source",
     )

@@ -85,11 +85,11 @@ def parser_class(
     named. Raises `UserError`: vLLM does not have a parser, or it does not fit the tokenizer."""
     from vllm.parser import ParserManager
 
-    where = f"model.{'tool' if tool else 'reasoning'}_parser"
+    location = f"model.{'tool' if tool else 'reasoning'}_parser"
     if tool == "openai" and not is_harmony:
         raise UserError(
             f"the tool parser {tool!r} reads gpt-oss tokens, not text",
-            where=where,
+            where=location,
             fix="name another parser, or write mode: prompt",
         )
     try:
@@ -106,7 +106,7 @@ def parser_class(
         names = " and ".join(filter(None, (reasoning, tool)))
         raise UserError(
             f"vLLM cannot use the parser {names}: {first_line(error.__cause__ or error)}",
-            where=where,
+            where=location,
             fix="name the parser of the model's family (ace-ray list parsers)",
         ) from error
 
@@ -120,11 +120,11 @@ def reading_facts(tool: str | None, reasoning: str | None) -> dict[str, Any]:
     from vllm.reasoning import ReasoningParserManager
     from vllm.tool_parsers import ToolParserManager
 
-    made = tool and ToolParserManager.get_tool_parser(tool)
-    level = getattr(made, "default_tool_strict_level", None)
+    tool_class = tool and ToolParserManager.get_tool_parser(tool)
+    level = getattr(tool_class, "default_tool_strict_level", None)
     return {
         "vllm": vllm.__version__,
-        "tool_parser": _source_of(tool, made),
+        "tool_parser": _source_of(tool, tool_class),
         "reasoning_parser": _source_of(
             reasoning, reasoning and ReasoningParserManager.get_reasoning_parser(reasoning)
         ),
@@ -135,29 +135,29 @@ def reading_facts(tool: str | None, reasoning: str | None) -> dict[str, Any]:
     }
 
 
-def _source_of(name: str | None, made: Any) -> dict[str, str] | None:
+def _source_of(name: str | None, cls: Any) -> dict[str, str] | None:
     """Return name and module of a parser, with the hash of the module's source."""
     if not name:
         return None
-    file = Path(inspect.getsourcefile(made) or "")
+    file = Path(inspect.getsourcefile(cls) or "")
     # A plugin's file no longer exists, but the run's identity contains its hash.
     content = file.read_bytes() if file.is_file() else b""
-    return {"name": name, "module": made.__module__, "sha256": hashlib.sha256(content).hexdigest()}
+    return {"name": name, "module": cls.__module__, "sha256": hashlib.sha256(content).hexdigest()}
 
 
 class AnswerReader:
     """Parses answers. vLLM's parsers have state, so each answer gets a new parser.
 
     Args:
-        made: the class from `parser_class`, or None.
+        parser_type: the class from `parser_class`, or None.
         tool: name of the tool parser, which decides the maximum length.
         split: whether ``<think>`` blocks are separated first, for models without a reasoning
             parser."""
 
     def __init__(
-        self, made: Any, tokenizer: Any, model_config: Any, *, tool: str | None, split: bool
+        self, parser_type: Any, tokenizer: Any, model_config: Any, *, tool: str | None, split: bool
     ) -> None:
-        self._class, self._tokenizer, self._config = made, tokenizer, model_config
+        self._class, self._tokenizer, self._config = parser_type, tokenizer, model_config
         self._mark, self._marked_chars = MARKED_CHARS.get(tool or "", ("", MAX_CHARS))
         self._split = split
         self._log = ParserLog()
@@ -189,32 +189,32 @@ class AnswerReader:
             token_ids: tokens of the text; some parsers read only these.
             request: the request for which the prompt was rendered.
             opened: whether the prompt ended in an open ``<think>`` block."""
-        reasoning, rest, truncated = "", text, False
+        reasoning, answer, truncated = "", text, False
         if self._split:
-            reasoning, rest, truncated = split_think(text, opened=opened)
+            reasoning, answer, truncated = split_think(text, opened=opened)
         if self._class is None or truncated:
-            return Reading(rest, reasoning, truncated, _plain(rest, request))
+            return Reading(answer, reasoning, truncated, _plain(answer, request))
         with self._log as logged:
             try:
                 parser = self.parser(request, template_kwargs)
                 parser.set_prompt_token_ids(prompt_ids)
-                shown = self._bounded(parser, rest)
+                inputs = self._bounded(parser, answer)
                 theirs, content, calls = parser.parse(
-                    rest, request, enable_auto_tools=True, model_output_token_ids=token_ids
+                    answer, request, enable_auto_tools=True, model_output_token_ids=token_ids
                 )
             except Exception as error:  # noqa: BLE001 - hostile text, third-party parsers
-                return self._unread(rest, reasoning, request, template_kwargs, error)
+                return self._unread(answer, reasoning, request, template_kwargs, error)
         reasoning = theirs or reasoning
-        if not shown:
-            shown = [content or ("" if theirs and not calls else rest)]
+        if not inputs:
+            inputs = [content or ("" if theirs and not calls else answer)]
         end = getattr(parser.reasoning_parser, "reasoning_end_str", None)
-        closed = isinstance(end, str) and bool(end) and end in rest
+        closed = isinstance(end, str) and bool(end) and end in answer
         if content is None and theirs and not calls and not closed:
             return Reading("", reasoning, True, _plain("", request))
         if not request.tools:
             return Reading(content or "", reasoning)
         tools = ToolAnswer(content or "", tuple(map(_call, calls or ())), logged.error)
-        return Reading(shown[-1], reasoning, False, tools)
+        return Reading(inputs[-1], reasoning, False, tools)
 
     def _bounded(self, parser: Any, text: str) -> list[str]:
         """Limit the lengths of ``text`` and of the input of the tool parser in ``parser``. Raises
@@ -222,24 +222,24 @@ class AnswerReader:
         a list to which that input will be added."""
         from vllm.parser.abstract_parser import DelegatingParser
 
-        given: list[str] = []
+        inputs: list[str] = []
         if len(text) > REASONING_CHARS:
             raise TooLong
         tool = parser.tool_parser
         if tool is None:
-            return given
+            return inputs
         if type(parser).parse is not DelegatingParser.parse:
             self._check(text)
-            return given
+            return inputs
         extract = tool.extract_tool_calls
 
         def bounded(model_output: str, request: Any) -> Any:
-            given.append(model_output)
+            inputs.append(model_output)
             self._check(model_output)
             return extract(model_output, request=request)
 
         tool.extract_tool_calls = bounded
-        return given
+        return inputs
 
     def _check(self, text: str) -> None:
         marked = len(text) > self._marked_chars and self._mark in text
@@ -255,20 +255,20 @@ class AnswerReader:
         error: Exception,
     ) -> Reading:
         """Return the reading after a parser error, with the reasoning separated if possible."""
-        rest: str | None = text
+        answer: str | None = text
         if len(text) > REASONING_CHARS:
             split = split_think(text)
             reasoning = split.reasoning or reasoning
-            rest = None if split.truncated else split.answer
+            answer = None if split.truncated else split.answer
         else:
             try:
                 parser = self.parser(request, template_kwargs)
-                theirs, rest = parser.extract_reasoning(text, request)
+                theirs, answer = parser.extract_reasoning(text, request)
                 reasoning = theirs or reasoning
             except Exception:  # noqa: BLE001 - hostile text, third-party parsers
-                rest = text
-        tools = ToolAnswer(rest or "", error=type(error).__name__) if request.tools else None
-        return Reading(rest or "", reasoning, rest is None, tools)
+                answer = text
+        tools = ToolAnswer(answer or "", error=type(error).__name__) if request.tools else None
+        return Reading(answer or "", reasoning, answer is None, tools)
 
 
 def _plain(text: str, request: Any) -> ToolAnswer | None:

@@ -42,9 +42,9 @@ def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -
     ``locked``: lock the folder for this process until `release`. Raises `UserError`."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as held:
+        with ExitStack() as stack:
             try:
-                held.enter_context(FileLock(f"{folder}.lock"))
+                stack.enter_context(FileLock(f"{folder}.lock"))
             except OSError as error:
                 # Folders appear complete, so an existing one can be used without the lock.
                 if error.errno not in _NOT_WRITABLE or not folder.is_dir():
@@ -88,12 +88,12 @@ def make_room(folder: Path, size: int) -> None:
 
     Removes as many other fetched folders as needed, least recently used first, but none that is in
     use. Raises `NoRoom`: even then the bytes do not fit."""
-    for other in _by_age(folder.parent):
+    for cached_folder in _by_age(folder.parent):
         disk = shutil.disk_usage(folder.parent)
         if disk.free - size >= SPARE * disk.total:
             return
-        if _folder_of(other) != folder:
-            _remove(other)
+        if _folder_of(cached_folder) != folder:
+            _remove(cached_folder)
     if (free := shutil.disk_usage(folder.parent).free) < size:
         raise NoRoom(
             f"{size / 2**30:.1f} GiB do not fit on this disk, which has "

@@ -182,15 +182,15 @@ class Chat:
         return True
 
     def require_tools(
-        self, where: str, *, episodes: bool = False, fix: str = _TEMPLATE_FIX
+        self, location: str, *, episodes: bool = False, fix: str = _TEMPLATE_FIX
     ) -> None:
         """Raise `UserError` if the template does not render tools or, for ``episodes``, tool calls
-        and their results. ``where`` and ``fix`` are parts of the error."""
+        and their results. ``location`` and ``fix`` are parts of the error."""
         problem = "the model's chat template ignores tools" if not self.supports_tools else ""
         if not problem and episodes:
             problem = self.history_problem
         if problem:
-            raise UserError(problem, where=where, fix=fix)
+            raise UserError(problem, where=location, fix=fix)
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a rendered prompt, which already contains the special tokens."""
@@ -211,9 +211,9 @@ def one_call_per_message(messages: Messages) -> list[Mapping[str, Any]] | None:
         elif len(calls) == 1:
             divided.append(message)
         else:
-            rest = {"role": message["role"], "content": ""}
+            bare_message = {"role": message["role"], "content": ""}
             divided += [
-                {**(rest if number else message), "tool_calls": [call]}
+                {**(bare_message if number else message), "tool_calls": [call]}
                 for number, call in enumerate(calls)
             ]
     return divided
@@ -234,13 +234,13 @@ def _as_served(messages: Messages) -> list[dict[str, Any]]:
     """Convert messages as vLLM's server does for templates that expect strings as contents."""
     served = []
     for message in messages:
-        shown = {key: message[key] for key in ("role", "name", "tool_call_id") if key in message}
-        shown["content"] = "" if message.get("content") is None else message["content"]
+        fields = {key: message[key] for key in ("role", "name", "tool_call_id") if key in message}
+        fields["content"] = "" if message.get("content") is None else message["content"]
         if message.get("tool_calls"):
-            shown["tool_calls"] = list(map(_with_read_arguments, message["tool_calls"]))
+            fields["tool_calls"] = list(map(_with_read_arguments, message["tool_calls"]))
         if message.get("reasoning") is not None:
-            shown |= dict.fromkeys(("reasoning", "reasoning_content"), message["reasoning"])
-        served.append(shown)
+            fields |= dict.fromkeys(("reasoning", "reasoning_content"), message["reasoning"])
+        served.append(fields)
     return served
 
 
@@ -253,9 +253,9 @@ def _tool_as_served(tool: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a tool as vLLM's server does: keys that OpenAI does not define are removed, such as
     BFCL's description of a result."""
     function = tool["function"]
-    shown = {key: function.get(key) for key in ("name", "description", "parameters")}
+    fields = {key: function.get(key) for key in ("name", "description", "parameters")}
     more = {key: function[key] for key in ("strict", "defer_loading") if key in function}
-    return {"type": "function", "function": shown | more}
+    return {"type": "function", "function": fields | more}
 
 
 def _tokenizer_class(folder: Path) -> Any:
@@ -263,8 +263,8 @@ def _tokenizer_class(folder: Path) -> Any:
     import transformers
 
     settings = tree_of(folder / "tokenizer_config.json")
-    named = settings.get("tokenizer_class")
+    name = settings.get("tokenizer_class")
     # AutoTokenizer imports torch, which takes 5-15 s of CPU time before a run can start.
-    if named in ("PreTrainedTokenizerFast", "TokenizersBackend") and "auto_map" not in settings:
+    if name in ("PreTrainedTokenizerFast", "TokenizersBackend") and "auto_map" not in settings:
         return transformers.PreTrainedTokenizerFast
     return transformers.AutoTokenizer

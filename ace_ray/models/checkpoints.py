@@ -85,23 +85,23 @@ class Tensor:
 class _Files:
     """The files of a checkpoint, in a local folder or under an S3 prefix."""
 
-    def __init__(self, where: Path | S3Store) -> None:
-        self.where = where
+    def __init__(self, source: Path | S3Store) -> None:
+        self.source = source
         self.sizes: dict[str, int] = {}
         # File name -> why the file cannot be read.
         self.broken: dict[str, str] = {}
-        if isinstance(where, S3Store):
-            self.sizes = {item.path: item.size for item in where.list() if "/" not in item.path}
+        if isinstance(source, S3Store):
+            self.sizes = {item.path: item.size for item in source.list() if "/" not in item.path}
             return
         try:
-            found = list(where.iterdir())
+            paths = list(source.iterdir())
         except OSError as error:
             raise UserError(
                 f"cannot be read: {error.strerror}",
-                where=str(where),
+                where=str(source),
                 fix="name an existing model folder that you may read",
             ) from error
-        for path in found:
+        for path in paths:
             try:
                 status = path.stat()
             except FileNotFoundError:
@@ -122,63 +122,63 @@ class _Files:
     def names(self) -> set[str]:
         return {*self.sizes, *self.broken}
 
-    def place(self, name: str) -> str:
+    def path(self, name: str) -> str:
         """Return the path or URL of the file ``name``, for messages."""
-        root = self.where.root if isinstance(self.where, S3Store) else str(self.where)
+        root = self.source.root if isinstance(self.source, S3Store) else str(self.source)
         return f"{root}/{name}"
 
     def open(self, name: str) -> BinaryIO:
         """Open the file ``name``. Raises `OSError`: it is a pipe, a device or a socket."""
-        if isinstance(self.where, S3Store):
-            file: BinaryIO = self.where.open(name)
+        if isinstance(self.source, S3Store):
+            file: BinaryIO = self.source.open(name)
             return file
-        return open_regular(self.where / name)
+        return open_regular(self.source / name)
 
 
-def check_whole(where: Path | S3Store) -> None:
-    """Raise `UserError` unless the model or adapter at ``where`` is complete.
+def check_whole(source: Path | S3Store) -> None:
+    """Raise `UserError` unless the model or adapter at ``source`` is complete.
 
     Git-lfs pointers and broken links are errors. All weight files must exist, with the length that
     their headers give. Only the beginning and the end of a file are read. Trainer states, and
     weights in a second format that vLLM does not load, are ignored."""
-    files = _Files(where)
+    files = _Files(source)
     index = _index(files, INDEX)
     weights = _weights(files, index)
     texts = [name for name in files.names if name.endswith(_TEXTS)]
-    named: dict[str, set[str]] = {}
+    expected_tensors: dict[str, set[str]] = {}
     for tensor, shard in index.items():
-        named.setdefault(shard, set()).add(tensor)
+        expected_tensors.setdefault(shard, set()).add(tensor)
     for name in (*weights, *sorted(texts)):
         if name in files.broken:
             raise UserError(
                 files.broken[name],
-                where=files.place(name),
+                where=files.path(name),
                 fix="replace it with the file itself, or remove it",
             )
         if name not in files.sizes:
-            raise UserError("is missing", where=files.place(name), fix=_AGAIN)
+            raise UserError("is missing", where=files.path(name), fix=_AGAIN)
         if files.sizes[name] <= _POINTER_BYTES:
             with _reading(files, name, "cannot be read"), files.open(name) as file:
-                _refuse_pointer(file, files.place(name))
+                _refuse_pointer(file, files.path(name))
     empty = bool(weights)
     for name in weights:
         if name.endswith(".safetensors"):
-            held = {tensor for tensor, _ in _header(files, name)}
-            empty = empty and not held
-            if lost := named.get(name, set()) - held:
+            tensors = {tensor for tensor, _ in _header(files, name)}
+            empty = empty and not tensors
+            if lost := expected_tensors.get(name, set()) - tensors:
                 raise UserError(
                     f"the index places {min(lost)} in {name}, which does not contain it",
-                    where=files.place(INDEX),
+                    where=files.path(INDEX),
                     fix=_AGAIN,
                 )
             continue
         with _reading(files, name, "cannot be read"):
             why = _torn_pickle(files, name)
         if why:
-            raise UserError(why, where=files.place(name), fix=_AGAIN)
+            raise UserError(why, where=files.path(name), fix=_AGAIN)
         empty = False
     if empty:
-        raise UserError("the weights contain no tensors", where=files.place(weights[0]), fix=_AGAIN)
+        raise UserError("the weights contain no tensors", where=files.path(weights[0]), fix=_AGAIN)
 
 
 def check_gguf(path: Path) -> None:
@@ -203,17 +203,17 @@ def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
     if index:
         return sorted(set(index.values()))
     if ADAPTER_CONFIG in files.names and "config.json" not in files.names:
-        own = [name for name in weight_names(files.names) if name.startswith("adapter_model.")]
-        return _safetensors(own) or own
+        shards = [name for name in weight_names(files.names) if name.startswith("adapter_model.")]
+        return _safetensors(shards) or shards
     if parts := _index(files, _PICKLE_INDEX) if not _safetensors(files.names) else {}:
         return sorted(set(parts.values()))
     # vLLM does not load an adapter in the folder of a model.
     names = [name for name in weight_names(files.names) if not name.startswith("adapter_model.")]
     names = _safetensors(names) or names
     if lacks := lacking(names):
-        where = files.place("").rstrip("/")
-        fix = way_out(files.where) or "name a complete checkpoint"
-        raise UserError(lacks, where=where, fix=fix)
+        location = files.path("").rstrip("/")
+        fix = way_out(files.source) or "name a complete checkpoint"
+        raise UserError(lacks, where=location, fix=fix)
     return names
 
 
@@ -265,8 +265,8 @@ def lacking(names: Collection[str]) -> str:
         return "the folder contains no weights (*.safetensors)"
     for part in filter(None, map(_PART.fullmatch, weights)):
         head, number, tail, total = part.groups()
-        for other in range(1, int(total) + 1):
-            if (name := f"{head}{other:0{len(number)}}{tail}") not in names:
+        for n in range(1, int(total) + 1):
+            if (name := f"{head}{n:0{len(number)}}{tail}") not in names:
                 return f"{name} is missing"
     return ""
 
@@ -277,9 +277,9 @@ def weight_names(names: Collection[str]) -> list[str]:
     return sorted(name for name in weights if not name.startswith(_BESIDES))
 
 
-def same_layout(one: Path, other: Path) -> str:
-    """Return why the weights in ``other`` cannot replace the weights in ``one``; "" if they can."""
-    a, b = tensors_of(one), tensors_of(other)
+def same_layout(folder: Path, new_folder: Path) -> str:
+    """Return why weights in ``new_folder`` cannot replace those in ``folder``; "" if they can."""
+    a, b = tensors_of(folder), tensors_of(new_folder)
     if not a or not b:
         return "weights can be swapped only from safetensors files"
     if odd := sorted(a.keys() ^ b.keys()):
@@ -287,7 +287,7 @@ def same_layout(one: Path, other: Path) -> str:
     for name, tensor in a.items():
         mine, theirs = (tensor.dtype, tensor.shape), (b[name].dtype, b[name].shape)
         if mine != theirs:
-            return f"{name} is {_shown(theirs)}, not {_shown(mine)}"
+            return f"{name} is {_kind_text(theirs)}, not {_kind_text(mine)}"
     return ""
 
 
@@ -329,8 +329,8 @@ def weight_bytes(folder: Path) -> int:
 def index_of(raw: bytes) -> dict[str, str]:
     """Return the file name of each tensor in an index. Raises `ValueError` if it is malformed."""
     try:
-        places = json_within(raw, _INDEX_BYTES, _MOST_VALUES)["weight_map"]
-        index: dict[str, str] = dict(places.items())
+        weight_map = json_within(raw, _INDEX_BYTES, _MOST_VALUES)["weight_map"]
+        index: dict[str, str] = dict(weight_map.items())
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"weight_map is missing ({error})") from error
     if not index or not all(isinstance(file, str) for file in index.values()):
@@ -346,7 +346,7 @@ def _index(files: _Files, name: str) -> dict[str, str]:
     if name not in files.sizes:
         return {}
     with _reading(files, name, "is not an index of weights"), files.open(name) as file:
-        _refuse_pointer(file, files.place(name))
+        _refuse_pointer(file, files.path(name))
         file.seek(0)
         return index_of(file.read(_INDEX_BYTES + 1))
 
@@ -360,13 +360,13 @@ def _reading(files: _Files, name: str, wrong: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise UserError("is missing", where=files.place(name), fix=_AGAIN) from error
+        raise UserError("is missing", where=files.path(name), fix=_AGAIN) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, OSError) and isinstance(files.where, S3Store):
-            what = f"cannot be read now: {first_line(error)}"
-            raise Unreachable(what, where=files.where.root, fix="try again") from error
+        if isinstance(error, OSError) and isinstance(files.source, S3Store):
+            problem = f"cannot be read now: {first_line(error)}"
+            raise Unreachable(problem, where=files.source.root, fix="try again") from error
         fix = "check its permissions" if isinstance(error, PermissionError) else _AGAIN
-        raise UserError(f"{wrong}: {error}", where=files.place(name), fix=fix) from error
+        raise UserError(f"{wrong}: {error}", where=files.path(name), fix=fix) from error
 
 
 def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
@@ -395,5 +395,5 @@ def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
             raise ValueError(f"it is {size - end} bytes longer than its header says")
 
 
-def _shown(kind: tuple[str, tuple[int, ...]]) -> str:
+def _kind_text(kind: tuple[str, tuple[int, ...]]) -> str:
     return f"{kind[0]} {'x'.join(map(str, kind[1]))}"

@@ -96,7 +96,7 @@ class Replay:
 def _answer_key(reasoning: str, message: Mapping[str, Any]) -> str:
     """Return a hash of the whole answer: the reasoning alone does not identify an answer."""
     functions = [call["function"] for call in message.get("tool_calls") or ()]
-    calls = [(each["name"], arguments_of(each["arguments"])) for each in functions]
+    calls = [(function["name"], arguments_of(function["arguments"])) for function in functions]
     return digest(reasoning, message.get("content") or "", calls)
 
 
@@ -118,12 +118,12 @@ def request_body(
     *,
     template_kwargs: Mapping[str, Any] | None = None,
     replay: Replay | None = None,
-    most: int | None = None,
+    max_tokens: int | None = None,
 ) -> bytes:
     """Return the body of a request, in UTF-8.
 
     ``template_kwargs`` are template variables, for vLLM and SGLang. ``replay`` converts earlier
-    reasoning; None: reasoning is not sent. ``most`` lowers the maximum tokens of the answer."""
+    reasoning; None: reasoning is not sent. ``max_tokens`` lowers the limit of the answer."""
     tree: dict[str, Any] = {
         "model": config.model,
         "messages": [_sent(message, replay) for message in messages],
@@ -136,13 +136,13 @@ def request_body(
     if isinstance(config, CandidateEndpoint):
         if tools:
             tree["tool_choice"] = "auto"
-        further = config.extra_body.items()
-        tree |= {key: value for key, value in further if tools or key not in _WITH_TOOLS}
+        extra_fields = config.extra_body.items()
+        tree |= {key: value for key, value in extra_fields if tools or key not in _WITH_TOOLS}
         tree = {key: value for key, value in tree.items() if value is not None}
-    if most is not None:
+    if max_tokens is not None:
         # The config may have set either key in `LIMITS`.
         limits = {key: tree[key] for key in LIMITS if isinstance(tree.get(key), int)}
-        tree |= {key: min(value, most) for key, value in limits.items()}
+        tree |= {key: min(value, max_tokens) for key, value in limits.items()}
     # Models produce lone surrogates, which are invalid UTF-8. Servers reject even their escapes.
     return json.dumps(tree, ensure_ascii=False).encode("utf-8", "replace")
 
@@ -247,20 +247,20 @@ def _content(content: Any) -> tuple[str | None, Reasoning | None]:
         elif kind in ("thinking", "reasoning"):
             thinking = part.get(kind, part.get("text", ""))
             parts = thinking if isinstance(thinking, list) else [{"text": thinking}]
-            thoughts += [_text(one.get("text", "")) for one in parts]
+            thoughts += [_text(block.get("text", "")) for block in parts]
         else:
             raise ValueError(f"content has a part of the unknown type {kind!r:.40}")
     thought = "".join(thoughts)
-    whole = Reasoning(thought, "content", content) if thought else None
-    return "".join(texts) if texts else None, whole
+    reasoning = Reasoning(thought, "content", content) if thought else None
+    return "".join(texts) if texts else None, reasoning
 
 
 def _separated(message: Mapping[str, Any]) -> Reasoning | None:
     """Return the reasoning that a message has apart from its content, or None.
 
     Structured details take precedence over text: the server needs their signatures back."""
-    named = [(name, message.get(name)) for name in ("reasoning_content", "reasoning")]
-    name, plain = next(((n, t) for n, t in named if isinstance(t, str) and t), ("", ""))
+    fields = [(name, message.get(name)) for name in ("reasoning_content", "reasoning")]
+    name, plain = next(((n, t) for n, t in fields if isinstance(t, str) and t), ("", ""))
     details = message.get(_DETAILS)
     if isinstance(details, list) and details:
         parts = [part for part in details if isinstance(part, dict)]

@@ -69,7 +69,7 @@ class EndpointModel(Client):
     """Sends chat requests over HTTP. Create one per process and event loop, so that all requests
     share the rate limit, the concurrency limit and the circuit breaker.
 
-    ``split_reasoning``: whether ``<think>`` blocks in an answer are reasoning. ``where`` is the
+    ``split_reasoning``: whether ``<think>`` blocks in an answer are reasoning. ``location`` is the
     config's key of the endpoint. Raises `UserError`: a malformed URL, or no key."""
 
     def __init__(
@@ -78,11 +78,11 @@ class EndpointModel(Client):
         *,
         split_reasoning: bool = True,
         template_kwargs: Mapping[str, Any] | None = None,
-        where: str = "endpoint",
+        location: str = "endpoint",
     ) -> None:
         self._config = config
-        self._key = read_key(config.api_key_env, f"{where}.api_key_env")
-        url = check_url(config.url, f"{where}.url")
+        self._key = read_key(config.api_key_env, f"{location}.api_key_env")
+        url = check_url(config.url, f"{location}.url")
         self._url = str(url).rstrip("/") + "/chat/completions"
         self._host = host_of(config.url)
         self._proxy = proxy_of(url)
@@ -97,7 +97,7 @@ class EndpointModel(Client):
         # Reason for not sending schemas (the config, or the endpoint's refusal), or "".
         self._takes_no_schema = ""
         if isinstance(config, CandidateEndpoint) and "response_format" in config.extra_body:
-            self._takes_no_schema = f"{where}.extra_body removes response_format"
+            self._takes_no_schema = f"{location}.extra_body removes response_format"
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         """Request an answer. Raises `EndpointDown`, `EndpointRefused` and `PromptTooLong`.
@@ -129,15 +129,15 @@ class EndpointModel(Client):
         )
         body = body_of()
         try:
-            return await self._asked(body, tools)
+            return await self._ask_with_retries(body, tools)
         except PromptTooLong as error:
             room = _room(str(error))
-            shorter = body_of(most=room)
+            shorter = body_of(max_tokens=room)
             if room <= 0 or shorter == body:
                 raise
-            return await self._asked(shorter, tools)
+            return await self._ask_with_retries(shorter, tools)
 
-    async def _asked(self, body: bytes, tools: Tools) -> Completion:
+    async def _ask_with_retries(self, body: bytes, tools: Tools) -> Completion:
         if self._breaker.is_open:
             raise EndpointDown(f"{self._host} was not asked, because earlier requests failed")
         attempts = 1 if self._breaker.on_trial else 1 + self._config.max_retries
@@ -209,14 +209,14 @@ class EndpointModel(Client):
             # The server is up and may answer a retry.
             raise _Failed(str(error), down=False) from error
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-            raise _Failed(f"not a chat completion: {self._said(raw)}") from error
+            raise _Failed(f"not a chat completion: {self._error_text(raw)}") from error
         completion.seconds = time.perf_counter() - start
         if self._replay is not None and reasoning is not None:
             self._replay.remember(reasoning, completion)
         return completion
 
     def _refusal(self, status: int, headers: Mapping[str, str], raw: bytes) -> Exception:
-        answer = f"HTTP {status}: {self._said(raw)}"
+        answer = f"HTTP {status}: {self._error_text(raw)}"
         if status in RETRIED or status >= 500:
             pause_s = retry_after_s(headers.get("Retry-After", ""), time.time())
             return _Failed(answer, down=status >= 500, retry_after_s=pause_s)
@@ -230,7 +230,7 @@ class EndpointModel(Client):
         kind = SchemaRefused if of_schemas else EndpointRefused
         return kind(f"{self._host} rejects the request: {answer}")
 
-    def _said(self, raw: bytes) -> str:
+    def _error_text(self, raw: bytes) -> str:
         """Return the error message in a response body, on one line and without the API key."""
         try:
             tree = json.loads(raw)

@@ -40,7 +40,7 @@ class EndpointEngine(EndpointModel):
             endpoint,
             split_reasoning=model.reasoning_parser != "none",
             template_kwargs=model.chat_template_kwargs,
-            where=WHERE,
+            location=WHERE,
         )
         self.device = f"endpoint {host_of(endpoint.url)}"
 
@@ -101,28 +101,28 @@ def endpoint_ref(config: RunConfig) -> ModelRef:
 
 
 def _check_extra(key: str, value: Any) -> None:
-    where = f"{WHERE}.extra_body"
+    location = f"{WHERE}.extra_body"
     if key in _OURS:
-        raise UserError(f"{key!r} is set by ace_ray", where=where, fix="leave it out")
+        raise UserError(f"{key!r} is set by ace_ray", where=location, fix="leave it out")
     if key == "chat_template_kwargs":
-        raise UserError(f"{key!r} belongs to model", where=where, fix=f"write model.{key}")
+        raise UserError(f"{key!r} belongs to model", where=location, fix=f"write model.{key}")
     if key == "response_format" and value is None:
         return  # requests are then sent without schemas
     if key in _OF_SCHEMAS:
         raise UserError(
             f"{key!r} is set by the benchmark, which defines the schema of answers",
-            where=where,
+            where=location,
             fix="leave it out, or write response_format: null to ask without schemas",
         )
     drawn = key in Sampling.__dataclass_fields__
     if drawn and value is not None:
         raise UserError(
             f"{key!r} belongs to sampling",
-            where=where,
+            where=location,
             fix=f"write sampling.{key}, or null here to leave it out of requests",
         )
     if not drawn and key != "tool_choice" and value is None:
-        raise UserError(f"{key!r} needs a value here", where=where, fix="give it a value")
+        raise UserError(f"{key!r} needs a value here", where=location, fix="give it a value")
 
 
 def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dict[str, Any]:
@@ -139,8 +139,8 @@ def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dic
     try:
         # In a thread, since a notebook already runs an event loop.
         with ThreadPoolExecutor(1) as thread:
-            asked = _asked(model, config.sampling.sampling(), tools=tools)
-            completion = thread.submit(asyncio.run, asked).result()
+            request = _ask(model, config.sampling.sampling(), tools=tools)
+            completion = thread.submit(asyncio.run, request).result()
     except EndpointRefused as error:
         raise UserError(str(error), where=WHERE, fix=_fix(str(error), tools=tools)) from error
     except PromptTooLong as error:
@@ -161,7 +161,7 @@ def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dic
     return answer | ({"calls": len(completion.tools.calls)} if completion.tools else {})
 
 
-async def _asked(model: ModelConfig, sampling: Sampling, *, tools: bool) -> Completion:
+async def _ask(model: ModelConfig, sampling: Sampling, *, tools: bool) -> Completion:
     engine = EndpointEngine(model)
     try:
         return await engine.chat(_QUESTION, sampling, PROBE_TOOLS if tools else None)

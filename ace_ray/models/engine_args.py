@@ -80,12 +80,12 @@ def check_parsers(model: ModelConfig) -> None:
         name = getattr(model, f"{kind}_parser")
         if name is None or name in ours:
             continue
-        known = parser_names(kind).union(registered.get(kind, ()))
-        if known and name not in known:
+        vllm_names = parser_names(kind).union(registered.get(kind, ()))
+        if vllm_names and name not in vllm_names:
             raise UserError(
                 f"vLLM has no {kind} parser {name!r}" + ", nor have the plugins" * bool(plugins),
                 where=f"model.{kind}_parser",
-                fix=did_you_mean(name, sorted({*ours, *known})),
+                fix=did_you_mean(name, sorted({*ours, *vllm_names})),
             )
 
 

@@ -121,7 +121,7 @@ class PrefixCache:
     """A cache of prompt blocks with ``tokens`` tokens. The least recently used blocks go first."""
 
     def __init__(self, tokens: int) -> None:
-        self._most = tokens // BLOCK_TOKENS
+        self._max_blocks = tokens // BLOCK_TOKENS
         self._blocks: OrderedDict[int, None] = OrderedDict()
 
     def add(self, words: Sequence[str]) -> int:
@@ -136,7 +136,7 @@ class PrefixCache:
         for block in reversed(chain):  # the end of a prompt goes before its beginning
             self._blocks[block] = None
             self._blocks.move_to_end(block)
-        while len(self._blocks) > self._most:
+        while len(self._blocks) > self._max_blocks:
             self._blocks.popitem(last=False)
         return cached
 
@@ -148,7 +148,7 @@ class FakeEngine:
     device = "fake"
 
     def __init__(self, script: Mapping[str, Any], folder: Path = Path()) -> None:
-        self._given = dict(script)
+        self._config_script = dict(script)
         self._take(folder)
         self.max_model_len = self._script.max_model_len
         self.cache_tokens = self._script.cache_tokens
@@ -160,9 +160,9 @@ class FakeEngine:
 
     def _take(self, folder: Path) -> None:
         """Load a checkpoint: a file `SCRIPT` in ``folder`` overrides the script in the config."""
-        own = folder / SCRIPT
-        tree = json.loads(own.read_text()) if own.is_file() else {}
-        self._script = FakeScript.model_validate({**self._given, **tree})
+        file = folder / SCRIPT
+        tree = json.loads(file.read_text()) if file.is_file() else {}
+        self._script = FakeScript.model_validate({**self._config_script, **tree})
         self._weights = folder
 
     async def alive(self) -> None:
@@ -180,14 +180,14 @@ class FakeEngine:
             self._weights = stale
 
     async def logprobs(self) -> Logprobs:
-        return [[math.nan]] if self._script.swap == "nan" else _said(self._weights)
+        return [[math.nan]] if self._script.swap == "nan" else _fake_logprobs(self._weights)
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
         """Return made-up logprobs: longer words are less likely."""
         return [-len(word) / 4.0 for word in text.split()]
 
     def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
-        return [_said(folder) for folder in folders]
+        return [_fake_logprobs(folder) for folder in folders]
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         script, last = self._script, str(messages[-1]["content"])
@@ -197,23 +197,23 @@ class FakeEngine:
                 f"the prompt has {words} tokens, but the context holds {script.max_model_len}"
             )
         cached = self._cache.add(_words(messages, tools)) if script.cache_tokens else 0
-        if _told(script.crash, last):
+        if _fault_occurs(script.crash, last):
             os.kill(os.getpid(), signal.SIGKILL)
-        if _told(script.abort, last):
+        if _fault_occurs(script.abort, last):
             os.abort()
-        if _told(script.die, last):
+        if _fault_occurs(script.die, last):
             raise EngineDead("told to die")
-        if _told(script.hang, last):
+        if _fault_occurs(script.hang, last):
             self._works.clear()
         await self.alive()
         if any(key in last for key in script.endless):
             await asyncio.Event().wait()
-        held = [file for key, file in script.hold.items() if key in last]
-        while not all(Path(file).exists() for file in held):
+        hold_files = [file for key, file in script.hold.items() if key in last]
+        while not all(Path(file).exists() for file in hold_files):
             await asyncio.sleep(0.1)
         seconds = _delay_s(script, last, sampling.seed)
         await asyncio.sleep(seconds)
-        if _told(script.fail_once, last):
+        if _fault_occurs(script.fail_once, last):
             raise RuntimeError("told to fail")
         for key, text in script.fail.items():
             if key in last:
@@ -236,7 +236,7 @@ class FakeEngine:
         )
 
 
-def _said(folder: Path) -> Logprobs:
+def _fake_logprobs(folder: Path) -> Logprobs:
     """Return made-up logprobs that depend on the weight files in ``folder``."""
     return [[-int(weights_hash(folder)[:4], 16) / 4096.0] for _ in TEXTS]
 
@@ -250,7 +250,7 @@ def _delay_s(script: FakeScript, last: str, seed: int) -> float:
     return script.delay_s * times
 
 
-def _told(script: Marked, last: str) -> bool:
+def _fault_occurs(script: Marked, last: str) -> bool:
     """Return whether a fault occurs, because ``last`` contains a key of ``script``. If the key's
     value names a marker file, create the file. While the file exists, the fault does not recur."""
     for key, marker in script.items():

@@ -190,19 +190,19 @@ def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
     templates: list[Any] = []
     for name in ("tokenizer_config.json", "chat_template.json"):
         listed = tree_of(folder / name).get("chat_template")
-        found = listed if isinstance(listed, list) else [listed]
-        templates += [one.get("template") if isinstance(one, dict) else one for one in found]
+        variants = listed if isinstance(listed, list) else [listed]
+        templates += [t.get("template") if isinstance(t, dict) else t for t in variants]
     for path in (folder / "chat_template.jinja", *sorted(folder.glob("*_chat_templates/*.jinja"))):
         templates.append(_text(path))
     config = tree_of(folder / "config.json")
-    own = _in_mistrals_format(folder, tokenizer_mode)
-    named = config.get("architectures")
+    is_mistral = _in_mistrals_format(folder, tokenizer_mode)
+    names = config.get("architectures")
     return FamilyFacts(
         tuple(text for text in templates if isinstance(text, str) and text),
-        tuple(map(str, named)) if isinstance(named, list) else (),
+        tuple(map(str, names)) if isinstance(names, list) else (),
         str(config.get("model_type", "")),
-        own,
-        own and "[THINK]" in _text(folder / "tekken.json"),
+        is_mistral,
+        is_mistral and "[THINK]" in _text(folder / "tekken.json"),
     )
 
 
@@ -279,20 +279,20 @@ def reasoning_parser(facts: FamilyFacts) -> str:
         and think
         and (switch or bool(re.search(r"<\|im_start\|>assistant(\\n|\n)<think>", text))),
     }
-    found = [name for name, hit in hits.items() if hit]
+    parsers = [name for name, hit in hits.items() if hit]
     # Other families use the same marks as these two parsers, and additional ones.
     for common in ("qwen3", "deepseek_r1"):
-        if len(found) > 1 and common in found:
-            found.remove(common)
-    return found[0] if len(found) == 1 else "auto"
+        if len(parsers) > 1 and common in parsers:
+            parsers.remove(common)
+    return parsers[0] if len(parsers) == 1 else "auto"
 
 
 def check_architecture(model: ModelRef, files: ModelFiles, engine: Mapping[str, Any]) -> None:
     """Raise `UserError` if vLLM does not support the model's architecture. An engine would report
     this only after minutes. ``engine``: the engine arguments."""
     architectures = files.facts.architectures
-    known, path = vllm_source.architectures(), f"{model.location}/config.json"
-    if not known or "auto_map" in files.config or any(map(engine.get, _ARCHITECTURE_ARGS)):
+    vllm_names, path = vllm_source.architectures(), f"{model.location}/config.json"
+    if not vllm_names or "auto_map" in files.config or any(map(engine.get, _ARCHITECTURE_ARGS)):
         return
     if not architectures:
         raise UserError(
@@ -300,7 +300,7 @@ def check_architecture(model: ModelRef, files: ModelFiles, engine: Mapping[str, 
             where=path,
             fix="add them as in the original model, or to engine.hf_overrides",
         )
-    if known.isdisjoint(architectures) and not _of_transformers(architectures):
+    if vllm_names.isdisjoint(architectures) and not _of_transformers(architectures):
         names = few(f"{name:.80}" for name in architectures)
         raise UserError(
             f"vLLM does not support the architecture {names}",

@@ -48,11 +48,11 @@ class Prompt:
     def adjusted(self) -> dict[str, Any]:
         """Sampling parameters that the parser needs: whether special tokens stay in the text, and
         a grammar for decoding."""
-        asked = self.request
+        request = self.request
         parameters = {
-            "skip_special_tokens": asked.skip_special_tokens,
-            "spaces_between_special_tokens": asked.spaces_between_special_tokens,
-            "structured_outputs": asked.extract_structured_outputs(),
+            "skip_special_tokens": request.skip_special_tokens,
+            "spaces_between_special_tokens": request.spaces_between_special_tokens,
+            "structured_outputs": request.extract_structured_outputs(),
         }
         return {key: value for key, value in parameters.items() if value is not None}
 
@@ -78,7 +78,7 @@ class Format:
         tool, reasoning = choice.tool_parser, choice.named_reasoning
 
         def online(tool: str | None) -> tuple[Any, AnswerReader]:
-            made = parser_class(
+            parser_type = parser_class(
                 self.tokenizer, reasoning=reasoning, tool=tool, is_harmony=self.is_harmony
             )
             theirs = OnlineRenderer(
@@ -93,7 +93,7 @@ class Format:
                 default_chat_template_kwargs=self._variables,
             )
             split = choice.reasoning_parser == "auto"
-            reader = AnswerReader(made, self.tokenizer, model_config, tool=tool, split=split)
+            reader = AnswerReader(parser_type, self.tokenizer, model_config, tool=tool, split=split)
             return theirs, reader
 
         self._is_single_call: bool | None = None
@@ -138,7 +138,7 @@ class Format:
         offered = list(tools) if tools else None
         online, _ = self._with_tools if offered else self._plain
         try:
-            request = self._asked(messages, offered, schema)
+            request = self._chat_request(messages, offered, schema)
             rendered = await online.render_chat(request)
         except TimeoutError as error:
             raise RequestFailed(str(error)) from error
@@ -171,11 +171,11 @@ class Format:
         """Return the arguments about reasoning that vLLM's server passes to `AsyncLLM.generate`."""
         _, reader = self._with_tools if prompt.request.tools else self._plain
         parser = reader.parser(prompt.request, prompt.template_kwargs)
-        ended = prompt.request.resolve_reasoning_ended(parser, list(prompt.ids))
+        reasoning_ended = prompt.request.resolve_reasoning_ended(parser, list(prompt.ids))
         variables = None
         if parser is not None and parser.reasoning_parser is not None:
             variables = {"chat_template_kwargs": prompt.template_kwargs}
-        return {"reasoning_ended": ended, "reasoning_parser_kwargs": variables}
+        return {"reasoning_ended": reasoning_ended, "reasoning_parser_kwargs": variables}
 
     def read(self, prompt: Prompt, text: str, token_ids: Sequence[int]) -> Reading:
         """Parse the answer to ``prompt``. Never raises on any text."""
@@ -213,18 +213,18 @@ class Format:
         ids: list[int] = self.tokenizer.encode(well_formed(text), add_special_tokens=False)
         return ids
 
-    def _asked(
+    def _chat_request(
         self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None, schema: str
     ) -> Any:
         # A copy: the server changes its input.
-        asked: dict[str, Any] = {"messages": _copied(list(map(with_text_arguments, messages)))}
+        fields: dict[str, Any] = {"messages": _copied(list(map(with_text_arguments, messages)))}
         if tools:
-            asked |= {"tools": _copied(tools), "tool_choice": "auto"}
+            fields |= {"tools": _copied(tools), "tool_choice": "auto"}
         if schema:
-            asked["structured_outputs"] = {"json": schema}
+            fields["structured_outputs"] = {"json": schema}
         if self._effort is not None:
-            asked["reasoning_effort"] = self._effort
-        return self._request(**asked)
+            fields["reasoning_effort"] = self._effort
+        return self._request(**fields)
 
 
 def set_environment(choice: FormatChoice) -> None:

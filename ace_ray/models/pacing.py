@@ -22,17 +22,17 @@ class Pacer:
 
     def __init__(self, per_minute: int | None) -> None:
         self.interval_s = 60.0 / per_minute if per_minute else 0.0
-        self._next = 0.0
+        self._next_turn_s = 0.0
 
-    def reserve(self, now: float) -> float:
-        """Reserve the next free turn, and return the seconds to wait for it from ``now``."""
-        turn = max(now, self._next)
-        self._next = turn + self.interval_s
-        return turn - now
+    def reserve(self, now_s: float) -> float:
+        """Reserve the next free turn, and return the seconds to wait for it from ``now_s``."""
+        turn = max(now_s, self._next_turn_s)
+        self._next_turn_s = turn + self.interval_s
+        return turn - now_s
 
-    def hold(self, now: float, seconds: float) -> None:
-        """Delay the next turn to at least ``now + seconds``, since the server requested a pause."""
-        self._next = max(self._next, now + seconds)
+    def hold(self, now_s: float, seconds: float) -> None:
+        """Delay the next turn to at least ``now_s + seconds``: the server requested a pause."""
+        self._next_turn_s = max(self._next_turn_s, now_s + seconds)
 
 
 class Breaker:
@@ -69,16 +69,16 @@ class Breaker:
         self._failures = 0
 
 
-def retry_after_s(header: str, now: float) -> float:
+def retry_after_s(header: str, now_s: float) -> float:
     """Return the seconds in a ``Retry-After`` header (RFC 9110: a number or a date); 0 if it is
     invalid.
 
-    ``now`` is the time in seconds since the epoch."""
+    ``now_s`` is the time in seconds since the epoch."""
     try:
         seconds = float(header)
     except ValueError:
         try:
-            seconds = parsedate_to_datetime(header).timestamp() - now
+            seconds = parsedate_to_datetime(header).timestamp() - now_s
         except (ValueError, OverflowError):
             return 0.0
     return max(0.0, seconds) if math.isfinite(seconds) else 0.0

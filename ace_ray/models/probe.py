@@ -63,8 +63,8 @@ class Probe:
     def __init__(self, engine: Any, *, proven: bool = False) -> None:
         """Prepare to check ``engine``. ``proven``: do not compare it with references at all."""
         self._engine = engine
-        self._held: Path | None = None
-        self._said: Logprobs = ()
+        self._folder: Path | None = None
+        self._logprobs: Logprobs = ()
         self._proven = proven
         # (old folder, new folder) -> references. Another checkpoint may become the next one.
         self._references: dict[tuple[Path, Path], list[Logprobs] | ProbeFailed] = {}
@@ -72,17 +72,17 @@ class Probe:
     async def begin(self, folder: Path) -> None:
         """Record the logprobs of a new engine with the weights in ``folder``. Raises `ProbeFailed`
         if the logprobs are not finite."""
-        self._held, self._said = folder, await self._engine.logprobs()
-        if not _is_finite(self._said):
+        self._folder, self._logprobs = folder, await self._engine.logprobs()
+        if not _is_finite(self._logprobs):
             raise ProbeFailed(_NOT_FINITE)
 
-    def prepare(self, held: Path, folder: Path) -> None:
-        """Compute the references for a first swap, from ``held`` to ``folder``. The call blocks."""
-        if not self._proven and (held, folder) not in self._references:
+    def prepare(self, old_folder: Path, folder: Path) -> None:
+        """Compute the references for a first swap, from ``old_folder`` to ``folder``. Blocks."""
+        if not self._proven and (old_folder, folder) not in self._references:
             try:
-                self._references[held, folder] = self._engine.reference([held, folder])
+                self._references[old_folder, folder] = self._engine.reference([old_folder, folder])
             except ProbeFailed as error:
-                self._references[held, folder] = error
+                self._references[old_folder, folder] = error
 
     async def swapped(self, folder: Path) -> dict[str, Any]:
         """Check the engine after a swap to the weights in ``folder``. Return the measured
@@ -90,43 +90,43 @@ class Probe:
 
         Raises `ProbeFailed`. Before the first swap, `prepare` must have been called."""
         logprobs = await self._engine.logprobs()
-        assert self._held is not None  # `begin` comes first
+        assert self._folder is not None  # `begin` comes first
         if not _is_finite(logprobs):
             raise CannotTell(_NOT_FINITE)  # a new engine will show whether the weights are bad
-        facts: dict[str, Any] = {"moved": round(distance(self._said, logprobs), 4)}
-        same = logprobs == self._said and weights_hash(folder) == weights_hash(self._held)
-        if logprobs == self._said and not same:
+        facts: dict[str, Any] = {"moved": round(distance(self._logprobs, logprobs), 4)}
+        is_equal = logprobs == self._logprobs and weights_hash(folder) == weights_hash(self._folder)
+        if logprobs == self._logprobs and not is_equal:
             raise ProbeFailed(
                 "weight-swap check failed: the weights changed, but the engine's logprobs did not"
             )
         # Equal weights do not show whether a swap works.
-        if not self._proven and not same:
-            facts |= self._against_references(self._held, folder, logprobs)
+        if not self._proven and not is_equal:
+            facts |= self._distances(self._folder, folder, logprobs)
             self._proven = True
-        self._held, self._said = folder, logprobs
+        self._folder, self._logprobs = folder, logprobs
         return facts
 
-    def _against_references(self, held: Path, folder: Path, logprobs: Logprobs) -> dict[str, float]:
-        references = self._references.get((held, folder))
+    def _distances(self, old_folder: Path, folder: Path, logprobs: Logprobs) -> dict[str, float]:
+        references = self._references.get((old_folder, folder))
         if references is None:
             raise ProbeFailed("weight-swap check failed: there is no reference for the first swap")
         if isinstance(references, ProbeFailed):
             raise references
         before, after = references
-        usual, now = distance(before, self._said), distance(after, logprobs)
-        if not now <= max(FLOOR, SLACK * usual):
+        old_gap, gap = distance(before, self._logprobs), distance(after, logprobs)
+        if not gap <= max(FLOOR, SLACK * old_gap):
             raise ProbeFailed(
-                f"weight-swap check failed: after the swap the engine is {now:.3f} nats "
-                f"per token from the new weights' reference; before, it was {usual:.3f} "
+                f"weight-swap check failed: after the swap the engine is {gap:.3f} nats "
+                f"per token from the new weights' reference; before, it was {old_gap:.3f} "
                 "from the old weights' reference"
             )
-        way = way_gone(before, after, self._said, logprobs)
+        way = way_gone(before, after, self._logprobs, logprobs)
         if not WAY[0] <= way <= WAY[1]:
             raise CannotTell(
                 f"weight-swap check inconclusive ({100 * way:.0f} % of the expected "
                 f"change; needs {100 * WAY[0]:.0f} to {100 * WAY[1]:.0f} %)"
             )
-        return {"from_reference": round(now, 4), "before": round(usual, 4), "way": round(way, 2)}
+        return {"from_reference": round(gap, 4), "before": round(old_gap, 4), "way": round(way, 2)}
 
 
 _NOT_FINITE = "the engine's logprobs are not finite: the weights contain NaN or infinite values"
@@ -142,21 +142,21 @@ def way_gone(before: Logprobs, after: Logprobs, said_old: Logprobs, said_new: Lo
     ``before`` and ``after`` are the references of the old and new weights; ``said_old`` and
     ``said_new`` are the engine's logprobs. The result is the slope of a regression, over tokens, of
     the engine's changes on the references' changes. It is NaN if the references are equal."""
-    expected, seen = _changes(before, after), _changes(said_old, said_new)
+    expected, actual = _changes(before, after), _changes(said_old, said_new)
     length = sum(change * change for change in expected)
-    along = sum(a * b for a, b in zip(expected, seen, strict=True))
+    along = sum(a * b for a, b in zip(expected, actual, strict=True))
     return along / length if length else math.nan
 
 
-def _changes(one: Logprobs, other: Logprobs) -> list[float]:
+def _changes(before: Logprobs, after: Logprobs) -> list[float]:
     return [
-        b - a for text, of in zip(one, other, strict=True) for a, b in zip(text, of, strict=True)
+        b - a for text, of in zip(before, after, strict=True) for a, b in zip(text, of, strict=True)
     ]
 
 
-def distance(one: Logprobs, other: Logprobs) -> float:
+def distance(before: Logprobs, after: Logprobs) -> float:
     """Return the mean absolute difference of logprobs in nats per token; NaN if one is NaN."""
-    moves = [abs(change) for change in _changes(one, other)]
+    moves = [abs(change) for change in _changes(before, after)]
     return sum(moves) / len(moves)
 
 
@@ -169,7 +169,7 @@ def computed_references(folders: Sequence[Path], texts: Sequence[Sequence[int]])
             f"a reference needs {need / 2**30:.1f} GiB of memory, but only "
             f"{free / 2**30:.1f} GiB are free"
         )
-    done = subprocess.run(
+    process = subprocess.run(
         module_command("ace_ray.models.reference", *map(str, folders)),
         env=module_environment(),
         input=json.dumps(texts),
@@ -177,10 +177,10 @@ def computed_references(folders: Sequence[Path], texts: Sequence[Sequence[int]])
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["it ended without an error message"]
+    if process.returncode != 0:
+        lines = process.stderr.strip().splitlines() or ["it ended without an error message"]
         raise ProbeFailed(f"the reference could not be computed: {lines[-1]}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in process.stdout.splitlines()]
 
 
 def available_bytes() -> int:
@@ -195,8 +195,8 @@ def available_bytes() -> int:
                 break
             with suppress(OSError, ValueError, KeyError):  # "max" means unlimited
                 stat = dict(line.split() for line in (folder / "memory.stat").open())
-                used = int((folder / "memory.current").read_text()) - int(stat["inactive_file"])
-                free.append(int((folder / "memory.max").read_text()) - used)
+                usage = int((folder / "memory.current").read_text()) - int(stat["inactive_file"])
+                free.append(int((folder / "memory.max").read_text()) - usage)
     return max(0, min(free))
 
 

@@ -84,13 +84,13 @@ class AnswerParser:
         command = module_command("ace_ray.models.reading")
         command[0] = python or command[0]
         environment = {**module_environment(), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-        self._where = command[0]
+        self._location = command[0]
         # A folder with only this package. This environment's vLLM must not hide the other one's.
         self._path = tempfile.TemporaryDirectory()
         if python:
             Path(self._path.name, "ace_ray").symlink_to(Path(ace_ray.__file__).resolve().parent)
-            named = [self._path.name, *filter(None, [os.environ.get("PYTHONPATH")])]
-            environment["PYTHONPATH"] = os.pathsep.join(named)
+            paths = [self._path.name, *filter(None, [os.environ.get("PYTHONPATH")])]
+            environment["PYTHONPATH"] = os.pathsep.join(paths)
         # A file, since vLLM writes more than a pipe holds.
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the child
         try:
@@ -104,7 +104,7 @@ class AnswerParser:
             )
         except OSError as error:
             raise UserError(
-                f"cannot be run: {error.strerror}", where=self._where, fix=_FIX
+                f"cannot be run: {error.strerror}", where=self._location, fix=_FIX
             ) from error
         choices = {"choice": asdict(choice), "earlier": asdict(earlier)}
         self._settings = {"folder": str(folder), **choices}
@@ -155,7 +155,7 @@ class AnswerParser:
         if self._child.wait() == -signal.SIGKILL:
             lines = [f"a batch of answers took over {TIMEOUT_S:g} s, or the process was killed"]
             fix = "run it again on a machine with enough memory and without other load"
-        raise UserError(f"cannot read answers: {lines[-1][:300]}", where=self._where, fix=fix)
+        raise UserError(f"cannot read answers: {lines[-1][:300]}", where=self._location, fix=fix)
 
 
 class ChildParser:
@@ -171,9 +171,9 @@ class ChildParser:
         config = AsyncEngineArgs(model=settings["folder"]).create_engine_config()
         renderer = renderer_from_config(config)
 
-        def form(choice: Mapping[str, Any]) -> Format:
-            made = FormatChoice(**{**choice, "plugins": tuple(map(tuple, choice["plugins"]))})
-            return Format(config.model_config, renderer, made)
+        def form(tree: Mapping[str, Any]) -> Format:
+            form_choice = FormatChoice(**{**tree, "plugins": tuple(map(tuple, tree["plugins"]))})
+            return Format(config.model_config, renderer, form_choice)
 
         self._format = form(settings["choice"])
         self.choice = self._format.choice

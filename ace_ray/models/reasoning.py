@@ -25,21 +25,21 @@ def split_think(text: str, *, opened: bool = False) -> Split:
     opening tag, the text before it is reasoning. Exception: a tag within a line and after a ``[``
     may be in an argument, and is part of the answer."""
     reasoning: list[str] = []
-    rest = text
-    if not rest.lstrip().startswith(OPEN) and (opened or _closes_unopened(rest)):
-        rest = OPEN + rest
-    at = _behind_space(rest, 0)
-    while rest.startswith(OPEN, at):  # by index: copies of the rest would take quadratic time
+    body = text
+    if not body.lstrip().startswith(OPEN) and (opened or _closes_unopened(body)):
+        body = OPEN + body
+    at = _behind_space(body, 0)
+    while body.startswith(OPEN, at):  # by index: copies of the rest would take quadratic time
         begin = at + len(OPEN)
-        end = rest.find(CLOSE, begin)
+        end = body.find(CLOSE, begin)
         if end < 0:
-            reasoning.append(rest[begin:].strip())
+            reasoning.append(body[begin:].strip())
             return Split("\n".join(reasoning), "", truncated=True)
-        reasoning.append(rest[begin:end].strip())
-        at = _behind_space(rest, end + len(CLOSE))
+        reasoning.append(body[begin:end].strip())
+        at = _behind_space(body, end + len(CLOSE))
     if not reasoning:
         return Split("", text, False)
-    return Split("\n".join(reasoning), rest[at:], truncated=False)
+    return Split("\n".join(reasoning), body[at:], truncated=False)
 
 
 def _behind_space(text: str, at: int) -> int:

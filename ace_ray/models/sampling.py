@@ -68,8 +68,8 @@ def request_fields(sampling: Sampling) -> dict[str, Any]:
     if sampling.reasoning_effort is not None:
         values["reasoning_effort"] = sampling.reasoning_effort
     if sampling.schema:
-        named = {"name": "answer", "schema": json.loads(sampling.schema)}
-        values["response_format"] = {"type": "json_schema", "json_schema": named}
+        json_schema = {"name": "answer", "schema": json.loads(sampling.schema)}
+        values["response_format"] = {"type": "json_schema", "json_schema": json_schema}
     return values
 
 
@@ -79,7 +79,7 @@ def _changed(sampling: Sampling) -> dict[str, Any]:
 
 
 def check_budget(
-    config: SamplingConfig | None, engine: Mapping[str, Any], parser: str, *, where: str
+    config: SamplingConfig | None, engine: Mapping[str, Any], parser: str, *, location: str
 ) -> None:
     """Raise `UserError` when an engine with the arguments ``engine`` would reject
     ``thinking_token_budget``. ``parser``: the reasoning parser after resolving ``auto``."""
@@ -89,18 +89,18 @@ def check_budget(
     if parser not in parser_names("reasoning"):  # the engine core does not load plugins
         raise UserError(
             "thinking_token_budget needs a parser of vLLM that finds the reasoning",
-            where=f"{where}.thinking_token_budget",
+            where=f"{location}.thinking_token_budget",
             fix="name one of vLLM's own parsers for this model in model.reasoning_parser",
         )
 
 
-def check_sampling(config: SamplingConfig | None, model: ModelConfig, *, where: str) -> None:
+def check_sampling(config: SamplingConfig | None, model: ModelConfig, *, location: str) -> None:
     """Raise `UserError` if sampling and template variables both set ``reasoning_effort``."""
     effort = config and config.reasoning_effort
     if effort is not None and "reasoning_effort" in model.chat_template_kwargs:
         raise UserError(
             "is also set in model.chat_template_kwargs",
-            where=f"{where}.reasoning_effort",
+            where=f"{location}.reasoning_effort",
             fix="set it only once",
         )
 
@@ -110,7 +110,7 @@ _OWN = ("temperature", "top_k", "top_p", *_OPTIONAL[:-1])
 
 
 def completed(
-    config: SamplingConfig, folder: Path | None, engine: Mapping[str, Any], *, where: str
+    config: SamplingConfig, folder: Path | None, engine: Mapping[str, Any], *, location: str
 ) -> SamplingConfig:
     """Fill in the model's defaults from generation_config.json, if ``config`` uses them.
 
@@ -120,7 +120,7 @@ def completed(
     if config.is_complete:
         return config
     problem = "the model's sampling cannot be read: its files are not available here"
-    own: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     if folder is not None:
         source = engine.get("generation_config", "auto")
         file = (folder if source in (None, "auto", "vllm") else Path(str(source))) / FILE
@@ -129,10 +129,10 @@ def completed(
         values = {name: tree.get(name) for name in _OWN} | {
             "max_tokens": tree.get("max_new_tokens")
         }
-        own = {name: value for name, value in values.items() if value is not None}
-        if own.get("top_k") == -1:  # -1 means all tokens, as 0 does here
-            own["top_k"] = 0
-    if not own:
-        raise UserError(problem, where=where, fix="write the values in place of 'model'")
+        defaults = {name: value for name, value in values.items() if value is not None}
+        if defaults.get("top_k") == -1:  # -1 means all tokens, as 0 does here
+            defaults["top_k"] = 0
+    if not defaults:
+        raise UserError(problem, where=location, fix="write the values in place of 'model'")
     # If the file sets only top_p, the temperature is 1, not 0 (greedy decoding).
-    return config.completed({"temperature": 1.0, **own}, location=str(file))
+    return config.completed({"temperature": 1.0, **defaults}, location=str(file))

@@ -255,11 +255,11 @@ def _cached(ref: ModelRef) -> Path:
 def _convert(gguf: Path, folder: Path) -> None:
     # A separate process frees torch's memory at its end. The driver never imports torch.
     command = module_command("ace_ray.models.gguf", str(gguf), str(folder))
-    done = subprocess.run(
+    proc = subprocess.run(
         command, env=module_environment(), capture_output=True, text=True, check=False
     )
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["the converter ended without an error message"]
+    if proc.returncode != 0:
+        lines = proc.stderr.strip().splitlines() or ["the converter ended without an error message"]
         raise UserError(
             f"cannot be converted: {lines[-1]}",
             where=str(gguf),
@@ -339,10 +339,10 @@ def _download_s3(ref: ModelRef, folder: Path, endings: tuple[str, ...]) -> None:
     # Checked before and after the download, so that files of two versions are not mixed.
     if _listing_hash(objects) != ref.revision:
         raise _changed(ref)
-    wanted = [item for item in objects if item.path.endswith(endings)]
-    cached.make_room(folder, sum(item.size for item in wanted))
+    files = [item for item in objects if item.path.endswith(endings)]
+    cached.make_room(folder, sum(item.size for item in files))
     with cached.scratch_of(folder) as scratch:
-        for item in wanted:
+        for item in files:
             store.download(item.path, scratch / item.path)
         if _listing_hash(_objects(store)) != ref.revision:
             raise _changed(ref)
@@ -356,7 +356,7 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
         raise UserError(
             "Hugging Face ids need huggingface_hub", where="model.source", fix=INSTALL
         ) from error
-    wanted = revision or "main"
+    revision = revision or "main"
     if constants.HF_HUB_OFFLINE:
         try:
             repos = scan_cache_dir().repos
@@ -364,19 +364,19 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
             repos = frozenset()
         stored = chain.from_iterable(repo.revisions for repo in repos if repo.repo_id == source)
         for commit in stored:
-            if wanted in commit.refs or commit.commit_hash.startswith(wanted):
+            if revision in commit.refs or commit.commit_hash.startswith(revision):
                 return ModelRef(source, "hub", source, commit.commit_hash)
         raise UserError(
-            f"model {source!r} at {wanted!r} is not in the local Hugging Face cache",
+            f"model {source!r} at {revision!r} is not in the local Hugging Face cache",
             where="model.source",
             fix="unset HF_HUB_OFFLINE to download it, or name a local folder",
         )
     try:
-        commit = HfApi().model_info(source, revision=wanted, timeout=20).sha
+        commit = HfApi().model_info(source, revision=revision, timeout=20).sha
     # The exceptions depend on the HTTP library of the installed huggingface_hub version.
     except Exception as error:
         raise UserError(
-            f"model {source!r} at {wanted!r} was not found: {first_line(error)}",
+            f"model {source!r} at {revision!r} was not found: {first_line(error)}",
             where="model.source",
             fix="check the id, the revision, HF_TOKEN and the network, or name a local folder",
         ) from error

@@ -48,11 +48,11 @@ def root_cause(text: str, error: BaseException) -> str:
     ``error``: the exception in the parent process. ``text``: the output of all processes."""
     raised = f"{type(error).__name__}: {error}"
     if not _WRAPPERS.search(raised):
-        return _shown(raised)
+        return _cause_line(raised)
     if cause := first_error(text):
         return cause
     killed = " (-9: killed, out of memory?)" * bool(re.search(r": -9\b", raised))
-    return _shown(f"{raised}{killed}; last output: {tail(text)}")
+    return _cause_line(f"{raised}{killed}; last output: {tail(text)}")
 
 
 def first_error(text: str) -> str:
@@ -64,12 +64,12 @@ def first_error(text: str) -> str:
             causes = causes[:-1]  # count the error that was raised during handling
         if _ERROR.match(line) and not _WRAPPERS.search(line) and not _MILD.search(prefix):
             message = [line]
-            for other, rest in lines[number : number + _MESSAGE_LINES - 1]:
-                if other != prefix or not rest.strip() or rest.startswith("Traceback"):
+            for source, part in lines[number : number + _MESSAGE_LINES - 1]:
+                if source != prefix or not part.strip() or part.startswith("Traceback"):
                     break
-                message.append(rest)
+                message.append(part)
             causes.append(" ".join(message))
-    return _shown(causes[0]) if causes else ""
+    return _cause_line(causes[0]) if causes else ""
 
 
 def tail(text: str) -> str:
@@ -85,7 +85,7 @@ def _parted(text: str) -> list[tuple[str, str]]:
     return [(line[:end], line[end:]) for line, end in zip(lines, ends, strict=True)]
 
 
-def _shown(cause: str) -> str:
+def _cause_line(cause: str) -> str:
     """Return ``cause`` on one line, without the input that pydantic adds to a message."""
     return " ".join(printed(" ".join(cause.split()).partition(" [type=")[0], LONGEST).split())
 

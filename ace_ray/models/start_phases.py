@@ -24,32 +24,32 @@ _LONGEST = max(len(mark) for marks in MARKS.values() for mark in marks)
 
 
 class StartPhases:
-    """Measures the phases of one start. ``told`` is called with the name of each new phase.
+    """Measures the phases of one start. ``report`` is called with the name of each new phase.
 
     A phase without a mark in the log counts as part of the previous phase. All workers of an engine
     print the same marks, so a mark of the current or an earlier phase is ignored."""
 
     def __init__(
-        self, told: Callable[[str], object], now: Callable[[], float] = time.monotonic
+        self, report: Callable[[str], object], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._told, self._now = told, now
-        self._begun: list[tuple[str, float]] = []
-        self._ended: float | None = None
-        self._rest = b""
+        self._report, self._clock = report, clock
+        self._starts: list[tuple[str, float]] = []
+        self._end_s: float | None = None
+        self._remainder = b""
         self._lock = threading.Lock()
 
     def begin(self, phase: str) -> None:
         with self._lock:
-            last = PHASES.index(self._begun[-1][0]) if self._begun else -1
-            if self._ended is not None or PHASES.index(phase) <= last:
+            last = PHASES.index(self._starts[-1][0]) if self._starts else -1
+            if self._end_s is not None or PHASES.index(phase) <= last:
                 return
-            self._begun.append((phase, self._now()))
-        self._told(phase)
+            self._starts.append((phase, self._clock()))
+        self._report(phase)
 
     def read(self, chunk: bytes) -> None:
         """Begin the phases whose marks are in ``chunk``, the next part of the engine's output."""
-        text = self._rest + chunk
-        self._rest = text[-_LONGEST:]
+        text = self._remainder + chunk
+        self._remainder = text[-_LONGEST:]
         for phase, marks in MARKS.items():
             if any(mark in text for mark in marks):
                 self.begin(phase)
@@ -57,14 +57,14 @@ class StartPhases:
     def end(self) -> None:
         """End the last phase: the engine is ready."""
         with self._lock:
-            self._ended = self._ended or self._now()
+            self._end_s = self._end_s or self._clock()
 
     def seconds(self) -> dict[str, float]:
         """Return the seconds of each finished phase, in order."""
         with self._lock:
-            times = [at for _, at in self._begun[1:]]
-            times += [] if self._ended is None else [self._ended]
+            times = [at for _, at in self._starts[1:]]
+            times += [] if self._end_s is None else [self._end_s]
             return {
                 phase: round(until - at, 2)
-                for (phase, at), until in zip(self._begun, times, strict=False)
+                for (phase, at), until in zip(self._starts, times, strict=False)
             }

@@ -51,10 +51,10 @@ def http_url(text: str) -> HttpUrl:
         raise ValueError("it is not an http(s) URL") from None
     if "@" in parts.netloc:
         raise ValueError("it contains a user name or a password")
-    place = _NETLOC.fullmatch(parts.netloc)
-    if parts.scheme not in _PORTS or place is None:
+    match = _NETLOC.fullmatch(parts.netloc)
+    if parts.scheme not in _PORTS or match is None:
         raise ValueError("it is not an http(s) URL")
-    address, name, digits = place.groups()
+    address, name, digits = match.groups()
     port = int(digits or _PORTS[parts.scheme])
     host = canonical_host(address or name)
     if not 0 < port < 1 << 16 or (":" in host) != bool(address):
@@ -88,7 +88,7 @@ def _address(kind: type[IPv4Address | IPv6Address], text: str) -> str:
         raise ValueError("its host is not an address in the usual notation") from None
 
 
-def check_url(url: str, where: str) -> HttpUrl:
+def check_url(url: str, key: str) -> HttpUrl:
     """Parse the base URL of an endpoint. Raises `UserError` if it is malformed or may contain a
     secret. The error does not show the URL."""
     # Not checked by a pattern of the config field: its error would show the URL and a key in it.
@@ -96,23 +96,21 @@ def check_url(url: str, where: str) -> HttpUrl:
     if "@" in url.partition("//")[2].partition("/")[0] or "?" in url or "#" in url:
         raise UserError(
             "the URL contains a user name, a password, a query or a fragment",
-            where=where,
+            where=key,
             fix=f"{fix}; a key belongs in the environment variable that api_key_env names",
         )
     try:
         parsed = http_url(url)
     except ValueError as error:
-        raise UserError(f"is not a valid endpoint URL: {error}", where=where, fix=fix) from None
+        raise UserError(f"is not a valid endpoint URL: {error}", where=key, fix=fix) from None
     if not url.isascii() or " " in url:
-        raise UserError("contains characters that are not allowed in a URL", where=where, fix=fix)
+        raise UserError("contains characters that are not allowed in a URL", where=key, fix=fix)
     if parsed.target.rstrip("/").endswith("/completions"):
-        raise UserError(
-            "ends in /completions, a path that ace_ray adds itself", where=where, fix=fix
-        )
+        raise UserError("ends in /completions, a path that ace_ray adds itself", where=key, fix=fix)
     return parsed
 
 
-def read_key(name: str | None, where: str) -> str | None:
+def read_key(name: str | None, location: str) -> str | None:
     """Return the API key in the environment variable ``name``; None for an endpoint without a key.
 
     Raises:
@@ -124,13 +122,13 @@ def read_key(name: str | None, where: str) -> str | None:
     if not key:
         raise UserError(
             f"the environment variable {name} is not set",
-            where=where,
+            where=location,
             fix="set it to the endpoint's key, or write api_key_env: null if it takes none",
         )
     if not (key.isascii() and key.isprintable()):
         raise UserError(
             f"the environment variable {name} does not contain a key: one line of ASCII is needed",
-            where=where,
+            where=location,
             fix="set it to the endpoint's key",
         )
     return key

@@ -160,14 +160,14 @@ class VLLMEngine:
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
         """Return the logprob of each token of ``text`` as the answer to ``messages``. Raises as
         `chat` does."""
-        asked = list((await self._format.render(messages)).ids)
-        ids = asked + self._format.encode(text)
+        prompt_ids = list((await self._format.render(messages)).ids)
+        ids = prompt_ids + self._format.encode(text)
         if len(ids) >= self.max_model_len:
             raise PromptTooLong(
                 f"the prompt and the text have {len(ids)} tokens, but the context holds "
                 f"{self.max_model_len}"
             )
-        return (await self._prompt_logprobs(ids))[len(asked) - 1 :]
+        return (await self._prompt_logprobs(ids))[len(prompt_ids) - 1 :]
 
     async def _prompt_logprobs(self, ids: list[int]) -> list[float]:
         """Return the logprob of each token in ``ids`` except the first."""

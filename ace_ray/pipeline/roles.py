@@ -107,7 +107,7 @@ def _binding(
         with within(location):
             role = with_parsers(role, facts, calls=calls)
         parser = role.model.reasoning_parser
-        check_budget(role.sampling, role.engine, parser, where=f"{location}.sampling")
+        check_budget(role.sampling, role.engine, parser, location=f"{location}.sampling")
     sampling = default
     if role == "same":
         # The limit on the candidate's answers also applies when it plays another role.
@@ -115,7 +115,7 @@ def _binding(
         sampling = replace(sampling, max_tokens=max_tokens)
     elif role.sampling is not None:
         engine = role.engine if isinstance(role, ServedRole) else {}
-        section = completed(role.sampling, folder, engine, where=f"{location}.sampling")
+        section = completed(role.sampling, folder, engine, location=f"{location}.sampling")
         sampling = section.sampling()
     identity = role_identity(role, model, sampling)
     if name not in benchmark.shared_roles:
@@ -148,7 +148,7 @@ def check_role(role: Role, location: str) -> None:
                         where=f"model.{key}",
                         fix="leave it out",
                     )
-            check_sampling(role.sampling, role.model, where="sampling")
+            check_sampling(role.sampling, role.model, location="sampling")
     elif role != "same":
         fix = "make it with ace_ray.config.roles.parse_role"
         raise UserError(f"{role!a:.80} is not a role", where=location, fix=fix)

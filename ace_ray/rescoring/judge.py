@@ -40,7 +40,9 @@ class Judge:
             raise UserError("only an endpoint can judge stored answers", where=file, fix=fix)
         self._role, self._location = validated(EndpointRole, tree, where=file), f"{file}: endpoint"
         block = self._role.sampling
-        self._sampling = block and completed(block, None, {}, where=f"{file}: sampling").sampling()
+        self._sampling = (
+            block and completed(block, None, {}, location=f"{file}: sampling").sampling()
+        )
         self.judging: dict[str, Any] = {}
         request, drawn = [{"role": "user", "content": "Say yes."}], Sampling(max_tokens=16)
         try:
@@ -101,7 +103,7 @@ class Judge:
         """Do ``work``, in a thread of its own if this one runs an event loop, as in a notebook."""
 
         async def run() -> _T:
-            model = EndpointModel(self._role.endpoint, where=self._location)
+            model = EndpointModel(self._role.endpoint, location=self._location)
             try:
                 return await work(model)
             finally:

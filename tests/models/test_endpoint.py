@@ -97,7 +97,7 @@ def ask(server: Endpoint, talk: Chat | None = None, **config: Any) -> Any:
         async with server:
             kind = CandidateEndpoint if "extra_body" in config else EndpointConfig
             values = {"url": server.url, "model": "m", "max_retries": 2, **config}
-            model = EndpointModel(kind(**values), where="model.endpoint")
+            model = EndpointModel(kind(**values), location="model.endpoint")
             try:
                 return await (talk or once)(model)
             finally:

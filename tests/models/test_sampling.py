@@ -91,7 +91,7 @@ def model(tmp_path: Path) -> Make:
 
 def resolve(folder: Path | None, engine: Any = None, **options: Any) -> SamplingConfig:
     config = validated(SamplingConfig, {"defaults": "model", **options}, where="")
-    return completed(config, folder, engine or {}, where="sampling")
+    return completed(config, folder, engine or {}, location="sampling")
 
 
 def test_the_models_own_values_fill_the_gaps(model: Make, tmp_path: Path) -> None:
@@ -134,14 +134,14 @@ def test_a_budget_needs_a_parser_and_an_effort_is_set_once() -> None:
     config = validated(SamplingConfig, {"thinking_token_budget": 5}, where="")
     for parser in ("auto", "of_a_plugin"):
         with pytest.raises(UserError, match=r"^sampling.thinking_token_budget: .*reasoning_parser"):
-            check_budget(config, {}, parser, where="sampling")
-    check_budget(config, {"reasoning_config": {"a": 1}}, "auto", where="")
-    check_budget(config, {"reasoning_parser": "qwen3"}, "auto", where="")
-    check_budget(config, {}, "qwen3", where="")
-    check_budget(SamplingConfig(), {}, "auto", where="")
+            check_budget(config, {}, parser, location="sampling")
+    check_budget(config, {"reasoning_config": {"a": 1}}, "auto", location="")
+    check_budget(config, {"reasoning_parser": "qwen3"}, "auto", location="")
+    check_budget(config, {}, "qwen3", location="")
+    check_budget(SamplingConfig(), {}, "auto", location="")
     config = validated(SamplingConfig, {"reasoning_effort": "low"}, where="")
     model = ModelConfig(source="m", chat_template_kwargs={"reasoning_effort": "high"})
     with pytest.raises(
         UserError, match=r"^sampling.reasoning_effort: is also set in model.chat_te"
     ):
-        check_sampling(config, model, where="sampling")
+        check_sampling(config, model, location="sampling")

@@ -129,7 +129,7 @@ def make_plan(
     files = files or ModelFiles()
     benchmarks, entries, restricted = _chosen(config, benchmarks)
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
-    sampling = completed(config.sampling, files.folder, config.engine, where="sampling")
+    sampling = completed(config.sampling, files.folder, config.engine, location="sampling")
     config = config.model_copy(update={"sampling": sampling})
     of_run = sampling.sampling()
     bindings = bind_roles(config, model, benchmarks)
@@ -222,7 +222,7 @@ def _candidate(
     }
     replay = {name: replayed(config, b, choice, facts) for name, b in benchmarks.items()}
     if config.backend == "vllm":
-        check_budget(config.sampling, config.engine, choice.reasoning_parser, where="sampling")
+        check_budget(config.sampling, config.engine, choice.reasoning_parser, location="sampling")
     if config.model.endpoint is not None:
         identity["endpoint"] = endpoint_identity(config.model.endpoint)
     return identity, choice, {name: policy for name, policy in replay.items() if policy != "none"}

@@ -55,7 +55,7 @@ def check_engine(config: RunConfig) -> ModelRef | None:
     else:
         check_engine_args(config.engine)
         check_parsers(config.model)
-        check_sampling(config.sampling, config.model, where="sampling")
+        check_sampling(config.sampling, config.model, location="sampling")
         if "reasoning_parser" in config.engine:
             raise UserError(
                 "'reasoning_parser' belongs to model",
