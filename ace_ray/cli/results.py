@@ -171,12 +171,7 @@ def export(run: str, form: str, output: str | None, dataset: str | None, opens: 
 @cli.command()
 @click.argument("run", metavar="RUN|SWEEP")
 @click.option("--to", required=True, help="Tracker: tensorboard, trackio, wandb or mlflow.")
-@many(
-    "--option",
-    "options",
-    metavar="KEY=VALUE",
-    text="Option of the tracker (the value is YAML).",
-)
+@many("--option", "options", metavar="KEY=VALUE", text="Option of the tracker (the value is YAML).")
 @placed
 def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
     """Send the numbers of a run or sweep (folder or s3:// URI) to a tracker, each only once."""

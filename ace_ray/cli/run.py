@@ -112,11 +112,7 @@ def _print_checks(lines: Iterable[Any], verdicts: tuple[str, str]) -> int:
 
 
 def _evaluate(
-    config: str | None,
-    overrides: tuple[str, ...],
-    values: dict[str, Any],
-    resume: bool,
-    full: bool,
+    config: str | None, overrides: tuple[str, ...], values: dict[str, Any], resume: bool, full: bool
 ) -> int:
     began = time.monotonic()  # before imports, which take seconds
     from ace_ray.config.schema import load_config

@@ -35,11 +35,7 @@ def machine_facts(resources: Mapping[str, float]) -> dict[str, Any]:
 def engine_facts(device: str) -> dict[str, Any]:
     """Return the facts of this process that may change an engine's answers. ``device`` is the name
     of the accelerator; "" for the CPU, whose name is then looked up."""
-    return {
-        **_versions(),
-        "platform": platform.platform(),
-        "device": device or _processor(),
-    }
+    return {**_versions(), "platform": platform.platform(), "device": device or _processor()}
 
 
 def _versions() -> dict[str, Any]:

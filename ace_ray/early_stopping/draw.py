@@ -53,10 +53,7 @@ class Drawn:
 
 
 def draw(
-    config: EarlyConfig,
-    benchmarks: Mapping[str, Benchmark],
-    entries: Sequence[Entry],
-    samples: int,
+    config: EarlyConfig, benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry], samples: int
 ) -> Drawn:
     """Draw the orders and windows of a run. Raises `UserError` if a headline is not supported."""
     orders = {}

@@ -156,10 +156,7 @@ def _headline(benchmark: type[Benchmark], rows: Iterable[ResultRow], rules: str)
 
 
 def _shares(
-    benchmark: type[Benchmark],
-    entries: Sequence[Entry],
-    items: Sequence[Sequence[int]],
-    rules: str,
+    benchmark: type[Benchmark], entries: Sequence[Entry], items: Sequence[Sequence[int]], rules: str
 ) -> list[float]:
     """Return each item's share of its category's weight: equal, or in proportion to its size.
 

@@ -23,15 +23,7 @@ from ace_ray.config.schema import Section
 from ace_ray.errors import EngineDead, PromptTooLong
 from ace_ray.models.probe import TEXTS, Logprobs, weights_hash
 from ace_ray.models.reasoning import split_think
-from ace_ray.types import (
-    Completion,
-    EngineFigures,
-    Messages,
-    Sampling,
-    ToolAnswer,
-    ToolCall,
-    Tools,
-)
+from ace_ray.types import Completion, EngineFigures, Messages, Sampling, ToolAnswer, ToolCall, Tools
 
 
 class FakeCall(Section):

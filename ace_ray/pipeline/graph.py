@@ -302,8 +302,7 @@ def _graph(
         fn_constructor_args=(job,),
         # With Ray's default of 2 a checker would be idle between two steps of the executor.
         compute=ActorPoolStrategy(
-            size=resources.checkers,
-            max_tasks_in_flight_per_actor=CHECKER_TASKS,
+            size=resources.checkers, max_tasks_in_flight_per_actor=CHECKER_TASKS
         ),
         num_cpus=CHECKER_CPUS,
     )

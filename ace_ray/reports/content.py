@@ -110,7 +110,7 @@ def engine_tables(runs: Sequence[Run]) -> list[Table]:
         notes=[
             "Start: until an engine's first row. No rows: rows were left, but none arrived. Tail: "
             "only other engines had rows. Behind: rows waited for checkers or the store. Tools: "
-            "rows waited for tools or other models.",
+            "rows waited for tools or other models."
         ],
     )
     tables = [_without_empty(table, range(1, len(table.header))) for table in (figures, waited)]

@@ -23,14 +23,7 @@ from ace_ray.reports.compared_runs import condition_differences, joined_facts
 from ace_ray.reports.comparison import paired_data
 from ace_ray.reports.comparison_tables import points, signed
 from ace_ray.reports.hypotheses import difference_of
-from ace_ray.reports.paired import (
-    ALL,
-    Group,
-    PairedData,
-    Stratum,
-    pairs_of,
-    unit_of,
-)
+from ace_ray.reports.paired import ALL, Group, PairedData, Stratum, pairs_of, unit_of
 from ace_ray.reports.runs import Run, load_runs
 from ace_ray.reports.significance import clustered_interval, share_interval
 from ace_ray.storage.object_store import Store, open_store
@@ -114,10 +107,7 @@ class Decision:
 
 
 def gate(
-    policy: str,
-    uri: str,
-    against: str | None = None,
-    opens: Callable[[str], Store] = open_store,
+    policy: str, uri: str, against: str | None = None, opens: Callable[[str], Store] = open_store
 ) -> Decision:
     """Apply the policy in the file ``policy`` to the run at ``uri``, with the baseline ``against``.
 

@@ -196,8 +196,7 @@ def read_runs(stores: Sequence[Store]) -> list[Run]:
     )
     for run in runs:
         label = next(
-            (n(run) for n in names if sum(n(run) == n(r) for r in runs) == 1),
-            names[-1](run),
+            (n(run) for n in names if sum(n(run) == n(r) for r in runs) == 1), names[-1](run)
         )
         run.label = one_line(label)
     return runs

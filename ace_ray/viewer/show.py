@@ -47,11 +47,7 @@ def show(
 
 
 def listed(
-    run: StoredRun,
-    rows: Sequence[ResultRow],
-    rules: str,
-    base: StoredRun | None,
-    limit: int,
+    run: StoredRun, rows: Sequence[ResultRow], rules: str, base: StoredRun | None, limit: int
 ) -> Iterator[str]:
     """Yield the number of rows, and for each row its id, outcomes and the start of its answer."""
     count = f"{len(rows)} of {len(run.rows)} rows"

@@ -126,12 +126,7 @@ class RunTable:
             return True
 
     def _read(
-        self,
-        store: Store,
-        name: str,
-        columns: Sequence[str],
-        schema: pa.Schema,
-        row: int | None,
+        self, store: Store, name: str, columns: Sequence[str], schema: pa.Schema, row: int | None
     ) -> pa.Table | str:
         """Read columns of a part like `read_part`, but columns that lists show only once."""
         narrow = [*result_columns(rule_sets_in(schema.names)), "attempts"]

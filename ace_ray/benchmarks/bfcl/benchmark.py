@@ -19,11 +19,7 @@ from ace_ray.benchmarks.bfcl.categories import asked_id, form_of
 from ace_ray.benchmarks.bfcl.check.conversations import check_agentic, check_multi_turn
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
-from ace_ray.benchmarks.bfcl.data.upstream_package import (
-    TOOL_MODULES,
-    UpstreamPackage,
-    all_files,
-)
+from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_MODULES, UpstreamPackage, all_files
 from ace_ray.benchmarks.bfcl.decode import executable, holds_calls, source_trees
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.episode import agentic, conversation

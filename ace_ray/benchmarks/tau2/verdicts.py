@@ -154,10 +154,7 @@ def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> d
     official = _end_verdict(end_reason)
     if official_stop:
         official = official_verdict(criteria, trajectory, replay)
-    return {
-        "official": official,
-        "strict": strict_verdict(criteria, trajectory, replay, solo=solo),
-    }
+    return {"official": official, "strict": strict_verdict(criteria, trajectory, replay, solo=solo)}
 
 
 def official_verdict(

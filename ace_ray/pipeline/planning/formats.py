@@ -12,12 +12,7 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.config.schema import ENDPOINT, RunConfig, config_text
 from ace_ray.errors import UserError
-from ace_ray.models.families import (
-    FamilyFacts,
-    FormatChoice,
-    choose_tool_parser,
-    reasoning_parser,
-)
+from ace_ray.models.families import FamilyFacts, FormatChoice, choose_tool_parser, reasoning_parser
 from ace_ray.models.parser_plugins import plugin_sha256, read_plugins
 from ace_ray.pipeline.roles import RoleBindings
 from ace_ray.types import Entry

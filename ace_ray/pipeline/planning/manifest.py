@@ -32,11 +32,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     with suppress(UserError):  # the engine reports a file that cannot be read
         size = size_here(plan.model)
     resolved["benchmarks"] = [
-        {
-            "name": benchmark.source or name,
-            **benchmark.resolved(),
-            **plan.restricted.get(name, {}),
-        }
+        {"name": benchmark.source or name, **benchmark.resolved(), **plan.restricted.get(name, {})}
         for name, benchmark in plan.benchmarks.items()
     ]
     resolved["ids"] = None  # each benchmark in the manifest has its own ids

@@ -69,10 +69,7 @@ _log = logging.getLogger(__name__)
 
 
 def import_checkout(
-    path: Path,
-    *,
-    source: Mapping[str, Any] | None = None,
-    expect_sha256: str | None = None,
+    path: Path, *, source: Mapping[str, Any] | None = None, expect_sha256: str | None = None
 ) -> Path:
     """Import all rows, the prompts and the app specifications; return the version's folder.
 

@@ -12,13 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks import dataset
-from ace_ray.benchmarks.acebench.options import (
-    AGENT,
-    CATEGORIES,
-    LANGUAGES,
-    MULTI_TURN,
-    dialogue,
-)
+from ace_ray.benchmarks.acebench.options import AGENT, CATEGORIES, LANGUAGES, MULTI_TURN, dialogue
 from ace_ray.benchmarks.dataset import Rows, check_joined, is_texts, read_bounded, rows_by_id
 from ace_ray.errors import UserError
 from ace_ray.types import Entry

@@ -14,14 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ace_ray.benchmarks.acebench.environment.app import (
-    Phone,
-    Reply,
-    Texts,
-    declare,
-    need,
-    success,
-)
+from ace_ray.benchmarks.acebench.environment.app import Phone, Reply, Texts, declare, need, success
 
 
 @dataclass

@@ -41,10 +41,7 @@ def login_device(phone: Phone) -> Reply:
 
 
 BASE = declare(
-    "BaseApi",
-    Phone,
-    saved="wifi logged_in",
-    texts={turn_on_wifi: "on", login_device: "logged_in"},
+    "BaseApi", Phone, saved="wifi logged_in", texts={turn_on_wifi: "on", login_device: "logged_in"}
 )
 
 
@@ -94,12 +91,7 @@ def view_messages_between_users(
     need(receiver_name in app.user_list, "unknown_receiver")
     ends = (app.user_id(sender_name), app.user_id(receiver_name))
     messages = [
-        {
-            "id": key,
-            "sender": sender_name,
-            "receiver": receiver_name,
-            "message": record["message"],
-        }
+        {"id": key, "sender": sender_name, "receiver": receiver_name, "message": record["message"]}
         for key, record in app.inbox.items()
         if (record["sender_id"], record["receiver_id"]) == ends
     ]

@@ -18,13 +18,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     UPSTREAM,
     UpstreamPackage,
 )
-from ace_ray.benchmarks.bfcl.texts import (
-    LAYOUT_FIELDS,
-    MEMORY_FIELDS,
-    STYLE_FIELDS,
-    Hints,
-    Texts,
-)
+from ace_ray.benchmarks.bfcl.texts import LAYOUT_FIELDS, MEMORY_FIELDS, STYLE_FIELDS, Hints, Texts
 from ace_ray.benchmarks.bfcl.texts import fields as fields_of
 from ace_ray.benchmarks.dataset import python_tree
 from ace_ray.errors import UserError

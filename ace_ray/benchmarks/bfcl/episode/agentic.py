@@ -80,10 +80,7 @@ async def prepare_memory(
 
 
 async def memory_rollout(
-    entry: Entry,
-    context: EpisodeContext,
-    settings: EpisodeSettings,
-    embed: Embedder | None = None,
+    entry: Entry, context: EpisodeContext, settings: EpisodeSettings, embed: Embedder | None = None
 ) -> Episode:
     """Run the episode of one memory question, starting with the memory in ``context.prepared``.
 
