@@ -37,7 +37,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """An output without a verdict, and the reason. ``location`` is in the input.
+    """An output without a verdict, and the reason. ``location`` is that in the input.
     ``entry`` is None if no row can be stored for the output."""
 
     location: str
