@@ -61,8 +61,8 @@ class Benchmark(ABC):
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         """Make the benchmark from a section of the config. Raises `UserError` for a bad option."""
-        where = f"benchmarks.{cls.name}"
-        return cls(validated(cls.Options, options, where=where, beside=cls.section_keys))
+        location = f"benchmarks.{cls.name}"
+        return cls(validated(cls.Options, options, where=location, beside=cls.section_keys))
 
     def __getstate__(self) -> dict[str, Any]:
         # Ray receives the entries separately, once, as a table.
@@ -262,10 +262,10 @@ class Benchmark(ABC):
     def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
         """Return the tables to print: ``table`` with "header" and "lines", and optionally
         ``further_tables``, a list of such tables that also have a "title"."""
-        made: dict[str, Any] = {"table": statistics.table(summary, cls.rule_sets)}
-        if further := statistics.sample_tables(summary["categories"], cls.rule_sets):
-            made["further_tables"] = further
-        return made
+        tables: dict[str, Any] = {"table": statistics.table(summary, cls.rule_sets)}
+        if sample_tables := statistics.sample_tables(summary["categories"], cls.rule_sets):
+            tables["further_tables"] = sample_tables
+        return tables
 
     @classmethod
     def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
@@ -364,10 +364,10 @@ class Benchmark(ABC):
             with own_code(type(self), "entries"):
                 entries = completed(self.name, self.entries())
             own_prompt = type(self).prompt is not Benchmark.prompt
-            if lacking := [one.id for one in entries if one.prompt is None and not own_prompt]:
-                where = f"benchmark {self.name}, entry {lacking[0]!r}"
+            if lacking := [e.id for e in entries if e.prompt is None and not own_prompt]:
+                location = f"benchmark {self.name}, entry {lacking[0]!r}"
                 fix = "give Entry(prompt=...), or override prompt"
-                raise UserError("has no prompt", where=where, fix=fix)
+                raise UserError("has no prompt", where=location, fix=fix)
             self._dataset = entries
         return self._dataset
 

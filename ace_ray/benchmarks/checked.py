@@ -33,29 +33,29 @@ def own_code(benchmark: type[Any], member: str) -> Iterator[None]:
         if benchmark.__module__.startswith("ace_ray."):
             raise
         frames = traceback.extract_tb(error.__traceback__)
-        own = getattr(sys.modules.get(benchmark.__module__), "__file__", None)
-        places = [f" ({Path(f.filename).name}:{f.lineno})" for f in frames if f.filename == own]
+        file = getattr(sys.modules.get(benchmark.__module__), "__file__", None)
+        locations = [f" ({Path(f.filename).name}:{f.lineno})" for f in frames if f.filename == file]
         raise UserError(
             f"{member} fails with {type(error).__name__}: {first_line(error)}"
-            + (places[-1] if places else ""),
+            + (locations[-1] if locations else ""),
             where=f"benchmark {benchmark.name}",
             fix="correct the class",
         ) from error
 
 
-def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
+def completed(name: str, raw_entries: Iterable[Entry]) -> list[Entry]:
     """Return the entries of the benchmark ``name``; empty optional fields are filled in.
 
     Raises `UserError`: two entries share an id, or an entry is not valid JSON data."""
     entries: dict[tuple[str, str, str], Entry] = {}
-    for entry in given:
+    for entry in raw_entries:
         if not isinstance(entry, Entry):
             raise UserError(
                 f"entries returned a {type(entry).__name__}",
                 where=f"benchmark {name}",
                 fix="return objects of ace_ray.types.Entry",
             )
-        where = f"benchmark {name}, entry {entry.id!r}"
+        location = f"benchmark {name}, entry {entry.id!r}"
         category, group = entry.category or name, entry.group or entry.id
         entry = replace(entry, benchmark=name, category=category, group=group)
         for key in ("id", "category", "language", "group"):
@@ -63,16 +63,16 @@ def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
             if not isinstance(text, str) or well_formed(text) != text or (key == "id" and not text):
                 problem = f"its {key} is {text!a:.80}, not a valid string"
                 fix = f"set {key} to a string of valid Unicode; an id must not be empty"
-                raise UserError(problem, where=where, fix=fix)
+                raise UserError(problem, where=location, fix=fix)
         if entry.key in entries:
             problem = "two entries share the language, category and id"
-            raise UserError(problem, where=where, fix="give each entry a unique id")
-        _check_json(entry, where)
+            raise UserError(problem, where=location, fix="give each entry a unique id")
+        _check_json(entry, location)
         entries[entry.key] = entry
     return list(entries.values())
 
 
-def _check_json(entry: Entry, where: str) -> None:
+def _check_json(entry: Entry, location: str) -> None:
     """Raise `UserError` unless the entry is the same after it is written as JSON and read again."""
     for key in ("data", "gold", "prompt"):
         value = getattr(entry, key)
@@ -80,34 +80,34 @@ def _check_json(entry: Entry, where: str) -> None:
             continue
         try:
             text = json.dumps(value, allow_nan=False)
-            same = json.loads(text) == value
-            what = "" if same else "tuples would become lists, or keys would become strings"
+            is_equal = json.loads(text) == value
+            problem = "" if is_equal else "tuples would become lists, or keys would become strings"
             canonical_json(value)  # sorts keys
         except (TypeError, ValueError, RecursionError) as error:
-            what = first_line(error)
-        if what:
+            problem = first_line(error)
+        if problem:
             fix = "use only strings, finite numbers, lists, and mappings with string keys"
-            raise UserError(f"its {key} is not JSON: {what}", where=where, fix=fix)
+            raise UserError(f"its {key} is not JSON: {problem}", where=location, fix=fix)
 
 
-def check_opening(messages: Any, tools: Any, where: str) -> None:
+def check_opening(messages: Any, tools: Any, location: str) -> None:
     """Raise `UserError` unless ``messages`` and ``tools`` are valid at the start of an episode."""
     if not _are_mappings(messages) or not messages or not all("role" in m for m in messages):
         fix = 'return a string, or messages such as {"role": "user", "content": ...}'
-        raise UserError("its prompt is not a list of messages", where=where, fix=fix)
+        raise UserError("its prompt is not a list of messages", where=location, fix=fix)
     if tools is not None and not (_are_mappings(tools) and all(_names(tool) for tool in tools)):
         fix = 'return None, or tools such as {"type": "function", "function": {"name": ...}}'
-        raise UserError("its tools are not a list of tools in OpenAI's form", where=where, fix=fix)
+        raise UserError("its tools are not a list of tools in OpenAI's form", location, fix)
     try:
         canonical_json([messages, tools])
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(
-            f"its prompt is not JSON: {first_line(error)}", where=where, fix="correct the class"
+            f"its prompt is not JSON: {first_line(error)}", where=location, fix="correct the class"
         ) from error
 
 
 def _are_mappings(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, Mapping) for one in value)
+    return isinstance(value, list | tuple) and all(isinstance(item, Mapping) for item in value)
 
 
 def _names(tool: Mapping[str, Any]) -> bool:
@@ -131,15 +131,15 @@ def check_episode(episode: Any) -> None:
         raise TypeError("the episode's messages are not mappings")
 
 
-def verdicts_of(given: Any, rule_sets: Sequence[str]) -> dict[str, Verdict]:
-    """Return the verdict of each rule set from ``given``, the result of `Benchmark.check`.
+def verdicts_of(result: Any, rule_sets: Sequence[str]) -> dict[str, Verdict]:
+    """Return the verdict of each rule set from ``result``, the result of `Benchmark.check`.
 
     Raises `ValueError` if a verdict is missing or not valid."""
-    if isinstance(given, Verdict) and len(rule_sets) == 1:
-        given = {rule_sets[0]: given}
-    if not isinstance(given, Mapping) or set(given) != set(rule_sets):
+    if isinstance(result, Verdict) and len(rule_sets) == 1:
+        result = {rule_sets[0]: result}
+    if not isinstance(result, Mapping) or set(result) != set(rule_sets):
         raise ValueError(f"check must return a verdict for each of {', '.join(rule_sets)}")
-    verdicts = {rules: _verdict(given[rules]) for rules in rule_sets}
+    verdicts = {rules: _verdict(result[rules]) for rules in rule_sets}
     if len({verdict.valid is None for verdict in verdicts.values()}) > 1:
         raise ValueError("valid is None under some rule sets only")
     return verdicts

@@ -41,8 +41,8 @@ def differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
 def candidate_differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
     """Yield a line for each property in which candidates with the same model name differ."""
     for model in dict.fromkeys(run.model for run in runs):
-        same = [run for run in runs if run.model == model]
-        yield from difference_lines("not the same candidate", same, lambda run: run.candidate)
+        model_runs = [run for run in runs if run.model == model]
+        yield from difference_lines("not the same candidate", model_runs, lambda run: run.candidate)
 
 
 def self_played(runs: Sequence[ReportedRun]) -> Iterator[str]:
@@ -66,8 +66,8 @@ def difference_lines(
         if len(holders) > 1:
             *rare, common = sorted(holders.items(), key=lambda item: len(item[1]))
             parts = [f"{_short(value)} in {', '.join(names)}" for value, names in rare]
-            rest = "the others" if len(common[1]) > 2 else ", ".join(common[1])
-            yield f"{word}: {key} is {'; '.join(parts)}; {_short(common[0])} in {rest}"
+            labels = "the others" if len(common[1]) > 2 else ", ".join(common[1])
+            yield f"{word}: {key} is {'; '.join(parts)}; {_short(common[0])} in {labels}"
 
 
 def comparable_sets(runs: Sequence[ReportedRun]) -> list[int]:

@@ -134,7 +134,7 @@ class EpisodeContext:
     replay_reasoning: str = "none"
     opening: tuple[list[dict[str, Any]], list[dict[str, Any]] | None] | None = None
     episode: Episode = field(default_factory=Episode, init=False)
-    _begun: bool = field(default=False, init=False, repr=False)
+    _has_begun: bool = field(default=False, init=False, repr=False)
     """True if a model has answered. Before the first answer there is nothing to score."""
 
     def say(self, role: str, content: str) -> None:
@@ -191,10 +191,10 @@ class EpisodeContext:
         except TimeoutError:
             return await self._late()
         except PromptTooLong:
-            if not self._begun:
+            if not self._has_begun:
                 raise
             return Truncated("context")
-        self._begun = True
+        self._has_begun = True
         if not record:
             self.episode.count(completion)
             return completion
@@ -233,7 +233,7 @@ class EpisodeContext:
             raise _stalled(who) from None
         except PromptTooLong as error:
             raise PromptTooLong(f"{who}: {error}") from error
-        self._begun = True
+        self._has_begun = True
         return completion
 
     async def wait_for(self, who: str, work: Callable[[], Awaitable[_T]]) -> _T | Truncated:
@@ -311,14 +311,14 @@ def number_calls(message: Message, before: Sequence[Message]) -> None:
     same id: some start numbering again in every answer. Then ids like ``functions.NAME:0`` keep
     their name, since Kimi's template shows the model no other name of the call."""
     earlier = [call for sent in before for call in sent.get("tool_calls", ())]
-    taken = {call.get("id") for call in earlier}
+    call_ids = {call.get("id") for call in earlier}
     for number, call in enumerate(message.get("tool_calls", ()), start=len(earlier)):
-        if not call.get("id") or call["id"] in taken:
+        if not call.get("id") or call["id"] in call_ids:
             stem, colon, digits = (call.get("id") or "").rpartition(":")
             keeps_name = colon and digits.isdigit()
             ids = (f"{stem}:{n}" if keeps_name else call_id(n) for n in itertools.count(number))
-            call["id"] = next(free for free in ids if free not in taken)
-        taken.add(call["id"])
+            call["id"] = next(free for free in ids if free not in call_ids)
+        call_ids.add(call["id"])
 
 
 def arguments_of(text: str) -> dict[str, Any]:
@@ -344,10 +344,10 @@ def as_sent(
     without an id gets one from its position in the message. ``reasoning`` selects the answers that
     are sent with their reasoning, as `EpisodeContext.replay_reasoning` does."""
     chat = []
-    asked = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=0)
+    start = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=0)
     for at, message in enumerate(messages):
         sent = {key: message[key] for key in _KEYS if key in message}
-        replays = reasoning == "all" or (reasoning == "tool_steps" and at > asked)
+        replays = reasoning == "all" or (reasoning == "tool_steps" and at > start)
         if replays and message.get("reasoning"):
             sent["reasoning"] = message["reasoning"]
         if calls := message.get("tool_calls"):

@@ -34,7 +34,7 @@ SOURCE_LIMIT_BYTES = 2 << 20
 # Contents of files, by path relative to the version's folder.
 Files = Mapping[str, bytes]
 Row = dict[str, Any]
-# Rows by id: the row's place (file:line), and the row without its id.
+# Rows by id: the row's location (file:line), and the row without its id.
 Rows = dict[str, tuple[str, Row]]
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -48,8 +48,8 @@ def locate(
     of a folder. ``check`` checks such a path. ``get_data`` tells in errors how to get data."""
     if name == "mini":
         return mini
-    if place := imported(name, benchmark, get_data):
-        return place
+    if import_folder := imported(name, benchmark, get_data):
+        return import_folder
     folder = folder_of(name, ["mini", "imported"], get_data)
     check(folder)
     return folder
@@ -81,9 +81,9 @@ def imported(name: str, benchmark: str, get_data: str) -> Path | None:
         return home / version
     if not version and len(have) == 1:
         return home / have[0]
-    what = f"version {version} is not imported" if version else "several versions are imported"
-    choices = " or ".join(f"imported:{one}" for one in have)
-    raise UserError(what, where="data", fix=f"write {choices}")
+    problem = f"version {version} is not imported" if version else "several versions are imported"
+    choices = " or ".join(f"imported:{v}" for v in have)
+    raise UserError(problem, where="data", fix=f"write {choices}")
 
 
 def pinned(data: str, folder: Path) -> str:
@@ -128,8 +128,8 @@ def keep(files: Files, benchmark: str, *, counted: str, **facts: Any) -> Path:
         new = not target.exists() and _land(files, manifest, target)
     except OSError as error:
         raise not_writable(home, error) from error
-    done = "imported" if new else "already imported, nothing to do"
-    log.info(f"{done}: {counted}, version {target.name} in {target}")
+    outcome = "imported" if new else "already imported, nothing to do"
+    log.info(f"{outcome}: {counted}, version {target.name} in {target}")
     return target
 
 
@@ -157,13 +157,13 @@ def rows_by_id(raw: bytes, path: str | Path) -> Rows:
 
     Raises `UserError` naming the line, also if two rows share an id."""
     rows: Rows = {}
-    for where, row in json_lines(raw, path):
+    for location, row in json_lines(raw, path):
         row_id = row.pop("id", None)
         if not isinstance(row_id, str) or not row_id:
-            raise UserError('"id" is missing or not a string', where=where)
+            raise UserError('"id" is missing or not a string', where=location)
         if row_id in rows:
-            raise UserError(f"id {row_id!r} is already used in {rows[row_id][0]}", where=where)
-        rows[row_id] = (where, row)
+            raise UserError(f"id {row_id!r} is already used in {rows[row_id][0]}", where=location)
+        rows[row_id] = (location, row)
     return rows
 
 
@@ -171,14 +171,14 @@ def check_joined(
     questions: Rows, question_file: str | Path, answers: Rows, answer_file: str | Path
 ) -> None:
     """Raise `UserError` for an id that only the questions or only the answers have."""
-    for rows, others, other_file in (
+    for rows, partners, other_file in (
         (questions, answers, answer_file),
         (answers, questions, question_file),
     ):
-        for row_id, (where, _) in rows.items():
-            if row_id not in others:
+        for row_id, (location, _) in rows.items():
+            if row_id not in partners:
                 fix = "every id needs one question and one answer"
-                raise UserError(f"id {row_id!r} is not in {other_file}", where=where, fix=fix)
+                raise UserError(f"id {row_id!r} is not in {other_file}", where=location, fix=fix)
 
 
 class Part(BaseModel):
@@ -187,12 +187,12 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-def shaped(model: type[_Model], tree: Any, where: str | Path, fix: str = "") -> _Model:
+def shaped(model: type[_Model], tree: Any, location: str | Path, fix: str = "") -> _Model:
     """Validate ``tree`` as a ``model`` object. Raises `UserError` naming the invalid key."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:
-        raise UserError(first_problem(error), where=str(where), fix=fix) from error
+        raise UserError(first_problem(error), where=str(location), fix=fix) from error
 
 
 def is_texts(value: Any) -> bool:
@@ -231,7 +231,7 @@ def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) 
     return read_bounded(path, limit_bytes)
 
 
-def json_value(raw: bytes, where: str | Path, fix: str = "") -> Any:
+def json_value(raw: bytes, location: str | Path, fix: str = "") -> Any:
     """Parse ``raw``, the content of a file or line, as one JSON value. Raises `UserError`."""
     try:
         # Models emit lone surrogates, and some writers do not escape them.
@@ -240,16 +240,16 @@ def json_value(raw: bytes, where: str | Path, fix: str = "") -> Any:
         problem = "it is nested too deeply"
     except ValueError as error:
         problem = str(error)
-    raise UserError(f"is not valid JSON ({problem})", where=str(where), fix=fix)
+    raise UserError(f"is not valid JSON ({problem})", where=str(location), fix=fix)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build an object. Raises `ValueError` if a key appears twice, since a value would be lost."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
         raise ValueError(f"the key {twice!r} appears twice in one object")
-    return found
+    return members
 
 
 def json_lines(lines: bytes | Iterable[bytes], path: str | Path) -> Iterator[tuple[str, Row]]:
@@ -262,18 +262,18 @@ def json_lines(lines: bytes | Iterable[bytes], path: str | Path) -> Iterator[tup
         lines = lines.split(b"\n")
     blank = ""
     for number, line in enumerate(lines, start=1):
-        where, fix = f"{path}:{number}", "write one JSON object per line"
+        location, fix = f"{path}:{number}", "write one JSON object per line"
         # Concatenated files can have a byte order mark in the middle.
-        line = without_bom(line, where)
+        line = without_bom(line, location)
         if not line.strip():
-            blank = blank or where
+            blank = blank or location
             continue
         if blank:
             raise UserError("the line is blank", where=blank, fix=fix)
-        row = json_value(line, where, fix)
+        row = json_value(line, location, fix)
         if not isinstance(row, dict):
-            raise UserError(f"holds a {type(row).__name__}", where=where, fix=fix)
-        yield where, row
+            raise UserError(f"holds a {type(row).__name__}", where=location, fix=fix)
+        yield location, row
 
 
 def python_source(root: Path, relative: str, fix: str = "") -> ast.Module:
@@ -290,8 +290,8 @@ def assigned_text(tree: ast.Module, name: str) -> str | None:
     """Return the constant string that a module assigns to ``name``, or None."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            named = any(isinstance(to, ast.Name) and to.id == name for to in node.targets)
-            if named and isinstance(node.value.value, str):
+            is_target = any(isinstance(to, ast.Name) and to.id == name for to in node.targets)
+            if is_target and isinstance(node.value.value, str):
                 return node.value.value
     return None
 

@@ -41,8 +41,8 @@ def second_reading(benchmark: Any, entry: Entry, episode: Episode) -> str | None
 
 def _readers(answers: Answers) -> list[str]:
     """Return, for each answer in which a reader finds calls, the name of the first such reader."""
-    found = (next(filter(None, map(known_calls, texts)), None) for texts in answers)
-    return [calls.reader for calls in found if calls is not None]
+    parsed = (next(filter(None, map(known_calls, texts)), None) for texts in answers)
+    return [calls.reader for calls in parsed if calls is not None]
 
 
 def texts_of(message: Mapping[str, Any]) -> list[str]:
@@ -51,12 +51,12 @@ def texts_of(message: Mapping[str, Any]) -> list[str]:
     These are the answer, the content outside calls, and the raw output without reasoning."""
     texts = [message.get("text"), message.get("content")]
     if isinstance(raw := message.get("raw"), str):
-        _, ended, rest = raw.rpartition(_END_OF_REASONING)
+        _, marker, answer = raw.rpartition(_END_OF_REASONING)
         reasoning = message.get("reasoning")
         # Reasoning that never ended, or that other marks end, is not part of the answer.
-        if not ended and isinstance(reasoning, str) and reasoning and reasoning in raw:
-            rest = raw.partition(reasoning)[2]
-        texts.append(rest)
+        if not marker and isinstance(reasoning, str) and reasoning and reasoning in raw:
+            answer = raw.partition(reasoning)[2]
+        texts.append(answer)
     return [text for text in dict.fromkeys(texts) if isinstance(text, str) and text]
 
 
@@ -77,25 +77,25 @@ _NAMED_CATEGORIES = 3
 def _text(finding: Mapping[str, Any], tool_parser: str | None) -> str:
     rows = f"{finding['rows']} of {finding['of']} rows"
     if categories := finding.get("categories"):
-        named = [f"{one['rows']} of {one['of']} in {name}" for name, one in categories.items()]
-        if (more := len(named) - _NAMED_CATEGORIES) > 0:
+        parts = [f"{cell['rows']} of {cell['of']} in {name}" for name, cell in categories.items()]
+        if (more := len(parts) - _NAMED_CATEGORIES) > 0:
             noun = "category" if more == 1 else "categories"
-            named[_NAMED_CATEGORIES:] = [f"many in {more} more {noun}"]
-        rows = f"{rows} ({', '.join(named)})"
+            parts[_NAMED_CATEGORIES:] = [f"many in {more} more {noun}"]
+        rows = f"{rows} ({', '.join(parts)})"
     if finding["kind"] == "unread_calls":
         readers = ", ".join(f"{name} ({count})" for name, count in finding["readers"].items())
         return (
             f"{rows} hold calls that were not read; readers that find them: {readers}. "
             f"No verdict counts them{_command(next(iter(finding['readers'])), tool_parser)}"
         )
-    what = "have reasoning that never ended, and no answer"
+    problem = "have reasoning that never ended, and no answer"
     if finding["kind"] == "cut_by_length":
-        what = "end in an answer cut by max_tokens or the context"
+        problem = "end in an answer cut by max_tokens or the context"
     shares = ", ".join(
         f"{rules} {percent(finding['others'][rules])} (of all rows {percent(share)})"
         for rules, share in finding["accuracy"].items()
     )
-    return f"{rows} {what}. Accuracy of the other rows: {shares}"
+    return f"{rows} {problem}. Accuracy of the other rows: {shares}"
 
 
 def _command(reader: str, tool_parser: str | None) -> str:
@@ -168,9 +168,9 @@ class Diagnosis:
             categories = {} if are_many else self._of_categories(tally)
             if not categories and not are_many:
                 continue
-            left = every.judged - tally.judged
-            others = {
-                rules: (total - tally.sums.get(rules, 0.0)) / left if left else None
+            other_rows = every.judged - tally.judged
+            other_accuracy = {
+                rules: (total - tally.sums.get(rules, 0.0)) / other_rows if other_rows else None
                 for rules, total in every.sums.items()
             }
             finding: dict[str, Any] = {
@@ -178,7 +178,7 @@ class Diagnosis:
                 "rows": tally.rows,
                 "of": every.rows,
                 "accuracy": accuracy,
-                "others": others,
+                "others": other_accuracy,
             }
             if categories:
                 finding["categories"] = categories

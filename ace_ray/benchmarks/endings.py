@@ -12,11 +12,11 @@ _ENDED = "ended_"
 
 
 def with_ending(
-    verdicts: Mapping[str, Verdict], ended: object, kinds: Sequence[str], **metrics: float
+    verdicts: Mapping[str, Verdict], ending: object, kinds: Sequence[str], **metrics: float
 ) -> dict[str, Verdict]:
     """Add ``metrics`` to each verdict, and the metric of the ending if it is one of ``kinds``."""
-    if ended in kinds:
-        metrics = {f"{_ENDED}{ended}": 1, **metrics}
+    if ending in kinds:
+        metrics = {f"{_ENDED}{ending}": 1, **metrics}
     return {r: replace(v, metrics={**v.metrics, **metrics}) for r, v in verdicts.items()}
 
 

@@ -42,8 +42,8 @@ def headline_score(
 ) -> Score:
     """Return the headline of ``rows``. ``diverged``: the verdict to assume for diverged rows."""
     if diverged is not None:
-        one = Verdict(diverged, "" if diverged else DIVERGED)
-        assumed = dict.fromkeys(benchmark.rule_sets, one)
+        verdict = Verdict(diverged, "" if diverged else DIVERGED)
+        assumed = dict.fromkeys(benchmark.rule_sets, verdict)
         rows = (
             replace(row, status="scored", verdicts=assumed) if row.error_class == DIVERGED else row
             for row in rows
@@ -56,16 +56,16 @@ def with_scores(
     benchmark: type[Benchmark], summary: Mapping[str, Any], *, headline: bool, partial: bool = False
 ) -> dict[str, Any]:
     """Add ``scores`` to the benchmark's part of a summary (docs/results.md)."""
-    found = scores_of(benchmark, summary, headline=headline, partial=partial)
-    return {**summary, "scores": {r: [one.as_json() for one in s] for r, s in found.items()}}
+    scores = scores_of(benchmark, summary, headline=headline, partial=partial)
+    return {**summary, "scores": {r: [score.as_json() for score in s] for r, s in scores.items()}}
 
 
 def titles(scores: Sequence[Score]) -> list[str]:
     """Return a column title for each score. The first title, of the headline, includes its formula.
     Other titles include their formula if it is not the headline's."""
     return [
-        f"{one.name} ({one.formula})" if not i or one.formula != scores[0].formula else one.name
-        for i, one in enumerate(scores)
+        f"{s.name} ({s.formula})" if not i or s.formula != scores[0].formula else s.name
+        for i, s in enumerate(scores)
     ]
 
 
@@ -73,12 +73,10 @@ def partial_notes(scores: Sequence[Score]) -> list[str]:
     """Return a line for each partial score, with the categories that were not run. A score is left
     out if earlier lines already name all its missing categories."""
     notes: list[str] = []
-    told: set[str] = set()
-    for title, one in zip(titles(scores), scores, strict=True):
-        if one.estimate is not None and one.estimate.partial and not told.issuperset(one.missing):
-            told.update(one.missing)
-            covers = f"covers {one.of - len(one.missing)} of {one.of} categories"
-            notes.append(
-                f"{title} {covers if one.of else 'is partial'}, not run: {few(one.missing)}"
-            )
+    names: set[str] = set()
+    for title, s in zip(titles(scores), scores, strict=True):
+        if s.estimate is not None and s.estimate.partial and not names.issuperset(s.missing):
+            names.update(s.missing)
+            covers = f"covers {s.of - len(s.missing)} of {s.of} categories"
+            notes.append(f"{title} {covers if s.of else 'is partial'}, not run: {few(s.missing)}")
     return notes

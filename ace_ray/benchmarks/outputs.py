@@ -37,16 +37,16 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """An output without a verdict, and the reason. ``where`` is its place in the input.
+    """An output without a verdict, and the reason. ``location`` is that in the input.
     ``entry`` is None if no row can be stored for the output."""
 
-    where: str
+    location: str
     reason: str
     entry: Entry | None = None
     sample: int = 0
 
 
-# The place of an output (``file:line``), and the output.
+# The location of an output (``file:line``), and the output.
 Placed = tuple[str, Output]
 # Builds an episode from an entry, the row that answers it, and the row's place. Raises `UserError`.
 ToEpisode = Callable[[Entry, Row, str], Episode]
@@ -97,41 +97,43 @@ class Entries:
 
     def get(self, language: str, category: str, entry_id: str) -> Entry | None:
         """Return the entry with this id, or None. Entries of ``load_others`` are found, too."""
-        own = self.of(language, category)
-        if entry_id not in own:
+        entries = self.of(language, category)
+        if entry_id not in entries:
             for entry in self._load_others(language, category):
                 if entry.id == entry_id:
                     self._loaded[language, category][entry_id] = entry
-        return own.get(entry_id)
+        return entries.get(entry_id)
 
-    def find(self, entry_id: str, where: str, *, language: str = "", category: str = "") -> Entry:
+    def find(
+        self, entry_id: str, location: str, *, language: str = "", category: str = ""
+    ) -> Entry:
         """Return the entry with this id. Language and category may be empty if the id is unique.
 
-        Raises `UserError` naming ``where`` and the most similar known id."""
+        Raises `UserError` naming ``location`` and the most similar known id."""
         if not language and len(self.languages) == 1:
             language = self.languages[0]
         if language:
-            require_known("language", language, self.languages, where)
+            require_known("language", language, self.languages, location)
         if category:
-            require_known("category", category, self.categories, where)
+            require_known("category", category, self.categories, location)
         languages = [language] if language else self.languages
         groups = list(product(languages, [category] if category else self._searched))
         entries = [self.of(*group)[entry_id] for group in groups if entry_id in self.of(*group)]
         if not entries:
             kind = f"id of {language}/{category}" if language and category else "id"
             ids = {name: None for group in groups for name in self.of(*group)}
-            require_known(kind, entry_id, ids, where)
+            require_known(kind, entry_id, ids, location)
         if len(entries) > 1:
             key = "language" if len({entry.language for entry in entries}) > 1 else "category"
             several = ", ".join([_group(entry) for entry in entries[:3]])
-            what = f'"{key}" is missing: {shown(entry_id)} is an id of {several}'
-            raise UserError(what, where=where)
+            problem = f'"{key}" is missing: {quote(entry_id)} is an id of {several}'
+            raise UserError(problem, where=location)
         return entries[0]
 
-    def answered_by(self, row: Row, where: str) -> Entry:
+    def answered_by(self, row: Row, location: str) -> Entry:
         """Return the entry of ``row``, by its keys ``id``, ``language`` and ``category``."""
-        keys = {key: text_of(row, key, where) for key in ("language", "category") if key in row}
-        return self.find(text_of(row, "id", where), where, **keys)
+        keys = {key: text_of(row, key, location) for key in ("language", "category") if key in row}
+        return self.find(text_of(row, "id", location), location, **keys)
 
 
 def _group(entry: Entry) -> str:
@@ -146,17 +148,17 @@ def read_json_lines(
     Each line is an object with ``id`` and ``output``, and optionally ``sample``. It also needs
     ``category`` and ``language`` if the id is not unique. ``episode`` builds the episode of a row,
     by default `episode_of_text`. Raises `UserError` naming file and line."""
-    made = episode or episode_of_text
-    for where, row in read_rows(path):
-        entry = entries.answered_by(row, where)
-        yield where, Output(entry, sample_of(row, where), made(entry, row, where))
+    to_episode = episode or episode_of_text
+    for location, row in read_rows(path):
+        entry = entries.answered_by(row, location)
+        yield location, Output(entry, sample_of(row, location), to_episode(entry, row, location))
 
 
-def episode_of_text(entry: Entry, row: Row, where: str) -> Episode:
+def episode_of_text(entry: Entry, row: Row, location: str) -> Episode:
     """Build an episode with one answer: the row's ``output``, a string, or null for no answer."""
-    text = value_of(row, "output", where)
+    text = value_of(row, "output", location)
     if text is not None and not isinstance(text, str):
-        raise UserError(f"the output is {shown(text)}, not a string or null", where=where)
+        raise UserError(f"the output is {quote(text)}, not a string or null", where=location)
     return single_answer(text or "")
 
 
@@ -170,17 +172,17 @@ def each_once(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
     """Yield the outputs of ``placed``, which must differ in their entry or their sample.
 
     Raises `UserError` if an output repeats both, or if there are no outputs."""
-    seen: set[bytes] = set()
-    for where, output in placed:
+    digests: set[bytes] = set()
+    for location, output in placed:
         entry, sample = output.entry, output.sample
         digest = blake2b(json.dumps([*entry.key, sample]).encode(), digest_size=16).digest()
-        if digest in seen:
+        if digest in digests:
             problem = f"id {entry.id!r} ({_group(entry)}) with sample {sample!r} was given before"
             fix = "give each output of an entry another sample: 0, 1, 2, ..."
-            raise UserError(problem, where=where, fix=fix)
-        seen.add(digest)
+            raise UserError(problem, where=location, fix=fix)
+        digests.add(digest)
         yield output
-    if not seen:
+    if not digests:
         raise UserError("contains no outputs", where=str(path))
 
 
@@ -194,8 +196,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
         with path.open("rb") as file:
             yield from json_lines(_lines(file, path), path)
     except OSError as error:
-        what = f"cannot be read ({error.strerror})"
-        raise UserError(what, where=str(path)) from error
+        raise UserError(f"cannot be read ({error.strerror})", where=str(path)) from error
 
 
 def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
@@ -205,37 +206,36 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
         yield line
 
 
-def sample_of(row: Row, where: str) -> int | str:
+def sample_of(row: Row, location: str) -> int | str:
     sample: int | str = row.get("sample", 0)
     if type(sample) not in (int, str):
-        what = f'"sample" is {shown(sample)}, not an integer or a string'
-        raise UserError(what, where=where)
+        raise UserError(f'"sample" is {quote(sample)}, not an integer or a string', where=location)
     return sample
 
 
-def value_of(row: Row, key: str, where: str) -> Any:
+def value_of(row: Row, key: str, location: str) -> Any:
     if key not in row:
-        raise UserError(f'"{key}" is missing', where=where)
+        raise UserError(f'"{key}" is missing', where=location)
     return row[key]
 
 
-def text_of(row: Row, key: str, where: str) -> str:
-    value = value_of(row, key, where)
+def text_of(row: Row, key: str, location: str) -> str:
+    value = value_of(row, key, location)
     if not isinstance(value, str):
-        raise UserError(f'"{key}" is {shown(value)}, not a string', where=where)
+        raise UserError(f'"{key}" is {quote(value)}, not a string', where=location)
     return value
 
 
-def require_known(kind: str, name: str, known: Collection[str], where: str) -> None:
+def require_known(kind: str, name: str, names: Collection[str], location: str) -> None:
     """Raise `UserError` with the most similar known name if ``name`` is not known."""
-    if name in known:
+    if name in names:
         return
-    near = closest_of(name, known, 0.0)
+    near = closest_of(name, names, 0.0)
     fix = f"the nearest known one is {near!r}" if near else ""
-    raise UserError(f"unknown {kind}: {shown(name)}", where=where, fix=fix)
+    raise UserError(f"unknown {kind}: {quote(name)}", where=location, fix=fix)
 
 
-def shown(value: Any) -> str:
+def quote(value: Any) -> str:
     """Return ``value`` as ASCII text for a message, shortened to 80 characters."""
     try:
         text = ascii(value)

@@ -70,10 +70,10 @@ def benchmark_class(name: str) -> type[Benchmark]:
         return cls
     if name not in offered:
         near = closest_of(name, offered)
-        meant = f"did you mean {near!r}? " if near else ""
+        hint = f"did you mean {near!r}? " if near else ""
         raise _error(
             f"no benchmark is called {name!r}",
-            fix=f"{meant}installed: {', '.join(sorted(offered))}; or name a class, ./FILE.py:CLASS",
+            fix=f"{hint}installed: {', '.join(sorted(offered))}; or name a class, ./FILE.py:CLASS",
         )
     try:
         cls = resolve_name(offered[name])
@@ -91,8 +91,8 @@ def class_of(name: str, *manifests: Manifest) -> type[Benchmark]:
     made from the manifests. Does not execute a local file."""
     by_run = [manifest.rule_sets_of(name) for manifest in manifests]
     rule_sets = tuple(rules for rules in by_run[0] if all(rules in run for run in by_run))
-    if name in _offered() and (known := benchmark_class(name)).rule_sets == rule_sets:
-        return known
+    if name in _offered() and (installed_class := benchmark_class(name)).rule_sets == rule_sets:
+        return installed_class
     groups = [manifest.groups.get(name, {}) for manifest in manifests]
     shared = {k: v for k, v in groups[0].items() if all(run.get(k) == v for run in groups)}
     members = {"name": name, "rule_sets": rule_sets, "groups": shared}
@@ -177,18 +177,18 @@ def _wrong_shape(cls: type[Benchmark]) -> str:
     if (
         not isinstance(rules, tuple)
         or not 0 < len(set(rules)) == len(rules) <= MOST_RULE_SETS
-        or not all(isinstance(one, str) and _RULES.fullmatch(one) for one in rules)
+        or not all(isinstance(name, str) and _RULES.fullmatch(name) for name in rules)
     ):
         return (
             f"rule_sets is {rules!r:.200}, it should be a tuple of names in lower case, "
             f"at most {MOST_RULE_SETS}"
         )
-    if taken := sorted({*rules} & _TAKEN):
-        return f"a rule set cannot be called {taken[0]!r}: files have a key of that name"
+    if clashes := sorted({*rules} & _TAKEN):
+        return f"a rule set cannot be called {clashes[0]!r}: files have a key of that name"
     if not isinstance(cls.Options, type) or not issubclass(cls.Options, Benchmark.Options):
         return "Options is not a subclass of Benchmark.Options (ace_ray.config.schema.Section)"
-    if taken := sorted(cls.Options.model_fields.keys() & set(Benchmark.section_keys)):
-        return f"Options has a key {taken[0]!r}, which the section of every benchmark has"
+    if clashes := sorted(cls.Options.model_fields.keys() & set(Benchmark.section_keys)):
+        return f"Options has a key {clashes[0]!r}, which the section of every benchmark has"
     groups: Any = cls.groups
     if not isinstance(groups, Mapping) or not all(
         isinstance(group, str)

@@ -55,14 +55,14 @@ class Score:
 
     def as_json(self) -> dict[str, Any]:
         """Return the score in the form of ``summary.json`` (docs/results.md)."""
-        found = self.estimate
+        estimate = self.estimate
         return {
             "name": self.name,
             "formula": self.formula,
-            "value": found.value if found else None,
-            "interval": list(found.interval) if found else None,
-            "n": found.n if found else 0,
-            "partial": found is not None and found.partial,
+            "value": estimate.value if estimate else None,
+            "interval": list(estimate.interval) if estimate else None,
+            "n": estimate.n if estimate else 0,
+            "partial": estimate is not None and estimate.partial,
             "missing": list(self.missing),
             "of": self.of,
         }

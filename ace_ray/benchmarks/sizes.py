@@ -31,8 +31,8 @@ def size_of(run: ReportedRun) -> Size | None:
         return None
     if run.parameters is not None:
         return Size(run.parameters / 1e9, "the manifest's number of parameters")
-    named = parameters_named(run.model)
-    return Size(named / 1e9, "the model's name") if named else None
+    parameters = parameters_named(run.model)
+    return Size(parameters / 1e9, "the model's name") if parameters else None
 
 
 def curves_by_size(
@@ -55,14 +55,14 @@ def curves_by_size(
         return None
     several = len({number for *_, number in sized}) > 1
     drawn: dict[str, dict[str, list[tuple[float, Estimate]]]] = {panel: {} for panel in panels}
-    for run, billions, number in sorted(sized, key=lambda one: one[1]):
+    for run, billions, number in sorted(sized, key=lambda point: point[1]):
         mark = ("*" if run.incomplete else "") + (f" [{number}]" if several else "")
         series = without_size(run.model) + mark
         for panel, figure in panels.items():
             if (estimate := figure(run)) is not None:
                 drawn[panel].setdefault(series, []).append((billions, estimate))
-    shown = {panel: curves for panel, curves in drawn.items() if curves}
-    return Curves(name=name, title=title, panels=shown) if shown else None
+    panel_curves = {panel: curves for panel, curves in drawn.items() if curves}
+    return Curves(name=name, title=title, panels=panel_curves) if panel_curves else None
 
 
 def paper_with_curves(tables: Sequence[Table], notes: list[str], curves: Curves | None) -> Paper:

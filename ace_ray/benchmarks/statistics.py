@@ -91,8 +91,8 @@ def tallied(
             is_turn = row.category in multi_turn
             tallies[key] = Tally(row.category, rule_sets, multi_turn=is_turn)
         tallies[key].add(row)
-    named = [category for members in groups.values() for category in members]
-    order = [*dict.fromkeys([*named, *sorted({category for _, category in tallies})])]
+    group_categories = [category for members in groups.values() for category in members]
+    order = [*dict.fromkeys([*group_categories, *sorted({category for _, category in tallies})])]
     return {key: tallies[key] for key in sorted(tallies, key=lambda k: (k[0], order.index(k[1])))}
 
 
@@ -165,10 +165,10 @@ def sample_tables(
 
 def scores(summary: Mapping[str, Any], rules: str, groups: Groups) -> list[Score]:
     """Return the score over all rows, then the score of each group."""
-    named = list(dict.fromkeys(category for members in groups.values() for category in members))
+    union = list(dict.fromkeys(category for members in groups.values() for category in members))
     blocks = {ALL_ROWS: summary["rules"], **summary["groups"]}
     scores = []
-    for name, members in ((ALL_ROWS, named), *groups.items()):
+    for name, members in ((ALL_ROWS, union), *groups.items()):
         missing = [category for category in members if category not in summary["categories"]]
         mean = estimate(blocks.get(name, {}).get(rules))
         mean = mean and replace(mean, partial=bool(missing))

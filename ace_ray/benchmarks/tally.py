@@ -58,8 +58,8 @@ class Tally:
         if row.status != "scored":
             return
         scores = [self._judge(rule, row.verdicts[rule]) for rule in self.rule_sets]
-        for place, gained in enumerate((1, *scores), start=1):
-            entry[place] += gained
+        for index, gained in enumerate((1, *scores), start=1):
+            entry[index] += gained
         if self.multi_turn:
             samples = self._dialogues.setdefault(row.group, {})
             before = samples.get(row.sample, (0,) * (1 + len(self.rule_sets)))
@@ -75,8 +75,8 @@ class Tally:
 
     def turns(self, rule: str) -> Units:
         """Return one unit for each entry (see `Units`), even if entries are turns of dialogues."""
-        place = 2 + self.rule_sets.index(rule)
-        return [(int(entry[1]), entry[place]) for entry in self._entries.values() if entry[1]]
+        index = 2 + self.rule_sets.index(rule)
+        return [(int(entry[1]), entry[index]) for entry in self._entries.values() if entry[1]]
 
     def units(self, rule: str) -> Units:
         """Return one unit for each entry, or for each dialogue if rows are turns. A sample of a
@@ -144,10 +144,10 @@ def accuracies(tallies: Sequence[Tally], rule: str) -> dict[str, Any]:
         stats |= {**_share_of("turn_", turns), "turns": len(turns)}
         shares = [samples for tally in tallies for samples in tally.shares(rule)]
         values = [value for samples in shares for value in samples]
-        stats |= _named("process_", sum(values), len(values), len(shares))
+        stats |= _accuracy("process_", sum(values), len(values), len(shares))
     process, rows = (sum(tally.process[rule][i] for tally in tallies) for i in (0, 1))
     if rows:
-        stats |= _named("process_", process, int(rows), len(units))
+        stats |= _accuracy("process_", process, int(rows), len(units))
     if max((n for n, _ in units), default=0) > 1:
         # A dialogue is right or wrong, whatever its turns score.
         graded = any(rule in tally.graded and not tally.multi_turn for tally in tallies)
@@ -156,10 +156,10 @@ def accuracies(tallies: Sequence[Tally], rule: str) -> dict[str, Any]:
 
 
 def _share_of(prefix: str, units: Units) -> dict[str, Any]:
-    return _named(prefix, sum(c for _, c in units), sum(n for n, _ in units), len(units))
+    return _accuracy(prefix, sum(c for _, c in units), sum(n for n, _ in units), len(units))
 
 
-def _named(prefix: str, total: float, count: int, n: int) -> dict[str, Any]:
+def _accuracy(prefix: str, total: float, count: int, n: int) -> dict[str, Any]:
     value, interval = share(total, count, n)
     return {f"{prefix}accuracy": value, f"{prefix}interval": interval}
 
@@ -172,11 +172,11 @@ def _samples(units: Units, *, graded: bool) -> dict[str, Any]:
     The Wilson interval over the entries is conservative: it assumes values of only 0 and 1, which
     have the largest variance for a given mean. If scores are ``graded``, pass@k and pass^k are left
     out, since they are defined only for right and wrong answers."""
-    fewest, most = min(n for n, _ in units), max(n for n, _ in units)
+    lowest, highest = min(n for n, _ in units), max(n for n, _ in units)
     mean = sum(c / n for n, c in units) / len(units)
-    stats: dict[str, Any] = {"min": fewest, "max": most, "mean": mean}
-    powers = (1 << i for i in range(fewest.bit_length()))
-    ks = sorted({*range(1, min(fewest, _EVERY_K) + 1), *powers, fewest})
+    stats: dict[str, Any] = {"min": lowest, "max": highest, "mean": mean}
+    powers = (1 << i for i in range(lowest.bit_length()))
+    ks = sorted({*range(1, min(lowest, _EVERY_K) + 1), *powers, lowest})
     for name, chance in (("pass_at_k", pass_at_k), ("pass_hat_k", pass_hat_k)):
         sums = {str(k): sum(chance(n, int(c), k) for n, c in units) for k in ([] if graded else ks)}
         stats[name] = {k: total / len(units) for k, total in sums.items()}

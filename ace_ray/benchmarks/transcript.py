@@ -58,7 +58,7 @@ class Tool:
 
 def tools_of(value: Any) -> list[Tool] | None:
     """Read the tools in ``value``, an untrusted `Episode.tools`; None if it is not a list."""
-    return [_tool(one) for one in value] if isinstance(value, list) else None
+    return [_tool(tool) for tool in value] if isinstance(value, list) else None
 
 
 def _tool(value: Any) -> Tool:
@@ -107,17 +107,17 @@ def _answer(step: Step, message: Mapping[str, Any], waiting: dict[str, int]) -> 
     """Store a tool ``message`` as the result of the call in ``step`` that it names, or of the first
     call without a result. If all have results (or the calls are text), add a call."""
     content = text_of(message.get("content"))
-    place = waiting.pop(text_of(message.get("tool_call_id")), None)
-    if place is None and waiting:
-        place = waiting.pop(next(iter(waiting)))  # the first call without a result
-    if place is None:
+    index = waiting.pop(text_of(message.get("tool_call_id")), None)
+    if index is None and waiting:
+        index = waiting.pop(next(iter(waiting)))  # the first call without a result
+    if index is None:
         step.calls.append(Call(text_of(message.get("name")), observation=content))
     else:
-        step.calls[place] = replace(step.calls[place], observation=content)
+        step.calls[index] = replace(step.calls[index], observation=content)
 
 
 def _listed(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return [v for v in value if isinstance(v, Mapping)] if isinstance(value, list) else []
 
 
 def text_of(value: Any) -> str:

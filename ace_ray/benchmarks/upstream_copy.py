@@ -124,17 +124,17 @@ class UpstreamCopy:
         copy = cls.locate("installed" if path is None else str(path))
         files = {name: copy.read(name) for name in names}
         rows = count(copy)
-        known = copy.is_known()
+        is_official = copy.is_known()
         target = keep(
             files,
             cls.upstream.benchmark,
             counted=counted(rows),
             upstream_version=copy.version,
-            official_data=known,
+            official_data=is_official,
             source={"path": str(copy.root)},
             rows=dict(rows),
         )
-        if not known:
+        if not is_official:
             log.info(f"the files differ from the published package: {copy.root}")
         return target
 

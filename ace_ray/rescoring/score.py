@@ -201,12 +201,12 @@ class _Rows:
         if isinstance(output, Unscored):
             self.unscored += 1
             if self.unscored <= _REASONS:
-                self._reasons.append(f"{output.where}: {output.reason}")
+                self._reasons.append(f"{output.location}: {output.reason}")
             if entry is not None:
                 status = {"status": "infra_error", "error": well_formed(output.reason)}
                 self._add(entry, self._number(output.sample), status, Episode(), {})
             line |= dict.fromkeys(benchmark.rule_sets)
-            return {**line, "where": output.where, "not_scored": output.reason}
+            return {**line, "where": output.location, "not_scored": output.reason}
         entry, episode = output.entry, output.episode
         with own_code(type(benchmark), f"check of entry {entry.id!r}"):
             verdicts = benchmark.verdicts(entry, episode)

@@ -14,10 +14,10 @@ from ace_ray.benchmarks.outputs import (
     Output,
     Placed,
     each_once,
+    quote,
     read_json_lines,
     read_rows,
     require_known,
-    shown,
     single_answer,
     text_of,
     value_of,
@@ -98,6 +98,6 @@ def _episode(entry: Entry, row: Row, key: str, location: str) -> Episode:
         return Episode(state={"after": after, "process": process})
     output = value_of(row, key, location)
     if output is not None and not isinstance(output, str):
-        raise UserError(f"the output is {shown(output)}, not a text or null", where=location)
+        raise UserError(f"the output is {quote(output)}, not a text or null", where=location)
     # The official checker raises an exception on null, but not on an empty string.
     return single_answer(output) if output is not None else Episode(state=NO_OUTPUT)

@@ -126,7 +126,7 @@ def _votes_beside(file: Path) -> dict[str, list[str]] | None:
 def _status(value: Any, location: str) -> str:
     status = value.removeprefix(_STATUS) if isinstance(value, str) else value
     if not isinstance(status, str) or status not in POINTS:
-        problem = f"a vote is {outputs.shown(value)}, not a status"
+        problem = f"a vote is {outputs.quote(value)}, not a status"
         raise UserError(problem, where=location, fix=_VOTES_FIX)
     return status
 
@@ -136,7 +136,7 @@ def _of_line(entry: Entry, row: Row, location: str) -> Episode:
     if isinstance(value, Mapping):
         return _episode(entry, value if "answer" in value else {"answer": value}, None, location)
     if value is not None and not isinstance(value, str):
-        problem = f"the output is {outputs.shown(value)}, not a string, a converted answer or null"
+        problem = f"the output is {outputs.quote(value)}, not a string, a converted answer or null"
         raise UserError(problem, where=location)
     no_answer: dict[str, Any] = {"final_answer": "", "answer_details": converted.linked([])}
     answer = no_answer if value is None else converted.answer_of_text(value)
@@ -150,7 +150,7 @@ def _episode(entry: Entry, tree: Any, votes: Sequence[str] | None, location: str
     text = tree.get("query", query)
     if not isinstance(text, str) or text.split() != query.split():
         raise UserError(
-            f"the query is {outputs.shown(text)}, but in the data it is {outputs.shown(query)}",
+            f"the query is {outputs.quote(text)}, but in the data it is {outputs.quote(query)}",
             where=location,
             fix="give the data that these answers were made with",
         )

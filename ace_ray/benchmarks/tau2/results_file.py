@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from ace_ray.benchmarks.context import arguments_of
 from ace_ray.benchmarks.dataset import Part, read_bounded
-from ace_ray.benchmarks.outputs import Entries, Output, Unscored, shown
+from ace_ray.benchmarks.outputs import Entries, Output, Unscored, quote
 from ace_ray.benchmarks.tau2.options import CATEGORIES, Category
 from ace_ray.benchmarks.tau2.tasks import Message
 from ace_ray.benchmarks.tau2.upstream_package import ENDS, STOP
@@ -158,7 +158,7 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
             came[task] += 1
             entry = entries.get("en", category.name, task)
             if entry is None:
-                why = f"task {shown(task)} is not in the data of {category.name}"
+                why = f"task {quote(task)} is not in the data of {category.name}"
             elif simulation.termination_reason in _WITHOUT_VERDICT:
                 why = f"ended by {simulation.termination_reason}"
             else:
@@ -171,7 +171,7 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
             why = str(error)
         key = (entry.id if entry else "", trial, not why)
         if entry is not None and key in keys:
-            why = f"task {shown(entry.id)} has two simulations of trial {trial}"
+            why = f"task {quote(entry.id)} has two simulations of trial {trial}"
             entry = None
         keys.add(key)
         if entry is None or why:
@@ -203,7 +203,7 @@ def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
     ]
     if not files:
         raise _no_results(path, "contains no simulations")
-    return head, ((f"simulation {n} ({shown(p.name)})", p) for n, p in enumerate(files))
+    return head, ((f"simulation {n} ({quote(p.name)})", p) for n, p in enumerate(files))
 
 
 def _no_results(path: Path, problem: str = "is not a results file of tau2") -> UserError:
@@ -220,7 +220,7 @@ def _category(head: Mapping[str, Any], path: Path) -> Category:
         raise _no_results(path) from error
     name = f"{domain}_solo" if solo else domain
     if name not in CATEGORIES:
-        problem = f"is of the domain {shown(name)}"
+        problem = f"is of the domain {quote(name)}"
         raise UserError(problem, where=str(path), fix=f"known: {', '.join(CATEGORIES)}")
     return CATEGORIES[name]
 
@@ -246,7 +246,7 @@ def _integer(text: str) -> int | float:
 
 def _episode(tree: Any, end_reason: Any, *, solo: bool) -> Episode:
     if end_reason not in _READ_ENDS:
-        raise ValueError(f"the termination_reason {shown(end_reason)} is not known")
+        raise ValueError(f"the termination_reason {quote(end_reason)} is not known")
     if tree.get("messages") is None and end_reason not in STOPS:
         tree = {"messages": []}  # the reward is 0, whatever was said
     elif tree.get("messages") is None and tree.get("ticks"):

@@ -140,7 +140,7 @@ def test_an_odd_simulation_is_named_and_the_others_are_read(
         first, odd, last = read_all(benchmark, results_of(tmp_path, "mock", *simulations))
         assert (type(first), type(last)) == (Output, Output)
         assert isinstance(odd, Unscored)
-        assert odd.where == "simulation 1"
+        assert odd.location == "simulation 1"
         assert re.search(why, odd.reason)
 
 
@@ -156,7 +156,7 @@ def test_the_folder_form_is_read(benchmark: Tau2, tmp_path: Path) -> None:
     for source in (path, tmp_path):
         output, *unscored = read_all(benchmark, source)
         assert isinstance(output, Output)
-        problems = [f"{row.where} {row.reason}" for row in unscored if isinstance(row, Unscored)]
+        problems = [f"{row.location} {row.reason}" for row in unscored if isinstance(row, Unscored)]
         assert re.search(r"b\.json.*not valid JSON", problems[0])
         assert re.search(r"gone\.json.*No such file", problems[1])
 
