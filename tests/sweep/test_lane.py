@@ -166,7 +166,7 @@ def test_an_outage_or_a_small_cluster_postpones_the_runs(
     code: int,
 ) -> None:
     monkeypatch.setattr(lane_module, "run_lane", lambda *arguments: fails())
-    monkeypatch.setattr(resources, "_installed", lambda name: True)
+    monkeypatch.setattr("importlib.metadata.distributions", lambda **_: ["vllm"])
     result = play({"run_id": "a"}, {"run_id": "b"}, shared=shared, gpus=[1, 1])
     assert result[0] == code
     assert [(event["run_id"], [*event][1]) for event in result[1]] == [

@@ -121,7 +121,7 @@ def test_a_lane_gets_the_time_of_its_runs(machine: Machine, sizes: list[int], sh
 
 
 def test_an_engine_that_no_node_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ace_ray.cluster.resources._installed", lambda name: False)
+    monkeypatch.setattr("importlib.metadata.distributions", lambda **_: [])
     tree = {"model": {"source": "m"}, "benchmarks": ["b"], "engine": {"tensor_parallel_size": 3}}
     plan: Any = SimpleNamespace(config=RunConfig.model_validate(tree), rows=Rows(100))
     big = replace(run("big", gpus=3, servers=((1.0, 3), (1.0, 2))), plan=plan)
