@@ -94,53 +94,53 @@ class Run:
         is 1 (generated again by ``repeat_subset``) are left out.
 
         Raises `UserError`: a part cannot be read, or a column does not exist."""
-        known = self._stored.ledger.schema
-        if unknown := [name for name in columns or () if name not in known.names]:
+        stored_schema = self._stored.ledger.schema
+        if unknown := [name for name in columns or () if name not in stored_schema.names]:
             raise UserError(
                 f"rows have no column {unknown[0]!r}",
                 where=self.uri,
-                fix=f"choose from {', '.join(known.names)}",
+                fix=f"choose from {', '.join(stored_schema.names)}",
             )
-        wanted = list(columns or known.names)
+        names = list(columns or stored_schema.names)
         tables = [
-            table.filter(pc.equal(table.column("repeat"), 0)).select(wanted)
-            for table in self._stored.ledger.tables(list(dict.fromkeys([*wanted, "repeat"])))
+            table.filter(pc.equal(table.column("repeat"), 0)).select(names)
+            for table in self._stored.ledger.tables(list(dict.fromkeys([*names, "repeat"])))
         ]
-        schema = pa.schema([known.field(name) for name in wanted])
+        schema = pa.schema([stored_schema.field(name) for name in names])
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def dataframe(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Return `rows` as a pandas data frame. pandas must be installed."""
         return self.rows(columns).to_pandas()
 
-    def episodes(self, **wanted: Any) -> Iterator[EpisodeView]:
+    def episodes(self, **filters: Any) -> Iterator[EpisodeView]:
         """Yield the matching rows, with all their content.
 
-        ``wanted``: keys of a `Filter`, as in ``run.episodes(category="irrelevance", valid=False)``.
+        ``filters``: keys of a `Filter`: ``run.episodes(category="irrelevance", valid=False)``.
         Raises `UserError`: no row can match."""
-        return episodes(self._stored, select_known(self._stored, Filter(**wanted)))
+        return episodes(self._stored, select_known(self._stored, Filter(**filters)))
 
-    def episode(self, entry: str, *, sample: int = 0, **wanted: Any) -> EpisodeView:
+    def episode(self, entry: str, *, sample: int = 0, **filters: Any) -> EpisodeView:
         """Return one row. ``entry`` is the id of its entry, or the beginning of the row's id.
-        ``wanted``: further keys of a `Filter`. Raises `UserError`: no or several rows match."""
-        found = [
+        ``filters``: further keys of a `Filter`. Raises `UserError`: no or several rows match."""
+        views = [
             view
-            for view in self.episodes(entry=entry, sample=sample, **wanted)
+            for view in self.episodes(entry=entry, sample=sample, **filters)
             if not view.facts["repeat"]
         ]
-        if len(found) != 1:
-            keys = "; ".join(", ".join(filter(None, view.key.values())) for view in found[:5])
+        if len(views) != 1:
+            keys = "; ".join(", ".join(filter(None, view.key.values())) for view in views[:5])
             raise UserError(
-                f"matches {len(found)} rows: {keys}",
+                f"matches {len(views)} rows: {keys}",
                 where=entry,
                 fix="choose one with language=, category= or benchmark=",
             )
-        return found[0]
+        return views[0]
 
-    def changed(self, other: Run, **wanted: Any) -> list[ResultRow]:
+    def changed(self, other: Run, **filters: Any) -> list[ResultRow]:
         """Return the matching rows of this run that have a different verdict in ``other``.
-        ``wanted``: keys of a `Filter`."""
-        return select(self._stored, Filter(**wanted), other._stored)
+        ``filters``: keys of a `Filter`."""
+        return select(self._stored, Filter(**filters), other._stored)
 
 
 def evaluate(
@@ -178,16 +178,16 @@ def evaluate(
     from ace_ray.pipeline.evaluate import evaluate as run
 
     settings = {**settings, "output": output, "limit": limit, "ids": _listed(ids)}
-    asked = _config(config, model, benchmarks, settings)
-    check_publishers(asked.publish)
+    configuration = _config(config, model, benchmarks, settings)
+    check_publishers(configuration.publish)
     console = console or Console()
-    code, summary = run(asked, fresh=not resume, console=console)
+    code, summary = run(configuration, fresh=not resume, console=console)
     if code == COMPLETE and summary["complete"]:
         from ace_ray.integrations.publish import publish_run
 
         with log.printing(console):
-            publish_run(summary["uri"], asked)
-    return Run.open(summary["uri"], **asked.store.model_dump())
+            publish_run(summary["uri"], configuration)
+    return Run.open(summary["uri"], **configuration.store.model_dump())
 
 
 def score(
@@ -212,10 +212,10 @@ def score(
     from ace_ray.rescoring.rescore import score as score_path
 
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
-    named, file = [benchmark] if benchmark else [], None if judge is None else str(judge)
+    names, file = [benchmark] if benchmark else [], None if judge is None else str(judge)
     options = {"data": data, "model": model, "fresh": fresh}
     with log.printing(console):
-        score_path(str(path), named, output, file, opens=opens, **options)
+        score_path(str(path), names, output, file, opens=opens, **options)
     return Run(opens(output or str(path)))
 
 
@@ -236,14 +236,14 @@ def sweep(
     from ace_ray.sweep.config import load_sweep
     from ace_ray.sweep.sweep import Sweep
 
-    given = {"output": output, "limit": limit, "ids": _listed(ids)}
-    values = {name: value for name, value in given.items() if value is not None}
+    options = {"output": output, "limit": limit, "ids": _listed(ids)}
+    values = {name: value for name, value in options.items() if value is not None}
     loaded = load_sweep(str(config), (), values)
     check_publishers(loaded.any_run.publish)
     with log.printing(console):
-        asked = Sweep(loaded)
-        run_published(asked)
-    plans = [run.plan for run in asked.runs if run.plan is not None]
+        runner = Sweep(loaded)
+        run_published(runner)
+    plans = [run.plan for run in runner.runs if run.plan is not None]
     stores = [open_store(plan.uri, **plan.config.store.model_dump()) for plan in plans]
     return [Run(store) for store in stores if store.get(MANIFEST) is not None]
 
@@ -334,9 +334,9 @@ def _config(
     if isinstance(config, RunConfig):
         config = config.model_dump(mode="json", exclude_unset=True)
     source = str(config) if isinstance(config, Path) else config
-    named = [benchmarks] if isinstance(benchmarks, str) else benchmarks
-    given = {"benchmarks": named, **settings}
-    values = {name: value for name, value in given.items() if value is not None}
+    sections = [benchmarks] if isinstance(benchmarks, str) else benchmarks
+    fields = {"benchmarks": sections, **settings}
+    values = {name: value for name, value in fields.items() if value is not None}
     overrides = [] if model is None else [f"model.source={json.dumps(model)}"]
     tree = read_tree(source, overrides, values)
     return run_config(tree, where=source if isinstance(source, str) else "evaluate()")

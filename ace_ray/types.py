@@ -304,9 +304,9 @@ class Episode:
         if tools is None:
             return
         have, answer = list(self.tools or ()), self.model_calls + 1
-        known = [{k: v for k, v in tool.items() if k != "since_answer"} for tool in have]
+        stored_tools = [{k: v for k, v in tool.items() if k != "since_answer"} for tool in have]
         since = {"since_answer": answer} if answer > 1 else {}
-        self.tools = [*have, *({**tool, **since} for tool in tools if tool not in known)]
+        self.tools = [*have, *({**tool, **since} for tool in tools if tool not in stored_tools)]
 
     def count(self, completion: Completion) -> None:
         """Add the tokens, time and facts of a completion to this episode."""
@@ -319,15 +319,15 @@ class Episode:
         if completion.endpoint is not None:
             self.endpoint = added(self.endpoint, completion.endpoint.as_json())
 
-    def count_all(self, other: Episode) -> None:
+    def count_all(self, episode: Episode) -> None:
         """Add the tokens, time and facts of another episode to this episode."""
-        self.prompt_tokens += other.prompt_tokens
-        self.completion_tokens += other.completion_tokens
-        self.model_calls += other.model_calls
-        self.generation_s += other.generation_s
-        self.engine += other.engine
-        if other.endpoint is not None:
-            self.endpoint = added(self.endpoint, other.endpoint)
+        self.prompt_tokens += episode.prompt_tokens
+        self.completion_tokens += episode.completion_tokens
+        self.model_calls += episode.model_calls
+        self.generation_s += episode.generation_s
+        self.engine += episode.engine
+        if episode.endpoint is not None:
+            self.endpoint = added(self.endpoint, episode.endpoint)
 
 
 def added(before: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
@@ -445,7 +445,7 @@ class ResultRow(EntryKeys):
         return self.unjudged.get(rules, {}) if verdict is None else verdict.metrics
 
     def __repr__(self) -> str:
-        judged = {rules: one.valid for rules, one in self.verdicts.items()}
+        judged = {rules: verdict.valid for rules, verdict in self.verdicts.items()}
         return f"<ResultRow {one_line(self.id, 80)}, sample {self.sample}: {judged or self.status}>"
 
 

@@ -47,8 +47,8 @@ def test_first_signal_is_a_request_and_the_second_one_ends(
     monkeypatch.setattr(interrupts_module, "ONCE_S", 0.0)
     with Interrupts() as interrupts:
         interrupts.drainable = True
-        assert not interrupts.asked
-        send(first, lambda: interrupts.asked)
+        assert not interrupts.is_interrupted
+        send(first, lambda: interrupts.is_interrupted)
         interrupts.settle()
         for number in (second, first):
             with pytest.raises(KeyboardInterrupt):
@@ -61,8 +61,8 @@ def test_signal_that_arrives_twice_counts_once(drainable: bool) -> None:
         interrupts.drainable = drainable
         # If no rows can be drained, the first signal ends the run.
         with contextlib.nullcontext() if drainable else pytest.raises(KeyboardInterrupt):
-            send(signal.SIGTERM, lambda: interrupts.asked)
-        assert interrupts.asked
+            send(signal.SIGTERM, lambda: interrupts.is_interrupted)
+        assert interrupts.is_interrupted
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.01)
@@ -77,7 +77,7 @@ def test_handlers_are_taken_back_from_others_and_restored(handlers: dict[int, An
         interrupts.install()
         interrupts.install()
         interrupts.drainable = True
-        send(signal.SIGTERM, lambda: interrupts.asked)
+        send(signal.SIGTERM, lambda: interrupts.is_interrupted)
         assert numbers == []
         raise ValueError
     assert {n: signal.getsignal(n) for n in BOTH} == handlers
@@ -97,5 +97,5 @@ def test_abort_wakes_a_waiting_main_thread(error: BaseException) -> None:
         with pytest.raises(type(error)) as caught:
             threading.Event().wait(30)
         assert caught.value is error
-        assert not interrupts.asked
+        assert not interrupts.is_interrupted
         timer.join()

@@ -47,7 +47,7 @@ def lines(text: str) -> list[dict[str, Any]]:
 def test_a_json_line_has_fields_and_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
     log.configure("info", "json")
     with log.printing(Console(force_terminal=True)):
-        with log.known(run_id="r"):
+        with log.common_fields(run_id="r"):
             log.warning(f"a\nb \x1b[31m{SECRET}", done=3, at={"key": [SECRET, float("nan")]})
         log.info("after")
     logging.getLogger("ace_ray.somewhere").warning("own %s", 1)

@@ -42,12 +42,12 @@ def set_environment() -> None:
     os.environ.setdefault("RAY_DATA_METADATA_PREFETCH_ON_THREAD", "0")
 
 
-_own = False
+_is_own = False
 
 
 def is_own() -> bool:
     """Return whether this process started the Ray that it is connected to."""
-    return _own
+    return _is_own
 
 
 # Result of the thread that connects; None if there is no such thread (`connecting`).
@@ -105,7 +105,7 @@ def connect() -> None:
 
 
 def _connect() -> None:
-    global _own
+    global _is_own
     set_environment()
     try:
         import ray
@@ -117,11 +117,11 @@ def _connect() -> None:
         ) from error
     if ray.is_initialized():
         return
-    _own = False
+    _is_own = False
     address = running_cluster()
     if address == "local":
         _start_local()
-        _own = True
+        _is_own = True
         return
     # Give actors the log settings of this process. The environment of a job already has the
     # settings, and Ray refuses to set them twice.
@@ -130,17 +130,17 @@ def _connect() -> None:
         # Without an address Ray finds the running cluster and its token.
         ray.init(None, runtime_env={"env_vars": variables} if variables else None, **_quiet())
     except Exception as error:
-        said = " ".join(str(error).split())[:600] or type(error).__name__
+        reason = " ".join(str(error).split())[:600] or type(error).__name__
         fix = "check RAY_ADDRESS"
-        if not _named():
+        if not _env_address():
             fix = f"set RAY_ADDRESS=local to start a local Ray (the address is from {_note()})"
-        if not said.startswith("Version mismatch"):
+        if not reason.startswith("Version mismatch"):
             # Without the token, Ray's error is only "failed to connect".
             fix += (
                 "; if the cluster asks for a token, export the head's RAY_AUTH_TOKEN and "
                 "RAY_AUTH_MODE=token (docs/clusters.md)"
             )
-        raise UserError(f"cannot join Ray: {said}", where=f"Ray at {address}", fix=fix) from error
+        raise UserError(f"cannot join Ray: {reason}", where=f"Ray at {address}", fix=fix) from error
 
 
 def _quiet() -> dict[str, Any]:
@@ -185,30 +185,30 @@ def running_cluster() -> str:
     early. Addresses are tested, since Ray's address file remains after a head node was killed.
 
     Raises `UserError` if no server answers at ``RAY_ADDRESS``."""
-    if named := _named():
-        if "://" not in named and not _answers(named):
+    if address := _env_address():
+        if "://" not in address and not _answers(address):
             raise UserError(
                 "nothing answers at this address",
-                where=f"RAY_ADDRESS={named}",
+                where=f"RAY_ADDRESS={address}",
                 fix="set it to the address of a running cluster, or unset it to start a local Ray",
             )
-        return named
+        return address
     if os.environ.get("RAY_ADDRESS") == "local":
         return "local"
     note = _note()
     try:
         # Ignore the Ray of another user, whose sockets this user may not open.
-        own = note.stat().st_uid == os.geteuid()
-        started = note.read_text(errors="replace").strip() if own else ""
+        is_mine = note.stat().st_uid == os.geteuid()
+        started = note.read_text(errors="replace").strip() if is_mine else ""
     except OSError:
         return "local"
     return started if started and _answers(started) else "local"
 
 
-def _named() -> str:
+def _env_address() -> str:
     """Return the address in ``RAY_ADDRESS``; "" if the variable is "auto", "local" or not set."""
-    named = os.environ.get("RAY_ADDRESS", "")
-    return "" if named in ("auto", "local") else named
+    address = os.environ.get("RAY_ADDRESS", "")
+    return "" if address in ("auto", "local") else address
 
 
 def _note() -> Path:

@@ -42,10 +42,10 @@ def reserved(
     try:
         _wait(groups, need, config.start_timeout_s, stopping)
         log.info(f"reserved for each engine: {', '.join(map(_described, groups))}")
-        places = cycle(groups)
+        group_cycle = cycle(groups)
         yield lambda: {
             "scheduling_strategy": PlacementGroupSchedulingStrategy(
-                next(places),
+                next(group_cycle),
                 placement_group_bundle_index=0,
                 placement_group_capture_child_tasks=True,
             )
@@ -58,8 +58,8 @@ def reserved(
 
 def bundles(need: Resources) -> list[dict[str, float]]:
     """Return the bundles of one engine. vLLM takes one GPU of each bundle."""
-    others = [{"GPU": 1.0} for _ in range(need.worker_gpus - 1)]
-    return [{"CPU": need.worker_cpus, "GPU": 1.0}, *others]
+    gpu_bundles = [{"GPU": 1.0} for _ in range(need.worker_gpus - 1)]
+    return [{"CPU": need.worker_cpus, "GPU": 1.0}, *gpu_bundles]
 
 
 def materialized(ref: ModelRef) -> Path:
@@ -70,12 +70,12 @@ def materialized(ref: ModelRef) -> Path:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     folder, group = materialize(ref), _group()
-    others = _nodes(group) - {ray.get_runtime_context().get_node_id()} if group else set()
+    node_ids = _nodes(group) - {ray.get_runtime_context().get_node_id()} if group else set()
     on_node = ray.remote(num_cpus=0)(materialize)
-    for node in sorted(others):
-        there = NodeAffinitySchedulingStrategy(node, soft=False)
+    for node in sorted(node_ids):
+        strategy = NodeAffinitySchedulingStrategy(node, soft=False)
         try:
-            theirs = ray.get(on_node.options(scheduling_strategy=there).remote(ref))
+            theirs = ray.get(on_node.options(scheduling_strategy=strategy).remote(ref))
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, UserError):
                 raise error.cause from error

@@ -140,7 +140,7 @@ class Task:
 
     actor: Any
     inputs: RefBundle
-    done: Callable[[], None]
+    finish: Callable[[], None]
     """Tells Ray Data that the actor has ended the task."""
     out: int = 0
     """Number of rows that the actor has returned."""
@@ -159,9 +159,9 @@ class TrackedPool:
     """Controls the number of actors of the class named ``name`` in a graph, in place of Ray Data,
     and tracks the tasks of each actor.
 
-    Create it before the graph of ``executor`` starts. ``ended`` is called with each ended task."""
+    Create it before the graph of ``executor`` starts. ``on_end`` is called with each ended task."""
 
-    def __init__(self, executor: Any, name: str, ended: Callable[[Task], None]) -> None:
+    def __init__(self, executor: Any, name: str, on_end: Callable[[Task], None]) -> None:
         self._op = op = next(op for op in executor._topology if name in op.name)
         # Without the operator here, Ray Data's own scaling does not change its actors.
         executor._actor_autoscaler._topology = dict(executor._topology)
@@ -170,14 +170,14 @@ class TrackedPool:
         self._tasks: dict[int, Task] = {}
         submit = op._submit_data_task
 
-        def submitted(gen: Any, inputs: RefBundle, done: partial[None]) -> None:
+        def submitted(gen: Any, inputs: RefBundle, finish: partial[None]) -> None:
             number = op._next_data_task_idx
-            task = self._tasks[number] = Task(done.keywords["actor_to_return"], inputs, done)
+            task = self._tasks[number] = Task(finish.keywords["actor_to_return"], inputs, finish)
 
             def task_ended() -> None:
-                done()
+                finish()
                 del self._tasks[number]
-                ended(task)
+                on_end(task)
 
             submit(gen, inputs, task_ended)
             handed_on = op._data_tasks[number]._output_ready_callback
@@ -227,7 +227,7 @@ class TrackedPool:
             op._metrics.on_task_finished(number, RuntimeError("lost"), None, None)
             del op._data_tasks[number]
             op._output_queue.finalize(key=number)
-            task.done()
+            task.finish()
             if not task.out:
                 self._queue(task.inputs)
 

@@ -128,15 +128,15 @@ def grow(gpus: Sequence[int], patience_s: float) -> None:
     `fit` refuses a run that does not fit the present nodes before it has actors."""
     from ray.autoscaler.sdk import request_resources
 
-    def there() -> int:
+    def gpu_count() -> int:
         return int(sum(node.get("GPU", 0) for node in nodes()))
 
-    if (present := there()) >= sum(gpus):
+    if (present := gpu_count()) >= sum(gpus):
         return
     log.info(f"waiting for GPUs: {present} of {sum(gpus)} present")
     until = time.monotonic() + min(patience_s, GROW_S)
     try:
-        while there() < sum(gpus) and time.monotonic() < until:
+        while gpu_count() < sum(gpus) and time.monotonic() < until:
             # Repeat the request, since the cluster keeps only the latest request of all drivers.
             request_resources(bundles=[{"GPU": count} for count in gpus])
             time.sleep(GROW_POLL_S)
@@ -172,7 +172,7 @@ def fit(
     spread = on_gpu and (executor == "ray" or (executor is None and too_large))
     _check_nodes(config, gpus, cluster, servers, spread=spread)
     limits = config.worker_range
-    one = Resources(
+    unit = Resources(
         1,
         worker_cpus(config),
         gpus_per_worker(config.engine) if on_gpu else 0,
@@ -186,15 +186,15 @@ def fit(
         limit=min(limits.max, rows) if limits else 0,
     )
     if limits:
-        workers = max(one.fewest, _most_workers(one, one.limit, servers, cluster))
+        workers = max(unit.fewest, _most_workers(unit, unit.limit, servers, cluster))
     elif isinstance(config.workers, int):
         workers = config.workers
     else:
-        by_gpu = (gpus - one.server_gpus) // one.worker_gpus if one.worker_gpus else 1
-        workers = max(1, _most_workers(one, min(by_gpu, rows), servers, cluster))
-    need = _times(one, workers)
+        by_gpu = (gpus - unit.server_gpus) // unit.worker_gpus if unit.worker_gpus else 1
+        workers = max(1, _most_workers(unit, min(by_gpu, rows), servers, cluster))
+    need = _times(unit, workers)
     if not _holds(need, servers, cluster):
-        fits = _most_workers(one, workers - 1, servers, cluster)
+        fits = _most_workers(unit, workers - 1, servers, cluster)
         raise _too_small(need, cluster, fits, "workers.min" if limits else "workers")
     # Fewer checkers if the CPUs do not suffice.
     counts = range(math.ceil(workers / WORKERS_PER_CHECKER), 0, -1)
@@ -202,16 +202,16 @@ def fit(
     return next(need for need in needs if _holds(need, servers, cluster))
 
 
-def _times(one: Resources, workers: int) -> Resources:
-    """Return the resources of a run with ``workers`` workers; ``one`` has one worker."""
-    return replace(one, workers=workers, sandboxes=one.sandboxes * workers)
+def _times(unit: Resources, workers: int) -> Resources:
+    """Return the resources of a run with ``workers`` workers; ``unit`` has one worker."""
+    return replace(unit, workers=workers, sandboxes=unit.sandboxes * workers)
 
 
-def _most_workers(one: Resources, limit: int, servers: Sequence[Part], cluster: Nodes) -> int:
+def _most_workers(unit: Resources, limit: int, servers: Sequence[Part], cluster: Nodes) -> int:
     """Return the maximum number of workers that fit the nodes, at most ``limit``."""
     # Binary search, since each check packs the whole cluster.
     counts = range(1, max(0, limit) + 1)
-    return bisect_left(counts, 1, key=lambda n: not _holds(_times(one, n), servers, cluster))
+    return bisect_left(counts, 1, key=lambda n: not _holds(_times(unit, n), servers, cluster))
 
 
 def _holds(need: Resources, servers: Sequence[Part], cluster: Nodes) -> bool:
@@ -266,13 +266,13 @@ def _too_small(need: Resources, cluster: Nodes, fits: int, key: str) -> TooSmall
     gpus = f" and {need.worker_gpus} GPU(s)" if need.worker_gpus else ""
     server_gpus = f" and {need.server_gpus} GPU(s)" if need.server_gpus else ""
     total = {name: sum(node.get(name, 0) for node in cluster) for name in ("CPU", "GPU")}
-    most = f", at most {largest(cluster)} on a node" if need.worker_gpus else ""
+    node_limit = f", at most {largest(cluster)} on a node" if need.worker_gpus else ""
     return TooSmall(
         f"{need.workers} worker(s) of {need.worker_cpus:g} CPU(s){gpus} each"
         f"{'' if need.spread else ' on one node'}, and "
         f"{need.cpus - need.workers * need.worker_cpus:g} CPUs{server_gpus} for other actors, do "
         f"not fit {len(cluster)} node(s) with {total['CPU']:g} CPUs and {int(total['GPU'])} GPUs "
-        f"in all{most}",
+        f"in all{node_limit}",
         where="workers",
         fix=f"set {key} to {fits} or less"
         if fits
@@ -284,10 +284,10 @@ def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) ->
     """Return the number of workers that ``fit`` computes for ``cluster``. Return 0 if the run does
     not fit, or if a worker would have another number of GPUs than in ``need``."""
     try:
-        now = fit(cluster)
+        resources = fit(cluster)
     except UserError:
         return 0
-    return now.workers if now.worker_gpus == need.worker_gpus else 0
+    return resources.workers if resources.worker_gpus == need.worker_gpus else 0
 
 
 def _placed(parts: list[tuple[float, float]], cluster: Nodes, kinds: tuple[str, str]) -> bool:

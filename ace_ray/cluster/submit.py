@@ -138,8 +138,8 @@ def make_submission(
                 where=key,
                 fix="name an absolute path or an s3:// URI",
             )
-    for each in trees:
-        files = list(_local_files(each))
+    for job_tree in trees:
+        files = list(_local_files(job_tree))
     text = _sendable(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), config)
     content = yaml.safe_dump({"job": job, "config": trees[-1]}, sort_keys=True)
     return Submission(
@@ -177,25 +177,25 @@ def _travelling(node: Any, key: Any, path: str, attribute: str = "") -> str:
     with a hash of its content. Set ``node[key]`` to this name followed by ``attribute``."""
     text = _sendable(config_text(path), path)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    there = f"sent_{digest}{Path(path).suffix}"
-    node[key] = f"./{there}{attribute}"
-    return f"--file={there}:{text}"
+    name = f"sent_{digest}{Path(path).suffix}"
+    node[key] = f"./{name}{attribute}"
+    return f"--file={name}:{text}"
 
 
-def _sendable(text: str, where: str) -> str:
+def _sendable(text: str, location: str) -> str:
     """Return ``text`` if it may be sent in a job's command. Raises `UserError` if it contains a
     secret or is too long."""
     for number, line in enumerate(text.splitlines(), 1):
         if masked(line) != line:
             raise UserError(
                 f"line {number} looks like a secret, but a job's command is visible to everyone",
-                where=where,
+                where=location,
                 fix="remove it, also from comments, and set it in the environment",
             )
     if len(text.encode()) > TEXT_BYTES:
         raise UserError(
             f"has {len(text.encode())} bytes, but a file sent as text has at most {TEXT_BYTES}",
-            where=where,
+            where=location,
             fix="shorten it, or put it into the image or the model's folder",
         )
     return text
@@ -330,24 +330,24 @@ def _send(client: Any, submission: Submission) -> tuple[str, bool]:
 def _follow(client: Any, name: str) -> int:
     """Print the job's log until the job ends, and return the job's exit code. After a lost
     connection, continue at the first line that was not printed."""
-    shown = failures = 0
+    printed_chars = failures = 0
 
     async def tail() -> None:
-        nonlocal shown
-        seen = 0  # Ray sends the log from its first line each time
+        nonlocal printed_chars
+        log_chars = 0  # Ray sends the log from its first line each time
         async for text in client.tail_job_logs(name):
-            seen += len(text)
-            if seen > shown:
-                print(text[-(seen - shown) :], end="", flush=True)  # of the job's log
-                shown = seen
+            log_chars += len(text)
+            if log_chars > printed_chars:
+                print(text[-(log_chars - printed_chars) :], end="", flush=True)  # of the job's log
+                printed_chars = log_chars
 
     while True:
-        before = shown
+        before = printed_chars
         try:
             asyncio.run(tail())
             job = client.get_job_info(name)
             if job.status.is_terminal():
-                return _ended(job, name)
+                return _exit_code(job, name)
         # A proxy, the network or a restarting head node may be the cause: try again.
         except Exception as error:
             if failures == RECONNECTS:
@@ -356,11 +356,11 @@ def _follow(client: Any, name: str) -> int:
                     where=name,
                     fix="the same command follows the job again, if it still runs",
                 ) from error
-        failures = 0 if shown > before else failures + 1
+        failures = 0 if printed_chars > before else failures + 1
         time.sleep(RECONNECT_S if failures else RECONNECT_S / 10)
 
 
-def _ended(job: Any, name: str) -> int:
+def _exit_code(job: Any, name: str) -> int:
     if job.status == "STOPPED":
         log.info(f"{name} was stopped; the same command continues its run")
         return INCOMPLETE

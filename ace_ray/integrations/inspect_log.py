@@ -84,7 +84,7 @@ class _Log:
     ) -> None:
         self._run, self._benchmark, self._rule_scores = run, benchmark, scores
         self._part = rows[number * MOST_SAMPLES :][:MOST_SAMPLES]
-        self._place = f"{number + 1} of {-(-len(rows) // MOST_SAMPLES)}"
+        self._part_label = f"{number + 1} of {-(-len(rows) // MOST_SAMPLES)}"
         self._ids = _ids(rows)
         manifest = run.manifest
         self._limited = manifest.restriction(benchmark)
@@ -149,7 +149,7 @@ class _Log:
             "packages": {"ace_ray": ace_ray.__version__},
             "metadata": {
                 "identity": manifest.tree["identity"],
-                "part": self._place,
+                "part": self._part_label,
                 "scores": "of all parts",
                 **limited_to,
             },
@@ -184,10 +184,10 @@ class _Log:
         scores = []
         for rules, numbers in self._rule_scores.items():
             metrics = {
-                name: {"name": name, "value": one.estimate.value, "params": {}}
-                for title, one in zip(titles(numbers), numbers, strict=True)
-                if one.estimate is not None
-                for name in [title + "_partial" * one.estimate.partial]
+                name: {"name": name, "value": score.estimate.value, "params": {}}
+                for title, score in zip(titles(numbers), numbers, strict=True)
+                if score.estimate is not None
+                for name in [title + "_partial" * score.estimate.partial]
             }
             scores.append({"name": rules, "scorer": rules, "reducer": "mean", "metrics": metrics})
         return scores
@@ -203,7 +203,7 @@ class _Log:
             "target": "" if view.gold is None else pretty(view.gold[0]),
             "messages": _messages(view),
             "output": _output(self._answered, output, facts, f"{view.row_id}-output"),
-            "scores": {rules: _score(one, output) for rules, one in view.verdicts.items()},
+            "scores": {rules: _score(v, output) for rules, v in view.verdicts.items()},
             "metadata": _metadata(view),
             "store": _store(view),
             "events": [],
@@ -298,7 +298,7 @@ def _score(verdict: Mapping[str, Any], answer: str) -> dict[str, Any]:
 
 
 def _metadata(view: EpisodeView) -> dict[str, Any]:
-    types = {f"{rules}_error_type": one["error_type"] for rules, one in view.verdicts.items()}
+    types = {f"{rules}_error_type": v["error_type"] for rules, v in view.verdicts.items()}
     return {
         **{name: view.key[name] for name in ("category", "language") if view.key[name]},
         "status": view.status,

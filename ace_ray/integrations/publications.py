@@ -62,10 +62,10 @@ class _ScoredRun(StoredRun):
         # (benchmark, rule set) -> scores, the headline first.
         self.scores: dict[tuple[str, str], list[Score]] = {}
         for name, block in self.summary.benchmarks.items():
-            where = f"{self.uri}/{SUMMARY}: {name}"
-            stored = validated(_StoredScores, block.model_extra or {}, where=where)
-            for rules, found in stored.scores.items():
-                trees = [score.model_dump() for score in found]
+            location = f"{self.uri}/{SUMMARY}: {name}"
+            stored = validated(_StoredScores, block.model_extra or {}, where=location)
+            for rules, records in stored.scores.items():
+                trees = [score.model_dump() for score in records]
                 self.scores[name, rules] = [
                     Score.of_json(tree if tree["interval"] else {**tree, "value": None})
                     for tree in trees
@@ -92,14 +92,14 @@ def publications(store: Store) -> list[Publication]:
     if sweep is None:
         run = _ScoredRun(store)
         return [_publication(run.manifest.run_id, "", run.key, {0: run})]
-    found = list(_of_sweep(store, *sweep))
-    if not found:
+    sweep_publications = list(_of_sweep(store, *sweep))
+    if not sweep_publications:
         raise UserError(
             "no run of the sweep can be published",
             where=store.root,
             fix="publish the sweep after one of its runs is complete and has scores",
         )
-    return found
+    return sweep_publications
 
 
 def _of_sweep(
@@ -131,8 +131,8 @@ def _of_sweep(
 
 def _publication(name: str, group: str, key: str, runs: Mapping[int, _ScoredRun]) -> Publication:
     """Build one publication. ``runs``: training step -> run of this checkpoint, sorted by step."""
-    first, *others = [_config(run) for run in runs.values()]
-    shared = {k: v for k, v in first.items() if all(config.get(k) == v for config in others)}
+    first, *configs = [_config(run) for run in runs.values()]
+    shared = {k: v for k, v in first.items() if all(config.get(k) == v for config in configs)}
     points = [
         Point(step, _metrics(run), run.manifest.created.timestamp()) for step, run in runs.items()
     ]
@@ -171,13 +171,13 @@ def _words(run: _ScoredRun) -> dict[str, str]:
     for (benchmark, rules), scores in run.scores.items():
         if not scores:
             continue
-        told = titles(scores)[0]
+        text = titles(scores)[0]
         first = scores[0]
         if first.estimate is None:
-            told += f": no score, {run.summary.why or 'nothing was scored'}"
+            text += f": no score, {run.summary.why or 'nothing was scored'}"
         elif first.estimate.partial:
-            told += f": partial, {f'without {few(first.missing)}' if first.missing else 'a sample'}"
-        words[_metric(benchmark, rules, "headline_is")] = told
+            text += f": partial, {f'without {few(first.missing)}' if first.missing else 'a sample'}"
+        words[_metric(benchmark, rules, "headline_is")] = text
     if (limit := run.manifest.config.limit) is not None:
         words["limited_to"] = str(limit)
     for name, part in run.manifest.restricted.items():

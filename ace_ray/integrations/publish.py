@@ -128,8 +128,8 @@ def _failure(arguments: Sequence[str]) -> str:
     for line in published:
         log.info(line)
     if code:
-        own = [line for line in complaints if line.startswith("ace-ray: ")]
-        return (own or complaints or [f"exit code {code}"])[-1].removeprefix("ace-ray: ")
+        messages = [line for line in complaints if line.startswith("ace-ray: ")]
+        return (messages or complaints or [f"exit code {code}"])[-1].removeprefix("ace-ray: ")
     return "" if published else "the process ended before it published anything"
 
 

@@ -61,8 +61,8 @@ def export_lm_eval(run: Run, target: Store) -> list[str]:
         "versions": dict.fromkeys(results, ace_ray.__version__),
         "n-shot": dict.fromkeys(results, 0),
         "higher_is_better": {
-            task: {name.split(",")[0]: True for name in found if name.endswith(",none")}
-            for task, found in results.items()
+            task: {name.split(",")[0]: True for name in metrics if name.endswith(",none")}
+            for task, metrics in results.items()
         },
         "n-samples": counts,
         "config": {
@@ -85,46 +85,46 @@ def export_lm_eval(run: Run, target: Store) -> list[str]:
 
 
 def _metrics(scores: Sequence[Score]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for one in scores:
-        if one.estimate is None:
+    metrics: dict[str, float] = {}
+    for score in scores:
+        if score.estimate is None:
             continue
-        name = _safe(f"{one.name} {one.formula}".lower())
-        name += "_partial" * one.estimate.partial
-        low, high = one.estimate.interval
-        found[f"{name},none"] = one.estimate.value
-        found[f"{name}_stderr,none"] = (high - low) / (2 * Z95)
-    return found
+        name = _safe(f"{score.name} {score.formula}".lower())
+        name += "_partial" * score.estimate.partial
+        low, high = score.estimate.interval
+        metrics[f"{name},none"] = score.estimate.value
+        metrics[f"{name}_stderr,none"] = (high - low) / (2 * Z95)
+    return metrics
 
 
 def _samples(run: Run, rows: Sequence[ResultRow]) -> dict[str, bytearray]:
     """Return rule set -> lines of a ``samples_`` file, in the order in which rows are stored.
     ``doc_id`` is the index of the row in ``rows``."""
     numbers = {row.row_id: number for number, row in enumerate(rows)}
-    found: dict[str, bytearray] = {}
+    lines: dict[str, bytearray] = {}
     for view in episodes(run, rows):
         for rules, verdict in view.verdicts.items():
             line = json.dumps(_sample(view, verdict, numbers[view.row_id]))
-            found.setdefault(rules, bytearray()).extend(f"{line}\n".encode())
-    return found
+            lines.setdefault(rules, bytearray()).extend(f"{line}\n".encode())
+    return lines
 
 
 def _sample(view: EpisodeView, verdict: Any, number: int) -> dict[str, Any]:
-    asked = [
+    questions = [
         {"role": step.role, "content": step.text}
         for step in view.steps
         if step.role in ("system", "user")
     ]
-    said = last_answer(view.steps)
+    answer = last_answer(view.steps)
     target = "" if view.gold is None else pretty(view.gold[0])
-    prompt = json.dumps(asked, ensure_ascii=False)
+    prompt = json.dumps(questions, ensure_ascii=False)
     return {
         "doc_id": number,
         "doc": {**view.key, "sample": view.facts["sample"], "row_id": view.row_id},
         "target": target,
         "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}},
-        "resps": [[said]],
-        "filtered_resps": [said],
+        "resps": [[answer]],
+        "filtered_resps": [answer],
         "filter": "none",
         "metrics": ["acc"],
         "acc": float(verdict["valid"]),
@@ -141,14 +141,14 @@ def export_hub(run: Run, target: Store, dataset: str) -> list[str]:
 
     Raises `UserError` if the headlines are not results of one complete benchmark: a headline is
     partial or missing, the run was limited, or it has several benchmarks."""
-    found = list(results_of(run))
-    if len(found) != 1:
+    results = list(results_of(run))
+    if len(results) != 1:
         raise UserError(
-            f"the run has several benchmarks: {', '.join(name for name, *_ in found)}",
+            f"the run has several benchmarks: {', '.join(name for name, *_ in results)}",
             where=run.uri,
             fix="evaluate them in separate runs; a Hub dataset belongs to one benchmark",
         )
-    ((benchmark, _, by_rules),) = found
+    ((benchmark, _, by_rules),) = results
     if words := run.manifest.restriction(benchmark).words:
         raise UserError(
             f"the run is limited to {words}", where=run.uri, fix="publish a complete run"

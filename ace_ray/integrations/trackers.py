@@ -53,12 +53,12 @@ class Publication:
     points: Sequence[Point]
     """One point per model, sorted by step."""
 
-    def missing(self, held: Held) -> list[Point]:
+    def missing(self, values: Held) -> list[Point]:
         """Return the points without metrics that the tracker has with the same value. Points of
-        which no metric remains are left out. ``held``: the tracker's values."""
+        which no metric remains are left out. ``values``: the tracker's values."""
         points = []
         for point in self.points:
-            metrics = {k: v for k, v in point.metrics.items() if held.get((point.step, k)) != v}
+            metrics = {k: v for k, v in point.metrics.items() if values.get((point.step, k)) != v}
             if metrics:
                 points.append(replace(point, metrics=metrics))
         return points
@@ -80,15 +80,15 @@ def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str
     """Write an event file into the folder of the publication, and remove the file of an earlier
     call. The new file has a later name, since TensorBoard reads files in the order of names."""
     folder = path_of(options.folder, "publish: tensorboard").absolute()
-    place = f"{publication.group or '.'}/{publication.key}"
+    subfolder = f"{publication.group or '.'}/{publication.key}"
     store = LocalStore(str(folder))
-    store.check_unlinked(place)
-    before = sorted((folder / place).glob("events.out.tfevents.*.ace_ray"))
+    store.check_unlinked(subfolder)
+    before = sorted((folder / subfolder).glob("events.out.tfevents.*.ace_ray"))
     number = 1 + max((int(file.name.split(".")[3]) for file in before), default=0)
-    store.put(f"{place}/events.out.tfevents.{number:010d}.ace_ray", _events(publication))
+    store.put(f"{subfolder}/events.out.tfevents.{number:010d}.ace_ray", _events(publication))
     for file in before:
         file.unlink(missing_ok=True)
-    return str(folder / place)
+    return str(folder / subfolder)
 
 
 def _events(publication: Publication) -> bytes:
@@ -183,13 +183,13 @@ def to_wandb(options: ProjectOptions, publication: Publication) -> str:
             silent=True, console="off", x_disable_stats=True, save_code=False, disable_git=True
         ),
     )
-    held: Held = {}
+    values: Held = {}
     if run.resumed:  # never true for an offline run, which cannot be queried
-        held = _by_step(list(wandb.Api().run(run.path).scan_history()), _STEP)
+        values = _by_step(list(wandb.Api().run(run.path).scan_history()), _STEP)
     run.define_metric(_STEP)
     for name in {name for point in publication.points for name in point.metrics}:
         run.define_metric(name, step_metric=_STEP)
-    for point in publication.missing(held):
+    for point in publication.missing(values):
         run.log({**point.metrics, _STEP: point.step})
     run.summary.update({**publication.points[-1].metrics, **publication.words})
     run.finish()
@@ -221,14 +221,14 @@ def to_mlflow(options: MLflowOptions, publication: Publication) -> str:
         if key[:250] not in recorded
     ]
     names = {name for point in publication.points for name in point.metrics}
-    held = {
+    values = {
         (metric.step, name): metric.value
         for name in names
         for metric in client.get_metric_history(run_id, name)
     }
     metrics = [
         Metric(name, value, int(1000 * point.time), point.step)
-        for point in publication.missing(held)
+        for point in publication.missing(values)
         for name, value in point.metrics.items()
     ]
     tags = [RunTag(key, text[:5_000]) for key, text in publication.words.items()]
@@ -261,33 +261,32 @@ TRACKERS: dict[str, tuple[type[Section], Callable[[Any, Publication], str]]] = {
 
 
 def make_publisher(
-    name: str, options: Mapping[str, Any], where: str
+    name: str, options: Mapping[str, Any], location: str
 ) -> Callable[[Publication], str]:
     """Return the function that sends publications to the tracker ``name``.
 
-    Raises `UserError` at ``where``: unknown name or option, secret in an option, missing package.
-    """
+    Raises `UserError` at ``location``: unknown name or option, secret in an option, no package."""
     if name not in TRACKERS:
         raise UserError(
-            f"{name!r} is not a known tracker", where=where, fix=f"one of {', '.join(TRACKERS)}"
+            f"{name!r} is not a known tracker", where=location, fix=f"one of {', '.join(TRACKERS)}"
         )
-    for key, what in secrets_in(options):
+    for key, problem in secrets_in(options):
         raise UserError(
-            f"{what}, and options are stored and shown",
-            where=f"{where}.{key}",
+            f"{problem}, and options are stored and shown",
+            where=f"{location}.{key}",
             fix=f"put it into the environment, where {name} reads it",
         )
-    section = validated(TRACKERS[name][0], options, where=where)
+    section = validated(TRACKERS[name][0], options, where=location)
     if find_spec(name) is None:
         raise UserError(
             f"{name} needs the package {name!r}, which is not installed",
-            where=where,
+            where=location,
             fix=f"pip install 'ace-ray[{name}]'",
         )
     return partial(TRACKERS[name][1], section)
 
 
-def check_publishers(asked: Sequence[PublishConfig]) -> None:
+def check_publishers(configs: Sequence[PublishConfig]) -> None:
     """Raise `UserError` if a tracker of a config's ``publish`` cannot be used."""
-    for number, one in enumerate(asked):
-        make_publisher(one.to, one.options, f"publish.{number}")
+    for number, config in enumerate(configs):
+        make_publisher(config.to, config.options, f"publish.{number}")

@@ -66,7 +66,7 @@ def evaluate(
             interrupts.abort_at(rows_end_at(limit, began))
             prepare()
         with (
-            log.known(run_id=plan.run_id),
+            log.common_fields(run_id=plan.run_id),
             connection.connecting() if begins else nullcontext(),
             opened(plan, fresh=fresh, began=began) as run,
         ):

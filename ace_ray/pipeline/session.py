@@ -144,7 +144,7 @@ class Session:
         (pending, waiting), attempts = self._pending(again=False), 0
         is_separate = not pending
         pending = pending or waiting
-        while pending and not self._interrupts.asked:
+        while pending and not self._interrupts.is_interrupted:
             if is_separate:
                 log.warning(f"{_count(pending)} rows whose worker crashed are retried")
             elif attempts:
@@ -168,7 +168,7 @@ class Session:
             last = attempts >= self._config.max_attempts
             if not pending and not waiting:
                 break  # a failure without pending rows does not matter
-            stops = self._interrupts.asked
+            stops = self._interrupts.is_interrupted
             if failure is not None and ((last and not stops) or not failure.again):
                 raise failure
             if failure is not None:
@@ -287,7 +287,9 @@ class Session:
         config, need, name, plan = self._config, fitted.need, f"coordinator-{salt}", self._plan
         with (
             role_engines(fitted.bindings, name, config, on_gpu=fitted.on_gpu) as served,
-            placement.reserved(need, config, lambda: self._interrupts.asked) as worker_options,
+            placement.reserved(
+                need, config, lambda: self._interrupts.is_interrupted
+            ) as worker_options,
         ):
             sandboxes = [f"{name}-sandbox-{i}" for i in range(need.sandboxes)]
             scenarios = partial(scenario_of, ray.get_actor(name))
@@ -317,7 +319,7 @@ class Session:
                     [Work(i, rows, self._runs[i].attempts(rows)) for i, rows in pending.items()],
                     need,
                     self._when_whole(pending, monitor, job.coordinator),
-                    lambda: self._interrupts.asked,
+                    lambda: self._interrupts.is_interrupted,
                     backlog=self._utilization.note,
                     worker_options=worker_options,
                     refit=fitted.refit,
@@ -354,7 +356,7 @@ class Session:
                 if run.stops:
                     coordinator.stop_run.remote(index)
                     log.info(f"{run.plan.run_id}: comparison decided; no further rows evaluated")
-            if remaining_rows[index] or index == last or self._interrupts.asked:
+            if remaining_rows[index] or index == last or self._interrupts.is_interrupted:
                 return
             run.read()
             if not len(run.pending(again=True)):

@@ -119,7 +119,7 @@ def run_lane(
             interrupts.install()  # Ray has replaced the handlers
             grow(gpus, plans[0].config.start_timeout_s)
         of_one = {"run_id": runs[0].plan.run_id} if len(runs) == 1 else {}
-        with log.known(**of_one):
+        with log.common_fields(**of_one):
             end = rows_end_at
             Session(runs, interrupts, examine=True, rows_end_at=end, concluded=concluded).run()
         for run in runs:

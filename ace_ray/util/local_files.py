@@ -10,9 +10,9 @@ from pathlib import Path
 from ace_ray.errors import UserError
 
 
-def path_of(text: str | Path, where: str) -> Path:
+def path_of(text: str | Path, location: str) -> Path:
     """Return ``text`` as a path, with ``~`` expanded. The file or folder may be missing.
-    Raises `UserError` at ``where``: the path is not valid, or its permissions forbid reading."""
+    Raises `UserError` at ``location``: the path is not valid, or its permissions forbid reading."""
     path = Path(text)
     try:
         path = path.expanduser()
@@ -25,28 +25,27 @@ def path_of(text: str | Path, where: str) -> Path:
     # RuntimeError: unknown user. OSError: name too long, or loop of links. ValueError: NUL.
     except (RuntimeError, OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise UserError(
-            f"{str(text)[:200]!r} is not a valid path: {why}", where=where, fix="correct the path"
-        ) from error
+        problem = f"{str(text)[:200]!r} is not a valid path: {why}"
+        raise UserError(problem, where=location, fix="correct the path") from error
     if not readable:
         raise UserError(
-            f"{str(path)[:200]!r} cannot be read", where=where, fix="check its permissions"
+            f"{str(path)[:200]!r} cannot be read", where=location, fix="check its permissions"
         )
     return path
 
 
-def local_folder(text: str, where: str) -> Path:
+def local_folder(text: str, location: str) -> Path:
     """Return `path_of` of a folder. Raises `UserError` for a URI, too."""
-    refuse_uri(text, where)
-    return path_of(text, where)
+    refuse_uri(text, location)
+    return path_of(text, location)
 
 
-def refuse_uri(text: str, where: str) -> None:
+def refuse_uri(text: str, location: str) -> None:
     """Raise `UserError` if ``text`` is a URI, such as one of S3, and not a path."""
     scheme, separator, _ = text.partition("://")
     if separator:  # the rest is not shown: it may contain a password
-        what = f"{scheme[:20]}:// is not a local folder"
-        raise UserError(what, where=where, fix="name a folder of this machine")
+        problem = f"{scheme[:20]}:// is not a local folder"
+        raise UserError(problem, where=location, fix="name a folder of this machine")
 
 
 # UTF-32 must be first: its little-endian mark begins with the mark of UTF-16.
@@ -58,16 +57,16 @@ _OTHER_MARKS = {
 }
 
 
-def without_bom(content: bytes, where: str | Path) -> bytes:
+def without_bom(content: bytes, location: str | Path) -> bytes:
     """Return the UTF-8 text ``content`` without a byte order mark at its start.
 
     Windows editors write this mark, and Python reads it as a character. Raises `UserError` at
-    ``where``: the text has the mark of another encoding."""
+    ``location``: the text has the mark of another encoding."""
     for mark, encoding in _OTHER_MARKS.items():
         if content.startswith(mark):
             raise UserError(
                 f"is {encoding} text, according to its byte order mark",
-                where=str(where),
+                where=str(location),
                 fix="save it as UTF-8",
             )
     return content.removeprefix(codecs.BOM_UTF8)

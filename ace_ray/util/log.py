@@ -31,7 +31,7 @@ LONGEST = 8_000
 
 _log = logging.getLogger("ace_ray")
 # Fields that are added to every line of this process, such as the run id.
-_known: dict[str, Any] = {}
+_common_fields: dict[str, Any] = {}
 # Console of text lines; None: stdout.
 _console: Console | None = None
 
@@ -94,14 +94,14 @@ def fail(*texts: str) -> None:
 
 
 @contextmanager
-def known(**fields: Any) -> Iterator[None]:
+def common_fields(**fields: Any) -> Iterator[None]:
     """Add ``fields`` to all lines of this process until the context ends."""
-    global _known
-    before, _known = _known, {**_known, **fields}
+    global _common_fields
+    before, _common_fields = _common_fields, {**_common_fields, **fields}
     try:
         yield
     finally:
-        _known = before
+        _common_fields = before
 
 
 def result(text: str, *, level: str = "info", **fields: Any) -> None:
@@ -124,8 +124,8 @@ class _Door(logging.Handler):
                 sys.stderr.flush()
                 return
             # Records of plain loggers go to stderr, as Python does by default.
-            own = Console(stderr=not hasattr(record, "console"))
-            console = getattr(record, "console", None) or own
+            default = Console(stderr=not hasattr(record, "console"))
+            console = getattr(record, "console", None) or default
             print_line(console, record.getMessage())
             for line in _clean_trace(fields.get("traceback", "")).splitlines():
                 print_line(console, line)
@@ -141,7 +141,7 @@ def _json(at: float, level: str, logger: str, message: str, fields: Mapping[str,
         "level": level,
         "logger": logger,
         "message": message,
-        **_known,
+        **_common_fields,
         **fields,
     }
     trace = line.pop("traceback", "")

@@ -77,15 +77,15 @@ def json_of_row(text: str | None) -> Any:
     return tree
 
 
-def json_object(content: bytes | str, where: str) -> dict[str, Any]:
-    """Parse the content of the file ``where`` as a JSON object. Raises `UserError`."""
+def json_object(content: bytes | str, location: str) -> dict[str, Any]:
+    """Parse the content of the file ``location`` as a JSON object. Raises `UserError`."""
     fix = "name an intact run"
     try:
         tree = json_tree(content)
     except Unbounded as error:
-        raise UserError(str(error), where=where, fix=fix) from error
+        raise UserError(str(error), where=location, fix=fix) from error
     if not isinstance(tree, dict):
-        raise UserError("is not a JSON object", where=where, fix=fix)
+        raise UserError("is not a JSON object", where=location, fix=fix)
     return tree
 
 
@@ -105,10 +105,10 @@ def yaml_tree(text: str) -> Any:
         raise Unbounded(_DEEP) from error
     # PyYAML raises many kinds: a date may be out of range, a key unhashable, a tag may not fit.
     except Exception as error:
-        raise Unbounded(f"is not YAML{_place(error)}") from error
+        raise Unbounded(f"is not YAML{_yaml_problem(error)}") from error
 
 
-def _place(error: Exception) -> str:
+def _yaml_problem(error: Exception) -> str:
     """Return the line and the problem of a YAML ``error``."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None or not problem:
@@ -181,15 +181,15 @@ def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
     return value
 
 
-def check_depth(value: Any, most: int) -> None:
-    """Raise `Unbounded` if ``value`` is nested deeper than ``most`` levels."""
+def check_depth(value: Any, max_depth: int) -> None:
+    """Raise `Unbounded` if ``value`` is nested deeper than ``max_depth`` levels."""
     level: list[Any] = [[value]]
-    for _ in range(most + 2):
+    for _ in range(max_depth + 2):
         children = (node.values() if isinstance(node, dict) else node for node in level)
         nodes = chain.from_iterable(children)
         level = [node for node in nodes if isinstance(node, dict | list)]
     if level:
-        raise Unbounded(f"is nested deeper than {most} levels")
+        raise Unbounded(f"is nested deeper than {max_depth} levels")
 
 
 def shortened(value: Any, chars: int = SHOWN_CHARS, values: int = SHOWN_VALUES) -> Any:
@@ -225,10 +225,10 @@ class _Room:
         return value
 
     def text(self, text: str) -> str:
-        kept = text[: min(SHOWN_CHARS, max(0, self.chars))]
-        self.chars -= len(kept)
-        left_out = len(text) - len(kept)
-        return f"{kept} [{left_out:,} more characters]" if left_out else text
+        head = text[: min(SHOWN_CHARS, max(0, self.chars))]
+        self.chars -= len(head)
+        left_out = len(text) - len(head)
+        return f"{head} [{left_out:,} more characters]" if left_out else text
 
     def is_left(self, _: Any) -> bool:
         return self.values > 0 and self.chars > 0
@@ -268,5 +268,5 @@ def bounded_time(value: object, after_s: float = 0.0) -> datetime:
 def first_problem(error: ValidationError) -> str:
     """Return the first invalid key of an object, and the problem."""
     first = error.errors(include_input=False, include_url=False)[0]
-    what = "is not an object" if first["type"] == "model_type" else str(first["msg"]).lower()
-    return ": ".join(filter(None, (".".join(map(str, first["loc"])), what)))
+    problem = "is not an object" if first["type"] == "model_type" else str(first["msg"]).lower()
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), problem)))

@@ -38,15 +38,15 @@ def cleaned(text: str, longest: int = 2_000) -> str:
 
     Characters that are invisible or reorder text become escapes like ``\\u202e``. The result has
     at most ``longest`` characters, followed by a note with the number of omitted characters."""
-    kept = _ESCAPES.sub("", text[:longest]).replace("\r\n", "\n")
+    result = _ESCAPES.sub("", text[:longest]).replace("\r\n", "\n")
     left_out = max(0, len(text) - longest)
     # Most texts are printable; this check runs in C.
-    if not kept.replace("\n", "").isprintable():
-        shown = [*map(_visible, kept)]
-        fits = bisect_right([*accumulate(map(len, shown))], longest)
-        left_out += len(shown) - fits
-        kept = "".join(shown[:fits])
-    return kept + (f" [{left_out} more characters]" if left_out else "")
+    if not result.replace("\n", "").isprintable():
+        signs = [*map(_visible, result)]
+        fits = bisect_right([*accumulate(map(len, signs))], longest)
+        left_out += len(signs) - fits
+        result = "".join(signs[:fits])
+    return result + (f" [{left_out} more characters]" if left_out else "")
 
 
 def one_line(text: str, longest: int = 200) -> str:
@@ -67,8 +67,8 @@ def print_line(console: Console, line: str) -> None:
 
 def spreadsheet(text: str) -> str:
     """Return ``text`` as a CSV cell. If it looks like a formula, it gets a leading quote."""
-    shown = cleaned(text, _LONGEST_CELL)
-    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
+    cell = cleaned(text, _LONGEST_CELL)
+    return f"'{cell}" if cell.lstrip().startswith(_FORMULA) else cell
 
 
 def _visible(sign: str) -> str:
@@ -77,9 +77,9 @@ def _visible(sign: str) -> str:
     return sign
 
 
-def few(names: Iterable[str], most: int = 2) -> str:
-    """Join the first ``most`` names, followed by the number of the remaining names."""
+def few(names: Iterable[str], limit: int = 2) -> str:
+    """Join the first ``limit`` names, followed by the number of the remaining names."""
     names = list(names)
-    if len(names) <= most + 1:
+    if len(names) <= limit + 1:
         return ", ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return f"{', '.join(names[:limit])} and {len(names) - limit} more"

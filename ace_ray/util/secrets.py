@@ -76,12 +76,12 @@ def is_secret_name(name: str) -> bool:
     return _SECRET.search(plain) is not None
 
 
-def secrets_in(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
+def secrets_in(node: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield (key, description) for each value in the JSON ``node`` that looks like a secret."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             name = str(key)
-            at = f"{where}.{masked(name)}" if where else masked(name)
+            at = f"{path}.{masked(name)}" if path else masked(name)
             if value and not isinstance(value, bool) and is_secret_name(name):
                 yield at, "looks like a secret"
             else:
@@ -89,15 +89,15 @@ def secrets_in(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
                 yield from secrets_in(value, at)
     elif isinstance(node, list | tuple):
         for index, value in enumerate(node):
-            yield from secrets_in(value, f"{where}.{index}")
+            yield from secrets_in(value, f"{path}.{index}")
     elif isinstance(node, str):
         assigned = _ASSIGNED.fullmatch(node)
         if _USER.search(node):
-            yield where, "the URL contains a user name or a password"
+            yield path, "the URL contains a user name or a password"
         elif "://" in node and any(_names_secret(name) for name, _ in _QUERY.findall(node)):
-            yield where, "the URL contains a key in its query"
-        elif _SHAPES.search(f"{where}: {node}") or (assigned and _masked_value(assigned) != node):
-            yield where, "looks like a secret"
+            yield path, "the URL contains a key in its query"
+        elif _SHAPES.search(f"{path}: {node}") or (assigned and _masked_value(assigned) != node):
+            yield path, "looks like a secret"
 
 
 def masked(text: str) -> str:

@@ -41,7 +41,7 @@ class Interrupts:
     Works only in the main thread; in other threads it does not change the handlers."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.is_interrupted = False
         # Whether rows are being evaluated, so that a stop can wait for rows in flight.
         self.drainable = False
         self._abort: BaseException | None = None
@@ -112,9 +112,9 @@ class Interrupts:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._abort is not None:
             raise self._abort
-        if self.asked and time.monotonic() - self._asked_at < ONCE_S:
+        if self.is_interrupted and time.monotonic() - self._asked_at < ONCE_S:
             return
-        first, self.asked, self._asked_at = not self.asked, True, time.monotonic()
+        first, self.is_interrupted, self._asked_at = not self.is_interrupted, True, time.monotonic()
         if not (first and self.drainable):
             raise KeyboardInterrupt
 

@@ -42,13 +42,13 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 def module_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return ``base`` with a PYTHONPATH that finds this package from any working directory."""
-    named = [os.path.abspath(one) for one in base.get("PYTHONPATH", "").split(os.pathsep) if one]
+    paths = [os.path.abspath(path) for path in base.get("PYTHONPATH", "").split(os.pathsep) if path]
     root = str(Path(ace_ray.__file__).parents[1])
     # Site packages are already on the path, after the standard library.
-    if root not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *named}:
-        named.append(root)
+    if root not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *paths}:
+        paths.append(root)
     environment = {key: value for key, value in base.items() if key != "PYTHONPATH"}
-    return {**environment, "PYTHONPATH": os.pathsep.join(named)} if named else environment
+    return {**environment, "PYTHONPATH": os.pathsep.join(paths)} if paths else environment
 
 
 def confine() -> None:
@@ -85,12 +85,12 @@ def end_with_this_process() -> None:
         os.setpgid(0, 0)
     # The sink must stay open until this process ends; then the kernel closes it.
     source, sink = os.pipe()
-    held = [sink]
+    sinks = [sink]
 
     def let_go() -> None:
         # Close it only once: in a grandchild, its number may belong to another file.
-        while held:
-            os.close(held.pop())
+        while sinks:
+            os.close(sinks.pop())
 
     os.register_at_fork(after_in_child=let_go)  # a fork without exec would keep it open
     _watchdogs.append(

@@ -11,10 +11,10 @@ from ace_ray.errors import UserError
 _LONGEST = 200
 
 
-def closest_of(key: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
-    """Return the most similar name in ``known``, ignoring case, or None if all are less similar
+def closest_of(key: str, choices: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """Return the most similar name in ``choices``, ignoring case, or None if all are less similar
     than ``cutoff`` (difflib)."""
-    plain = {_folded(name): name for name in sorted(known)}
+    plain = {_folded(name): name for name in sorted(choices)}
     near = difflib.get_close_matches(_folded(key), plain, n=1, cutoff=cutoff)
     return plain[near[0]] if near else None
 
@@ -24,17 +24,17 @@ def _folded(name: str) -> str:
     return name[:_LONGEST].casefold().replace("-", "_").replace(" ", "_")
 
 
-def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
+def did_you_mean(name: object, choices: Iterable[str], otherwise: str = "") -> str:
     """Return a suggestion for ``name``: the most similar known name. If there is none, return
     ``otherwise``, by default the list of known names."""
-    known = list(known)
-    near = closest_of(name, known) if isinstance(name, str) else None
-    return f"did you mean {near!r}?" if near else otherwise or f"known: {', '.join(known)}"
+    choices = list(choices)
+    near = closest_of(name, choices) if isinstance(name, str) else None
+    return f"did you mean {near!r}?" if near else otherwise or f"known: {', '.join(choices)}"
 
 
-def check_names(names: Iterable[str], known: Collection[str], *, what: str, where: str) -> None:
-    """Raise `UserError` for the first of ``names`` that is not ``known``, with a suggestion."""
+def check_names(names: Iterable[str], domain: Collection[str], *, kind: str, location: str) -> None:
+    """Raise `UserError` for the first of ``names`` that is not in ``domain``, with a suggestion."""
     for name in names:
-        if name not in known:
-            fix = did_you_mean(name, known)
-            raise UserError(f"there is no {what} {name!r:.100}", where=where, fix=fix)
+        if name not in domain:
+            fix = did_you_mean(name, domain)
+            raise UserError(f"there is no {kind} {name!r:.100}", where=location, fix=fix)

@@ -43,12 +43,12 @@ def architectures() -> set[str]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             # In tables of models that vLLM no longer supports, values are strings, not tuples.
             pairs = zip(node.value.keys, node.value.values, strict=True)
-            found = [key for key, value in pairs if isinstance(value, ast.Tuple)]
-            names |= {str(key.value) for key in found if isinstance(key, ast.Constant)}
+            keys = [key for key, value in pairs if isinstance(value, ast.Tuple)]
+            names |= {str(key.value) for key in keys if isinstance(key, ast.Constant)}
     return names
 
 
 def has_plugins() -> bool:
     """Return whether other packages add models or quantization methods to vLLM."""
-    found = entry_points(group="vllm.general_plugins")
-    return any(point.dist is None or not point.dist.name.startswith("vllm") for point in found)
+    points = entry_points(group="vllm.general_plugins")
+    return any(point.dist is None or not point.dist.name.startswith("vllm") for point in points)

@@ -29,8 +29,8 @@ _POLL_S = 0.02
 
 def wait() -> None:
     """Wait until stdin is closed. Ignore SIGHUP, SIGINT and SIGTERM."""
-    for asked in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(asked, signal.SIG_IGN)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     while os.read(0, 1):
         pass
 
@@ -49,7 +49,7 @@ def end_group() -> None:
 def _end_others() -> bool:
     """Kill the other processes of the group except resource trackers. Return whether any other
     process, including trackers, was running."""
-    mine, found = _command("self"), False
+    mine, has_others = _command("self"), False
     for name in os.listdir("/proc"):
         # A zombie has an empty command. The other watchdog has the same command as this process.
         if not name.isdigit() or (command := _command(name)) in (b"", mine):
@@ -62,14 +62,14 @@ def _end_others() -> bool:
             # The process may have ended, and its number may belong to a new process. The pidfd
             # still refers to the old process, so no other process is killed.
             if os.getpgid(int(name)) == os.getpgrp():
-                found = True
+                has_others = True
                 if _TRACKER not in command:
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
         except ProcessLookupError:
             pass
         finally:
             os.close(handle)
-    return found
+    return has_others
 
 
 def _command(process: str) -> bytes:

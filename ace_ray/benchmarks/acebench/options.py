@@ -139,5 +139,5 @@ def check_native(options: Options) -> None:
 def chosen(names: Sequence[str]) -> list[str]:
     """Return the categories that these names and groups select, each once. Raises `UserError`."""
     location = "benchmarks.acebench.categories"
-    check_names(names, CHOICES["categories"], what="category or group", where=location)
+    check_names(names, CHOICES["categories"], kind="category or group", location=location)
     return list(dict.fromkeys(c for name in names for c in GROUPS.get(name, (name,))))

@@ -95,7 +95,9 @@ def chosen(options: Options) -> list[str]:
         UserError: a name is unknown, or a requested category or group cannot run as configured."""
     missing = absent(options)
     location = "benchmarks.bfcl.categories"
-    check_names(options.categories, CHOICES["categories"], what="category or group", where=location)
+    check_names(
+        options.categories, CHOICES["categories"], kind="category or group", location=location
+    )
     for name in options.categories:
         members: Sequence[str] = groups.GROUPS.get(name, (name,))
         if missing.keys() >= set(members):

@@ -77,7 +77,7 @@ class StableToolBench(Benchmark):
 
     def __init__(self, options: StableToolBenchOptions) -> None:
         super().__init__(options)
-        check_names(options.groups or (), GROUPS, what="group", where=f"{_WHERE}.groups")
+        check_names(options.groups or (), GROUPS, kind="group", location=f"{_WHERE}.groups")
         for key in FOLDERS:
             refuse_uri(getattr(options, key) or "", f"{_WHERE}.{key}")
         self._folder = queries.locate(options.data)

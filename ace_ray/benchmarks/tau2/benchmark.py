@@ -93,7 +93,7 @@ class Tau2(Benchmark):
 
     def __init__(self, options: TauOptions) -> None:
         super().__init__(options)
-        check_names(options.domains, CATEGORIES, what="domain", where=f"{_WHERE}.domains")
+        check_names(options.domains, CATEGORIES, kind="domain", location=f"{_WHERE}.domains")
         self._package = UpstreamPackage.locate(options.data)
         self._options = options.model_copy(update={"data": self._package.name})
         self._categories = [CATEGORIES[n] for n in CATEGORIES if n in options.domains]

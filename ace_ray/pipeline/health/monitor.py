@@ -141,8 +141,8 @@ class HealthMonitor:
         at_limit = now_s > self._rows_end_at
         if at_limit:
             # Rows that still run take longer than expected, and are handed back.
-            self._interrupts.asked, grace = True, 0.0
-        if not self._interrupts.asked:
+            self._interrupts.is_interrupted, grace = True, 0.0
+        if not self._interrupts.is_interrupted:
             return
         if not tally.workers:  # nothing is in flight
             line = f"{TIME_LIMIT}: {self._rows - tally.stored} rows are left" if at_limit else ""

@@ -219,13 +219,13 @@ def test_elastic_pass_without_an_engine_ends(monitored: Any) -> None:
 def test_request_to_stop_drains_and_then_ends(monitored: Any, log_lines: list[str]) -> None:
     run = monitored()
     run.later(**UP)
-    run.interrupts.asked = True
+    run.interrupts.is_interrupted = True
     assert run.later(**UP) is None
     assert run.drained == [7.0]
     assert "finishing rows in flight (7 s)" in log_lines[-1]
     assert run.later(7.0 + END_S + 1, **UP).resumable
     idle = monitored()
-    idle.interrupts.asked = True
+    idle.interrupts.is_interrupted = True
     assert isinstance(idle.later(), KeyboardInterrupt), "nothing is in flight"
 
 
@@ -246,7 +246,7 @@ def test_time_limit_before_an_engine_is_ready_is_named(
 
 def test_rows_that_do_not_stop_leave_time_for_the_summary(monitored: Any) -> None:
     run = monitored(rows_end_at=Clock.time_s + 80)
-    run.interrupts.asked = True
+    run.interrupts.is_interrupted = True
     assert run.later(85, **UP) is None
     error = run.later(6, **UP)
     assert "stay pending" in str(error)

@@ -35,7 +35,7 @@ class ApiSources:
 
     def __init__(self, options: Options, checkout: Path | None) -> None:
         self._options = options
-        check_names(options.apis, BACKENDS, what="backend", where=f"{_WHERE}.apis")
+        check_names(options.apis, BACKENDS, kind="backend", location=f"{_WHERE}.apis")
         self.backends = tuple(name for name in BACKENDS if name in options.apis)
         # Read on the driver: workers lack a copy of the checkout.
         self._systems: dict[simulators.Form, str] = {"own": simulators.OWN_SYSTEM}
