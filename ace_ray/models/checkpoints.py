@@ -122,7 +122,7 @@ class _Files:
     def names(self) -> set[str]:
         return {*self.sizes, *self.broken}
 
-    def path(self, name: str) -> str:
+    def location_of(self, name: str) -> str:
         """Return the path or URL of the file ``name``, for messages."""
         root = self.source.root if isinstance(self.source, S3Store) else str(self.source)
         return f"{root}/{name}"
@@ -152,14 +152,14 @@ def check_whole(source: Path | S3Store) -> None:
         if name in files.broken:
             raise UserError(
                 files.broken[name],
-                where=files.path(name),
+                where=files.location_of(name),
                 fix="replace it with the file itself, or remove it",
             )
         if name not in files.sizes:
-            raise UserError("is missing", where=files.path(name), fix=_AGAIN)
+            raise UserError("is missing", where=files.location_of(name), fix=_AGAIN)
         if files.sizes[name] <= _POINTER_BYTES:
             with _reading(files, name, "cannot be read"), files.open(name) as file:
-                _refuse_pointer(file, files.path(name))
+                _refuse_pointer(file, files.location_of(name))
     empty = bool(weights)
     for name in weights:
         if name.endswith(".safetensors"):
@@ -168,17 +168,19 @@ def check_whole(source: Path | S3Store) -> None:
             if lost := expected_tensors.get(name, set()) - tensors:
                 raise UserError(
                     f"the index places {min(lost)} in {name}, which does not contain it",
-                    where=files.path(INDEX),
+                    where=files.location_of(INDEX),
                     fix=_AGAIN,
                 )
             continue
         with _reading(files, name, "cannot be read"):
             why = _torn_pickle(files, name)
         if why:
-            raise UserError(why, where=files.path(name), fix=_AGAIN)
+            raise UserError(why, where=files.location_of(name), fix=_AGAIN)
         empty = False
     if empty:
-        raise UserError("the weights contain no tensors", where=files.path(weights[0]), fix=_AGAIN)
+        raise UserError(
+            "the weights contain no tensors", where=files.location_of(weights[0]), fix=_AGAIN
+        )
 
 
 def check_gguf(path: Path) -> None:
@@ -211,7 +213,7 @@ def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
     names = [name for name in weight_names(files.names) if not name.startswith("adapter_model.")]
     names = _safetensors(names) or names
     if lacks := lacking(names):
-        location = files.path("").rstrip("/")
+        location = files.location_of("").rstrip("/")
         fix = way_out(files.source) or "name a complete checkpoint"
         raise UserError(lacks, where=location, fix=fix)
     return names
@@ -346,7 +348,7 @@ def _index(files: _Files, name: str) -> dict[str, str]:
     if name not in files.sizes:
         return {}
     with _reading(files, name, "is not an index of weights"), files.open(name) as file:
-        _refuse_pointer(file, files.path(name))
+        _refuse_pointer(file, files.location_of(name))
         file.seek(0)
         return index_of(file.read(_INDEX_BYTES + 1))
 
@@ -360,13 +362,13 @@ def _reading(files: _Files, name: str, wrong: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise UserError("is missing", where=files.path(name), fix=_AGAIN) from error
+        raise UserError("is missing", where=files.location_of(name), fix=_AGAIN) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, OSError) and isinstance(files.source, S3Store):
             problem = f"cannot be read now: {first_line(error)}"
             raise Unreachable(problem, where=files.source.root, fix="try again") from error
         fix = "check its permissions" if isinstance(error, PermissionError) else _AGAIN
-        raise UserError(f"{wrong}: {error}", where=files.path(name), fix=fix) from error
+        raise UserError(f"{wrong}: {error}", where=files.location_of(name), fix=fix) from error
 
 
 def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:

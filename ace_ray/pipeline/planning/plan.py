@@ -133,8 +133,7 @@ def make_plan(
     config = config.model_copy(update={"sampling": sampling})
     of_run = sampling.sampling()
     bindings = bind_roles(config, model, benchmarks)
-    native = first_native(by_name, entries, bindings)
-    candidate, choice, replay = _candidate(config, model, by_name, native, files)
+    candidate, choice, replay, native = _candidate(config, model, by_name, entries, bindings, files)
     identity = {
         **candidate,
         "benchmarks": {name: identity_of(b) for name, b in by_name.items()},
@@ -169,7 +168,7 @@ def make_plan(
         identity=identity,
         run_id=config.run_id or f"{name[:80].strip('-.')}-{digest(identity)[:10]}",
         choice=choice,
-        native=native is not None,
+        native=native,
         replay=replay,
         restricted={name: restricted[name] for name in by_name if name in restricted},
         drawn=drawn,
@@ -203,11 +202,14 @@ def _candidate(
     config: RunConfig,
     model: ModelRef,
     benchmarks: Mapping[str, Benchmark],
-    native: Benchmark | None,
+    entries: Sequence[Entry],
+    bindings: RoleBindings,
     files: ModelFiles,
-) -> tuple[dict[str, Any], FormatChoice, dict[str, str]]:
-    """Return the candidate's part of the run's identity, its template and parsers, and which
-    reasoning it sees again, by benchmark (`formats.replayed`), without "none"."""
+) -> tuple[dict[str, Any], FormatChoice, dict[str, str], bool]:
+    """Return the candidate's part of the run's identity, its template and parsers, which reasoning
+    it sees again, by benchmark (`formats.replayed`, without "none"), and whether it is offered
+    tools through its template."""
+    native = first_native(benchmarks, entries, bindings)
     choice, facts = choose_format(config, files.facts, native=native)
     by_vllm = config.backend == "vllm" and (native is not None or choice.named_reasoning)
     identity = {
@@ -225,7 +227,8 @@ def _candidate(
         check_budget(config.sampling, config.engine, choice.reasoning_parser, location="sampling")
     if config.model.endpoint is not None:
         identity["endpoint"] = endpoint_identity(config.model.endpoint)
-    return identity, choice, {name: policy for name, policy in replay.items() if policy != "none"}
+    replay = {name: policy for name, policy in replay.items() if policy != "none"}
+    return identity, choice, replay, native is not None
 
 
 def _protocols(
