@@ -195,15 +195,11 @@ class ChildParser:
         ids = answer["token_ids"] or []
         text = answer["text"]
         if ids and self._decodes[bool(prompt.tools)]:
-            text = self._decoded(ids, skip_special_tokens=not _shows_marks(prompt))
+            tokenizer = self._format.tokenizer
+            # Leave out the token that ended the answer.
+            shown = ids[:-1] if ids[-1] in tokenizer.all_special_ids else ids
+            text = tokenizer.decode(shown, skip_special_tokens=not _shows_marks(prompt))
         return self._format.read(prompt, text, ids)
-
-    def _decoded(self, ids: list[int], *, skip_special_tokens: bool) -> str:
-        tokenizer = self._format.tokenizer
-        if ids[-1] in tokenizer.all_special_ids:  # the token that ended the answer
-            ids = ids[:-1]
-        text: str = tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
-        return text
 
     def _prompt_of(self, tools: str | None) -> Any:
         """Return the sample prompt with ``tools``, a JSON list, in its request."""
