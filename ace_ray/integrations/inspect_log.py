@@ -89,15 +89,14 @@ class _Log:
         manifest = run.manifest
         self._limited = manifest.restriction(benchmark)
         self._id = digest(manifest.run_id, benchmark, number + 1)[:22]
-        self._created = manifest.created.isoformat()
         self._answered = model_name(manifest.model.source)
         engine = _ENGINES.get(manifest.config.backend)
         self._model = f"{engine}/{self._answered}" if engine else self._answered
 
     @property
     def name(self) -> str:
-        day = _UNSAFE.sub("-", self._created.split(".")[0].split("+")[0])
-        return f"{day}_{_UNSAFE.sub('-', self._benchmark)}_{self._id}.eval"
+        time = f"{self._run.manifest.created:%Y-%m-%dT%H-%M-%S}"
+        return f"{time}_{_UNSAFE.sub('-', self._benchmark)}_{self._id}.eval"
 
     def content(self) -> bytes:
         out = io.BytesIO()
@@ -105,8 +104,7 @@ class _Log:
 
             def put(name: str, value: Any) -> None:
                 entry = zipfile.ZipInfo(name, _ZIP_TIME)
-                entry.compress_type = zipfile.ZIP_DEFLATED
-                log.writestr(entry, json.dumps(value, ensure_ascii=True))
+                log.writestr(entry, json.dumps(value), zipfile.ZIP_DEFLATED)
 
             spec = self._spec()
             plan: dict[str, Any] = {"name": "plan", "steps": [], "config": {}}
@@ -127,7 +125,7 @@ class _Log:
         return {
             "eval_id": self._id,
             "run_id": manifest.run_id,
-            "created": self._created,
+            "created": manifest.created.isoformat(),
             "task": self._benchmark,
             "task_id": digest(manifest.run_id, self._benchmark)[:22],
             "task_version": 0,

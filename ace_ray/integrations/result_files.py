@@ -34,7 +34,7 @@ def export_lm_eval(run: Run, target: Store) -> list[str]:
     manifest = run.manifest
     model = model_name(manifest.model.source)
     folder = _safe(model.replace("/", "__"))
-    date = run.manifest.created.strftime("%Y-%m-%dT%H-%M-%S")
+    date = f"{manifest.created:%Y-%m-%dT%H-%M-%S}"
     results: dict[str, Any] = {}
     counts: dict[str, Any] = {}
     configs: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def export_lm_eval(run: Run, target: Store) -> list[str]:
             "gen_kwargs": manifest.tree["identity"].get("sampling"),
         },
         "git_hash": None,
-        "date": run.manifest.created.timestamp(),
+        "date": manifest.created.timestamp(),
         "model_name": model,
         "model_source": manifest.config.backend,
         "chat_template_sha": manifest.tree.get("chat_template_sha256"),

@@ -19,7 +19,7 @@ NAMES = {
     f"{_EXECUTION}.streaming_executor:create_cluster_autoscaler": "an actor more per graph",
     f"{_EXECUTION}.node_trackers.actor_location:ActorLocationTracker": "an actor more per graph",
     f"{_DATA}.stats:get_or_create_stats_actor": "an actor more per graph",
-    f"{_OPERATOR}:ActorPoolMapOperator._start_actor": "restarts depend on the driver's node",
+    f"{_OPERATOR}:ActorPoolMapOperator._start_actor": "each run prints an error of Ray",
     f"{_OPERATOR}:ActorPoolMapOperator._submit_data_task": ELASTIC,
     f"{_OPERATOR}:_ActorPool._release_running_actor": ELASTIC,
     f"{_OPERATOR}:_ActorPool.scale": ELASTIC,
