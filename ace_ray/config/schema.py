@@ -341,7 +341,7 @@ class RunConfig(Section):
     """timeout of a row; an interactive episode is cut off and judged as it is, any other row
     fails"""
     max_attempts: int = Field(3, ge=1)
-    """maximum attempts per command at a row that fails because of the infrastructure"""
+    """maximum passes of a command over rows that fail because of the infrastructure"""
     stall_s: float = Field(300.0, gt=0)
     """timeout after which an engine with requests in flight and no progress is killed"""
     start_timeout_s: float = Field(3600.0, gt=0)

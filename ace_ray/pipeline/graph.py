@@ -43,8 +43,8 @@ CHECKER_TASKS = 16
 # Maximum number of blocks that wait at the writer until their part is stored.
 WAITING_BLOCKS = 256
 
-# Minimum number of blocks per worker, if the run has that many. With fewer blocks, all of them may
-# wait for their slowest row.
+# Minimum number of blocks that a worker holds, if the run has that many. With fewer blocks, all of
+# them may wait for their slowest row.
 FEWEST_BLOCKS = 4
 
 # Rows of a block on average, as a share of its maximum, with the official prompts.
@@ -129,7 +129,7 @@ def _at_work(job: Job, resources: Resources, rows: int) -> int:
 def _block(resources: Resources, rows: int, worker_rows: int) -> int:
     """Return the maximum rows of a block. Small runs have small blocks, because a block goes to a
     checker only when its last row has ended. Large runs have larger blocks, because a block costs
-    Ray 30 ms of CPU. A worker must get at least 16 blocks. ``worker_rows``: rows per worker."""
+    Ray 30 ms of CPU. ``worker_rows``, the rows that a worker holds, are several blocks."""
     share = rows // resources.most_workers
     size = max(1, min(32, share // 16), min(512, rows // 2000))
     sharing = SHARING_BLOCK if share >= SHARING_ROWS else 1

@@ -63,7 +63,7 @@ _READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
 def new_session(names: Sequence[str], salt: str) -> str:
     """Return a name for a new session that sorts after the sessions in the part names ``names``.
 
-    A session is one command that writes parts. Sessions are numbered, since a clock may jump.
+    A session is one pass that writes parts. Sessions are numbered, since a clock may jump.
     ``salt`` makes the names of two writers differ."""
     numbers = [part.removeprefix(f"{FOLDER}part-").split("-")[0] for part in names]
     last = max((int(n) for n in numbers if n.isascii() and n.isdigit()), default=0)

@@ -36,7 +36,8 @@ ONCE_S = 1.0
 
 
 class Interrupts:
-    """Handles SIGINT and SIGTERM: the first asks the run to stop, the second ends it at once.
+    """Handles SIGINT and SIGTERM. While rows are evaluated (`drainable`), the first signal lets
+    rows in flight end. The second, and any signal at other times, ends the run at once.
 
     Works only in the main thread; in other threads it does not change the handlers."""
 
@@ -76,8 +77,8 @@ class Interrupts:
             self._wake()
 
     def abort_at(self, end: float | None) -> None:
-        """Call `abort` at the time ``end`` (`time.monotonic`) unless an engine is ready by then.
-        None: do not call it any more."""
+        """Call `abort` at the time ``end`` (`time.monotonic`) unless another call comes
+        before. None: do not call it any more."""
         self._timer.cancel()
         if end is not None:
             stop, wait_s = KeyboardInterrupt(TIME_LIMIT), max(0.0, end - time.monotonic())

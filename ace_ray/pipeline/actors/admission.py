@@ -36,7 +36,7 @@ class AdmissionControl:
         run: run whose weights the engine has loaded.
         starts_since_progress: earlier starts of this worker since a row last made progress.
         arriving: whether Ray will send the blocks of this worker's previous process again, in any
-            order. Rows of other runs wait for these blocks.
+            order. Rows of other runs and isolated rows that were tried wait for these blocks.
         room: tells whether episodes fit into the engine's cache.
     """
 

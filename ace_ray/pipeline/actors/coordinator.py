@@ -21,10 +21,10 @@ from ace_ray.pipeline.health.processes import KINDS, NAMES, Death, EngineLoad, K
 from ace_ray.pipeline.monitoring.counts import Bug, EngineCounts, RowReport, Tally
 from ace_ray.pipeline.monitoring.metrics import Metrics
 
-# Number of consecutive failed starts of one actor after which the run fails.
+# Number of consecutive failed starts of one actor after which the pass fails.
 MAX_STARTS = 3
 
-# The run stops after this many consecutive starts of one engine worker or checker if no row made
+# The command ends after this many consecutive starts of one engine worker or checker if no row made
 # progress meanwhile: then rows are not the cause.
 MAX_STARTS_WITHOUT_PROGRESS = 10
 

@@ -2,7 +2,8 @@
 
 A preempted node, an operator's kill and a signal from another process are external: rows are not
 the cause. A row may be the cause of an exception, a crash, a hang or a lack of memory. A crash
-leaves a trace and SIGKILL does not. So a death without a trace counts as external.
+leaves a trace and SIGKILL does not. So an engine's death without a trace counts as external.
+A checker's does not.
 """
 
 from __future__ import annotations

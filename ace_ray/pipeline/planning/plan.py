@@ -297,7 +297,7 @@ def _rows(
         sizes[entry_of],
         interactive[entry_of],
         shares[entry_of],
-        # Repeated rows come last, since early stopping does not use them.
+        # With early stopping, repeated rows come after all windows: no decision uses them.
         np.where(repeat_of == 0, windows[entry_of], windows.max() + bool(config.early)).astype(
             np.int8
         ),
