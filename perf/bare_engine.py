@@ -84,8 +84,7 @@ class BareEngine:
         return self._ask(rows, first=False)
 
     def first_of(self, rows: int) -> float:
-        """Ask for ``rows`` answers. Returns the seconds until one has ended; nothing else may be
-        asked then."""
+        """Ask for ``rows`` answers. Return the seconds until one has ended; ask nothing then."""
         return self._ask(rows, first=True)["seconds"]
 
     def _ask(self, rows: int, *, first: bool) -> dict[str, float]:

@@ -361,8 +361,7 @@ def overhead_lines(
 
 
 def swap_line(measurement: str, loads: Sequence[Mapping[str, Any]], note: str) -> Line:
-    """Compare the swaps of weights with the first engine's start. Raises `SystemExit` without a
-    swap."""
+    """Compare swaps of weights with the first engine's start. Raises `SystemExit` without one."""
     fresh = [load["load_s"] for load in loads if load["how"] == "fresh"]
     swapped = [load["load_s"] for load in loads if load["how"] == "swapped"]
     if not fresh or not swapped:

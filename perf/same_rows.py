@@ -21,23 +21,21 @@ def compare(expected: str, actual: str, *, contents: bool) -> int:
     ``contents``: the rows' content and the scores too, not only ids, status and totals.
     """
     columns = COLUMNS if contents else COLUMNS[:2]
-    baseline, _, _ = stored_rows(expected, columns)
+    base, _, _ = stored_rows(expected, columns)
     rows, doubled, parts = stored_rows(actual, columns)
-    differ = {
-        row_id for row_id in baseline.keys() & rows.keys() if baseline[row_id] != rows[row_id]
-    }
+    differ = {row_id for row_id in base.keys() & rows.keys() if base[row_id] != rows[row_id]}
     unlucky = {row_id for row_id in differ if rows[row_id][0] == "quarantined"}
     counts = {
-        "lost": len(baseline.keys() - rows.keys()),
-        "foreign": len(rows.keys() - baseline.keys()),
+        "lost": len(base.keys() - rows.keys()),
+        "foreign": len(rows.keys() - base.keys()),
         "doubled": doubled,
         "differing": len(differ - unlucky),
         "quarantined by kills": len(unlucky),
     }
     listed = ", ".join(f"{name} {count}" for name, count in counts.items())
-    print(f"  {len(baseline)} rows: {listed}; {parts}")
+    print(f"  {len(base)} rows: {listed}; {parts}")
     for row_id in sorted(differ)[:5]:
-        pairs = zip(columns, baseline[row_id], rows[row_id], strict=True)
+        pairs = zip(columns, base[row_id], rows[row_id], strict=True)
         changed = {name: (str(a)[:80], str(b)[:80]) for name, a, b in pairs if a != b}
         print(f"    {row_id}: {json.dumps(changed)}")
     before, after = totals(expected, contents=contents), totals(actual, contents=contents)
