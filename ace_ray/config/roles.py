@@ -2,7 +2,7 @@
 the user.
 
 A role is ``same`` (the candidate's engine), a mapping with ``model`` (a second model, served by
-engines with their own GPUs), or a mapping with ``endpoint`` (any OpenAI-like URL)."""
+engines of its own), or a mapping with ``endpoint`` (any OpenAI-compatible URL)."""
 
 from __future__ import annotations
 

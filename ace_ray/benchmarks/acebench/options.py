@@ -87,7 +87,7 @@ class Options(Section):
     """Keys of the item ``{name: acebench, ...}`` of ``benchmarks`` in a config."""
 
     data: str = "mini"
-    """data set: mini (ships with ace_ray), imported, imported:VERSION, or a folder in its layout"""
+    """data set: mini (ships with ace_ray), imported, imported:VERSION, or a folder of ACEBench"""
     languages: list[Literal["en", "zh"]] = Field(default=["en", "zh"], min_length=1)
     """languages of the entries"""
     categories: list[str] = Field(default=["all"], min_length=1)

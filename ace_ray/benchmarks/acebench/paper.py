@@ -201,7 +201,8 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
-    """Return the accuracies of all categories by language, with process accuracies of episodes."""
+    """Return the accuracies of all categories by language, and for dialogues and agents the process
+    accuracies."""
     return statistics.categories(run, RULE_SETS, (*MULTI_TURN, *AGENT))
 
 

@@ -44,7 +44,8 @@ _AVERAGE = Column("average", GROUPS, mean=lambda values, _: sum(values) * (1 / l
 def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str, Any]:
     """Summarize ``rows`` in one pass; each (id, sample) must occur once.
 
-    A group with a share of unscored rows above ``max_unscored`` is left out of all means."""
+    A group whose share of unscored rows exceeds ``max_unscored`` keeps its numbers, but is left out
+    of all means."""
     by_name: dict[str, Group] = defaultdict(Group)
 
     def noted() -> Iterator[ResultRow]:
