@@ -262,7 +262,7 @@ class _Site:
         return name, self._runs[name]
 
     def _base_name(self, name: str, against: str) -> str:
-        """Return the run to compare with: ``against`` if it exists, else the only other, else ""."""
+        """Return the run to compare with: ``against`` if it exists, the only other run, or ""."""
         names = [n for n in self._runs if n != name]
         if against in names:
             return against
