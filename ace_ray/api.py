@@ -25,7 +25,7 @@ from ace_ray.types import ResultRow
 from ace_ray.util import log
 from ace_ray.util.safe_loading import json_object
 from ace_ray.viewer.episode import EpisodeView
-from ace_ray.viewer.select import Filter, episodes, select, select_known
+from ace_ray.viewer.row_filter import Filter, episodes, select, select_known
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,7 +183,7 @@ def evaluate(
     console = console or Console()
     code, summary = run(configuration, fresh=not resume, console=console)
     if code == COMPLETE and summary["complete"]:
-        from ace_ray.integrations.publish import publish_run
+        from ace_ray.integrations.publisher import publish_run
 
         with log.printing(console):
             publish_run(summary["uri"], configuration)
@@ -209,7 +209,7 @@ def score(
     ``fresh`` replaces the run of other outputs there. Without ``output``, ``path`` is a run.
     ``judge`` is a file with the judge's section of a config, an endpoint: it judges answers that no
     judge saw. ``endpoint_url`` and ``region`` name an S3-compatible store. Raises `UserError`."""
-    from ace_ray.rescoring.rescore import score as score_path
+    from ace_ray.rescoring.rejudge import score as score_path
 
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
     names, file = [benchmark] if benchmark else [], None if judge is None else str(judge)
@@ -231,7 +231,7 @@ def sweep(
     whose runs have not begun, are left out.
 
     Raises `UserError`: the sweep cannot start as configured."""
-    from ace_ray.integrations.publish import run_published
+    from ace_ray.integrations.publisher import run_published
     from ace_ray.integrations.trackers import check_publishers
     from ace_ray.sweep.config import load_sweep
     from ace_ray.sweep.sweep import Sweep
@@ -307,7 +307,7 @@ def publish(run: str | Run, to: str, *, console: Console | None = None, **option
 
     ``run`` may be the folder of a sweep. Each number is sent only once. ``options`` are options of
     the tracker. Raises `UserError`."""
-    from ace_ray.integrations.publish import publish as send
+    from ace_ray.integrations.publisher import publish as send
 
     with log.printing(console):
         send(run.store if isinstance(run, Run) else open_store(run), to, options)

@@ -33,7 +33,7 @@ from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.gold import gold_text, named_call
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.parsing.literals import render
-from ace_ray.sandbox.attempts import end_processes
+from ace_ray.sandbox.replayed_environment import end_processes
 from ace_ray.types import Entry, Verdict
 
 REFUSAL = "Due to the limitations of the function, I cannot solve this problem."

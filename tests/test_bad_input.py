@@ -14,10 +14,10 @@ import pytest
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.config.schema import load_config
 from ace_ray.errors import UserError
-from ace_ray.pipeline.open_run import open_output
 from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.pipeline.planning.plan import make_plan
 from ace_ray.pipeline.planning.preflight import make_benchmarks, resolve_model
+from ace_ray.pipeline.run_folder import open_output
 
 Write = Callable[..., Path]
 Check = Callable[..., None]

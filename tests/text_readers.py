@@ -23,7 +23,7 @@ from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read
 from ace_ray.benchmarks.stabletoolbench.judge import asking as judge
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
 from ace_ray.models.reasoning import split_think
-from ace_ray.parsing.known import known_calls
+from ace_ray.parsing.formats import known_calls
 from ace_ray.parsing.literals import parse_calls
 from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import Entry, Episode, ToolCall

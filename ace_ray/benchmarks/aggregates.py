@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, Literal
 
-from ace_ray.benchmarks.conditions import marked
+from ace_ray.benchmarks.comparability import marked
 from ace_ray.benchmarks.results import Estimate, ReportedRun, Score, Table, Value
 from ace_ray.benchmarks.statistics import VALUE, estimate, is_judged
 from ace_ray.util.stats import Interval, mean_of_present, weighted_interval, wilson

@@ -15,14 +15,20 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from ace_ray.benchmarks import statistics
-from ace_ray.benchmarks.checked import check_opening, completed, own_code, verdicts_of
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel, Service
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers
+from ace_ray.benchmarks.external_outputs import (
+    Entries,
+    Output,
+    Unscored,
+    each_once,
+    read_json_lines,
+)
 from ace_ray.benchmarks.gold_check import Gold, check_gold
-from ace_ray.benchmarks.outputs import Entries, Output, Unscored, each_once, read_json_lines
 from ace_ray.benchmarks.results import CategoryResult, Paper, ReportedRun, Score
 from ace_ray.benchmarks.transcript import Step, of_messages
+from ace_ray.benchmarks.validation import check_opening, completed, own_code, verdicts_of
 from ace_ray.config.roles import Role
 from ace_ray.config.schema import SECTION_KEYS, Section, validated
 from ace_ray.errors import UserError

@@ -2,7 +2,7 @@
 
 If a model writes calls in a format that the run's tool parser does not read, every answer is wrong.
 So `second_reading` searches the answers in which the run found no call, with the readers of
-`ace_ray.parsing.known`. Calls that these readers find do not change verdicts.
+`ace_ray.parsing.formats`. Calls that these readers find do not change verdicts.
 
 `Diagnosis` counts three kinds of rows of one benchmark: rows with unread calls, rows whose answer
 was cut off (``finish_reason`` is ``length``), and rows whose reasoning never ended. A kind is a
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ace_ray.benchmarks.statistics import percent
-from ace_ray.parsing.known import READERS, known_calls
+from ace_ray.parsing.formats import READERS, known_calls
 from ace_ray.types import CHECKED, Entry, Episode, ResultRow
 
 # The texts that may contain a call (`texts_of`), for each answer in which no call was found.

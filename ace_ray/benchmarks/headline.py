@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.results import Score
+from ace_ray.benchmarks.validation import own_code
 from ace_ray.types import ResultRow, Verdict
 from ace_ray.util.sanitizing import few
 

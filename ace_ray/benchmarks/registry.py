@@ -15,8 +15,8 @@ from pkgutil import resolve_name
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.statistics import ALL_ROWS
+from ace_ray.benchmarks.validation import own_code
 from ace_ray.errors import UserError
 from ace_ray.storage.stored import Manifest
 from ace_ray.util.local_files import path_of

@@ -137,14 +137,14 @@ class ReportedRun:
     """The results of one benchmark in one run.
 
     ``label`` is unique in a report. ``model`` is the candidate's short name. ``candidate`` has the
-    model's revision and how it is served and prompted. ``conditions`` has everything else that can
-    change a score. Both map dotted keys to JSON (`ace_ray.benchmarks.conditions`). ``identity`` is
-    the benchmark's part of the conditions. ``parameters`` is the model's size, if the manifest has
-    it. ``summary`` comes from `Benchmark.statistics`. ``plays`` lists the roles that the candidate
-    plays itself. ``headline`` is false if more rows than allowed lack a verdict. ``incomplete``
-    describes the missing rows; it is "" if the run is complete. ``step`` is the training step of a
-    checkpoint. ``limited`` is true if the run declares only a part of the entries, and ``partial``
-    if it evaluated only named entries.
+    model's revision and how it is served and prompted. ``conditions`` has everything else that
+    can change a score. Both map dotted keys to JSON (`ace_ray.benchmarks.comparability`).
+    ``identity`` is the benchmark's part of the conditions. ``parameters`` is the model's size,
+    if the manifest has it. ``summary`` comes from `Benchmark.statistics`. ``plays`` lists the
+    roles that the candidate plays itself. ``headline`` is false if more rows than allowed lack
+    a verdict. ``incomplete`` describes the missing rows; it is "" if the run is complete.
+    ``step`` is the training step of a checkpoint. ``limited`` is true if the run declares only
+    a part of the entries, and ``partial`` if it evaluated only named entries.
     """
 
     label: str

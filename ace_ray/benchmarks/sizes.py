@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ace_ray.benchmarks.conditions import comparable_sets
+from ace_ray.benchmarks.comparability import comparable_sets
 from ace_ray.benchmarks.results import Curves, Estimate, Paper, ReportedRun, Table
 
 # Matches 7B, 1.5b, 135M and 8x7B, but not the 5B in 1.5B or the A3B in 30B-A3B.

@@ -23,10 +23,10 @@ from ace_ray.integrations.trackers import check_publishers
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
 from ace_ray.models.engine_args import parser_names
 from ace_ray.pipeline.evaluate import plan_run
-from ace_ray.pipeline.open_run import open_output, output_store
 from ace_ray.pipeline.planning.plan import Plan
 from ace_ray.pipeline.planning.prompts import check_chat
 from ace_ray.pipeline.roles import demand
+from ace_ray.pipeline.run_folder import open_output, output_store
 from ace_ray.storage.parts import read_ledger
 from ace_ray.storage.stored import MANIFEST
 

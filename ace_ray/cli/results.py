@@ -51,7 +51,7 @@ def score(path: str, benchmarks: tuple[str, ...], full: bool, **options: Any) ->
     if options["output"] is None and options["fresh"]:
         raise UserError("--fresh needs --output", where=path, fix="name the folder with --output")
     from ace_ray.reports.printed_summary import tell_results
-    from ace_ray.rescoring.rescore import score as score_path
+    from ace_ray.rescoring.rejudge import score as score_path
 
     code, summary = score_path(path, benchmarks, **options)
     tell_results(summary, code, full=full)
@@ -94,7 +94,7 @@ def show(
     calls and their results, gold answer, verdicts with reasons, and sandbox changes.
     """
     from ace_ray.storage.stored_run import StoredRun
-    from ace_ray.viewer.select import Filter
+    from ace_ray.viewer.row_filter import Filter
     from ace_ray.viewer.show import show as show_rows
 
     show_rows(
@@ -175,8 +175,8 @@ def export(run: str, form: str, output: str | None, dataset: str | None, opens: 
 @placed
 def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
     """Send the numbers of a run or sweep (folder or s3:// URI) to a tracker, each only once."""
-    from ace_ray.integrations.publish import options_of
-    from ace_ray.integrations.publish import publish as send
+    from ace_ray.integrations.publisher import options_of
+    from ace_ray.integrations.publisher import publish as send
 
     send(opens(run), to, options_of(options))
 
@@ -236,7 +236,7 @@ def reread(run: str, opens: Any, **options: Any) -> None:
     are checked again. A row has no verdict if its episode would have continued differently.
     """
     from ace_ray.reports.explain import print_reread
-    from ace_ray.rescoring.reread import reread as read_again
+    from ace_ray.rescoring.reparse import reread as read_again
 
     print_reread(read_again(run, opens=opens, **options), opens, Console())
 
@@ -246,7 +246,7 @@ def reread(run: str, opens: Any, **options: Any) -> None:
 @placed
 def compact(run: str, opens: Any) -> None:
     """Merge the Parquet parts of a run (folder or s3:// URI) into a few large ones."""
-    from ace_ray.rescoring.rescore import compact_run
+    from ace_ray.rescoring.rejudge import compact_run
 
     compact_run(run, opens)
 

@@ -137,7 +137,7 @@ def _evaluate(
         unscored = f"{summary['declared'] - summary['scored']} of {summary['declared']} rows"
         _tell_incomplete(f"{unscored} are not scored{_time_left(summary)}")
     if code == COMPLETE and summary["complete"]:  # and not stopped early
-        from ace_ray.integrations.publish import publish_run
+        from ace_ray.integrations.publisher import publish_run
 
         publish_run(summary["uri"], loaded)
     return code
@@ -187,7 +187,7 @@ def run_sweep(
 ) -> int:
     """Run ``ace-ray sweep`` and return the exit code."""
     began = time.monotonic()  # before imports, which take seconds
-    from ace_ray.integrations.publish import run_published
+    from ace_ray.integrations.publisher import run_published
     from ace_ray.integrations.trackers import check_publishers
     from ace_ray.reports.report import make_report
     from ace_ray.sweep.config import load_sweep

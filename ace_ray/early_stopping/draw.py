@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.checked import own_code
+from ace_ray.benchmarks.validation import own_code
 from ace_ray.config.schema import EarlyConfig
 from ace_ray.early_stopping.units import SEED, Order, order_of
 from ace_ray.types import Entry

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.validation import own_code
 from ace_ray.config.schema import EarlyConfig, RunConfig
 from ace_ray.early_stopping.betting import (
     Decision,

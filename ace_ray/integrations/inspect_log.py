@@ -23,13 +23,13 @@ from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.results import Score
 from ace_ray.benchmarks.transcript import Call, Step
 from ace_ray.config.schema import ENDPOINT
+from ace_ray.reports.excerpts import pretty
 from ace_ray.reports.runs import Run, by_benchmark
-from ace_ray.reports.text import pretty
 from ace_ray.storage.object_store import Store
 from ace_ray.types import CHECKED, SCORE, ResultRow, digest
 from ace_ray.util.safe_loading import Unbounded, bounded_time, json_of_row
 from ace_ray.viewer.episode import EpisodeView
-from ace_ray.viewer.select import entry_order, episodes
+from ace_ray.viewer.row_filter import entry_order, episodes
 
 # Maximum samples of one file. Viewers keep the list of samples in memory.
 MOST_SAMPLES = 2_000

@@ -18,14 +18,14 @@ import ace_ray
 from ace_ray.benchmarks.results import Score
 from ace_ray.errors import UserError
 from ace_ray.integrations.inspect_log import last_answer, model_name, results_of
+from ace_ray.reports.excerpts import pretty
 from ace_ray.reports.runs import Run
-from ace_ray.reports.text import pretty
 from ace_ray.storage.object_store import Store
 from ace_ray.types import ResultRow, digest
 from ace_ray.util.sanitizing import few
 from ace_ray.util.stats import Z95
 from ace_ray.viewer.episode import EpisodeView
-from ace_ray.viewer.select import episodes
+from ace_ray.viewer.row_filter import episodes
 
 
 def export_lm_eval(run: Run, target: Store) -> list[str]:

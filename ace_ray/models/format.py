@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ace_ray.errors import PromptRefused, PromptTooLong, RequestFailed
-from ace_ray.models.answers import AnswerReader, Reading, parser_class
+from ace_ray.models.answer_parser import AnswerReader, Reading, parser_class
 from ace_ray.models.chat import PROBE_HISTORY, PROBE_TOOLS, one_call_per_message
 from ace_ray.models.completions import with_text_arguments
 from ace_ray.models.families import SWITCHES, FormatChoice, date_variables

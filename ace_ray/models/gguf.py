@@ -10,7 +10,7 @@ import functools
 import sys
 from pathlib import Path
 
-from ace_ray.models.cached import scratch_of
+from ace_ray.models.weights_cache import scratch_of
 
 
 def convert(gguf: Path, folder: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from ace_ray.config.schema import cache_root
 from ace_ray.errors import UserError, first_line
-from ace_ray.models import cached
+from ace_ray.models import weights_cache
 from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_gguf, check_whole, way_out
 from ace_ray.models.engine_args import INSTALL
 from ace_ray.storage.object_store import Object, S3Store
@@ -179,16 +179,16 @@ def materialize(ref: ModelRef) -> Path:
         return _hub_snapshot(ref, weights=True)
     folder = _cached(ref)
     if ref.kind == "gguf":
-        cached.make_once(folder, lambda: _convert(Path(ref.location), folder))
+        weights_cache.make_once(folder, lambda: _convert(Path(ref.location), folder))
     else:
-        cached.make_once(folder, lambda: _download_s3(ref, folder, _WEIGHTS), locked=True)
+        weights_cache.make_once(folder, lambda: _download_s3(ref, folder, _WEIGHTS), locked=True)
     return folder
 
 
 def release(ref: ModelRef) -> None:
     """Unlock the folder that `materialize` returned, so that it may be removed for space."""
     if ref.kind == "s3":
-        cached.release(_cached(ref))
+        weights_cache.release(_cached(ref))
 
 
 def check_unchanged(ref: ModelRef, *, adapter: bool = False) -> None:
@@ -217,7 +217,7 @@ def tokenizer_folder(ref: ModelRef) -> Path:
     if ref.kind == "s3" and not _cached(ref).is_dir():
         folder = _cached(ref).with_name(_cached(ref).name + "-tokenizer")
         light = tuple(ending for ending in _WEIGHTS if ending not in (".safetensors", ".bin"))
-        cached.make_once(folder, lambda: _download_s3(ref, folder, light))
+        weights_cache.make_once(folder, lambda: _download_s3(ref, folder, light))
         return folder
     return materialize(ref)
 
@@ -340,8 +340,8 @@ def _download_s3(ref: ModelRef, folder: Path, endings: tuple[str, ...]) -> None:
     if _listing_hash(objects) != ref.revision:
         raise _changed(ref)
     files = [item for item in objects if item.path.endswith(endings)]
-    cached.make_room(folder, sum(item.size for item in files))
-    with cached.scratch_of(folder) as scratch:
+    weights_cache.make_room(folder, sum(item.size for item in files))
+    with weights_cache.scratch_of(folder) as scratch:
         for item in files:
             store.download(item.path, scratch / item.path)
         if _listing_hash(_objects(store)) != ref.revision:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed, UserError
 from ace_ray.models.adapters import content_hash
-from ace_ray.models.answers import reading_facts
+from ace_ray.models.answer_parser import reading_facts
 from ace_ray.models.cpu_environment import cpu_environment
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.format import Format, set_environment

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import Any, NamedTuple
 
-from ace_ray.parsing.fold import Budget, fold
+from ace_ray.parsing.constant_folding import Budget, fold
 from ace_ray.parsing.syntax import NotCalls, expression
 
 

@@ -26,8 +26,8 @@ from ace_ray.cluster.ray_internals import (
     node_of,
 )
 from ace_ray.cluster.resources import Nodes, Resources, holds, places_on
-from ace_ray.pipeline.actors.job import why_gone_there
-from ace_ray.pipeline.health.causes import NODE_GONE
+from ace_ray.pipeline.actors.worker_config import why_gone_there
+from ace_ray.pipeline.health.crash_cause import NODE_GONE
 from ace_ray.util import log
 
 # Seconds between two checks of the cluster.

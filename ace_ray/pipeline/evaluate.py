@@ -14,9 +14,9 @@ from ace_ray.config.schema import RunConfig, SamplingConfig
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.end_time import ends_at, rows_end_at
-from ace_ray.pipeline.open_run import opened, output_store
 from ace_ray.pipeline.planning.plan import Plan, make_plan
 from ace_ray.pipeline.planning.preflight import check_engine, make_benchmarks, resolve_model
+from ace_ray.pipeline.run_folder import opened, output_store
 from ace_ray.pipeline.session import Session, prepare
 from ace_ray.storage.object_store import is_relative
 from ace_ray.storage.stored import SUCCESS

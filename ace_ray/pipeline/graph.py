@@ -27,10 +27,10 @@ from ace_ray.cluster.ray_internals import (
 from ace_ray.cluster.resources import CHECKER_CPUS, WRITER_CPUS, Nodes, Resources
 from ace_ray.pipeline.actors.checker import Checker
 from ace_ray.pipeline.actors.engine_worker import EngineWorker
-from ace_ray.pipeline.actors.job import Job
+from ace_ray.pipeline.actors.worker_config import Job
 from ace_ray.pipeline.actors.writer import Writer
 from ace_ray.pipeline.elastic import ElasticWorkers
-from ace_ray.pipeline.health.processes import give_back_memory
+from ace_ray.pipeline.health.heartbeat import give_back_memory
 from ace_ray.pipeline.monitoring.utilization import Backlog
 from ace_ray.pipeline.planning import prefixes
 from ace_ray.pipeline.planning.plan import PlannedRows

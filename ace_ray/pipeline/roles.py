@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.context import Model, RoleModel
+from ace_ray.benchmarks.validation import own_code
 from ace_ray.cluster.resources import ROLE_ENGINE_CPUS, gpus_per_worker
 from ace_ray.config.roles import EndpointRole, Role, ServedRole
 from ace_ray.config.schema import RunConfig
@@ -22,7 +22,7 @@ from ace_ray.models.families import FormatChoice, family_facts, with_parsers
 from ace_ray.models.sampling import check_budget, check_sampling, completed
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
 from ace_ray.models.urls import check_url, endpoint_identity, host_of, path_of, read_key
-from ace_ray.pipeline.health.processes import LONGEST_WHY
+from ace_ray.pipeline.health.heartbeat import LONGEST_WHY
 from ace_ray.types import Completion, Messages, Sampling, Tools, digest
 from ace_ray.util.sanitizing import one_line
 

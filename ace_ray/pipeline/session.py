@@ -25,16 +25,16 @@ from ace_ray.errors import RunFailed, UserError, first_line
 from ace_ray.models.endpoint import EndpointDown
 from ace_ray.models.endpoint_engine import ask_endpoint
 from ace_ray.pipeline.entries import entry_table
+from ace_ray.pipeline.health.heartbeat import Kind
 from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.pipeline.health.monitor import HealthMonitor
-from ace_ray.pipeline.health.processes import Kind
-from ace_ray.pipeline.monitoring.counts import Tally
 from ace_ray.pipeline.monitoring.metrics import Metrics
+from ace_ray.pipeline.monitoring.tally import Tally
 from ace_ray.pipeline.monitoring.timing import timing
 from ace_ray.pipeline.monitoring.utilization import Utilization
-from ace_ray.pipeline.open_run import OpenRun
 from ace_ray.pipeline.planning.cluster_fit import ClusterFit, fit_cluster
 from ace_ray.pipeline.planning.plan import PlannedRows
+from ace_ray.pipeline.run_folder import OpenRun
 from ace_ray.storage.parts import new_session, part_names
 from ace_ray.storage.stored import earlier_timing
 from ace_ray.util import log
@@ -279,8 +279,8 @@ class Session:
 
         from ace_ray.cluster import placement
         from ace_ray.cluster.ray_internals import lean_data
-        from ace_ray.pipeline.actors.job import Job, JobRun, scenario_of
         from ace_ray.pipeline.actors.role_engine import role_engines
+        from ace_ray.pipeline.actors.worker_config import Job, JobRun, scenario_of
         from ace_ray.pipeline.graph import Work, run_graph
         from ace_ray.sandbox.actor import start_actors
 

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.diagnosis import Diagnosis
 from ace_ray.benchmarks.headline import with_scores
+from ace_ray.benchmarks.validation import own_code
 from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.parts import Ledger

@@ -15,11 +15,11 @@ from ace_ray.benchmarks.results import Table
 from ace_ray.errors import UserError
 from ace_ray.reports.comparison import Comparison, ReportedComparison, compare_runs
 from ace_ray.reports.comparison_tables import sentence, tables_of
-from ace_ray.reports.content import comparison_table
 from ace_ray.reports.explain import Explanation, explain
 from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_tables
-from ace_ray.reports.folder import PAGE, claim, write
 from ace_ray.reports.hypotheses import TestResult
+from ace_ray.reports.report_data import comparison_table
+from ace_ray.reports.report_folder import PAGE, claim, write
 from ace_ray.reports.runs import Run, by_benchmark, load_runs
 from ace_ray.reports.table import csv_lines, print_table
 from ace_ray.rescoring.prompts import FirstPrompts

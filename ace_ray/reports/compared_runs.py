@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.conditions import (
+from ace_ray.benchmarks.comparability import (
     candidate_differences,
     difference_lines,
     flattened,

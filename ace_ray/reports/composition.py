@@ -10,9 +10,9 @@ from typing import Any
 from rich.console import Console
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.results import Bars, Table, Value
+from ace_ray.benchmarks.validation import own_code
 from ace_ray.errors import UserError
 from ace_ray.reports.figures import svg_file
 from ace_ray.reports.table import NOT_AVAILABLE, csv_text, print_table

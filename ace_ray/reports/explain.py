@@ -24,7 +24,7 @@ from ace_ray.reports.paired import pairs_of
 from ace_ray.reports.runs import load_runs
 from ace_ray.reports.table import cell, csv_lines, print_table
 from ace_ray.rescoring.prompts import FirstPrompts
-from ace_ray.rescoring.reread import Reread, calls_of, json_spelling, message_line
+from ace_ray.rescoring.reparse import Reread, calls_of, json_spelling, message_line
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.rows import messages_of, state_of, token_ids_of
 from ace_ray.storage.stored_run import StoredRun

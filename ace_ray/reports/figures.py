@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.results import Bars, Curves
-from ace_ray.reports.content import Content
 from ace_ray.reports.html.page import Figure, Lines, figure_svg
+from ace_ray.reports.report_data import Content
 from ace_ray.reports.table import csv_lines
 
 # Attributes that a figure outside of the page needs.

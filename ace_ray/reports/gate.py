@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from pydantic import Field
 
-from ace_ray.benchmarks.conditions import difference_lines
+from ace_ray.benchmarks.comparability import difference_lines
 from ace_ray.config.schema import Section, validated, yaml_file
 from ace_ray.errors import INCOMPLETE, UserError
 from ace_ray.reports.compared_runs import condition_differences, joined_facts

@@ -11,9 +11,9 @@ from rich.console import Console
 
 import ace_ray
 from ace_ray.errors import UserError
-from ace_ray.reports.content import Content, content_of
 from ace_ray.reports.early import decisions_table, early_runs
-from ace_ray.reports.folder import PAGE, claim, claim_within, write
+from ace_ray.reports.report_data import Content, content_of
+from ace_ray.reports.report_folder import PAGE, claim, claim_within, write
 from ace_ray.reports.runs import Run, read_runs
 from ace_ray.reports.sweeps import Sweep, load_sweep
 from ace_ray.reports.table import print_table
@@ -98,7 +98,7 @@ def _print(content: Content, console: Console, *, paper: bool) -> None:
 
 def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -> None:
     # Imported here: scipy and Jinja are needed only for files.
-    from ace_ray.reports.files import files_of
+    from ace_ray.reports.report_files import files_of
 
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
     files = files_of(content, wrong=wrong, made_at=made_at)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.conditions import flattened
+from ace_ray.benchmarks.comparability import flattened
 from ace_ray.benchmarks.diagnosis import diagnose
 from ace_ray.benchmarks.headline import DIVERGED, headline_score, scores_of
 from ace_ray.benchmarks.registry import class_of

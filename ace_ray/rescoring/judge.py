@@ -16,7 +16,7 @@ from ace_ray.config.schema import validated, yaml_file
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.endpoint import EndpointModel
 from ace_ray.models.sampling import completed
-from ace_ray.pipeline.actors.judging import log_traceback
+from ace_ray.pipeline.actors.verdicts import log_traceback
 from ace_ray.pipeline.roles import role_identity
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.rows import episode_of, readable_json

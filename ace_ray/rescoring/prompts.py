@@ -9,8 +9,8 @@ from typing import Any
 
 from ace_ray.errors import PromptRefused
 from ace_ray.models.chat import Chat
-from ace_ray.models.reading import tokenizer_of
-from ace_ray.rescoring.reread import offered_tools
+from ace_ray.models.reparse_child import tokenizer_of
+from ace_ray.rescoring.reparse import offered_tools
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.rows import messages_of
 from ace_ray.storage.stored import Manifest

@@ -131,7 +131,7 @@ class SessionRecord(Stored):
     began_at: Version = ""
     versions: Annotated[dict[Version, Version], Field(max_length=100)] = Field(default_factory=dict)
     reading: Annotated[dict[Version, Any], Field(max_length=20)] = Field(default_factory=dict)
-    """Parsers, and settings that constrain answers (`ace_ray.models.answers.reading_facts`)."""
+    """Parsers, and settings that constrain answers (`answer_parser.reading_facts`)."""
 
 
 class Manifest(Stored):
@@ -167,7 +167,7 @@ class Manifest(Stored):
         for name in self.judging.keys() & self.identity.benchmarks.keys():
             judging = self.judging[name]
             self.identity.roles.setdefault(name, {})["judge"] = judging.get("role", {})
-            # The key of a judge in the config, as `ace_ray.benchmarks.conditions` flattens it.
+            # The key of a judge in the config, as `ace_ray.benchmarks.comparability` flattens it.
             self.identity.benchmarks[name]["episodes.judge"] = judging.get("questions", {})
         return self
 

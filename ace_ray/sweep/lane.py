@@ -35,7 +35,7 @@ from ace_ray.cluster.resources import TooSmall, grow
 from ace_ray.config.schema import run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, RunFailed, UserError
 from ace_ray.pipeline.evaluate import plan_run
-from ace_ray.pipeline.open_run import OpenRun, opened
+from ace_ray.pipeline.run_folder import OpenRun, opened
 from ace_ray.pipeline.session import Session, prepare
 from ace_ray.storage.object_store import Unreachable
 from ace_ray.sweep.packing import Lane, device_names

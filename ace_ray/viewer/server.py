@@ -27,14 +27,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ace_ray.errors import UserError
+from ace_ray.reports.excerpts import excerpt, pretty, visible
 from ace_ray.reports.explain import CAUSES
 from ace_ray.reports.html.answers import HOST, PORT, path_of
 from ace_ray.reports.html.page import environment
-from ace_ray.reports.text import excerpt, pretty, visible
 from ace_ray.types import ResultRow, Verdict
 from ace_ray.util.safe_loading import SHOWN_CHARS
 from ace_ray.viewer.episode import MOST_CHANGES, EpisodeView
-from ace_ray.viewer.select import key_of, outcome
+from ace_ray.viewer.row_filter import key_of, outcome
 from ace_ray.viewer.table import NOT_SCORED, RIGHT, WRONG, Query, RunTable
 
 PAGE_ROWS = 100

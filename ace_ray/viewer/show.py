@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator, Sequence
 
 from ace_ray.benchmarks.transcript import Tool
-from ace_ray.reports.text import pretty
+from ace_ray.reports.excerpts import pretty
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import ResultRow
 from ace_ray.util.safe_loading import SHOWN_CHARS
 from ace_ray.util.sanitizing import cleaned, one_line
 from ace_ray.viewer.episode import MOST_CHANGES, Change, EpisodeView
-from ace_ray.viewer.select import Filter, episodes, outcome, select_known
+from ace_ray.viewer.row_filter import Filter, episodes, outcome, select_known
 
 WIDTH = 72
 # Printed characters of a row id. They are unique among millions of rows.

@@ -27,7 +27,7 @@ from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import ResultRow
 from ace_ray.util import log
 from ace_ray.viewer.episode import EpisodeView
-from ace_ray.viewer.select import Filter, entry_order, episodes, is_changed, is_right, key_of
+from ace_ray.viewer.row_filter import Filter, entry_order, episodes, is_changed, is_right, key_of
 
 # Columns for full-text search, besides the errors of verdicts.
 SEARCHED = ("id", "messages", "output", "reasoning", "state", "error", "gold")

@@ -40,11 +40,11 @@ from ace_ray.benchmarks.bfcl.functions import offered
 from ace_ray.benchmarks.bfcl.prompts import Prompts, official, with_system
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.benchmarks.context import RoleModel
-from ace_ray.benchmarks.stabletoolbench.converted import called, linked
+from ace_ray.benchmarks.stabletoolbench.answer_trees import called, linked
+from ace_ray.benchmarks.stabletoolbench.callable_names import FINISH
 from ace_ray.benchmarks.stabletoolbench.judge.asking import read_fac, read_index
 from ace_ray.benchmarks.stabletoolbench.judge.measures import judge_sopr
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import own
-from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.benchmarks.tau2.options import CATEGORIES
 from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage as Tau2Package

@@ -13,9 +13,9 @@ import pytest
 import ace_ray
 from ace_ray.config.schema import RunConfig, load_config
 from ace_ray.errors import UserError
-from ace_ray.integrations import publish
-from ace_ray.integrations.publications import publications
-from ace_ray.integrations.publish import publish_run
+from ace_ray.integrations import publisher
+from ace_ray.integrations.publisher import publish_run
+from ace_ray.integrations.tracker_metrics import publications
 from ace_ray.integrations.trackers import Publication, make_publisher
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.storage.object_store import LocalStore
@@ -114,7 +114,7 @@ def test_a_failed_tracker_is_one_warning(
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(package.parent))
-    monkeypatch.setattr(publish, "MOST_S", 8.0 if "sleep" in code else 120.0)
+    monkeypatch.setattr(publisher, "MOST_S", 8.0 if "sleep" in code else 120.0)
     publish_run(str(run), config)
     (warning,) = log_lines
     assert warning.startswith(f"warning: tensorboard: {words}")
@@ -143,7 +143,7 @@ def test_evaluate_publishes_a_complete_run(
     run = complete_run(tmp_path / "run")
     summary = {**json.loads((run / "summary.json").read_text()), "uri": str(run)}
     published: list[str] = []
-    monkeypatch.setattr(publish, "publish_run", lambda uri, *_: published.append(uri))
+    monkeypatch.setattr(publisher, "publish_run", lambda uri, *_: published.append(uri))
     for code in (75, 0):
         outcome = (code, summary)
         monkeypatch.setattr("ace_ray.pipeline.evaluate.evaluate", lambda *_, e=outcome, **__: e)
@@ -158,7 +158,7 @@ def test_a_sweep_publishes_when_a_run_has_ended(
     config = config_file(model={}, models=[{"source": "a"}], sweep_id="s", publish=[target])
     folder = tmp_path / "out" / "s"
     published: list[str] = []
-    monkeypatch.setattr(publish, "publish_run", lambda uri, *_: published.append(uri))
+    monkeypatch.setattr(publisher, "publish_run", lambda uri, *_: published.append(uri))
 
     def run(sweep: Sweep, noted: Callable[[], None]) -> int:
         noted()

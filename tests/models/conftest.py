@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.models.reading import assume_device
+from ace_ray.models.reparse_child import assume_device
 
 LLAMA = {
     "model_type": "llama",

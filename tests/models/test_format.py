@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
-from ace_ray.models.answers import MAX_CHARS, Reading
+from ace_ray.models.answer_parser import MAX_CHARS, Reading
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.format import Format
 from ace_ray.models.vllm_engine import RESETS, VLLMEngine

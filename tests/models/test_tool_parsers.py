@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.models.answers import MARKED_CHARS, AnswerReader, parser_class
+from ace_ray.models.answer_parser import MARKED_CHARS, AnswerReader, parser_class
 from ace_ray.types import ToolAnswer
 
 pytestmark = pytest.mark.usefixtures("vllm")

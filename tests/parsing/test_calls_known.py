@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ace_ray.parsing.known import MAX_CALLS, READERS, known_calls
+from ace_ray.parsing.formats import MAX_CALLS, READERS, known_calls
 from ace_ray.parsing.literals import Call
 from ace_ray.parsing.syntax import MAX_CODE, MAX_DEPTH
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.actors.judging import judged
+from ace_ray.pipeline.actors.verdicts import judged
 from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.pipeline.planning.plan import Plan, make_plan
 from ace_ray.pipeline.planning.preflight import make_benchmarks

@@ -15,7 +15,7 @@ import pytest
 from ace_ray.config.schema import load_config
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.open_run import OpenRun
+from ace_ray.pipeline.run_folder import OpenRun
 from ace_ray.storage import parts
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.util.safe_loading import Unbounded, json_object, json_of_row, json_tree

@@ -10,7 +10,7 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.open_run import OpenRun, open_output
+from ace_ray.pipeline.run_folder import OpenRun, open_output
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import LocalStore, Store, open_store
 from tests.pipeline.made_run import planned_run, sound_run

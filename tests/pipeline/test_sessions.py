@@ -12,7 +12,7 @@ import pytest
 import ace_ray
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.open_run import OpenRun
+from ace_ray.pipeline.run_folder import OpenRun
 from ace_ray.reports.compared_runs import NotComparable
 from ace_ray.reports.comparison import compare_runs
 from ace_ray.reports.runs import load_runs

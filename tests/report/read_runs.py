@@ -15,11 +15,11 @@ from ace_ray.benchmarks.bfcl.functions import tool_name
 from ace_ray.benchmarks.bfcl.gold import gold_calls
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.config.schema import RunConfig
-from ace_ray.models.answers import Reading
+from ace_ray.models.answer_parser import Reading
 from ace_ray.models.families import FormatChoice
-from ace_ray.models.reading import ChildParser, StoredAnswer
+from ace_ray.models.reparse_child import ChildParser, StoredAnswer
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.actors.judging import judged
+from ace_ray.pipeline.actors.verdicts import judged
 from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.pipeline.planning.plan import make_plan
 from ace_ray.pipeline.planning.preflight import make_benchmarks

@@ -13,12 +13,12 @@ import pytest
 from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.conditions import comparable_sets, differences
+from ace_ray.benchmarks.comparability import comparable_sets, differences
 from ace_ray.errors import UserError
 from ace_ray.reports.compare import WARNING, compare
 from ace_ray.reports.compared_runs import NotComparable, describe_pairs, make_pairs
 from ace_ray.reports.comparison import Comparison, compare_runs
-from ace_ray.reports.content import comparison_table
+from ace_ray.reports.report_data import comparison_table
 from ace_ray.reports.runs import by_benchmark, load_runs
 from tests.report.builders import Page, Row, block, everything, is_sound, load_run, row, write_run
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.reports.text import Excerpt, excerpt, json_excerpt, visible
+from ace_ray.reports.excerpts import Excerpt, excerpt, json_excerpt, visible
 from tests.report.builders import HOSTILE, Page, hostile_rows, is_sound, report_page, row, utf8
 from tests.report.builders import write_run as write
 

@@ -16,8 +16,8 @@ from rich.console import Console
 from ace_ray.benchmarks.results import Estimate, Table
 from ace_ray.errors import UserError
 from ace_ray.reports.early import EarlyRun, decisions_table, early_runs
-from ace_ray.reports.folder import claim, claim_within, write
 from ace_ray.reports.report import make_report
+from ace_ray.reports.report_folder import claim, claim_within, write
 from ace_ray.reports.runs import Run
 from ace_ray.reports.sweeps import ledger_table, load_sweep
 from ace_ray.reports.table import csv_text

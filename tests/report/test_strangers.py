@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ace_ray
-from ace_ray.models.answers import Reading
+from ace_ray.models.answer_parser import Reading
 from ace_ray.storage.lease import this_process
 from ace_ray.storage.object_store import open_store
 from ace_ray.types import ToolAnswer, ToolCall
@@ -51,7 +51,7 @@ class Parser(ExitStack):
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, Path, Path]:
     """Return a run, a copy in another folder, their tokenizer, and the folder ``fired``."""
-    monkeypatch.setattr("ace_ray.rescoring.reread.AnswerParser", Parser)
+    monkeypatch.setattr("ace_ray.rescoring.reparse.AnswerParser", Parser)
     monkeypatch.chdir(tmp_path)
     tokenizer = toy_model(tmp_path / "tokenizer")
     own_run = read_run(tmp_path / "own/run", tokenizer, "hermes", categories=["simple_python"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.rescoring.reread import Reread, reread
+from ace_ray.rescoring.reparse import Reread, reread
 from ace_ray.types import Entry
 from tests.report.read_runs import FAMILIES, Calls, InProcess, gold_of, read_run, toy_model
 
@@ -99,7 +99,7 @@ def plant(folder: Path, family: str, fault: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ace_ray.rescoring.reread.AnswerParser", InProcess)
+    monkeypatch.setattr("ace_ray.rescoring.reparse.AnswerParser", InProcess)
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ import pytest
 
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.errors import UserError
-from ace_ray.rescoring.rescore import compact_run
+from ace_ray.rescoring.rejudge import compact_run
 from ace_ray.storage.object_store import LocalStore, open_store
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import Entry, Episode
 from ace_ray.util.safe_loading import SHOWN_CHARS
-from ace_ray.viewer.select import Filter, episodes, select
+from ace_ray.viewer.row_filter import Filter, episodes, select
 from ace_ray.viewer.server import render, row_view
 from ace_ray.viewer.table import RunTable, tables_of
 from tests.pipeline.made_run import written_run, wrong
@@ -115,7 +115,7 @@ def test_json_has_all_rows_and_complete_texts(
         assert view["steps"][-1]["text"] == stored_row["output"]
         assert view["verdicts"]["official"]["valid"] == stored_row["official_valid"]
     # Rows that do not fit into memory together come as they are stored.
-    monkeypatch.setattr("ace_ray.viewer.select.MOST_HELD", 1)
+    monkeypatch.setattr("ace_ray.viewer.row_filter.MOST_HELD", 1)
     streamed = invoke("show", folder, "--json").stdout.splitlines()
     assert {json.loads(line)["row_id"] for line in streamed} == read.keys()
 

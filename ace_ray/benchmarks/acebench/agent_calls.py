@@ -6,8 +6,9 @@ calls that the prompt asks for, anywhere in the message.
 ``official`` reimplements ``multi_turn/common_agent.py``, ``multi_turn/execution_role.py`` and
 ``multi_step/execution_role_step.py`` at upstream commit 56dd66c. Upstream evaluates binary
 operations when it decodes. It then writes each call as source text and evaluates that text. In
-ace_ray, `ace_ray.parsing.fold` computes operations, and no text is evaluated. `AgentCall.problem`
-is set if upstream could not write the call as text, or if the text would run other code too.
+ace_ray, `ace_ray.parsing.constant_folding` computes operations, and no text is evaluated.
+`AgentCall.problem` is set if upstream could not write the call as text, or if the text would run
+other code too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
-from ace_ray.parsing.fold import Refused
+from ace_ray.parsing.constant_folding import Refused
 from ace_ray.parsing.literals import LenientReader, dotted_name, literal
 from ace_ray.parsing.syntax import MAX_CODE, MAX_DIGITS, NotCalls, expression
 

@@ -52,8 +52,8 @@ from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.benchmarks.endings import count_endings, endings_table, with_ending
+from ace_ray.benchmarks.external_outputs import Entries, Output
 from ace_ray.benchmarks.gold_check import Gold
-from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.config.roles import Role, parse_role
 from ace_ray.types import (

@@ -15,8 +15,8 @@ from ace_ray.benchmarks.acebench.check.agent import check_agent
 from ace_ray.benchmarks.acebench.check.agent_strict import REAL_NAMES, Path, paths
 from ace_ray.benchmarks.acebench.environment.environment import Environment, open_environment
 from ace_ray.benchmarks.acebench.options import AGENT
+from ace_ray.benchmarks.external_outputs import single_answer
 from ace_ray.benchmarks.gold_check import Gold
-from ace_ray.benchmarks.outputs import single_answer
 from ace_ray.parsing.literals import render
 from ace_ray.types import RULE_SETS, Entry, Episode, Verdict, digest
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from ace_ray.benchmarks.acebench.data.loader import load
 from ace_ray.benchmarks.acebench.options import AGENT, CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.dataset import Row
-from ace_ray.benchmarks.outputs import (
+from ace_ray.benchmarks.external_outputs import (
     Entries,
     Output,
     Placed,

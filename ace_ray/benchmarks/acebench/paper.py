@@ -23,7 +23,7 @@ from ace_ray.benchmarks.acebench.tables import (
 )
 from ace_ray.benchmarks.acebench.tables import tables as paper_tables
 from ace_ray.benchmarks.aggregates import column_score
-from ace_ray.benchmarks.conditions import marked
+from ace_ray.benchmarks.comparability import marked
 from ace_ray.benchmarks.results import (
     Bars,
     CategoryResult,

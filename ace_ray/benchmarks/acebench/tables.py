@@ -13,7 +13,7 @@ from ace_ray.benchmarks.acebench.options import AGENT, LANGUAGES
 from ace_ray.benchmarks.acebench.prompts import VARIANTS
 from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER, PAPER_COLUMNS, TOP
 from ace_ray.benchmarks.aggregates import column_estimate, table_of_runs
-from ace_ray.benchmarks.conditions import marked, self_played
+from ace_ray.benchmarks.comparability import marked, self_played
 from ace_ray.benchmarks.results import Estimate, ReportedRun, Table, Value
 from ace_ray.benchmarks.statistics import ACCURACY, PROCESS, VALUE, estimate, is_judged, percents
 from ace_ray.types import RULE_SETS, canonical_json

@@ -44,8 +44,8 @@ from ace_ray.benchmarks.bfcl.tools.sources import OFFICIAL_TOOLS_SHA256, tool_so
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts
+from ace_ray.benchmarks.external_outputs import Entries, Output
 from ace_ray.benchmarks.gold_check import Gold
-from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.models.http import Http
 from ace_ray.sandbox.protocol import Scenario

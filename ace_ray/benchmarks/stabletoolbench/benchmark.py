@@ -16,12 +16,18 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel, Service
 from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
-from ace_ray.benchmarks.outputs import Entries, Output
+from ace_ray.benchmarks.external_outputs import Entries, Output
 from ace_ray.benchmarks.stabletoolbench import queries
+from ace_ray.benchmarks.stabletoolbench.answer_trees import (
+    converted,
+    converted_json,
+    read_reference,
+)
+from ace_ray.benchmarks.stabletoolbench.api_schemas import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.apis.cache import api_key
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
+from ace_ray.benchmarks.stabletoolbench.callable_names import GROUPS, LEVELS
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
-from ace_ray.benchmarks.stabletoolbench.converted import converted, converted_json, read_reference
 from ace_ray.benchmarks.stabletoolbench.episode.rollout import (
     initial_messages,
     offered,
@@ -30,14 +36,12 @@ from ace_ray.benchmarks.stabletoolbench.episode.rollout import (
 from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
 from ace_ray.benchmarks.stabletoolbench.judge import asking, measures
 from ace_ray.benchmarks.stabletoolbench.judge import prompts as judge_prompts
-from ace_ray.benchmarks.stabletoolbench.names import GROUPS, LEVELS
 from ace_ray.benchmarks.stabletoolbench.options import FOLDERS, Retrieved, Settings
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
 from ace_ray.benchmarks.stabletoolbench.outputs import read_outputs
 from ace_ray.benchmarks.stabletoolbench.pool import RETRIEVER, ToolPool, all_docs
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
 from ace_ray.benchmarks.stabletoolbench.result_json import result_json, result_path
-from ace_ray.benchmarks.stabletoolbench.shapes import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import categories, notes, paper, scores, tables
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, published_names, schemas

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench.converted import has_finish
+from ace_ray.benchmarks.stabletoolbench.answer_trees import has_finish
 from ace_ray.benchmarks.stabletoolbench.judge import measures
 from ace_ray.benchmarks.stabletoolbench.tools import UNKNOWN
 from ace_ray.types import Entry, Verdict

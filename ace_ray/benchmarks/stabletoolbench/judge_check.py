@@ -17,7 +17,7 @@ from pydantic import Field
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import json_lines, read_bounded
-from ace_ray.benchmarks.stabletoolbench.converted import answer_json, answer_of_text, is_answer
+from ace_ray.benchmarks.stabletoolbench.answer_trees import answer_json, answer_of_text, is_answer
 from ace_ray.benchmarks.stabletoolbench.judge import asking
 from ace_ray.benchmarks.stabletoolbench.judge.measures import judge_sopr, majority
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import official, own

@@ -20,14 +20,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks import outputs
+from ace_ray.benchmarks import external_outputs
 from ace_ray.benchmarks.dataset import Row
-from ace_ray.benchmarks.outputs import Entries, Output, Placed
-from ace_ray.benchmarks.stabletoolbench import converted, tools
+from ace_ray.benchmarks.external_outputs import Entries, Output, Placed
+from ace_ray.benchmarks.stabletoolbench import answer_trees, tools
+from ace_ray.benchmarks.stabletoolbench.answer_trees import Node
 from ace_ray.benchmarks.stabletoolbench.apis.answers import status_code
-from ace_ray.benchmarks.stabletoolbench.converted import Node
+from ace_ray.benchmarks.stabletoolbench.callable_names import (
+    FINISH,
+    GROUPS,
+    HALLUCINATED,
+    standardize,
+)
 from ace_ray.benchmarks.stabletoolbench.judge.measures import POINTS
-from ace_ray.benchmarks.stabletoolbench.names import FINISH, GROUPS, HALLUCINATED, standardize
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode
@@ -47,7 +52,7 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     (`result_json`), or JSON lines with ``id``, ``output`` (a final or a converted answer) and
     optionally ``sample``. Raises `UserError` if an answer is invalid, if its query differs from the
     query in the data, or if it has no votes although its group has a file of votes."""
-    return outputs.each_once(_outputs(path, entries), path)
+    return external_outputs.each_once(_outputs(path, entries), path)
 
 
 def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
@@ -55,7 +60,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
         if _is_result_file(path):
             yield from _results(path, entries)
         else:
-            yield from outputs.read_json_lines(path, entries, _of_line)
+            yield from external_outputs.read_json_lines(path, entries, _of_line)
         return
     if not path.exists():
         raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
@@ -66,7 +71,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
         raise UserError("contains no <group>.json", where=str(path), fix=fix)
     for file in files:
         votes = _votes_beside(file)
-        for query_id, tree, location in converted.converted_answers(file):
+        for query_id, tree, location in answer_trees.converted_answers(file):
             entry = entries.find(query_id, location, category=file.stem)
             if votes is not None and query_id not in votes:
                 problem = "has no votes, but other queries of its group have votes"
@@ -86,16 +91,16 @@ def _is_result_file(path: Path) -> bool:
 
 def _results(path: Path, entries: Entries) -> Iterator[Placed]:
     """Yield the answers of a result file. Results of one query are samples. Scores are not used."""
-    results = converted.json_object(path, _RESULT_FIX).get("results")
+    results = answer_trees.json_object(path, _RESULT_FIX).get("results")
     if not isinstance(results, list):
         raise UserError("contains no list of results", where=str(path), fix=_RESULT_FIX)
     samples: Counter[str] = Counter()
     for number, result in enumerate(results):
         location = f"{path}, result {number}"
         row = result if isinstance(result, dict) else {}
-        entry = entries.find(outputs.text_of(row, "query_id", location), location)
+        entry = entries.find(external_outputs.text_of(row, "query_id", location), location)
         answer = row.get("system_answer")
-        if not converted.is_answer(answer):
+        if not answer_trees.is_answer(answer):
             raise UserError("has no answer (system_answer)", where=location, fix=_RESULT_FIX)
         query = row.get("query_text", entry.data["query"])
         episode = _episode(entry, {"query": query, "answer": answer}, None, location)
@@ -112,7 +117,7 @@ def _votes_beside(file: Path) -> dict[str, list[str]] | None:
         problem = f"contains two files of votes on {file.name}: {files[0].name} and {files[1].name}"
         raise UserError(problem, where=str(file.parent), fix="remove one of them")
     votes = {}
-    for query_id, row in converted.json_object(files[0], _VOTES_FIX).items():
+    for query_id, row in answer_trees.json_object(files[0], _VOTES_FIX).items():
         location = f"{files[0]}, query {query_id:.60}"
         statuses = row.get("is_solved") if isinstance(row, dict) else None
         if not isinstance(statuses, dict) or not 0 < len(statuses) <= MAX_VOTES:
@@ -126,40 +131,42 @@ def _votes_beside(file: Path) -> dict[str, list[str]] | None:
 def _status(value: Any, location: str) -> str:
     status = value.removeprefix(_STATUS) if isinstance(value, str) else value
     if not isinstance(status, str) or status not in POINTS:
-        problem = f"a vote is {outputs.quote(value)}, not a status"
+        problem = f"a vote is {external_outputs.quote(value)}, not a status"
         raise UserError(problem, where=location, fix=_VOTES_FIX)
     return status
 
 
 def _of_line(entry: Entry, row: Row, location: str) -> Episode:
-    value = outputs.value_of(row, "output", location)
+    value = external_outputs.value_of(row, "output", location)
     if isinstance(value, Mapping):
         return _episode(entry, value if "answer" in value else {"answer": value}, None, location)
     if value is not None and not isinstance(value, str):
-        problem = f"the output is {outputs.quote(value)}, not a string, a converted answer or null"
+        quoted = external_outputs.quote(value)
+        problem = f"the output is {quoted}, not a string, a converted answer or null"
         raise UserError(problem, where=location)
-    no_answer: dict[str, Any] = {"final_answer": "", "answer_details": converted.linked([])}
-    answer = no_answer if value is None else converted.answer_of_text(value)
+    no_answer: dict[str, Any] = {"final_answer": "", "answer_details": answer_trees.linked([])}
+    answer = no_answer if value is None else answer_trees.answer_of_text(value)
     return _episode(entry, {"answer": answer}, None, location)
 
 
 def _episode(entry: Entry, tree: Any, votes: Sequence[str] | None, location: str) -> Episode:
     """Return the episode of a converted answer, with the state that a run would have stored."""
-    answer = converted.answer_of(tree, location)
+    answer = answer_trees.answer_of(tree, location)
     query = entry.data["query"]
     text = tree.get("query", query)
     if not isinstance(text, str) or text.split() != query.split():
         raise UserError(
-            f"the query is {outputs.quote(text)}, but in the data it is {outputs.quote(query)}",
+            f"the query is {external_outputs.quote(text)}, but in the data it is "
+            f"{external_outputs.quote(query)}",
             where=location,
             fix="give the data that these answers were made with",
         )
-    nodes = _nodes(converted.chain(answer))
+    nodes = _nodes(answer_trees.chain(answer))
     final = answer["final_answer"]
     judged = None if votes is None else [{"status": v, "reason": "", "steps": []} for v in votes]
     return Episode(
         messages=_messages(query, nodes),
-        output=converted.final_text(final),
+        output=answer_trees.final_text(final),
         state={
             "run": None,
             "answer": {
@@ -168,10 +175,12 @@ def _episode(entry: Entry, tree: Any, votes: Sequence[str] | None, location: str
                     "method": str(answer.get("method", ""))[:100],
                     "total_steps": len(nodes) + 2,
                     "final_answer": final,
-                    "answer_details": converted.linked(converted.both_ends(nodes)),
+                    "answer_details": answer_trees.linked(answer_trees.both_ends(nodes)),
                 },
             },
-            "calls": _calls(_nodes(converted.graph(answer)), tools.apis_of(entry), _offered(tree)),
+            "calls": _calls(
+                _nodes(answer_trees.graph(answer)), tools.apis_of(entry), _offered(tree)
+            ),
             "votes": judged,
             "fac": None,
             "sowr": None,
@@ -184,10 +193,10 @@ def _nodes(steps: Iterable[Mapping[str, Any]]) -> list[Node]:
     nodes = []
     for step in steps:
         if step.get("role") == "assistant":
-            nodes.append(converted.node("assistant", _text(step.get("message"))))
-        elif (message := converted.tool_message(step)) is not None:
+            nodes.append(answer_trees.node("assistant", _text(step.get("message"))))
+        elif (message := answer_trees.tool_message(step)) is not None:
             texts = [_text(message.get(key)) for key in ("name", "arguments", "response")]
-            nodes.append(converted.called(*texts))
+            nodes.append(answer_trees.called(*texts))
     return nodes
 
 
@@ -251,4 +260,4 @@ def _error(response: str) -> str:
 
 
 def _text(value: Any) -> str:
-    return "" if value is None else converted.plain_text(value, ensure_ascii=True)
+    return "" if value is None else answer_trees.plain_text(value, ensure_ascii=True)

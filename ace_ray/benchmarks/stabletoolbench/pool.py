@@ -14,11 +14,15 @@ from typing import Any
 import bm25s
 import numpy as np
 
+from ace_ray.benchmarks.stabletoolbench.api_schemas import Doc
 from ace_ray.benchmarks.stabletoolbench.apis.cache import names_key
-from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
+from ace_ray.benchmarks.stabletoolbench.callable_names import (
+    api_name,
+    standardize,
+    standardize_category,
+)
 from ace_ray.benchmarks.stabletoolbench.options import Distractors, Retrieved, Scope
 from ace_ray.benchmarks.stabletoolbench.prompts import Texts
-from ace_ray.benchmarks.stabletoolbench.shapes import Doc
 from ace_ray.benchmarks.stabletoolbench.tools import Api, distinct_apis, published_names, schemas
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, digest

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks import dataset
-from ace_ray.benchmarks.stabletoolbench.names import BENCHMARK, GROUPS
+from ace_ray.benchmarks.stabletoolbench.api_schemas import Identified, Query, ToolFolder
+from ace_ray.benchmarks.stabletoolbench.callable_names import BENCHMARK, GROUPS
 from ace_ray.benchmarks.stabletoolbench.prompts import SOURCES, read_texts
-from ace_ray.benchmarks.stabletoolbench.shapes import Identified, Query, ToolFolder
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
 from ace_ray.util import log

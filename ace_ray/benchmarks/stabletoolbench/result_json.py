@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench import converted
+from ace_ray.benchmarks.stabletoolbench import answer_trees
+from ace_ray.benchmarks.stabletoolbench.answer_trees import Node
 from ace_ray.benchmarks.stabletoolbench.apis.answers import MAX_ARGUMENTS, Unusable, load
+from ace_ray.benchmarks.stabletoolbench.callable_names import FINISH
 from ace_ray.benchmarks.stabletoolbench.check import api_recall
-from ace_ray.benchmarks.stabletoolbench.converted import Node
 from ace_ray.benchmarks.stabletoolbench.judge.measures import majority, mean_points
-from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.types import Entry
 
 
@@ -52,7 +52,7 @@ def result_json(
             continue
         evaluated.add(query)
         result = _result(entry, state, config["evaluation_method"])
-        lines.append(converted.text_of(result))
+        lines.append(answer_trees.text_of(result))
         counted.append({key: result[key] for key in ("scores", "evaluation", "timing")})
     head = {
         "framework": framework,
@@ -65,7 +65,8 @@ def result_json(
     summary = {"total_queries": len(evaluated), **_summary(counted), "not_scored": not_scored}
     results = ",\n".join(lines)
     return (
-        f'{{"metadata": {converted.text_of(head)},\n"summary": {converted.text_of(summary)},\n'
+        f'{{"metadata": {answer_trees.text_of(head)},\n'
+        f'"summary": {answer_trees.text_of(summary)},\n'
         f'"results": [\n{results}\n]}}\n'
     ).encode()
 
@@ -81,7 +82,7 @@ def _result(entry: Entry, state: Mapping[str, Any], evaluation_method: str) -> d
             "available_tools": _available(entry.data["apis"]),
         },
         "system_answer": {
-            "final_answer": converted.final_text(answer["final_answer"]),
+            "final_answer": answer_trees.final_text(answer["final_answer"]),
             "answer_details": _details(answer),
         },
         "scores": {
@@ -91,7 +92,7 @@ def _result(entry: Entry, state: Mapping[str, Any], evaluation_method: str) -> d
         "evaluation": {
             "answer_status": majority(votes) if votes else None,
             # True for a call of Finish anywhere. Upstream's pass rate and `finish` need it last.
-            "has_finish": any(m.get("name") == FINISH for m in converted.tool_messages(answer)),
+            "has_finish": any(m.get("name") == FINISH for m in answer_trees.tool_messages(answer)),
             "evaluation_method": evaluation_method,
         },
         "timing": {"evaluation_time": float(state.get("judged_s", 0.0))},
@@ -138,12 +139,14 @@ def _available(docs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _details(answer: Mapping[str, Any]) -> list[Node]:
     """Return ``answer_details``, in which tool messages become JSON texts with parsed arguments."""
     nodes = []
-    for step in converted.chain(answer):
+    for step in answer_trees.chain(answer):
         message = step["message"]
         if isinstance(message, Mapping):
-            message = converted.text_of({**message, "arguments": _parsed(message.get("arguments"))})
-        nodes.append(converted.node(step["role"], message))
-    return converted.chained(nodes)
+            message = answer_trees.text_of(
+                {**message, "arguments": _parsed(message.get("arguments"))}
+            )
+        nodes.append(answer_trees.node(step["role"], message))
+    return answer_trees.chained(nodes)
 
 
 def _parsed(arguments: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ace_ray.benchmarks.aggregates import Aggregate, Column, aggregates
 from ace_ray.benchmarks.stabletoolbench import check
-from ace_ray.benchmarks.stabletoolbench.names import GROUPS, LEVELS
+from ace_ray.benchmarks.stabletoolbench.callable_names import GROUPS, LEVELS
 from ace_ray.benchmarks.statistics import statistics
 from ace_ray.types import CHECKED, RULE_SETS, ResultRow
 from ace_ray.util.stats import share

@@ -9,8 +9,8 @@ from typing import Any
 from ace_ray.benchmarks.aggregates import score_of, table_of_runs
 from ace_ray.benchmarks.results import CategoryResult, Estimate, Paper, ReportedRun, Score, Value
 from ace_ray.benchmarks.sizes import curves_by_size, paper_with_curves
+from ace_ray.benchmarks.stabletoolbench.callable_names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.check import SOURCES
-from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.summary import RATES, SHARES, has_values
 from ace_ray.benchmarks.statistics import VALUE, estimate, percent, percents, pooled, sample_tables
 from ace_ray.types import RULE_SETS

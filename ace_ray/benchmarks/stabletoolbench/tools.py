@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench import names
+from ace_ray.benchmarks.stabletoolbench import callable_names
+from ace_ray.benchmarks.stabletoolbench.api_schemas import Doc
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, Texts
-from ace_ray.benchmarks.stabletoolbench.shapes import Doc
 from ace_ray.types import Entry, digest
 
 Schema = dict[str, Any]
@@ -47,12 +47,12 @@ class Api:
 def apis_of(entry: Entry, texts: Texts = OWN) -> list[Api]:
     """Return the entry's APIs in published order."""
     docs = entry.data["apis"]
-    return [_api(doc, texts, names.function_name(doc["api"], doc["tool"])) for doc in docs]
+    return [_api(doc, texts, callable_names.function_name(doc["api"], doc["tool"])) for doc in docs]
 
 
 def distinct_apis(docs: Sequence[Doc], texts: Texts = OWN) -> list[Api]:
     """Return the APIs of ``docs``, which differ, with a name of its own for each."""
-    usual_names = [names.function_name(doc["api"], doc["tool"]) for doc in docs]
+    usual_names = [callable_names.function_name(doc["api"], doc["tool"]) for doc in docs]
     counts = Counter(usual_names)
     return [
         _api(doc, texts, own_name(doc) if counts[name] > 1 else name)
@@ -65,8 +65,8 @@ def own_name(doc: Doc) -> str:
     characters of ``<api>_for_<tool>``, and a hash of the published names."""
     category, tool, api = published_names(doc)
     mark = f"_{digest(category, tool, api)[:6]}"
-    name = f"{names.api_name(api)}_for_{names.standardize(tool)}"
-    return name[: names.MAX_NAME - len(mark)] + mark
+    name = f"{callable_names.api_name(api)}_for_{callable_names.standardize(tool)}"
+    return name[: callable_names.MAX_NAME - len(mark)] + mark
 
 
 def published_names(doc: Doc) -> tuple[str, str, str]:
@@ -84,12 +84,15 @@ def finish_schema(texts: Texts = OWN) -> Schema:
     parameters = {
         "type": "object",
         "properties": {
-            "return_type": {"type": "string", "enum": [names.GIVE_ANSWER, names.GIVE_UP]},
+            "return_type": {
+                "type": "string",
+                "enum": [callable_names.GIVE_ANSWER, callable_names.GIVE_UP],
+            },
             "final_answer": {"type": "string", "description": texts.finish_answer},
         },
         "required": ["return_type"],
     }
-    return _schema(names.FINISH, texts.finish, parameters)
+    return _schema(callable_names.FINISH, texts.finish, parameters)
 
 
 def find(apis: Sequence[Api], called_name: str, *, exact: bool = False) -> Api | None:
@@ -123,7 +126,7 @@ def _schema(name: str, description: str, parameters: dict[str, Any]) -> Schema:
 
 
 def _api(doc: Doc, texts: Texts, name: str) -> Api:
-    std_tool = names.standardize(doc["tool"])
+    std_tool = callable_names.standardize(doc["tool"])
     text = texts.function.replace("{tool}", std_tool)
     if description := doc["description"].strip():
         if doc["api"]:
@@ -131,9 +134,9 @@ def _api(doc: Doc, texts: Texts, name: str) -> Api:
         text += texts.function_says.replace("{description}", description[:MAX_DESCRIPTION])
     return Api(
         doc=doc,
-        std_category=names.standardize_category(doc["category"]),
+        std_category=callable_names.standardize_category(doc["category"]),
         std_tool=std_tool,
-        std_api=names.api_name(doc["api"]),
+        std_api=callable_names.api_name(doc["api"]),
         name=name,
         description=text.strip(),
         parameters=_parameters(doc),
@@ -145,7 +148,7 @@ def _parameters(doc: Doc) -> dict[str, Any]:
     listed: dict[str, list[str]] = {"required": [""], "optional": [""]}
     for kind in listed if doc["required"] else ():
         for parameter in doc[kind]:
-            name = names.api_name(parameter["name"])
+            name = callable_names.api_name(parameter["name"])
             schema = {
                 "type": _TYPES.get(parameter["type"], "string"),
                 "description": parameter["description"][:MAX_DESCRIPTION],

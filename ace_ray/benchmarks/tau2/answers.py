@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.parsing.known import known_calls
+from ace_ray.parsing.formats import known_calls
 from ace_ray.types import Completion, ToolCall, digest
 
 Message = dict[str, Any]
@@ -43,7 +43,7 @@ _RESULT = '<tool_result name="%s">\n%s\n</tool_result>'
 # Stop text of the text protocol. Small models continue after a call and invent its result. For a
 # 1.5B model, 48 of 49 episodes ended this way in the first answer.
 RESULT_MARK = "<tool_result"
-# Reader in `ace_ray.parsing.known` for the blocks of `PROTOCOL`.
+# Reader in `ace_ray.parsing.formats` for the blocks of `PROTOCOL`.
 _MARKED = "hermes"
 PROTOCOL_SHA256 = digest(PROTOCOL, _OTHERWISE, _RESULT, RESULT_MARK)
 

@@ -18,8 +18,8 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
+from ace_ray.benchmarks.external_outputs import Entries, Output, Unscored
 from ace_ray.benchmarks.gold_check import Gold
-from ace_ray.benchmarks.outputs import Entries, Output, Unscored
 from ace_ray.benchmarks.tau2 import tables
 from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, with_protocol
 from ace_ray.benchmarks.tau2.environment.limited import (

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from ace_ray.benchmarks.context import arguments_of
 from ace_ray.benchmarks.dataset import Part, read_bounded
-from ace_ray.benchmarks.outputs import Entries, Output, Unscored, quote
+from ace_ray.benchmarks.external_outputs import Entries, Output, Unscored, quote
 from ace_ray.benchmarks.tau2.options import CATEGORIES, Category
 from ace_ray.benchmarks.tau2.tasks import Message
 from ace_ray.benchmarks.tau2.upstream_package import ENDS, STOP

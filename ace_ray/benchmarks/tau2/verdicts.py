@@ -31,7 +31,7 @@ from ace_ray.benchmarks.tau2.environment.limited import (
     initialization,
 )
 from ace_ray.benchmarks.tau2.environment.sources import ToolSources
-from ace_ray.sandbox.attempts import Op
+from ace_ray.sandbox.replayed_environment import Op
 from ace_ray.sandbox.tools import bounded
 from ace_ray.types import RULE_SETS, Entry, Verdict
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from ace_ray.pipeline.actors.cache_room import CacheRoom
+from ace_ray.pipeline.actors.kv_budget import CacheRoom
 from ace_ray.pipeline.health.isolation import OPEN
 
 # From this many starts without progress, rows that are not isolated go before isolated rows.

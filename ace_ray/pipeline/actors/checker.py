@@ -12,12 +12,12 @@ import pyarrow as pa
 import ray
 
 from ace_ray.pipeline.actors.coordinator import fetch_shared
-from ace_ray.pipeline.actors.job import Job, report, start
-from ace_ray.pipeline.actors.judging import judged, report_bug
-from ace_ray.pipeline.health.causes import CrashFile
+from ace_ray.pipeline.actors.verdicts import judged, report_bug
+from ace_ray.pipeline.actors.worker_config import Job, report, start
+from ace_ray.pipeline.health.crash_cause import CrashFile
+from ace_ray.pipeline.health.heartbeat import Heartbeat, this_process
 from ace_ray.pipeline.health.isolation import IsolatedRow, ended_columns
-from ace_ray.pipeline.health.processes import Heartbeat, this_process
-from ace_ray.pipeline.monitoring.counts import RowReport
+from ace_ray.pipeline.monitoring.tally import RowReport
 from ace_ray.storage.rows import PLAN, entry_columns, metrics_of, rows_schema
 from ace_ray.types import SCORE, Entry, Episode
 

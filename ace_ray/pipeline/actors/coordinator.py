@@ -15,11 +15,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.pipeline.entries import Entries
-from ace_ray.pipeline.health.causes import KILLED
+from ace_ray.pipeline.health.crash_cause import KILLED
+from ace_ray.pipeline.health.heartbeat import KINDS, NAMES, Death, EngineLoad, Kind, ProcessInfo
 from ace_ray.pipeline.health.isolation import IsolatedRow, Isolation
-from ace_ray.pipeline.health.processes import KINDS, NAMES, Death, EngineLoad, Kind, ProcessInfo
-from ace_ray.pipeline.monitoring.counts import Bug, EngineCounts, RowReport, Tally
 from ace_ray.pipeline.monitoring.metrics import Metrics
+from ace_ray.pipeline.monitoring.tally import Bug, EngineCounts, RowReport, Tally
 
 # Number of consecutive failed starts of one actor after which the pass fails.
 MAX_STARTS = 3

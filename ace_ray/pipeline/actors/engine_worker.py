@@ -16,16 +16,16 @@ from ace_ray.cluster.placement import placed
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import EngineDead
 from ace_ray.pipeline.actors.admission import AdmissionControl, Group, Partition
-from ace_ray.pipeline.actors.candidate import Candidate
 from ace_ray.pipeline.actors.episodes import NOT_HEALTHY, Episodes
 from ace_ray.pipeline.actors.in_flight import RowReports, Shared
-from ace_ray.pipeline.actors.job import Job, starting
-from ace_ray.pipeline.actors.judging import log_traceback
+from ace_ray.pipeline.actors.verdicts import log_traceback
+from ace_ray.pipeline.actors.weights import Candidate
+from ace_ray.pipeline.actors.worker_config import Job, starting
 from ace_ray.pipeline.end_time import RowTimes
-from ace_ray.pipeline.health.causes import CrashFile, outside_cause
+from ace_ray.pipeline.health.crash_cause import CrashFile, outside_cause
+from ace_ray.pipeline.health.heartbeat import Heartbeat, die, this_process
 from ace_ray.pipeline.health.isolation import OPEN, IsolatedRow, of_rows, shared_id
-from ace_ray.pipeline.health.processes import Heartbeat, die, this_process
-from ace_ray.pipeline.monitoring.counts import RowReport
+from ace_ray.pipeline.monitoring.tally import RowReport
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.storage.rows import EPISODES
 from ace_ray.types import Sampling

@@ -11,16 +11,16 @@ from functools import partial
 from typing import Any, NoReturn
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.checked import check_episode
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.benchmarks.validation import check_episode
 from ace_ray.errors import EngineDead, EpisodeTimeout, RowError
-from ace_ray.pipeline.actors.cache_room import CacheContext, CacheRoom
-from ace_ray.pipeline.actors.candidate import MonitoredEngine
 from ace_ray.pipeline.actors.coordinator import fetch_shared
 from ace_ray.pipeline.actors.in_flight import RowReports, Shared
-from ace_ray.pipeline.actors.job import Job
-from ace_ray.pipeline.actors.judging import report_bug
+from ace_ray.pipeline.actors.kv_budget import CacheContext, CacheRoom
 from ace_ray.pipeline.actors.service import RunningService
+from ace_ray.pipeline.actors.verdicts import report_bug
+from ace_ray.pipeline.actors.weights import MonitoredEngine
+from ace_ray.pipeline.actors.worker_config import Job
 from ace_ray.pipeline.health.isolation import IsolatedRow, ended_columns
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.pipeline.roles import RoleModels, candidate_identity

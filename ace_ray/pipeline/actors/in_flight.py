@@ -11,7 +11,7 @@ from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.pipeline.health.isolation import shared_id
-from ace_ray.pipeline.monitoring.counts import RowReport
+from ace_ray.pipeline.monitoring.tally import RowReport
 
 # Maximum delay of the report that a row has ended, so that one call reports many rows.
 LEAVE_S = 0.5

@@ -15,9 +15,9 @@ from ace_ray.errors import EngineDead, EngineNotStarted, RowError, RunFailed
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import ModelRef, materialize
-from ace_ray.pipeline.actors.candidate import MonitoredEngine
-from ace_ray.pipeline.actors.job import starting
-from ace_ray.pipeline.health.processes import Heartbeat, die, this_process
+from ace_ray.pipeline.actors.weights import MonitoredEngine
+from ace_ray.pipeline.actors.worker_config import starting
+from ace_ray.pipeline.health.heartbeat import Heartbeat, die, this_process
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.pipeline.roles import RoleBindings, RoleEngineFailed, shared_engines
 from ace_ray.types import Completion, Messages, Sampling, Tools

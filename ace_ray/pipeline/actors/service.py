@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.errors import RowError, UserError
 from ace_ray.pipeline.actors.coordinator import fetch_shared
-from ace_ray.pipeline.actors.judging import log_traceback
+from ace_ray.pipeline.actors.verdicts import log_traceback
 
 # Timeout of a call including its retries, during which the actor may restart.
 LOST_S = 120.0

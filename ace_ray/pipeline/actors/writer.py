@@ -12,9 +12,9 @@ import pyarrow as pa
 import ray
 
 from ace_ray.errors import UserError
-from ace_ray.pipeline.actors.job import Job, JobRun, report, start
-from ace_ray.pipeline.health.processes import Heartbeat, this_process
-from ace_ray.pipeline.monitoring.counts import RowReport
+from ace_ray.pipeline.actors.worker_config import Job, JobRun, report, start
+from ace_ray.pipeline.health.heartbeat import Heartbeat, this_process
+from ace_ray.pipeline.monitoring.tally import RowReport
 from ace_ray.storage.parts import PART_BYTES, write_parts
 from ace_ray.util.sanitizing import well_formed
 

@@ -14,9 +14,9 @@ import psutil
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
 from ace_ray.pipeline.end_time import closing_s
-from ace_ray.pipeline.health.causes import why_gone
-from ace_ray.pipeline.health.processes import NAMES, Death, ProcessInfo, began_at
-from ace_ray.pipeline.monitoring.counts import Progress, Tally
+from ace_ray.pipeline.health.crash_cause import why_gone
+from ace_ray.pipeline.health.heartbeat import NAMES, Death, ProcessInfo, began_at
+from ace_ray.pipeline.monitoring.tally import Progress, Tally
 from ace_ray.pipeline.monitoring.utilization import Utilization
 from ace_ray.storage.lease import LeaseLost
 from ace_ray.util import log

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ace_ray.pipeline.monitoring.counts import RowReport, Tally
+from ace_ray.pipeline.monitoring.tally import RowReport, Tally
 
 # Time after its last heartbeat for which an engine counts as ready. Heartbeats come every 2 s.
 HEARD_S = 30.0

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from ace_ray.cluster.resources import Resources
-from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.pipeline.monitoring.tally import Tally
 from ace_ray.pipeline.monitoring.utilization import Use
 
 State = Literal["load", "warm_up", "generation", "tool", "idle"]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.pipeline.monitoring.tally import Tally
 
 CAUSES = ("start", "no_rows", "tail", "checker", "store")
 

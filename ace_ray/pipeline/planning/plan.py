@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.registry import code_hash
+from ace_ray.benchmarks.validation import own_code
 from ace_ray.config.schema import RunConfig
 from ace_ray.early_stopping.draw import Drawn, draw
 from ace_ray.errors import UserError

@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from ace_ray.reports.excerpts import excerpt, json_excerpt, pretty
 from ace_ray.reports.html.page import LONGEST, Section
 from ace_ray.reports.runs import Run
-from ace_ray.reports.text import excerpt, json_excerpt, pretty
 from ace_ray.storage.rows import messages_of
 from ace_ray.types import ResultRow, digest
 

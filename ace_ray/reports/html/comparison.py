@@ -7,10 +7,10 @@ from typing import Any
 from ace_ray.reports.compared_runs import describe_pairs
 from ace_ray.reports.comparison import ReportedComparison
 from ace_ray.reports.comparison_tables import sentence, tables_of
+from ace_ray.reports.excerpts import excerpt
 from ace_ray.reports.flips import WORDS, Answer, Flip, Flips, flip_tables
 from ace_ray.reports.html.answers import in_turns
 from ace_ray.reports.html.page import LONGEST, Section
-from ace_ray.reports.text import excerpt
 
 # Maximum flips of each direction that are shown for a pair of runs.
 FLIPS = 25

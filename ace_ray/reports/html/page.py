@@ -21,7 +21,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ace_ray.benchmarks.results import Bars, Curves, Estimate, Table
-from ace_ray.reports.text import visible
+from ace_ray.reports.excerpts import visible
 
 # Maximum characters of a value in a template. Texts of models are exempt by the filter `whole`,
 # since `excerpt` has cut them.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.benchmarks.test_outputs import write
 
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.gold import render_gold
@@ -15,11 +16,10 @@ from ace_ray.errors import INCOMPLETE, UserError
 from ace_ray.integrations.inspect_log import export_inspect
 from ace_ray.integrations.result_files import export_hub
 from ace_ray.reports.runs import Run
-from ace_ray.rescoring.rescore import rescore
-from ace_ray.rescoring.score import score_outputs
+from ace_ray.rescoring.import_outputs import score_outputs
+from ace_ray.rescoring.rejudge import rescore
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.types import Entry
-from tests.benchmarks.test_outputs import write
 
 PREFERENCE, SWITCH = "normal_preference", "normal_multi_turn_user_switch"
 IRRELEVANT, AGENT = "special_irrelevant", "agent_multi_step"

@@ -17,7 +17,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.gold import UNANSWERABLE, asked_for_gold, gold_calls
 from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
-from ace_ray.benchmarks.outputs import Entries
+from ace_ray.benchmarks.external_outputs import Entries
 from ace_ray.parsing.literals import render
 from ace_ray.types import RULE_SETS, Entry, Verdict
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.benchmarks.stabletoolbench.answer_trees import converted
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, Source
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiCaller
-from ace_ray.benchmarks.stabletoolbench.converted import converted
+from ace_ray.benchmarks.stabletoolbench.callable_names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun, run_agent
-from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.options import Options, Settings
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, schemas
 from ace_ray.types import Entry, Sampling

@@ -16,8 +16,8 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.diagnosis import second_reading
 from ace_ray.benchmarks.stabletoolbench.apis.json_files import import_answers
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
+from ace_ray.benchmarks.stabletoolbench.callable_names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.judge import asking
-from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.queries import MINI
 from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import notes

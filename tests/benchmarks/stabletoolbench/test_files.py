@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.outputs import Entries, Output
-from ace_ray.benchmarks.stabletoolbench.check import verdicts
-from ace_ray.benchmarks.stabletoolbench.converted import (
+from ace_ray.benchmarks.external_outputs import Entries, Output
+from ace_ray.benchmarks.stabletoolbench.answer_trees import (
     MAX_STORED_NODES,
     called,
     chain,
@@ -21,7 +20,8 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
     node,
     read_reference,
 )
-from ace_ray.benchmarks.stabletoolbench.names import HALLUCINATED
+from ace_ray.benchmarks.stabletoolbench.callable_names import HALLUCINATED
+from ace_ray.benchmarks.stabletoolbench.check import verdicts
 from ace_ray.benchmarks.stabletoolbench.outputs import read_outputs
 from ace_ray.benchmarks.stabletoolbench.result_json import result_json
 from ace_ray.errors import UserError

@@ -15,7 +15,7 @@ import pytest
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.headline import scores_of
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.benchmarks.stabletoolbench.converted import called, linked, node
+from ace_ray.benchmarks.stabletoolbench.answer_trees import called, linked, node
 from ace_ray.benchmarks.stabletoolbench.judge import asking, measures
 from ace_ray.benchmarks.stabletoolbench.judge import prompts as questions
 from ace_ray.benchmarks.stabletoolbench.judge_check import agreement

@@ -9,18 +9,18 @@ import pytest
 
 from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.benchmarks.stabletoolbench import queries as importer
-from ace_ray.benchmarks.stabletoolbench.episode.rollout import initial_messages
-from ace_ray.benchmarks.stabletoolbench.names import (
+from ace_ray.benchmarks.stabletoolbench.api_schemas import ToolFolder
+from ace_ray.benchmarks.stabletoolbench.callable_names import (
     GROUPS,
     api_name,
     function_name,
     standardize,
     standardize_category,
 )
+from ace_ray.benchmarks.stabletoolbench.episode.rollout import initial_messages
 from ace_ray.benchmarks.stabletoolbench.options import Options, Settings
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
 from ace_ray.benchmarks.stabletoolbench.queries import load, locate, not_offered, present
-from ace_ray.benchmarks.stabletoolbench.shapes import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, find, schemas, tool_lines
 from ace_ray.errors import UserError
 from tests.benchmarks.stabletoolbench.builders import (

@@ -9,8 +9,8 @@ import pytest
 from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
+from ace_ray.benchmarks.stabletoolbench.callable_names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.check import metrics, verdicts
-from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import further_tables, notes, table
 from ace_ray.types import RULE_SETS, ResultRow

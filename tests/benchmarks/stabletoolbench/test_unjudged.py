@@ -14,7 +14,7 @@ import pytest
 from ace_ray.benchmarks.headline import scores_of
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
-from ace_ray.benchmarks.stabletoolbench.names import GROUPS
+from ace_ray.benchmarks.stabletoolbench.callable_names import GROUPS
 from ace_ray.types import RULE_SETS, Verdict
 from tests.benchmarks.scored_row import scored_row
 from tests.benchmarks.stabletoolbench.builders import write

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.outputs import Output, Unscored
+from ace_ray.benchmarks.external_outputs import Output, Unscored
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.errors import UserError
-from ace_ray.rescoring.rescore import rescore
-from ace_ray.rescoring.score import score_outputs
+from ace_ray.rescoring.import_outputs import score_outputs
+from ace_ray.rescoring.rejudge import rescore
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.types import Entry, Episode
 from tests.benchmarks.tau2.scripted import build, entry_of, play

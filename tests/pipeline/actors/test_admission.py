@@ -16,7 +16,7 @@ from ace_ray.pipeline.actors.admission import (
     AdmissionControl,
     Group,
 )
-from ace_ray.pipeline.actors.cache_room import CacheRoom
+from ace_ray.pipeline.actors.kv_budget import CacheRoom
 from ace_ray.pipeline.health.isolation import OPEN
 from ace_ray.types import Completion, EngineFigures
 

@@ -13,10 +13,10 @@ from ace_ray.pipeline.actors.coordinator import (
     Coordinator,
     Start,
 )
+from ace_ray.pipeline.health.heartbeat import NAMES, Death, Kind, ProcessInfo
 from ace_ray.pipeline.health.isolation import TRIALS, IsolatedRow
-from ace_ray.pipeline.health.processes import NAMES, Death, Kind, ProcessInfo
-from ace_ray.pipeline.monitoring import counts as counts_module
-from ace_ray.pipeline.monitoring.counts import RowReport
+from ace_ray.pipeline.monitoring import tally as counts_module
+from ace_ray.pipeline.monitoring.tally import RowReport
 
 
 class Clock:

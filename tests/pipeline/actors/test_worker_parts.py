@@ -14,7 +14,7 @@ from ace_ray.pipeline.actors import in_flight
 from ace_ray.pipeline.actors.in_flight import RowReports, Shared
 from ace_ray.pipeline.end_time import RowTimes
 from ace_ray.pipeline.health.isolation import shared_id
-from ace_ray.pipeline.monitoring.counts import RowReport
+from ace_ray.pipeline.monitoring.tally import RowReport
 from ace_ray.types import Sampling
 
 

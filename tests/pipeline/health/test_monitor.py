@@ -15,9 +15,9 @@ import ray
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
 from ace_ray.pipeline.health import monitor as monitor_module
+from ace_ray.pipeline.health.heartbeat import Heartbeat, Kind, ProcessInfo, began_at
 from ace_ray.pipeline.health.monitor import BUG_ROWS, END_S, HealthMonitor
-from ace_ray.pipeline.health.processes import Heartbeat, Kind, ProcessInfo, began_at
-from ace_ray.pipeline.monitoring.counts import Bug, Tally
+from ace_ray.pipeline.monitoring.tally import Bug, Tally
 from ace_ray.util.signals import Interrupts
 
 TIMES = {"start_timeout_s": 100.0, "store_patience_s": 50.0, "stall_s": 40.0, "grace_s": 7.0}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ace_ray.cluster.resources import Resources
-from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.pipeline.monitoring.tally import Tally
 from ace_ray.pipeline.monitoring.timing import STATES, Clock, timing
 from ace_ray.pipeline.monitoring.utilization import Use
 from ace_ray.pipeline.summary import cost_of, costs

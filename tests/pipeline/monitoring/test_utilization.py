@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ace_ray.pipeline.monitoring.counts import EngineCounts, Tally
+from ace_ray.pipeline.monitoring.tally import EngineCounts, Tally
 from ace_ray.pipeline.monitoring.utilization import Backlog, Utilization
 
 

@@ -3,8 +3,8 @@
 The official reading reimplements ``eval_main.py`` and ``model_inference/utils.py`` at upstream
 commit 56dd66c. It is lenient: names become strings, positional arguments are dropped, and any
 unary operator negates: ``+1`` is -1. Upstream runs binary operations with ``eval``;
-`ace_ray.parsing.fold` computes or refuses them. Most unquoted values (``2025-Q2``) contain an
-undefined name, which is an error.
+`ace_ray.parsing.constant_folding` computes or refuses them. Most unquoted values (``2025-Q2``)
+contain an undefined name, which is an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from ace_ray.parsing.fold import Refused
+from ace_ray.parsing.constant_folding import Refused
 from ace_ray.parsing.literals import Call, LenientReader, literal_calls, with_json_words
 from ace_ray.parsing.syntax import NotCalls, expression
 

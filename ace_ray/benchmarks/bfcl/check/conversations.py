@@ -34,7 +34,7 @@ from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.tools.environment import Docs, InitialState, initial_state_of
 from ace_ray.benchmarks.bfcl.tools.limited import Attempt, opened, step
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
-from ace_ray.sandbox.attempts import Op
+from ace_ray.sandbox.replayed_environment import Op
 from ace_ray.types import Entry, Verdict
 
 INFERENCE = "multi_turn:inference_error"

@@ -39,7 +39,7 @@ from ace_ray.benchmarks.bfcl.categories import (
 from ace_ray.benchmarks.bfcl.check.official import Fault, Rules, no_match, short
 from ace_ray.benchmarks.bfcl.decode import are_calls, read_any, read_with_keywords
 from ace_ray.benchmarks.bfcl.decode.calls import Answer, Read
-from ace_ray.parsing.fold import Refused
+from ace_ray.parsing.constant_folding import Refused
 from ace_ray.parsing.syntax import MAX_CODE, NotCalls
 from ace_ray.types import Verdict
 

@@ -57,7 +57,7 @@ from ace_ray.benchmarks.dataset import (
     shaped,
 )
 from ace_ray.errors import UserError
-from ace_ray.parsing.fold import Refused
+from ace_ray.parsing.constant_folding import Refused
 from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import Entry
 

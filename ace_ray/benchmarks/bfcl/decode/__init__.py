@@ -28,7 +28,7 @@ from typing import Any
 from ace_ray.benchmarks.bfcl.categories import DEFAULT, Form, Language
 from ace_ray.benchmarks.bfcl.decode.calls import Answer, Read, read_json, read_xml
 from ace_ray.benchmarks.bfcl.decode.source_trees import read_java, read_javascript
-from ace_ray.parsing.fold import Refused
+from ace_ray.parsing.constant_folding import Refused
 from ace_ray.parsing.literals import LenientReader
 from ace_ray.parsing.syntax import MAX_CHARS, NotCalls, bounded_json, expression
 from ace_ray.types import ToolCall

@@ -27,7 +27,7 @@ from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.episode.conversation import MAX_STEPS
 from ace_ray.benchmarks.bfcl.functions import tool_name
 from ace_ray.benchmarks.dataset import Row
-from ace_ray.benchmarks.outputs import (
+from ace_ray.benchmarks.external_outputs import (
     Entries,
     Output,
     Placed,

@@ -9,7 +9,7 @@ from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.aggregates import column_estimate, column_score, table_of_runs
 from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, FORMS, GROUPS, MEMORY, asked_id
 from ace_ray.benchmarks.bfcl.score.summary import ENDINGS, TURN_METRICS, V4, VERSIONS
-from ace_ray.benchmarks.conditions import marked
+from ace_ray.benchmarks.comparability import marked
 from ace_ray.benchmarks.endings import endings_table
 from ace_ray.benchmarks.results import Estimate, Paper, ReportedRun, Score, Table, Value
 from ace_ray.benchmarks.sizes import curves_by_size, paper_with_curves

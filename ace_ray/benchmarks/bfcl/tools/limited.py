@@ -1,4 +1,4 @@
-"""Run BFCL's environments in a limited process (`ace_ray.sandbox.attempts`)."""
+"""Run BFCL's environments in a limited process (`ace_ray.sandbox.replayed_environment`)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from ace_ray.benchmarks.bfcl.tools.environment import InitialState
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, require_allowed
 from ace_ray.errors import SandboxLost, UserError
-from ace_ray.sandbox import attempts
-from ace_ray.sandbox.attempts import Host, Op, host_of
+from ace_ray.sandbox import replayed_environment
 from ace_ray.sandbox.limited import LimitBroken, ProcessLost
 from ace_ray.sandbox.protocol import Observation
+from ace_ray.sandbox.replayed_environment import Host, Op, host_of
 
 _HANDLER = "ace_ray.benchmarks.bfcl.tools.child:make"
 _VECTORS = "MemoryAPI_vector"
@@ -46,7 +46,7 @@ def load_classes(sources: ToolSources, names: Sequence[str]) -> None:
             raise UserError(problem, where="data", fix="see its output above") from error
 
 
-class Attempt(attempts.Attempt):
+class Attempt(replayed_environment.Attempt):
     """A group of environments of BFCL's classes that are created and dropped together."""
 
     def __init__(self, sources: ToolSources, classes: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     VERSION,
     UpstreamPackage,
 )
-from ace_ray.benchmarks.bfcl.tools.own import CLASSES
+from ace_ray.benchmarks.bfcl.tools.mini_tools import CLASSES
 from ace_ray.benchmarks.bfcl.tools.standins import NAMES, STAND_INS
 from ace_ray.errors import UserError
 from ace_ray.sandbox.private_modules import PrivateModules

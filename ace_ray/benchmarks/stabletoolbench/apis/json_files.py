@@ -22,7 +22,11 @@ from ace_ray.benchmarks.stabletoolbench.apis.cache import (
     open_database,
     recorded_key,
 )
-from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
+from ace_ray.benchmarks.stabletoolbench.callable_names import (
+    api_name,
+    standardize,
+    standardize_category,
+)
 from ace_ray.errors import UserError
 
 MAX_FILE_BYTES = 32 << 20

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench.names import GIVE_ANSWER, GIVE_UP
+from ace_ray.benchmarks.stabletoolbench.callable_names import GIVE_ANSWER, GIVE_UP
 from ace_ray.benchmarks.stabletoolbench.prompts import Texts
 from ace_ray.types import ToolCall
 

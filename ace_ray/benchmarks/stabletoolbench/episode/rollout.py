@@ -17,8 +17,8 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     status_code,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiCaller
+from ace_ray.benchmarks.stabletoolbench.callable_names import FINISH, HALLUCINATED
 from ace_ray.benchmarks.stabletoolbench.episode import reading
-from ace_ray.benchmarks.stabletoolbench.names import FINISH, HALLUCINATED
 from ace_ray.benchmarks.stabletoolbench.options import MAX_CALLS, MAX_OBSERVATION, Settings
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.types import Completion, Entry, ToolCall

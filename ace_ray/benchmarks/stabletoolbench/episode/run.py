@@ -10,9 +10,9 @@ from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, Truncated
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiCaller
+from ace_ray.benchmarks.stabletoolbench.callable_names import GIVE_ANSWER, GIVE_UP
 from ace_ray.benchmarks.stabletoolbench.episode.reading import GAVE_UP
 from ace_ray.benchmarks.stabletoolbench.episode.rollout import Message, Node, Rollout
-from ace_ray.benchmarks.stabletoolbench.names import GIVE_ANSWER, GIVE_UP
 from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.prompts import Texts
 from ace_ray.benchmarks.stabletoolbench.tools import Api

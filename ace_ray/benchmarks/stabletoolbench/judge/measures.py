@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from ace_ray.benchmarks.context import RoleModel
-from ace_ray.benchmarks.stabletoolbench import converted
+from ace_ray.benchmarks.stabletoolbench import answer_trees
 from ace_ray.benchmarks.stabletoolbench.judge import asking
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts
 
@@ -41,14 +41,14 @@ def unanswered(answer: Answer) -> str | None:
 
     If the answer in Finish's arguments is empty, upstream asks the judge; ace_ray does not."""
     final = answer["final_answer"]
-    if converted.gave_up(final):
+    if answer_trees.gave_up(final):
         return "gave_up"
-    if not converted.has_finish(answer):
+    if not answer_trees.has_finish(answer):
         return "no_finish"
     # A single chain that gave up lacks a final answer, but its last call shows the give-up.
-    if not final and converted.gave_up(converted.tool_messages(answer)[-1].get("arguments")):
+    if not final and answer_trees.gave_up(answer_trees.tool_messages(answer)[-1].get("arguments")):
         return "gave_up"
-    return None if converted.final_text(final).strip() else "empty_answer"
+    return None if answer_trees.final_text(final).strip() else "empty_answer"
 
 
 async def judge_sopr(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, assigned_text, python_source, read_inside
-from ace_ray.benchmarks.stabletoolbench.converted import chain, plain_text
+from ace_ray.benchmarks.stabletoolbench.answer_trees import chain, plain_text
 from ace_ray.benchmarks.stabletoolbench.judge import asking
 from ace_ray.errors import UserError
 from ace_ray.types import digest

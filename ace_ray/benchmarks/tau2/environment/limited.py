@@ -1,5 +1,5 @@
-"""Run tau2's environments in a limited process (`ace_ray.sandbox.attempts`). Each domain has one
-process. All environments of a domain share the databases in this process."""
+"""Run tau2's environments in a limited process (`ace_ray.sandbox.replayed_environment`). Each
+domain has one process. All environments of a domain share the databases in this process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from ace_ray.benchmarks.tau2.environment.sources import ToolSources, require_allowed
 from ace_ray.errors import SandboxLost, UserError
-from ace_ray.sandbox import attempts
-from ace_ray.sandbox.attempts import TRIES, Host, Op, host_of
+from ace_ray.sandbox import replayed_environment
 from ace_ray.sandbox.limited import LimitBroken, ProcessLost
 from ace_ray.sandbox.protocol import Observation
+from ace_ray.sandbox.replayed_environment import TRIES, Host, Op, host_of
 from ace_ray.sandbox.tools import bounded
 
 _HANDLER = "ace_ray.benchmarks.tau2.environment.child:make"
@@ -83,7 +83,7 @@ def check_domain(sources: ToolSources) -> None:
         host.end()
 
 
-class Attempt(attempts.Attempt):
+class Attempt(replayed_environment.Attempt):
     """A group of environments of one domain that are created and dropped together."""
 
     def __init__(self, sources: ToolSources) -> None:

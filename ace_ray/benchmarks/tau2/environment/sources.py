@@ -27,7 +27,7 @@ from ace_ray.benchmarks.tau2.upstream_package import (
     tool_modules,
 )
 from ace_ray.errors import UserError
-from ace_ray.parsing.fold import Refused, operate
+from ace_ray.parsing.constant_folding import Refused, operate
 from ace_ray.sandbox.private_modules import PrivateModules, made_module
 from ace_ray.types import digest
 

@@ -8,7 +8,7 @@ from ace_ray.benchmarks.bfcl.categories import Form, Language
 from ace_ray.benchmarks.bfcl.decode import decode, executable, read, read_any, source_trees
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.errors import UserError
-from ace_ray.parsing.fold import Refused
+from ace_ray.parsing.constant_folding import Refused
 from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import ToolCall
 

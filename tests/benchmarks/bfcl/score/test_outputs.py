@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.benchmarks.test_outputs import write
 
 from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
@@ -19,12 +20,11 @@ from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.gold import gold_calls
 from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
-from ace_ray.benchmarks.outputs import Output
+from ace_ray.benchmarks.external_outputs import Output
 from ace_ray.errors import UserError
 from ace_ray.parsing.literals import Call, render
 from ace_ray.types import Entry
 from tests.benchmarks.bfcl.synthetic_bfcl import COPY
-from tests.benchmarks.test_outputs import write
 
 CHILD = Path(__file__).resolve().parents[3] / "parity" / "bfcl_results_child.py"
 FAILED = "Error during inference: the prompt has too many tokens"

@@ -12,8 +12,8 @@ from ace_ray.benchmarks.bfcl.tools.environment import InitialState
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
 from ace_ray.errors import SandboxLost
-from ace_ray.sandbox.attempts import end_processes
 from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
+from ace_ray.sandbox.replayed_environment import end_processes
 
 CLASS = """
 class TicketAPI:

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER
-from ace_ray.benchmarks.bfcl.tools.own import Bakery
+from ace_ray.benchmarks.bfcl.tools.mini_tools import Bakery
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.pipeline.planning.plan import make_plan
 from ace_ray.pipeline.planning.preflight import make_benchmarks
-from ace_ray.sandbox.attempts import end_processes
+from ace_ray.sandbox.replayed_environment import end_processes
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS

@@ -1,6 +1,6 @@
 """Episodes on a simulated engine with a small KV cache: tokens computed, and seconds.
 
-``python tests/pipeline/actors/test_cache_room.py`` prints the table of perf/README.md. Cached
+``python tests/pipeline/actors/test_kv_budget.py`` prints the table of perf/README.md. Cached
 blocks are evicted as in vLLM: of the episode whose last call ended first, and its last tokens
 first.
 """
@@ -15,7 +15,7 @@ from itertools import product
 
 import pytest
 
-from ace_ray.pipeline.actors.cache_room import CacheContext, CacheRoom
+from ace_ray.pipeline.actors.kv_budget import CacheContext, CacheRoom
 from ace_ray.types import Completion, EngineFigures
 
 EPISODES, CACHE, STEP_TOKENS, BLOCK = 64, 100_000, 8192, 16

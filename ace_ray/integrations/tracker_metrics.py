@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
-from ace_ray.benchmarks.conditions import flattened
+from ace_ray.benchmarks.comparability import flattened
 from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.results import Score
 from ace_ray.config.schema import validated

@@ -22,7 +22,7 @@ WEIGHT, RECENT = 16, 64
 NEEDED = 0.85
 # Episodes that pause long (slow tools) are limited only if the engine would need more than this
 # share of the time of a pause and a prompt to compute all prompts again. More than 1, since the
-# time to decode answers is not counted. Simulated in tests/pipeline/actors/test_cache_room.py.
+# time to decode answers is not counted. Simulated in tests/pipeline/actors/test_kv_budget.py.
 COMPUTED_AGAIN = 1.3
 # Number of pauses from which their mean is known. A prompt with this many tokens that were not
 # cached tells how fast the engine computes prompts.

@@ -22,14 +22,14 @@ from ace_ray.cluster.placement import materialized
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import EngineDead, RequestFailed, UserError
 from ace_ray.models.adapters import check_weights
-from ace_ray.models.cached import NoRoom
 from ace_ray.models.checkpoints import check_whole, same_layout
 from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
 from ace_ray.models.sources import check_unchanged, release
 from ace_ray.models.start_phases import FETCH, StartPhases
-from ace_ray.pipeline.actors.job import Job
-from ace_ray.pipeline.health.processes import EngineLoad, ProcessInfo, die
-from ace_ray.pipeline.monitoring.counts import RowReport
+from ace_ray.models.weights_cache import NoRoom
+from ace_ray.pipeline.actors.worker_config import Job
+from ace_ray.pipeline.health.heartbeat import EngineLoad, ProcessInfo, die
+from ace_ray.pipeline.monitoring.tally import RowReport
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.storage.object_store import Unreachable
 from ace_ray.types import Completion, Messages, Sampling, Tools

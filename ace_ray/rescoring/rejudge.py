@@ -12,11 +12,11 @@ from typing import Any
 import ace_ray
 from ace_ray.config.schema import EXTERNAL
 from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
-from ace_ray.pipeline.actors.judging import judged
+from ace_ray.pipeline.actors.verdicts import judged
 from ace_ray.pipeline.summary import finish
+from ace_ray.rescoring.import_outputs import VERDICTS, score_outputs, summarized
 from ace_ray.rescoring.judge import JUDGED_TOGETHER, Judge
 from ace_ray.rescoring.loop import Row, write_again
-from ace_ray.rescoring.score import VERDICTS, score_outputs, summarized
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import Store, open_store

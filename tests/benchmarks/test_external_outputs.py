@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import ace_ray.benchmarks
-from ace_ray.benchmarks.outputs import Entries, Output, each_once, read_json_lines
+from ace_ray.benchmarks.external_outputs import Entries, Output, each_once, read_json_lines
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.errors import UserError
 from ace_ray.types import Entry

@@ -12,7 +12,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
-from ace_ray.rescoring.rescore import compact_run, rescore
+from ace_ray.rescoring.rejudge import compact_run, rescore
 from ace_ray.storage import lease as lease_module
 from ace_ray.storage.lease import LEASE, Lease
 from ace_ray.storage.object_store import LocalStore

@@ -1,8 +1,9 @@
 """Parse stored answers again with vLLM's parsers, in a separate process.
 
-``PYTHON -m ace_ray.models.reading`` reads JSON lines: first the settings, then batches of answers.
-It writes one line for each line that it reads: the version of vLLM and the parsers for the
-settings, a list of readings for a batch. PYTHON may belong to an environment with another vLLM."""
+``PYTHON -m ace_ray.models.reparse_child`` reads JSON lines: first the settings, then batches of
+answers. It writes one line for each line that it reads: the version of vLLM and the parsers for
+the settings, a list of readings for a batch. PYTHON may belong to an environment with another
+vLLM."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from typing import Any
 
 import ace_ray
 from ace_ray.errors import UserError
-from ace_ray.models.answers import Reading, reading_facts
+from ace_ray.models.answer_parser import Reading, reading_facts
 from ace_ray.models.chat import PROBE_TOOLS
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import resolve, tokenizer_folder
@@ -81,7 +82,7 @@ class AnswerParser:
     def __init__(
         self, folder: Path, choice: FormatChoice, earlier: FormatChoice, python: str | None = None
     ) -> None:
-        command = module_command("ace_ray.models.reading")
+        command = module_command("ace_ray.models.reparse_child")
         command[0] = python or command[0]
         environment = {**module_environment(), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
         self._location = command[0]

@@ -19,17 +19,17 @@ from typing import Any
 from pydantic import Field
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.dataset import Part, shaped
 from ace_ray.benchmarks.headline import DIVERGED, headline_score
 from ace_ray.benchmarks.results import Score
+from ace_ray.benchmarks.validation import own_code
 from ace_ray.errors import UserError
-from ace_ray.models.answers import Reading
+from ace_ray.models.answer_parser import Reading
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.parser_plugins import read_plugins
-from ace_ray.models.reading import AnswerParser, StoredAnswer, tokenizer_of
-from ace_ray.pipeline.actors.judging import judged
+from ace_ray.models.reparse_child import AnswerParser, StoredAnswer, tokenizer_of
+from ace_ray.pipeline.actors.verdicts import judged
 from ace_ray.pipeline.summary import finish
 from ace_ray.rescoring.loop import write_again
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks

@@ -19,15 +19,15 @@ import pyarrow as pa
 
 import ace_ray
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import diagnose
+from ace_ray.benchmarks.external_outputs import Entries, Output, Unscored
 from ace_ray.benchmarks.headline import with_scores
-from ace_ray.benchmarks.outputs import Entries, Output, Unscored
 from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.benchmarks.validation import own_code
 from ace_ray.config.schema import EXTERNAL, RunConfig
 from ace_ray.errors import UserError
-from ace_ray.pipeline.actors.judging import checked_columns, read_again
+from ace_ray.pipeline.actors.verdicts import checked_columns, read_again
 from ace_ray.pipeline.planning.manifest import groups_of
 from ace_ray.pipeline.planning.plan import row_id
 from ace_ray.pipeline.summary import summarize

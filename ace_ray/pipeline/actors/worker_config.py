@@ -17,9 +17,9 @@ from ace_ray.errors import EngineNotStarted, UserError
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.actors.coordinator import Start, fetch_shared
-from ace_ray.pipeline.actors.judging import log_traceback
-from ace_ray.pipeline.health.causes import KILLED, NODE_GONE, why_gone
-from ace_ray.pipeline.health.processes import LONGEST_WHY, NAMES, Death, ProcessInfo, end_children
+from ace_ray.pipeline.actors.verdicts import log_traceback
+from ace_ray.pipeline.health.crash_cause import KILLED, NODE_GONE, why_gone
+from ace_ray.pipeline.health.heartbeat import LONGEST_WHY, NAMES, Death, ProcessInfo, end_children
 from ace_ray.pipeline.roles import RoleBindings
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.storage.object_store import Store

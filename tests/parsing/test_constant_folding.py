@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from ace_ray.parsing.fold import MAX_LEVELS, Budget, Refused, fold
+from ace_ray.parsing.constant_folding import MAX_LEVELS, Budget, Refused, fold
 from ace_ray.parsing.syntax import NotCalls, expression
 
 FOLDED = {

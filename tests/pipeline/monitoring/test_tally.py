@@ -12,10 +12,10 @@ import ray.util.metrics
 from ray.exceptions import GetTimeoutError, RayActorError
 
 from ace_ray.pipeline.actors.coordinator import Coordinator
-from ace_ray.pipeline.actors.judging import MOST_CHARS, report_bug
-from ace_ray.pipeline.health.processes import Death, Kind, ProcessInfo
-from ace_ray.pipeline.monitoring.counts import LOG_EVERY_S, Progress, RowReport, Tally
+from ace_ray.pipeline.actors.verdicts import MOST_CHARS, report_bug
+from ace_ray.pipeline.health.heartbeat import Death, Kind, ProcessInfo
 from ace_ray.pipeline.monitoring.metrics import PREFIX, Metrics
+from ace_ray.pipeline.monitoring.tally import LOG_EVERY_S, Progress, RowReport, Tally
 
 
 def process(kind: Kind, actor: str) -> ProcessInfo:

@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from ace_ray.pipeline.health import causes
-from ace_ray.pipeline.health.processes import Death, Kind, ProcessInfo
+from ace_ray.pipeline.health import crash_cause
+from ace_ray.pipeline.health.heartbeat import Death, Kind, ProcessInfo
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -52,36 +52,36 @@ def test_signals_from_outside_are_told_from_crashes(
     core: Any, name: str, cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.kill(core.pid, signal.Signals[name])
-    before = causes.oom_kills()
-    assert causes.outside_cause([core], before) == cause
+    before = crash_cause.oom_kills()
+    assert crash_cause.outside_cause([core], before) == cause
     # The kernel kills with SIGKILL when memory runs out.
-    monkeypatch.setattr(causes, "oom_kills", lambda: before + 1)
-    assert causes.outside_cause([core], before) == cause * (name != "SIGKILL")
+    monkeypatch.setattr(crash_cause, "oom_kills", lambda: before + 1)
+    assert crash_cause.outside_cause([core], before) == cause * (name != "SIGKILL")
 
 
 @pytest.mark.parametrize(("code", "cause"), [(1, ""), (0, "the engine core received SIGTERM")])
 def test_exit_code_of_a_core_shows_sigterm(code: int, cause: str) -> None:
     process = SPAWN.Process(target=os._exit, args=(code,))
     process.start()
-    assert causes.outside_cause([process], causes.oom_kills()) == cause
+    assert crash_cause.outside_cause([process], crash_cause.oom_kills()) == cause
 
 
 def test_stopped_core_is_told_from_a_hanging_one(
     core: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(causes, "EXIT_S", 0.1)
-    assert causes.outside_cause([core], 0) == ""
+    monkeypatch.setattr(crash_cause, "EXIT_S", 0.1)
+    assert crash_cause.outside_cause([core], 0) == ""
     os.kill(core.pid, signal.SIGSTOP)
     while psutil.Process(core.pid).status() != psutil.STATUS_STOPPED:
         time.sleep(0.01)
-    assert causes.outside_cause([core], 0) == "the engine core was stopped by a signal"
+    assert crash_cause.outside_cause([core], 0) == "the engine core was stopped by a signal"
     os.kill(core.pid, signal.SIGCONT)
 
 
 WORKER = """
 import os, signal, sys
-from ace_ray.pipeline.health.processes import ProcessInfo
-from ace_ray.pipeline.health.causes import CrashFile
+from ace_ray.pipeline.health.heartbeat import ProcessInfo
+from ace_ray.pipeline.health.crash_cause import CrashFile
 
 kind, name = sys.argv[1:]
 file = CrashFile(ProcessInfo(kind, "actor", "host", "node", 7, 1.0))
@@ -104,24 +104,24 @@ class TestWhyGone:
     def test_crash_leaves_its_trace(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.died("SIGSEGV")
         why = "its process crashed: Fatal Python error: Segmentation fault"
-        assert causes.why_gone(process_info(7)) == Death(why)
+        assert crash_cause.why_gone(process_info(7)) == Death(why)
         assert "most recent call first" in capfd.readouterr().out
         assert not list(folder.iterdir())
 
     def test_kill_leaves_no_trace(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.died("SIGKILL")
         killed = Death("its process was killed", outside=True)
-        assert causes.why_gone(process_info(7)) == killed
-        assert causes.why_gone(process_info(7)) == killed, "no file is left"
+        assert crash_cause.why_gone(process_info(7)) == killed
+        assert crash_cause.why_gone(process_info(7)) == killed, "no file is left"
         self.died("SIGKILL")
-        monkeypatch.setattr(causes, "oom_kills", lambda: 1 << 30)
+        monkeypatch.setattr(crash_cause, "oom_kills", lambda: 1 << 30)
         why = "its process was killed because memory ran out"
-        assert causes.why_gone(process_info(7)) == Death(why)
+        assert crash_cause.why_gone(process_info(7)) == Death(why)
 
     @pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL"])
     def test_checker_names_its_row_and_is_not_killed_from_outside(self, name: str) -> None:
         self.died(name, "checker")
-        death = causes.why_gone(process_info(7, "checker"))
+        death = crash_cause.why_gone(process_info(7, "checker"))
         assert (death.rows, death.outside) == (["row"], False)
 
     def test_links_are_not_followed_and_old_files_are_removed(
@@ -134,7 +134,7 @@ class TestWhyGone:
         for path in (old, new):
             path.write_text("0\n")
         os.utime(old, (1, 1))
-        causes.CrashFile(process_info(9)).note_memory()
+        crash_cause.CrashFile(process_info(9)).note_memory()
         assert target.read_text() == "x"
         assert "cannot write a crash trace" in capfd.readouterr().out
         assert (old.exists(), new.exists()) == (False, True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.models.cached import NoRoom, make_once, make_room, release, scratch_of
+from ace_ray.models.weights_cache import NoRoom, make_once, make_room, release, scratch_of
 
 GIB = 1 << 30
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from ace_ray.early_stopping.looks import EarlyLooks
 from ace_ray.errors import UserError
+from ace_ray.pipeline.health.heartbeat import Kind, give_back_memory
 from ace_ray.pipeline.health.isolation import IsolatedRow, set_aside, shared_id
-from ace_ray.pipeline.health.processes import Kind, give_back_memory
 from ace_ray.pipeline.planning.formats import choice_facts
 from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.pipeline.planning.plan import REPORTS, Plan, PlannedRows

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from ace_ray.benchmarks.dataset import json_value, read_bounded
-from ace_ray.benchmarks.stabletoolbench.names import FINISH, GIVE_ANSWER, GIVE_UP
+from ace_ray.benchmarks.stabletoolbench.callable_names import FINISH, GIVE_ANSWER, GIVE_UP
 from ace_ray.errors import UserError
 from ace_ray.types import canonical_json
 from ace_ray.util.safe_loading import MOST_ROW_DEPTH, Unbounded, check_depth

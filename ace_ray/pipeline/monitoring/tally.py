@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from ace_ray.models.start_phases import PHASES
 from ace_ray.pipeline.end_time import about
+from ace_ray.pipeline.health.heartbeat import KINDS, EngineLoad, Kind, ProcessInfo
 from ace_ray.pipeline.health.isolation import IsolatedRow
-from ace_ray.pipeline.health.processes import KINDS, EngineLoad, Kind, ProcessInfo
 from ace_ray.util import log
 
 LOG_EVERY_S = 10.0
@@ -47,7 +47,7 @@ class RunCounts:
     out_of_time: int = 0
     """Number of rows for which the time did not suffice."""
     loads: list[dict[str, Any]] = field(default_factory=list)
-    """Facts about each load of the weights into an engine (`ace_ray.pipeline.actors.candidate`)."""
+    """Facts about each load of the weights into an engine (`ace_ray.pipeline.actors.weights`)."""
     spent: dict[str, tuple[dict[str, float], int]] = field(default_factory=dict)
     """Worker -> its seconds by state (`ace_ray.pipeline.monitoring.timing`), and the completion
     tokens of its engine in all roles."""

@@ -10,27 +10,27 @@ from dataclasses import replace
 from typing import Any
 
 import ace_ray
-from ace_ray.benchmarks.conditions import flattened
+from ace_ray.benchmarks.comparability import flattened
 from ace_ray.benchmarks.results import Estimate, Table
 from ace_ray.reports.compare import comparison_files
 from ace_ray.reports.comparison import ReportedComparison, compare_reported
-from ace_ray.reports.content import (
+from ace_ray.reports.early import decisions_table
+from ace_ray.reports.excerpts import excerpt
+from ace_ray.reports.figures import figure_files
+from ace_ray.reports.html.answers import answers, choose
+from ace_ray.reports.html.comparison import comparison, flips
+from ace_ray.reports.html.page import Lines, Section, render
+from ace_ray.reports.report_data import (
     BenchmarkContent,
     Content,
     category_table,
     engine_tables,
     error_table,
 )
-from ace_ray.reports.early import decisions_table
-from ace_ray.reports.figures import figure_files
-from ace_ray.reports.folder import PAGE
-from ace_ray.reports.html.answers import answers, choose
-from ace_ray.reports.html.comparison import comparison, flips
-from ace_ray.reports.html.page import Lines, Section, render
+from ace_ray.reports.report_folder import PAGE
 from ace_ray.reports.runs import Run
 from ace_ray.reports.sweeps import ledger_table
 from ace_ray.reports.table import csv_text
-from ace_ray.reports.text import excerpt
 
 _MOVES_SCORES = ("identity", "model", "entries", "chat_template_sha256", "engine_args", "versions")
 _LINES = 400

@@ -20,7 +20,7 @@ from typing import Any, TextIO, cast
 
 import psutil
 
-from ace_ray.pipeline.health.processes import NAMES, Death, ProcessInfo
+from ace_ray.pipeline.health.heartbeat import NAMES, Death, ProcessInfo
 from ace_ray.util import log
 
 # Time to wait for the exit of an engine core that no longer answers.

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError, first_line
-from ace_ray.integrations.publications import publications
+from ace_ray.integrations.tracker_metrics import publications
 from ace_ray.integrations.trackers import make_publisher
 from ace_ray.storage.object_store import Store
 from ace_ray.sweep.sweep import Sweep

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from ace_ray.benchmarks.conditions import comparable_sets, differences, marked
+from ace_ray.benchmarks.comparability import comparable_sets, differences, marked
 from ace_ray.benchmarks.headline import partial_notes, titles
 from ace_ray.benchmarks.results import CategoryResult, Curves, Estimate, Paper, Table, Value
 from ace_ray.benchmarks.sizes import size_of, without_size

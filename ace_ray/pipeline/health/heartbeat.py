@@ -56,7 +56,7 @@ class Death(NamedTuple):
 
     why: str
     outside: bool = False
-    """Whether the cause is external (`ace_ray.pipeline.health.causes`)."""
+    """Whether the cause is external (`ace_ray.pipeline.health.crash_cause`)."""
     rows: Sequence[str] | None = None
     """Ids of the rows in flight; None: the rows that the process has reported before."""
 

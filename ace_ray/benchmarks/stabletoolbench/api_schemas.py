@@ -9,7 +9,11 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, BeforeValidator, Field
 
 from ace_ray.benchmarks.dataset import Part, json_value, read_bounded, shaped
-from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
+from ace_ray.benchmarks.stabletoolbench.callable_names import (
+    api_name,
+    standardize,
+    standardize_category,
+)
 from ace_ray.errors import UserError
 from ace_ray.util.local_files import path_of
 
