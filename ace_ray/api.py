@@ -91,7 +91,7 @@ class Run:
 
     def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows as an Arrow table (columns: docs/results.md). Rows whose ``repeat``
-        is 1 (generated again by ``repeat_subset``) are left out.
+        is 1 (generated again by ``repeat_fraction``) are left out.
 
         Raises `UserError`: a part cannot be read, or a column does not exist."""
         stored_schema = self._stored.ledger.schema

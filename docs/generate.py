@@ -139,10 +139,10 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
         "[Trackers](trackers.md).",
         PublishConfig,
     ),
-    ("publish: tensorboard", "Keys of the item `{to: tensorboard, ...}`.", TensorBoardOptions),
-    ("publish: trackio", "Keys of the item `{to: trackio, ...}`.", ProjectOptions),
-    ("publish: wandb", "Keys of the item `{to: wandb, ...}`.", ProjectOptions),
-    ("publish: mlflow", "Keys of the item `{to: mlflow, ...}`.", MLflowOptions),
+    ("publish: tensorboard", "Keys of the item `{tracker: tensorboard, ...}`.", TensorBoardOptions),
+    ("publish: trackio", "Keys of the item `{tracker: trackio, ...}`.", ProjectOptions),
+    ("publish: wandb", "Keys of the item `{tracker: wandb, ...}`.", ProjectOptions),
+    ("publish: mlflow", "Keys of the item `{tracker: mlflow, ...}`.", MLflowOptions),
     (
         "A sweep",
         "Keys of `ace-ray sweep CONFIG`, besides those of a run (all but `model.source` and "

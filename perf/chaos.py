@@ -303,8 +303,8 @@ def soak(options: argparse.Namespace, scratch: Path, door: Any) -> int:
         "worker_cpus": WORKER_CPUS if fake else 1,
         "concurrency": 16 if fake else 4,
         "rows_per_part": 32,
-        "stall_s": 20 if fake else 60,
-        "grace_s": 5,
+        "engine_stall_timeout_s": 20 if fake else 60,
+        "drain_timeout_s": 5,
         "max_attempts": 20,
     }
     (scratch / "config.yaml").write_text(yaml.safe_dump({**config, **shared}))

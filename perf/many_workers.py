@@ -81,7 +81,7 @@ def run(options: argparse.Namespace, scratch: Path) -> bool:
         "worker_cpus": CPUS,
         "concurrency": options.slots,
         # So many processes that start at once on few cores are slow, and not dead.
-        "stall_s": 3600,
+        "engine_stall_timeout_s": 3600,
     }
     if options.bfcl:
         section = {"name": "bfcl", "data": options.bfcl, "categories": ["single_turn"]}

@@ -45,6 +45,30 @@ def test_the_manifest_of_a_run_is_its_config(path: str, tmp_path: Path) -> None:
     assert load_config(str(saved), ["samples=1"]).samples == 1
 
 
+def test_keys_that_had_another_name_when_a_run_was_stored_are_read(tmp_path: Path) -> None:
+    former = {
+        "stall_s": 7.0,
+        "grace_s": 8.0,
+        "store_patience_s": 9.0,
+        "token_ids": False,
+        "repeat_subset": 0.1,
+        "max_unscored": 0.2,
+        "early": {"against": "runs/a"},
+        "publish": [{"to": "wandb", "project": "p"}],
+    }
+    saved = tmp_path / "run.json"
+    saved.write_text(json.dumps({"schema_version": 1, "config": {**TREE, **former}}))
+    config = load_config(str(saved))
+    timeouts = config.engine_stall_timeout_s, config.drain_timeout_s, config.store_retry_timeout_s
+    assert timeouts == (7.0, 8.0, 9.0)
+    assert (config.store_token_ids, config.repeat_fraction) == (False, 0.1)
+    assert config.max_unscored_fraction == 0.2
+    assert config.early and config.early.reference == "runs/a"
+    assert config.publish[0].tracker == "wandb"
+    with pytest.raises(UserError, match="stall_s"):
+        run_config({**TREE, "stall_s": 7.0}, where="mine")
+
+
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.name)
 def test_shipped_configs_are_valid(config: Path) -> None:
     load = load_sweep if config.name.startswith("sweep") else load_config

@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from ace_ray.config.former_keys import with_present_keys
 from ace_ray.config.suggestions import mistake
 from ace_ray.errors import UserError
 from ace_ray.types import Sampling
@@ -243,14 +244,14 @@ SECTION_KEYS = tuple(BenchmarkConfig.model_fields)
 class PublishConfig(_WithOptions):
     """A tracker's section of the config. The tracker checks its ``options``."""
 
-    to: str = Field(min_length=1)
+    tracker: str = Field(min_length=1)
     """name of the tracker: tensorboard, trackio, wandb or mlflow"""
 
 
 class EarlyConfig(Section):
     """Settings of early stopping: decide a comparison before all rows are evaluated."""
 
-    against: str | None = Field(None, min_length=1)
+    reference: str | None = Field(None, min_length=1)
     """folder of the finished run to compare with; in a sweep also `previous` or `baseline` (its
     first model); null: decide nothing early, but keep the same row order"""
     alpha: float = Field(0.05, gt=0, lt=1)
@@ -322,7 +323,7 @@ class RunConfig(Section):
     """sampling parameters of the candidate"""
     samples: int = Field(1, ge=1, le=10_000)
     """number of answers per entry"""
-    repeat_subset: float = Field(0.0, ge=0, le=1)
+    repeat_fraction: float = Field(0.0, ge=0, le=1)
     """share of the dialogues to generate twice, to measure how much two identical runs differ;
     repeats do not count towards accuracy"""
     workers: Annotated[CountOrAuto | WorkerRange, BeforeValidator(_range_of_workers)] = "auto"
@@ -342,24 +343,24 @@ class RunConfig(Section):
     fails"""
     max_attempts: int = Field(3, ge=1)
     """maximum passes of a command over rows that fail because of the infrastructure"""
-    stall_s: float = Field(300.0, gt=0)
+    engine_stall_timeout_s: float = Field(300.0, gt=0)
     """timeout after which an engine with requests in flight and no progress is killed"""
     start_timeout_s: float = Field(3600.0, gt=0)
     """timeout for the first engine to start; where nodes join and leave, also the longest time
     without any engine"""
-    store_patience_s: float = Field(600.0, ge=0)
+    store_retry_timeout_s: float = Field(600.0, ge=0)
     """time that the store may refuse writes before the run fails"""
-    grace_s: float = Field(20.0, ge=0)
+    drain_timeout_s: float = Field(20.0, ge=0)
     """time that rows in flight get to finish after Ctrl-C or SIGTERM"""
     time_limit: Annotated[str | None, BeforeValidator(_check_time_limit)] = "auto"
     """time after which the run must have ended, such as 3h40m; auto: only the end of the job in
     `SLURM_JOB_END_TIME` or `ACE_RAY_END_TIME` (Unix time); null: no limit"""
     price_per_hour: float | None = Field(None, ge=0)
     """price of one GPU (without GPUs: of one CPU) per hour"""
-    token_ids: bool = True
+    store_token_ids: bool = True
     """store the token ids of every answer (column `output_token_ids`), which `ace-ray reread` and
     `compare --explain` use"""
-    max_unscored: float = Field(0.0, ge=0, le=1)
+    max_unscored_fraction: float = Field(0.0, ge=0, le=1)
     """maximum share of unscored rows with which a headline number is still given"""
     limit: int | None = Field(None, ge=1)
     """maximum number of entries, taken from every category and language in turn; applies to
@@ -375,7 +376,7 @@ class RunConfig(Section):
     """S3 settings for output and models"""
     publish: list[PublishConfig] = Field(default_factory=list)
     """trackers that receive the numbers of a complete run or of a sweep ([Trackers](trackers.md)):
-    `to` and the tracker's own keys"""
+    `tracker` and the tracker's own keys"""
 
     early: EarlyConfig | None = None
     """early stopping: decide a comparison as soon as possible, and stop the run ([Early
@@ -458,7 +459,7 @@ def _file_tree(path: str) -> dict[str, Any]:
     is_shipped = path in shipped and not Path(path).exists()
     tree = yaml_file(str(SHIPPED / f"{path}.yaml") if is_shipped else path, fix)
     if isinstance(tree, dict) and {"schema_version", "config"} <= tree.keys():
-        tree = tree["config"]
+        tree = with_present_keys(tree["config"])
     if not isinstance(tree, dict):
         raise UserError("is not a mapping", where=path, fix="start from a file in configs/")
     return tree

@@ -52,7 +52,7 @@ from ace_ray.util.safe_loading import json_tree
 # Minimum seconds between two looks at the comparison while the run goes on.
 LOOK_S = 5.0
 # Keys of ``early`` that can change a decision.
-_RULES = ("against", "alpha", "margin", "min_rows")
+_RULES = ("reference", "alpha", "margin", "min_rows")
 # (benchmark, language, category, id, sample) of a row.
 Key = tuple[str, str, str, str, int]
 
@@ -312,7 +312,7 @@ class EarlyLooks:
     def check(self, *, must_exist: bool) -> None:
         """Open the reference. Raise `UserError` if its rows cannot be compared with the run's rows.
         ``must_exist``: also raise it if the reference has not begun, that is, has no manifest."""
-        against = self._config.against
+        against = self._config.reference
         if against is None or self._reference is not None:
             return
         self._reference = self._open_reference(against)
@@ -320,7 +320,7 @@ class EarlyLooks:
             raise UserError(
                 f"contains no {MANIFEST}, so it is not a run to compare with",
                 where=against,
-                fix="name the folder of a finished run in early.against",
+                fix="name the folder of a finished run in early.reference",
             )
 
     def look(self, *, at_once: bool = False) -> bool:
@@ -329,7 +329,7 @@ class EarlyLooks:
 
         Do nothing if the last look was less than `LOOK_S` ago, unless ``at_once``."""
         now_s = time.monotonic()
-        if self._config.against is None or (not at_once and now_s < self._looked_at + LOOK_S):
+        if self._config.reference is None or (not at_once and now_s < self._looked_at + LOOK_S):
             return False
         if not self._is_final and self._reference_has_ended():
             self._reference = None
@@ -378,7 +378,8 @@ class EarlyLooks:
         was stopped before all rows were evaluated."""
         comparison = self.comparison
         return {
-            **self._config.model_dump(include={"against", "alpha", "margin"}),
+            "against": self._config.reference,
+            **self._config.model_dump(include={"alpha", "margin"}),
             "decided": comparison.decided,
             "stopped": stopped,
             "headlines": {h.name: comparison.state(h) for h in comparison.headlines},
@@ -390,7 +391,7 @@ class EarlyLooks:
         store = open_store(against, **self._plan.config.store.model_dump())
         if store.root == self._store.root:
             raise UserError(
-                "is compared with itself", where=against, fix="name another run in early.against"
+                "is compared with itself", where=against, fix="name another run in early.reference"
             )
         if store.get(MANIFEST) is None:
             return None
@@ -431,7 +432,7 @@ def check_same(plan: PlannedRun, manifest: Manifest, store: Store) -> None:
         raise UserError(
             f"this run cannot serve as the reference: {problem}",
             where=store.root,
-            fix="name a run of the same benchmarks, limit and samples in early.against",
+            fix="name a run of the same benchmarks, limit and samples in early.reference",
         )
 
 

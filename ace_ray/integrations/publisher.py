@@ -75,14 +75,14 @@ def publish_run(uri: str, config: RunConfig) -> None:
     """Publish the run or sweep at ``uri`` to the trackers in its config. If a tracker fails or
     exceeds `MOST_S`, print a warning."""
     for target in config.publish:
-        arguments = ["publish", uri, "--to", target.to]
+        arguments = ["publish", uri, "--to", target.tracker]
         for key, value in target.options.items():
             arguments += ["--option", f"{key}={json.dumps(value)}"]  # JSON is YAML
         for key, value in config.store.model_dump(exclude_none=True).items():
             arguments += [f"--{key.replace('_', '-')}", value]
-        if failure := _failure(arguments).removeprefix(f"{target.to}: "):
+        if failure := _failure(arguments).removeprefix(f"{target.tracker}: "):
             command = shlex.join(["ace-ray", *arguments])
-            log.warning(f"warning: {target.to}: {failure}; to repeat: {command}")
+            log.warning(f"warning: {target.tracker}: {failure}; to repeat: {command}")
 
 
 def run_published(sweep: Sweep) -> int:

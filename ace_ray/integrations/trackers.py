@@ -289,4 +289,4 @@ def make_publisher(
 def check_publishers(configs: Sequence[PublishConfig]) -> None:
     """Raise `UserError` if a tracker of a config's ``publish`` cannot be used."""
     for number, config in enumerate(configs):
-        make_publisher(config.to, config.options, f"publish.{number}")
+        make_publisher(config.tracker, config.options, f"publish.{number}")

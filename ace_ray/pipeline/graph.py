@@ -236,7 +236,7 @@ def run_graph(
     ThrottledExecutor.workers = None
     if resources.elastic:
         ThrottledExecutor.workers = ElasticWorkers(
-            job.coordinator, resources, refit, job.config.grace_s, stopping
+            job.coordinator, resources, refit, job.config.drain_timeout_s, stopping
         )
 
     def after_step(executor: Any) -> None:

@@ -191,7 +191,7 @@ class OpenRun:
         stopped = self.stops and remaining_rows > 0
         reason = f"stopped early: its comparison is decided without {remaining_rows} rows"
         more: dict[str, Any] = {"uri": self.plan.uri}
-        if self.looks is not None and self.plan.config.early and self.plan.config.early.against:
+        if self.looks is not None and self.plan.config.early and self.plan.config.early.reference:
             more["early"] = self.looks.summary(stopped=stopped)
         timing = timing or earlier_timing(self.store)
         if timing and (price := self.plan.config.price_per_hour) is not None:

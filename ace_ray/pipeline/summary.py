@@ -85,8 +85,12 @@ def summarize(
 
     declared = scored + not_judged + infra_error + quarantined + skipped + missing. ``complete`` is
     true if no row is missing or retryable. ``headline`` is false if the share of rows that are not
-    `CHECKED` is larger than ``max_unscored``, or if a reason against it is given (``why``)."""
-    declared, allowed = int(manifest["declared"]), float(manifest["config"]["max_unscored"])
+    `CHECKED` is larger than ``max_unscored_fraction``, or if a reason against it is given
+    (``why``)."""
+    declared, allowed = (
+        int(manifest["declared"]),
+        float(manifest["config"]["max_unscored_fraction"]),
+    )
     totals = _Totals()
     blocks = {}
     for name, benchmark in benchmarks.items():
@@ -129,7 +133,8 @@ def summarize(
         "headline": headline,
         "why": why
         if why or headline
-        else f"{unscored} of {declared} rows have no verdict (max_unscored is {allowed:g})",
+        else f"{unscored} of {declared} rows have no verdict "
+        f"(max_unscored_fraction is {allowed:g})",
         **totals.as_json(cost_of(timing)),
         "timing": dict(timing),
         "benchmarks": blocks,

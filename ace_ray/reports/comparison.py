@@ -192,7 +192,7 @@ def _notes(
     yield from _notes_on_pairs(data, pairs, rule_sets)
     if not any(data.repeats):
         yield (
-            f"{data.benchmark}: no row was generated twice (`repeat_subset`), so "
+            f"{data.benchmark}: no row was generated twice (`repeat_fraction`), so "
             "the noise floor of identical runs is unknown"
         )
         return

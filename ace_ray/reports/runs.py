@@ -127,7 +127,7 @@ class Run(StoredRun):
             identity=self.manifest.identity.benchmarks[benchmark],
             conditions=self.conditions(benchmark),
             parameters=self.manifest.model.parameters,
-            summary=summarize_rows(rows, self.manifest.config.max_unscored),
+            summary=summarize_rows(rows, self.manifest.config.max_unscored_fraction),
             plays=[r for r, part in self._roles(benchmark).items() if part.get("kind") == _SAME],
             headline=self.totals["headline"],
             partial=self.manifest.restriction(benchmark).ids is not None,

@@ -132,7 +132,7 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     run = StoredRun(store, lambda line: None)
     manifest, ledger = run.manifest, run.ledger
     total = summarize(manifest.tree, {}, ledger.rows, {})
-    numbers = benchmark.statistics(ledger.rows(), manifest.config.max_unscored)
+    numbers = benchmark.statistics(ledger.rows(), manifest.config.max_unscored_fraction)
     if findings := diagnose(ledger.rows()):
         numbers = {**numbers, "diagnosis": findings}
     block = with_scores(
@@ -303,7 +303,7 @@ def _manifest(rows: _Rows, path: Path) -> dict[str, Any]:
         tree["limit"] = len(counts)
     if rows.absent_turns:
         # Absent turns cannot arrive later, so they must not withhold the headline.
-        tree["max_unscored"] = 1.0
+        tree["max_unscored_fraction"] = 1.0
     config = RunConfig.model_validate(tree)
     content = rows.content.hexdigest()
     return {

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 import ace_ray
+from ace_ray.config.former_keys import with_present_early_keys, with_present_keys
 from ace_ray.config.schema import validated
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store
@@ -91,7 +92,7 @@ class Restriction(Stored):
 class _Config(Stored):
     backend: Line
     limit: Annotated[int | None, Field(ge=1)]
-    max_unscored: Annotated[float, Field(ge=0, le=1)]
+    max_unscored_fraction: Annotated[float, Field(ge=0, le=1)]
 
 
 _Day = Annotated[str, AfterValidator(lambda day: datetime.fromisoformat(day) and day)]
@@ -206,7 +207,7 @@ class Manifest(Stored):
 
     @property
     def tree(self) -> Mapping[str, Any]:
-        """The content of ``run.json``, unchanged."""
+        """The content of ``run.json``, with the present names of config keys."""
         return self._tree
 
 
@@ -324,6 +325,9 @@ def read_manifest(store: Store) -> Manifest:
         )
     location = f"{store.root}/{MANIFEST}"
     tree = json_object(content, location)
+    tree["config"] = with_present_keys(tree.get("config"))
+    if isinstance(early := tree.get("early"), dict):
+        early["config"] = with_present_early_keys(early.get("config"))
     manifest = validated(Manifest, tree, where=location)
     manifest._tree = tree
     return manifest

@@ -77,10 +77,10 @@ class Shares(BaseModel):
     def _against(
         self, config: EarlyConfig, run_ids: Sequence[str], run_id: str, store: Store
     ) -> str | None:
-        if config.against not in ("previous", "baseline"):
-            return config.against
+        if config.reference not in ("previous", "baseline"):
+            return config.reference
         index = run_ids.index(run_id)
-        if config.against == "previous":
+        if config.reference == "previous":
             return store.child(run_ids[index - 1]).root if index else None
         # The baseline remains the first run of all calls, even if its checkpoint was deleted.
         first = next((name for name, s in self.shares.items() if s.against is None), run_ids[0])
@@ -119,8 +119,8 @@ class Comparisons:
             ) from error
 
     def check_reference(self) -> None:
-        """Raise `UserError` if `early.against` names a folder that is not a run."""
-        against = self._early.against if self._early else None
+        """Raise `UserError` if `early.reference` names a folder that is not a run."""
+        against = self._early.reference if self._early else None
         if against not in (None, "previous", "baseline"):
             read_manifest(open_store(against, **self._store_options.model_dump()))
 
@@ -142,7 +142,7 @@ class Comparisons:
         share = self._shares.shares[run.run_id]
         return {
             **early.model_dump(),
-            "against": share.against,
+            "reference": share.against,
             "alpha": share.alpha,
             "stop": early.stop and not self.is_whole(run),
         }
@@ -159,7 +159,7 @@ class Comparisons:
         """Update the comparison of a run that ended undecided. Its reference may have more rows
         now, from another lane or another execution of the sweep."""
         early = self.early_of(run)
-        if early is None or early["against"] is None or run.plan is None:
+        if early is None or early["reference"] is None or run.plan is None:
             return
         config = run.plan.config.model_copy(update={"early": EarlyConfig(**early)})
         plan = replace(run.plan, config=config)

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import Field
 
 import ace_ray
+from ace_ray.config.former_keys import with_present_keys
 from ace_ray.config.schema import RunConfig, Section, read_tree, run_config, validated
 from ace_ray.config.suggestions import instead, sections_of, unknown_keys
 from ace_ray.errors import UserError
@@ -84,7 +85,8 @@ SWEEP = "sweep.json"
 _MAY_CHANGE = (
     "every", "from", "to", "watch", "stop_file", "settle_s", "swap", "sweep_id",
     "workers", "worker_cpus", "concurrency", "rows_per_block",
-    "rows_per_part", "max_attempts", "stall_s", "start_timeout_s", "store_patience_s", "grace_s",
+    "rows_per_part", "max_attempts", "engine_stall_timeout_s", "start_timeout_s",
+    "store_retry_timeout_s", "drain_timeout_s",
     "time_limit", "store", "output", "publish", "price_per_hour",
 )  # fmt: skip
 
@@ -241,7 +243,7 @@ def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
     mine = _identity(config)
     if raw is not None:
         try:
-            theirs = dict(json_tree(raw)["identity"])
+            theirs = dict(with_present_keys(json_tree(raw)["identity"]))
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{SWEEP} cannot be read", where=store.root, fix="choose another sweep_id"

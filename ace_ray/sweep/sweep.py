@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 
 class StoreAway(Exception):
-    """The sweep's folder could not be reached within ``store_patience_s``."""
+    """The sweep's folder could not be reached within ``store_retry_timeout_s``."""
 
 
 class Sweep:
@@ -198,8 +198,8 @@ class Sweep:
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         """Call ``ask`` and return its result. Retry while the store is not available, at most
-        ``store_patience_s``. Raises `StoreAway`."""
-        until = time.monotonic() + self.any_run.store_patience_s
+        ``store_retry_timeout_s``. Raises `StoreAway`."""
+        until = time.monotonic() + self.any_run.store_retry_timeout_s
         while True:
             try:
                 return ask()
@@ -554,7 +554,7 @@ class Sweep:
         """Send signal ``number`` to the lanes. After the first signal, they finish their rows in
         flight; after a second signal, they end at once."""
         if not self._stop:
-            self._stop_by = time.monotonic() + self.any_run.grace_s + END_S
+            self._stop_by = time.monotonic() + self.any_run.drain_timeout_s + END_S
         self._stop = True
         for process in self._running:
             process.signal(signal.Signals(number))

@@ -56,7 +56,7 @@ def run_config(folder: Path, name: str, right: float, **early: Any) -> Path:
         "engine": {**engine, "delay_s": delay_s, "exponential": delay_s > 0},
     }
     if name != "reference":
-        tree["early"] = {"against": str(folder / "runs" / "reference"), "min_rows": 60, **early}
+        tree["early"] = {"reference": str(folder / "runs" / "reference"), "min_rows": 60, **early}
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(tree))
     return path

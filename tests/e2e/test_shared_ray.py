@@ -44,7 +44,7 @@ FAILS, FAILS_ONCE, KILLS, HANGS_ONCE = range(1, 5)
 
 def test_rows_that_fail_kill_and_hang_are_told_apart(make_run, local_ray: dict[str, str]) -> None:
     # One row at a time, so that a crash takes no other row along.
-    run = make_run(concurrency=1, stall_s=3.0, max_attempts=2)
+    run = make_run(concurrency=1, engine_stall_timeout_s=3.0, max_attempts=2)
     questions = run.questions
     engine = {
         "fail": {questions[FAILS]: "told to fail, always"},

@@ -42,7 +42,7 @@ class Sweeps:
             "sweep_id": "sweep",
             "output": str(folder / "out"),
             "rows_per_part": 1,
-            "grace_s": 3.0,
+            "drain_timeout_s": 3.0,
             "price_per_hour": 3600.0,
         }
         self.config.write_text(yaml.safe_dump(tree))

@@ -68,7 +68,7 @@ class Pair:
 
     def __init__(self, folder: Path, config_file: Callable[..., Path]) -> None:
         self.run, self.reference = Stored(folder / "own"), Stored(folder / "other")
-        early = {"against": self.reference.store.root, "min_rows": 1, "margin": 0.0}
+        early = {"reference": self.reference.store.root, "min_rows": 1, "margin": 0.0}
         self.plan = planned(config_file, benchmarks=[ASKED], limit=None, early=early)
         for stored in (self.run, self.reference):
             stored.store.put("run.json", as_json(make_manifest(self.plan, {})))
@@ -150,7 +150,7 @@ def test_run_of_other_rows_is_no_reference(
 ) -> None:
     reference = LocalStore(str(tmp_path / "other"))
     reference.put("run.json", as_json(make_manifest(planned(config_file), {})))
-    early = {"against": reference.root, "min_rows": 1}
+    early = {"reference": reference.root, "min_rows": 1}
     store = LocalStore(str(tmp_path / "own"))
     EarlyLooks(planned(config_file, early=early), store).check(must_exist=True)
     # Runs may differ in their seeds.
@@ -166,7 +166,7 @@ def test_rules_and_order_may_not_change_after_a_look(
     pair.looks.check_rules()  # before the first look
     pair.looks.note()
     pair.looks.check_rules()
-    early = {"against": pair.reference.store.root, "min_rows": 1, "margin": 1.0}
+    early = {"reference": pair.reference.store.root, "min_rows": 1, "margin": 1.0}
     plan = planned(config_file, benchmarks=[ASKED], limit=None, early=early)
     with pytest.raises(UserError, match=r"early\.margin = 0\.0, but the config has 1\.0"):
         EarlyLooks(plan, pair.run.store).check_rules()
@@ -181,14 +181,14 @@ def test_reference_must_exist_and_be_another_run(
     config_file: Callable[..., Path], tmp_path: Path
 ) -> None:
     store = LocalStore(str(tmp_path / "own"))
-    looks = EarlyLooks(planned(config_file, early={"against": str(tmp_path / "no")}), store)
+    looks = EarlyLooks(planned(config_file, early={"reference": str(tmp_path / "no")}), store)
     looks.check(must_exist=False)
     with pytest.raises(UserError, match="not a run to compare with"):
         looks.check(must_exist=True)
-    looks = EarlyLooks(planned(config_file, early={"against": store.root}), store)
+    looks = EarlyLooks(planned(config_file, early={"reference": store.root}), store)
     with pytest.raises(UserError, match="is compared with itself"):
         looks.check(must_exist=True)
-    looks = EarlyLooks(planned(config_file, early={"against": None}), store)
+    looks = EarlyLooks(planned(config_file, early={"reference": None}), store)
     looks.check(must_exist=True)
     assert not looks.look(at_once=True)
 

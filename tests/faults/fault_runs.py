@@ -51,7 +51,7 @@ class Run:
             "run_id": "run",
             "rows_per_part": 4,
             "rows_per_block": 1,
-            "grace_s": 3.0,
+            "drain_timeout_s": 3.0,
             "output": self.output,
         }
         self.write(**changes)

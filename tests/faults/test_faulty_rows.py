@@ -27,7 +27,7 @@ def test_only_the_row_that_ends_engines_is_quarantined(
     run = make_run()
     run.write(engine={fault: {run.questions[6]: ""}, "delay_s": 0.2})
     if fault == "hang":
-        run.write(stall_s=3.0)
+        run.write(engine_stall_timeout_s=3.0)
     driver = run.to_the_end()
     row = run.row(6)
     assert (driver.code, row["status"], row["error_class"]) == end, driver.text

@@ -26,7 +26,7 @@ def test_a_run_survives_the_death_of_each_of_its_processes(make_run):
 
 
 def test_frozen_writer_is_killed_and_its_rows_are_stored(make_run):
-    run = make_run(samples=3, engine={"delay_s": 0.5}, concurrency=2, stall_s=5.0)
+    run = make_run(samples=3, engine={"delay_s": 0.5}, concurrency=2, engine_stall_timeout_s=5.0)
     driver = run.start()
     driver.until_stored(4)
     driver.find("Writer").suspend()

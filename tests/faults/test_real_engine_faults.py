@@ -81,7 +81,7 @@ def run(make_run, tiny_llama) -> Run:
         sampling={"max_tokens": 400},
         samples=10,
         concurrency=4,
-        stall_s=8.0,
+        engine_stall_timeout_s=8.0,
         worker_cpus=0.5,
     )
 

@@ -40,7 +40,7 @@ def test_full_disk_ends_the_run_and_loses_nothing(make_run, tmp_path):
             samples=3,
             engine={"delay_s": 0.3},
             concurrency=2,
-            store_patience_s=3.0,
+            store_retry_timeout_s=3.0,
         )
         driver = run.start()
         driver.until_stored(4)

@@ -56,7 +56,7 @@ def test_stopped_and_interrupted_runs_continue(make_run):
 
 
 def test_rows_in_flight_after_the_grace_period_are_pending(make_run):
-    run = make_run(grace_s=1.0)
+    run = make_run(drain_timeout_s=1.0)
     run.write(engine={"endless": run.questions[:2]})
     driver = run.start()
     driver.until_stored(10)

@@ -38,7 +38,7 @@ def pods(spec: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_rows_in_flight_have_time_to_end(name: str) -> None:
-    grace = RunConfig.model_fields["grace_s"].default
+    grace = RunConfig.model_fields["drain_timeout_s"].default
     spec = objects(name)["RayJob"]["spec"]
     assert "--fresh" not in spec["entrypoint"], "a retry has to resume"
     (seconds,) = re.findall(r"ACE_RAY_END_TIME=.* \+ (\d+)", spec["entrypoint"])

@@ -84,7 +84,9 @@ def test_the_signal_comes_after_the_planned_end_of_rows() -> None:
     rows_end = rows_end_at("auto", 0.0, {"SLURM_JOB_END_TIME": str(unix_end)})
     assert rows_end == pytest.approx(end - CLOSING_S[1], abs=0.1)
     assert CLOSING_S[1] > int(seconds)
-    assert int(seconds) > RunConfig.model_fields["grace_s"].default, "rows in flight can end"
+    assert int(seconds) > RunConfig.model_fields["drain_timeout_s"].default, (
+        "rows in flight can end"
+    )
 
 
 @pytest.mark.nightly

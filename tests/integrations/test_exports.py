@@ -63,7 +63,7 @@ def logs(folder: Path, out: Path) -> list[dict[str, Any]]:
 
 
 def test_a_run_is_a_log_of_inspect(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", ROWS, model="org/Toy-7B", max_unscored=0.5)
+    folder = write_run(tmp_path / "run", ROWS, model="org/Toy-7B", max_unscored_fraction=0.5)
     (log,) = logs(folder, tmp_path / "out")
     logs(folder, tmp_path / "again")
     for path in (tmp_path / "out").iterdir():

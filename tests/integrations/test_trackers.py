@@ -34,7 +34,7 @@ def of(folder: Path) -> Publication:
 
 @pytest.fixture
 def config(config_file: Any, tmp_path: Path) -> RunConfig:
-    target = {"to": "tensorboard", "folder": str(tmp_path / "tb")}
+    target = {"tracker": "tensorboard", "folder": str(tmp_path / "tb")}
     return load_config(str(config_file(publish=[target])))
 
 
@@ -154,7 +154,7 @@ def test_evaluate_publishes_a_complete_run(
 def test_a_sweep_publishes_when_a_run_has_ended(
     invoke: Any, config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = {"to": "tensorboard", "folder": str(tmp_path / "tb")}
+    target = {"tracker": "tensorboard", "folder": str(tmp_path / "tb")}
     config = config_file(model={}, models=[{"source": "a"}], sweep_id="s", publish=[target])
     folder = tmp_path / "out" / "s"
     published: list[str] = []
@@ -193,7 +193,7 @@ def test_publishing_is_checked_before_a_run_and_not_in_its_identity(
 ) -> None:
     plain, tracked_plan = plan_run(load_config(str(config_file()))), plan_run(config)
     assert (tracked_plan.run_id, tracked_plan.identity) == (plain.run_id, plain.identity)
-    unknown = load_config(str(config_file(publish=[{"to": "nowhere"}])))
+    unknown = load_config(str(config_file(publish=[{"tracker": "nowhere"}])))
     with pytest.raises(UserError, match=r"^publish\.0: 'nowhere' is not a known tracker"):
         ace_ray.evaluate(unknown)
 

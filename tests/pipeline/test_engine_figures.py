@@ -40,7 +40,7 @@ def test_a_summary_has_shares_and_quantiles_of_the_rows_that_have_them() -> None
         for figures in reported
     ]
     manifest: dict[str, Any] = {"declared": 3, "run_id": "r", "model": {}}
-    manifest |= {"config": {"max_unscored": 0, "backend": "vllm", "limit": None}}
+    manifest |= {"config": {"max_unscored_fraction": 0, "backend": "vllm", "limit": None}}
     engine = summarize(manifest, {}, lambda: rows, {})["engine"]
     assert engine == {
         "prompt_tokens": {"computed": 80, "cached": 120},

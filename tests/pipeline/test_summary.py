@@ -29,7 +29,7 @@ def row(row_id: str, status: str = "scored", benchmark: str = "toy", **more: Any
 
 
 def manifest_of(declared: int, max_unscored: float = 0.0) -> dict[str, Any]:
-    tree = {"model": {"source": "m"}, "benchmarks": ["toy"], "max_unscored": max_unscored}
+    tree = {"model": {"source": "m"}, "benchmarks": ["toy"], "max_unscored_fraction": max_unscored}
     config = RunConfig.model_validate(tree).model_dump(mode="json")
     return {"declared": declared, "run_id": "run", "model": {}, "config": config}
 
@@ -68,10 +68,16 @@ def test_statuses_add_up_and_each_benchmark_gets_its_rows() -> None:
     ("statuses", "declared", "max_unscored", "complete", "why"),
     [
         (["scored"], 1, 0.0, True, ""),
-        (["scored", "skipped"], 2, 0.0, True, "1 of 2 rows have no verdict (max_unscored is 0)"),
+        (
+            ["scored", "skipped"],
+            2,
+            0.0,
+            True,
+            "1 of 2 rows have no verdict (max_unscored_fraction is 0)",
+        ),
         (["scored", "skipped"], 2, 0.5, True, ""),
         (["scored", "infra_error"], 2, 0.5, False, ""),
-        (["scored"], 2, 0.0, False, "1 of 2 rows have no verdict (max_unscored is 0)"),
+        (["scored"], 2, 0.0, False, "1 of 2 rows have no verdict (max_unscored_fraction is 0)"),
     ],
 )
 def test_run_is_complete_without_pending_rows_and_headline_needs_verdicts(

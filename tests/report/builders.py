@@ -114,7 +114,9 @@ def write_run(
     rows = [row | {"benchmark": row["benchmark"].replace("acebench", benchmark)} for row in rows]
     acebench, described = _benchmark(variant)
     tree: dict[str, Any] = {"model": {"source": model}, "benchmarks": [{"name": "acebench"}]}
-    config = RunConfig.model_validate({**tree, "backend": "vllm", "max_unscored": 0.0, **settings})
+    config = RunConfig.model_validate(
+        {**tree, "backend": "vllm", "max_unscored_fraction": 0.0, **settings}
+    )
     drawn = config.sampling.sampling()
     identity = {
         "model": digest(model),

@@ -23,7 +23,7 @@ def hostile_run(folder: Path, text: str) -> Path:
     rows, text = hostile_rows(text), utf8(text)
     failed = row("en", "agent_multi_step", 7, status="infra_error")
     rows.append(failed | {"error_class": text, "error": text})
-    more: dict[str, Any] = {"extra_identity": {text: text}, "max_unscored": 1.0}
+    more: dict[str, Any] = {"extra_identity": {text: text}, "max_unscored_fraction": 1.0}
     write(folder, rows, model=f"org/{text}", run_id="run", **more)
     manifest = json.loads((folder / "run.json").read_text())
     manifest |= {"run_id": text, "ace_ray_version": text, "versions": {text: text}}

@@ -113,7 +113,7 @@ def make_hostile(run: Path, model: str, benchmark: dict[str, Any], fired: Path, 
         "benchmarks": [benchmark],
         "store": {"endpoint_url": url, "region": "us-east-1"},
         "output": str(fired / "output"),
-        "publish": [{"to": "tensorboard", "folder": str(fired / "tracker")}],
+        "publish": [{"tracker": "tensorboard", "folder": str(fired / "tracker")}],
         "early": {"against": "s3://mine/run"},
         "engine": {"trust_remote_code": True},
     }

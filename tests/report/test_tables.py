@@ -110,7 +110,7 @@ def test_incomplete_runs_are_marked_and_have_no_overall(tmp_path: Path) -> None:
     assert note.endswith("Toy-7B-Instruct: of 302 rows 1 infra_error, 1 quarantined, 2 missing")
     assert shares(table(3, folder).lines[0]) == [None, 0.0, 100.0]
     assert table(5, folder).lines == [["Toy-7B-Instruct*", None, None]]
-    allowed = write_run(tmp_path / "allowed", rows, max_unscored=0.1)
+    allowed = write_run(tmp_path / "allowed", rows, max_unscored_fraction=0.1)
     assert shares(table(3, allowed).lines[0]) == [100.0, 0.0, 100.0]
 
 

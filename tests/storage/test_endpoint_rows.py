@@ -14,7 +14,7 @@ from ace_ray.storage.rows import ROWS, episode_columns, episode_of, result_rows
 from ace_ray.types import Completion, EndpointFacts, Episode
 from tests.pipeline.made_run import made_row
 
-CONFIG = {"max_unscored": 1.0, "backend": "endpoint", "limit": None}
+CONFIG = {"max_unscored_fraction": 1.0, "backend": "endpoint", "limit": None}
 MANIFEST = {"declared": 2, "run_id": "run", "model": {}, "config": CONFIG}
 KEYS = {"benchmark": "toy", "category": "all", "language": "en", "id": "i", "group": "i"}
 

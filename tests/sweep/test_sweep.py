@@ -235,7 +235,7 @@ class TestResuming:
         # Options that say how runs are evaluated may change.
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("ACE_RAY_END_TIME", "1")  # has passed, but nothing is left to evaluate
-            assert setup.run(workers=2, grace_s=1.0, price_per_hour=None) == 0
+            assert setup.run(workers=2, drain_timeout_s=1.0, price_per_hour=None) == 0
         assert setup.lanes == []
         assert setup.ledger() == before
         setup.folder.delete(f"{before['step 30']['run_id']}/_SUCCESS")
@@ -292,7 +292,7 @@ def decide(lane: FakeLane, value: Callable[[SweepRun], float] = lambda run: 0.5)
 class TestEarly:
     def test_alpha_is_shared_and_never_exceeded(self, setup: Setup) -> None:
         for first in (False, True):
-            shares, config = Shares(), EarlyConfig(against="baseline")
+            shares, config = Shares(), EarlyConfig(reference="baseline")
             names = [f"run-{number}" for number in range(60)]
             for count, watched in ((11, first), (30, not first), (45, first), (60, not first)):
                 assert shares.give(config, names[:count], setup.folder, watched=watched)
@@ -314,23 +314,23 @@ class TestEarly:
             return [sweep.comparisons.early_of(run) or {} for run in sweep.runs]
 
         setup.save(10, 20, 30)
-        sweep = setup.sweep(early={"against": "previous"})
+        sweep = setup.sweep(early={"reference": "previous"})
         first, second, _ = (f"{setup.folder.root}/{run.run_id}" for run in sweep.runs)
         assert [entry["against"] for entry in early(sweep)] == [None, first, second]
         assert [entry["alpha"] for entry in early(sweep)[1:]] == pytest.approx([0.0225] * 2)
-        sweep = setup.sweep(early={"against": "baseline"})
+        sweep = setup.sweep(early={"reference": "baseline"})
         assert [entry["against"] for entry in early(sweep)] == [None, first, first]
         with pytest.raises(UserError, match="is not a run"):
-            setup.sweep(early={"against": str(setup.tmp_path)})
+            setup.sweep(early={"reference": str(setup.tmp_path)})
         reference = setup.put(sweep.runs[0], complete=True).root
-        entries = early(setup.sweep(early={"against": reference}))
+        entries = early(setup.sweep(early={"reference": reference}))
         assert [entry["against"] for entry in entries] == [reference] * 3
         assert [entry["alpha"] for entry in entries] == pytest.approx([0.015] * 3)
 
     def test_decided_runs_are_finished_until_they_are_to_be_completed(self, setup: Setup) -> None:
         setup.save(10, 20, 30)
         setup.script = decide
-        assert setup.run(early={"against": "previous"}) == 0
+        assert setup.run(early={"reference": "previous"}) == 0
         assert set(setup.states().values()) == {"decided"}
         shares = json.loads(setup.folder.get("early.json") or b"")["shares"]
         assert setup.run() == 0
@@ -352,15 +352,15 @@ class TestEarly:
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def look(plan: Any, store: Any) -> bool:
-            if plan.config.early.against.endswith(first):
+            if plan.config.early.reference.endswith(first):
                 return True  # the reference has more rows now
             raise UserError("cannot be read")
 
         setup.save(10, 20, 30)
-        first = setup.sweep(early={"against": "previous"}).runs[0].run_id
+        first = setup.sweep(early={"reference": "previous"}).runs[0].run_id
         monkeypatch.setattr("ace_ray.sweep.comparisons.decide_again", look)
         setup.script = decide
-        assert setup.run(early={"against": "previous"}) == 0
+        assert setup.run(early={"reference": "previous"}) == 0
         assert any("step 20: its comparison was updated" in line for line in setup.log_lines)
         assert any("step 30: its comparison cannot be updated" in line for line in setup.log_lines)
 
@@ -373,7 +373,7 @@ class TestEarly:
             engine = {"default": f"{number % 2}"}
             models.append({"source": str(folder), "label": name, "engine": engine})
         setup.script = decide
-        assert setup.run(checkpoints=None, models=models, early={"against": "previous"}) == 0
+        assert setup.run(checkpoints=None, models=models, early={"reference": "previous"}) == 0
         assert sorted(setup.lanes) == [["a", "c"], ["b", "d"]]
         assert set(setup.states().values()) == {"decided"}
 
@@ -446,7 +446,7 @@ class TestFailures:
 
         setup.save(3, 4)
         failures[is_finished] = 10**6
-        assert setup.run(store_patience_s=0.05) == 75
+        assert setup.run(store_retry_timeout_s=0.05) == 75
         assert any("the same command continues the sweep" in line for line in setup.log_lines)
         failures[is_finished] = 0
         assert setup.run() == 0
@@ -589,7 +589,7 @@ class TestStopping:
 
         setup.script = script
         setup.save(1, 2)
-        sweep = setup.sweep(swap=False, time_limit="90s", limit=3, early={"against": "previous"})
+        sweep = setup.sweep(swap=False, time_limit="90s", limit=3, early={"reference": "previous"})
         assert sweep.run() == 75
         needs = {"a": "about 2 more rows", "b": "more rows of its reference"}
         assert [record.undecided for record in sweep.cost_records] == [needs] * 2

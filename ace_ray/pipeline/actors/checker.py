@@ -48,7 +48,7 @@ class Checker:
         Heartbeat(
             self._coordinator,
             self._process,
-            stall_s=CHECK_S,
+            stall_timeout_s=CHECK_S,
             busy_since=lambda: self._since,
             rows_at_work=lambda: [self._row_id] if self._row_id else [],
         )

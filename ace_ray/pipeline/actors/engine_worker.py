@@ -103,7 +103,7 @@ class EngineWorker:
         Heartbeat(
             self._coordinator,
             self._process,
-            stall_s=self._job.config.stall_s,
+            stall_timeout_s=self._job.config.engine_stall_timeout_s,
             busy_since=lambda: self._engine.busy_since(rows=len(self._tasks)),
             outside=self._outside,
             on_drain=self._drain,
@@ -211,7 +211,7 @@ class EngineWorker:
             return
         request = self._engine.chat(CONTROL, Sampling(max_tokens=1))
         try:
-            await asyncio.wait_for(request, self._job.config.stall_s)
+            await asyncio.wait_for(request, self._job.config.engine_stall_timeout_s)
         except EngineDead as error:
             self._die(f"the engine failed a health check: {error}")
         except TimeoutError:

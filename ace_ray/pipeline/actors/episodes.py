@@ -84,7 +84,7 @@ class Episodes:
             with self._clock.busy("row"):
                 episode = await self._episode(row, shared, cached)
             record |= episode_columns(episode)
-            if not self._job.config.token_ids:
+            if not self._job.config.store_token_ids:
                 record["output_token_ids"] = None
         except EngineDead as error:
             self._die(str(error))

@@ -39,7 +39,7 @@ class RoleEngine:
         model: ModelRef,
         engine: Mapping[str, Any],
         coordinator: Any,
-        stall_s: float,
+        stall_timeout_s: float,
     ) -> None:
         from ace_ray.models.vllm_engine import VLLMEngine
 
@@ -54,9 +54,14 @@ class RoleEngine:
                 template_kwargs=role.model.chat_template_kwargs,
             )
             loaded = VLLMEngine(materialize(model), engine, choice)
-            monitored = MonitoredEngine(loaded, stall_s / 4, Clock())
+            monitored = MonitoredEngine(loaded, stall_timeout_s / 4, Clock())
             ray.get(coordinator.life.remote(self._process, facts={}))
-            Heartbeat(coordinator, self._process, stall_s=stall_s, busy_since=monitored.busy_since)
+            Heartbeat(
+                coordinator,
+                self._process,
+                stall_timeout_s=stall_timeout_s,
+                busy_since=monitored.busy_since,
+            )
             self._engine = monitored
 
     async def ready(self) -> bool:
@@ -102,7 +107,14 @@ def role_engines(
                 "max_task_retries": -1,
                 "max_concurrency": MAX_REQUESTS,
             }
-            settings = ".".join(names), role, first.model, args, coordinator, config.stall_s
+            settings = (
+                ".".join(names),
+                role,
+                first.model,
+                args,
+                coordinator,
+                config.engine_stall_timeout_s,
+            )
             labels = [f"{name}-role-{len(actors) + i}" for i in range(role.replicas)]
             actors += [
                 ray.remote(RoleEngine).options(name=label, **options).remote(*settings)

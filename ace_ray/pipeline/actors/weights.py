@@ -99,7 +99,7 @@ class Candidate:
         began = time.perf_counter()
         self._base = materialized(job.runs[self.run].model) if self._adapters else folder
         self.loaded = start_engine(job, self._base, phases)
-        self.engine = MonitoredEngine(self.loaded, job.config.stall_s / 4, clock)
+        self.engine = MonitoredEngine(self.loaded, job.config.engine_stall_timeout_s / 4, clock)
         phases.end()
         # Seconds of each phase of the engine's start.
         self.start_s = phases.seconds()

@@ -54,7 +54,7 @@ class Writer:
         Heartbeat(
             self._coordinator,
             self._process,
-            stall_s=job.config.store_patience_s + WRITE_S,
+            stall_timeout_s=job.config.store_retry_timeout_s + WRITE_S,
             busy_since=lambda: min(self._writing, default=None),
             on_drain=self._drain,
         )
@@ -117,9 +117,9 @@ class Writer:
         self._coordinator.rows.remote(self._process, RowReport(run, stored=table.num_rows))
 
     def _write(self, run: JobRun, table: pa.Table) -> None:
-        """Store the rows. If this fails, retry for `store_patience_s`. The error may be transient,
-        since the store was writable when the run started."""
-        until = time.monotonic() + self._job.config.store_patience_s
+        """Store the rows. If this fails, retry for `store_retry_timeout_s`. The error may be
+        transient, since the store was writable when the run started."""
+        until = time.monotonic() + self._job.config.store_retry_timeout_s
         wait = 1.0
         while True:
             try:

@@ -103,7 +103,7 @@ class Heartbeat:
 
     Args:
         coordinator: actor handle of the run's `Coordinator`.
-        stall_s: seconds without progress after which the process ends itself.
+        stall_timeout_s: seconds without progress after which the process ends itself.
         busy_since: returns the time of the last progress of pending work (`time.monotonic`), or
             None if no work is pending.
         rows_at_work: returns the ids of the rows in flight, or None for `Death.rows`.
@@ -118,7 +118,7 @@ class Heartbeat:
         coordinator: Any,
         process: ProcessInfo,
         *,
-        stall_s: float,
+        stall_timeout_s: float,
         busy_since: Callable[[], float | None],
         rows_at_work: Callable[[], Sequence[str] | None] = lambda: None,
         outside: Callable[[], str] = lambda: "",
@@ -126,7 +126,8 @@ class Heartbeat:
         load: Callable[[], EngineLoad | None] = lambda: None,
     ) -> None:
         self._coordinator, self._process = coordinator, process
-        self._stall_s, self._busy_since, self._rows_at_work = stall_s, busy_since, rows_at_work
+        self._stall_timeout_s, self._busy_since = stall_timeout_s, busy_since
+        self._rows_at_work = rows_at_work
         self._outside, self._load = outside, load
         self._on_drain: Callable[[float], None] | None = on_drain
         threading.Thread(target=self._loop, name="heartbeat", daemon=True).start()
@@ -135,7 +136,7 @@ class Heartbeat:
         import ray
 
         while True:
-            time.sleep(min(BEAT_S, self._stall_s / 4))
+            time.sleep(min(BEAT_S, self._stall_timeout_s / 4))
             # Separately: a process without heartbeats is killed, whatever else fails in it.
             for step in (self._end_if_stalled, self._beat):
                 try:
@@ -148,8 +149,8 @@ class Heartbeat:
     def _end_if_stalled(self) -> None:
         since = self._busy_since()
         silent = 0.0 if since is None else time.monotonic() - since
-        if silent > self._stall_s:
-            why = f"no answer for {silent:.0f} s (stall_s = {self._stall_s:g})"
+        if silent > self._stall_timeout_s:
+            why = f"no answer for {silent:.0f} s (timeout {self._stall_timeout_s:g} s)"
             die(self._coordinator, self._process, why, self._outside(), self._rows_at_work())
 
     def _beat(self) -> None:

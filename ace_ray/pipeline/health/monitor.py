@@ -137,7 +137,7 @@ class HealthMonitor:
                 self._interrupts.abort(error)
 
     def _stop_if_asked(self, tally: Tally) -> None:
-        now_s, grace = time.monotonic(), self._config.grace_s
+        now_s, grace = time.monotonic(), self._config.drain_timeout_s
         at_limit = now_s > self._rows_end_at
         if at_limit:
             # Rows that still run take longer than expected, and are handed back.
@@ -166,7 +166,7 @@ class HealthMonitor:
             log.warning(line, event="engine_died")
 
     def _end_frozen(self, tally: Tally) -> None:
-        limit = max(FROZEN_S, self._config.stall_s)
+        limit = max(FROZEN_S, self._config.engine_stall_timeout_s)
         for process, silent in tally.silent.items():
             if self._over.is_set():
                 return
@@ -185,7 +185,7 @@ class HealthMonitor:
         late = [process for process, age in (tally.starting | killed).items() if age > limit_s]
         if tally.stored < self._rows:
             # Rows of an engine that was removed may still be on their way to the store.
-            limit_s += self._config.store_patience_s
+            limit_s += self._config.store_retry_timeout_s
             late += [p for p, s in tally.silent.items() if p in self._frozen and s > limit_s]
         # In an elastic run other engines get the rows of a lost engine.
         is_elastic = self._config.worker_range

@@ -282,7 +282,7 @@ def _rows(
     windows = drawn.windows if drawn else np.zeros(len(entries), np.int8)
     # Interactive episodes come first, since they make many calls in sequence.
     order = np.lexsort((prefixes.ranks(openings), -sizes * interactive, ~interactive, windows))
-    repeats = [index for index in order if is_repeated(entries[index], config.repeat_subset)]
+    repeats = [index for index in order if is_repeated(entries[index], config.repeat_fraction)]
     repeat = digest(samplings[0], 0, "repeat")
     entry_of = np.concatenate([np.repeat(order, len(samplings)), repeats]).astype(np.int32)
     sample_of = np.zeros(len(entry_of), np.int32)

@@ -20,7 +20,12 @@ from ace_ray.pipeline.health.monitor import BUG_ROWS, END_S, HealthMonitor
 from ace_ray.pipeline.monitoring.tally import Bug, Tally
 from ace_ray.util.signals import Interrupts
 
-TIMES = {"start_timeout_s": 100.0, "store_patience_s": 50.0, "stall_s": 40.0, "grace_s": 7.0}
+TIMES = {
+    "start_timeout_s": 100.0,
+    "store_retry_timeout_s": 50.0,
+    "engine_stall_timeout_s": 40.0,
+    "drain_timeout_s": 7.0,
+}
 SETTINGS = {"model": {"source": "fake"}, "backend": "fake", "benchmarks": ["acebench"], **TIMES}
 READY = {"worker": "host:7", "load_s": 1.0, "start_s": {}}
 
@@ -264,7 +269,7 @@ def test_heartbeat_goes_on_after_an_exception() -> None:
         threading.Event().wait()  # the thread ends with the tests
 
     coordinator = SimpleNamespace(life=SimpleNamespace(remote=beat))
-    Heartbeat(coordinator, process(), stall_s=0.04, busy_since=busy_since)
+    Heartbeat(coordinator, process(), stall_timeout_s=0.04, busy_since=busy_since)
     assert beats.wait(60)
 
 

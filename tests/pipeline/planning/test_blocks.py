@@ -38,7 +38,7 @@ def test_episodes_of_one_preparation_share_a_block() -> None:
     shared = [(0, 0, 0), (2, 0, 0), (6, 0, 0)]
     assert travelling(texts) == [shared, *([(row, 0, 0)] for row in (1, 3, 4, 5))]
     # Each sample and each repeat has its own preparation.
-    assert travelling(["A one", "A two"], samples=2, repeat_subset=1.0) == [
+    assert travelling(["A one", "A two"], samples=2, repeat_fraction=1.0) == [
         [(0, 0, 0), (1, 0, 0)],
         [(0, 0, 1), (1, 0, 1)],
         [(0, 1, 0), (1, 1, 0)],
