@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.test_outputs import write
+from tests.benchmarks.test_external_outputs import write
 
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.gold import render_gold

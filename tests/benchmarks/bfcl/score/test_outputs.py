@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.test_outputs import write
+from tests.benchmarks.test_external_outputs import write
 
 from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
