@@ -272,15 +272,16 @@ def report(
 def compare(
     runs: Sequence[str | Run],
     *,
-    baseline: str | Run | None = None,
+    reference: str | Run | None = None,
     rules: str = "both",
     groups: Sequence[str] = (),
+    across: Sequence[str] = (),
     allow_different: bool = False,
     output: str | None = None,
     console: Console | None = None,
 ) -> Comparison:
-    """Compare finished runs with each other, entry by entry, and print the comparison
-    (docs/statistics.md).
+    """Compare finished runs with each other or with ``reference`` (a label or a folder), entry by
+    entry, and print the comparison (docs/statistics.md). ``across=("sampling",)``: sampling differs.
 
     Raises:
         NotComparable: the runs differ in a condition that can change scores.
@@ -293,8 +294,9 @@ def compare(
         uris,
         rules=rules,
         out=output,
-        baseline=baseline.uri if isinstance(baseline, Run) else baseline,
+        reference=reference.uri if isinstance(reference, Run) else reference,
         groups=groups,
+        across=across,
         allow_different=allow_different,
         with_flips=False,
         console=console or Console(),

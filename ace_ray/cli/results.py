@@ -294,8 +294,8 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
     help="Folder or s3:// prefix for report.html, CSV and SVG files. Default: write no files.",
 )
 @click.option(
-    "--baseline",
-    metavar="RUN",
+    "--reference",
+    metavar="LABEL|RUN",
     help="Run that all others are compared with. Default: RUN_A; for checkpoints, the "
     "previous step.",
 )
@@ -305,6 +305,7 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
     metavar="TEXT",
     text="Compare only this group of categories, chosen before looking at results.",
 )
+@many("--across", metavar="sampling", text="Compare runs that differ in sampling.")
 @click.option("--allow-different", is_flag=True, help="Compare even if settings differ.")
 @click.option(
     "--flips",

@@ -72,10 +72,7 @@ def evaluate(
         ):
             if run.looks is not None:
                 run.looks.check(must_exist=True)
-            rows = len(plan.rows)
-            pending = 0 if run.stops else len(run.pending(again=False))
-            line = f"{plan.run_id}: {rows} rows declared, {pending} to evaluate"
-            log.info(line, event="begin", declared=rows, pending=pending)
+            pending = run.announce()
             if plan.parser_line:
                 log.info(plan.parser_line)
             interrupts.abort_at(None)  # until a pass begins: a complete run has its result

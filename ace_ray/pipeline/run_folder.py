@@ -124,6 +124,17 @@ class OpenRun:
         done_mask = self.ledger.settled | (again & ~self.ledger.retryable)
         return self.plan.rows.where(~self._stored(done_mask, self.plan.rows, absent=False))
 
+    def announce(self) -> int:
+        """Log the number of declared rows, by benchmark, and of pending rows. Return the latter."""
+        run_id, rows, names = self.plan.run_id, self.plan.rows, list(self.plan.benchmarks)
+        pending = 0 if self.stops else len(self.pending(again=False))
+        of_rows = [self.plan.entries[index].benchmark for index in rows.entry.tolist()]
+        counts = ", ".join(f"{name} {of_rows.count(name)}" for name in names)
+        split = f" ({counts})" if len(names) > 1 else ""
+        line = f"{run_id}: {len(rows)} rows declared{split}, {pending} to evaluate"
+        log.info(line, event="begin", run_id=run_id, declared=len(rows), pending=pending)
+        return pending
+
     def _stored(self, column: np.ndarray, rows: PlannedRows, absent: Any) -> np.ndarray:
         """Return the values of a ledger's column for ``rows``; ``absent`` for rows not stored."""
         # `find` returns -1 for a row that is not stored, which is the index of ``absent``.
@@ -223,17 +234,21 @@ class OpenRun:
 
 
 @contextmanager
-def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
+def opened(plan: Plan, *, fresh: bool, began: float, label: str = "") -> Iterator[OpenRun]:
     """Open the run of ``plan``, and keep its lease until the context ends. This writes only the
     lease and, with early stopping, a note in the manifest that the comparison was computed.
+    ``label``: name of the run in its sweep, for the manifest.
 
     Raises `UserError` if the model or the output does not fit the plan, or the lease is taken."""
     open_output(plan, fresh=fresh)
     facts, chat_line, skipped = check_chat(plan)
-    facts["format"] = choice_facts(plan.choice)
+    facts |= {"format": choice_facts(plan.choice), **({"label": label} if label else {})}
     for note in (plan.model.base_note, facts.get("divided_calls")):
         if note:
             log.warning(note)
+    if plan.config.samples > 1 and not plan.config.sampling.temperature:
+        why = f"samples is {plan.config.samples} at temperature 0, so samples of an entry are alike"
+        log.warning(f"{why}; set sampling.temperature, or samples: 1")
     for benchmark in plan.benchmarks.values():
         benchmark.service()  # raises `UserError` if the service cannot be made
     with Lease.acquire(output_store(plan)) as lease:

@@ -1,10 +1,9 @@
-"""``ace-ray compare``: compare runs statistically, with each other or with a baseline.
+"""``ace-ray compare``: compare runs statistically, with each other or with a reference.
 
 The result is printed, and written as a page and CSV files. docs/statistics.md has the columns."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_tables
 from ace_ray.reports.hypotheses import TestResult
 from ace_ray.reports.report_data import comparison_table
 from ace_ray.reports.report_folder import PAGE, claim, write
-from ace_ray.reports.runs import Run, by_benchmark, load_runs
+from ace_ray.reports.runs import by_benchmark, load_runs
 from ace_ray.reports.table import csv_lines, print_table
 from ace_ray.rescoring.prompts import FirstPrompts
 from ace_ray.storage.object_store import Store, open_store
@@ -40,8 +39,9 @@ def compare(
     *,
     rules: str,
     out: str | None,
-    baseline: str | None,
+    reference: str | None,
     groups: Collection[str],
+    across: Collection[str] = (),
     allow_different: bool,
     with_flips: bool,
     with_causes: bool = False,
@@ -51,16 +51,23 @@ def compare(
 ) -> Comparison:
     """Print a comparison of the runs at ``uris``, write it to ``out``, and return it.
 
-    ``baseline``: the label or the folder of the run that all others are compared with. ``rules``: a
-    rule set, or `BOTH` for all. ``prompts``: see `explain`. Raises the errors
-    of `compare_runs`, and `UserError`: a URI is not a run, or ``out`` contains other files."""
+    ``reference``: the label or the folder of the run that all others are compared with. ``rules``:
+    a rule set, or `BOTH` for all. ``across``: see `Run`. ``prompts``: see `explain`. Raises the
+    errors of `compare_runs`, and `UserError`: a URI is not a run, or ``out`` has other files."""
+    if unknown := {*across} - {"sampling"}:
+        raise UserError(f"{min(unknown)!r} is unknown", where="--across", fix="write sampling")
     if prompts is not None and not with_causes:
         raise UserError("applies to --explain only", where="--tokenizer", fix="add --explain")
     target = None if out is None else claim(out, opens)
     runs = load_runs(uris, opens)
+    for run in runs:
+        run.across = across
+    if reference is not None and all(run.label != reference for run in runs):
+        uri = opens(reference).root
+        reference = next((run.label for run in runs if run.uri == uri), reference)
     comparison = compare_runs(
         runs,
-        baseline=_label(runs, baseline),
+        reference=reference,
         rule_sets=None if rules == BOTH else (rules,),
         groups=groups,
         allow_different=allow_different,
@@ -96,19 +103,12 @@ def compare(
     return comparison
 
 
-def _label(runs: Sequence[Run], name: str | None) -> str | None:
-    """Return the label of the run whose label or folder is ``name``; else ``name`` itself."""
-    if name is None:
-        return None
-    plain = name.rstrip("/")
-    folder = plain if "://" in plain else os.path.abspath(os.path.expanduser(plain))
-    return next((run.label for run in runs if run.uri == folder), name)
-
-
 def _print(
     comparison: Comparison, tables: Sequence[Table], flips: Sequence[Flips], console: Console
 ) -> None:
     """Print tables, sentences and notes; then counts of flips and the first flips."""
+    if comparison.across:
+        print_line(console, comparison.across)
     if comparison.differences:
         print_line(console, f"WARNING: {WARNING}:")
         for line in comparison.differences:
@@ -144,13 +144,14 @@ def _page(comparison: Comparison, flips: Sequence[Flips], causes: Sequence[Expla
         sections.flips(reported),
         Section("explained", "Why rows differ", "explained.html.j2", tables),
     ]
-    facts = [f"WARNING: {WARNING}:", *comparison.differences] if comparison.differences else []
+    facts = [comparison.across] if comparison.across else []
+    facts += [f"WARNING: {WARNING}:", *comparison.differences] if comparison.differences else []
     return render("Comparison", facts, parts)
 
 
 def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str, bytes]:
     """Return the CSV files by name: one of all test results, and one for each item of ``flips``."""
-    rows = [_values(result) for result in comparison.results]
+    rows = [_values(result) | {"across": comparison.across} for result in comparison.results]
     texts = {"comparison.csv": csv_lines([rows[0] if rows else [], *(r.values() for r in rows)])}
     for number, flipped in enumerate(flips, start=1):
         texts[f"flips-{number}-{flipped.benchmark}-{flipped.rules}.csv"] = flip_csv(flipped)

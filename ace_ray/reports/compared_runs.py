@@ -29,21 +29,21 @@ class NotComparable(UserError):
         count = "1 difference" if len(lines) == 1 else f"{len(lines)} differences"
         super().__init__(
             f"the runs differ in conditions that affect scores ({count}, the first: {lines[0]})",
-            fix="compare runs that differ only in the model, or pass --allow-different",
+            fix="compare runs of equal settings, or pass --across sampling or --allow-different",
         )
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.lines,))
 
 
-def make_pairs(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, str]]:
+def make_pairs(runs: Sequence[Run], reference: str | None) -> list[tuple[str, str]]:
     """Return the pairs of runs to compare, as labels (base, other). n runs give n - 1 pairs.
 
-    With ``baseline``, this run is the base of every pair. Without it, each checkpoint is compared
+    With ``reference``, this run is the base of every pair. Without it, each checkpoint is compared
     with the previous checkpoint of its training. Besides, the last checkpoint of each training, and
     each model without a step, is compared with the first run of this kind in ``runs``."""
-    if baseline is not None:
-        return [(baseline, run.label) for run in runs if run.label != baseline]
+    if reference is not None:
+        return [(reference, run.label) for run in runs if run.label != reference]
     trainings: dict[str, list[str]] = {}
     for run in sorted(runs, key=lambda run: run.step or 0):
         if run.step is not None:
@@ -73,16 +73,16 @@ def describe_pairs(runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> str
     return f"{text}; the last of each training, and every other model, against {first[0]}"
 
 
-def check_labels(runs: Sequence[Run], baseline: str | None) -> None:
-    """Raise `UserError` for fewer than two runs, equal labels, or an unknown baseline."""
+def check_labels(runs: Sequence[Run], reference: str | None) -> None:
+    """Raise `UserError` for fewer than two runs, equal labels, or an unknown reference."""
     labels = [run.label for run in runs]
     if len(labels) < 2:
         raise UserError("fewer than two runs are named", fix="name at least two runs")
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise UserError(f"two runs are named {twice[0]!r}", fix="give each run its own label")
-    if baseline is not None and baseline not in labels:
+    if reference is not None and reference not in labels:
         raise UserError(
-            f"{baseline!r} is not among the runs", where="--baseline", fix=f"one of {labels}"
+            f"{reference!r} is not among the runs", where="--reference", fix=f"one of {labels}"
         )
 
 

@@ -19,7 +19,8 @@ from ace_ray.reports.compared_runs import (
 from ace_ray.reports.flips import Flips, flips_of
 from ace_ray.reports.hypotheses import TestResult, noise_of, repeats_of, results_of
 from ace_ray.reports.paired import PairedData, cells_of, groups_of
-from ace_ray.reports.runs import BenchmarkRuns, Run, facts
+from ace_ray.reports.report_data import Content
+from ace_ray.reports.runs import BenchmarkRuns, Run, across_line, facts
 from ace_ray.util.sanitizing import few
 
 # Maximum pairs of runs whose flips a report shows; with more pairs it shows the last pair.
@@ -30,6 +31,7 @@ MOST_FLIPPED = 3
 class Comparison:
     """The result of comparing runs in ``pairs``, which are labels (base, other).
 
+    ``across``: the line on conditions in which the runs may differ (`across_line`), or "".
     ``differences``: lines on conditions that affect scores and differ between runs, so that the
     results also contain the effect of these conditions. ``cautions``: lines on other differences.
     ``notes``: facts on single runs, and missing data."""
@@ -41,6 +43,7 @@ class Comparison:
     differences: Sequence[str]
     cautions: Sequence[str]
     notes: Sequence[str]
+    across: str = ""
 
     def __repr__(self) -> str:
         """Return one line, since the results contain arrays."""
@@ -76,7 +79,7 @@ class Comparison:
 def compare_runs(
     runs: Sequence[Run],
     *,
-    baseline: str | None = None,
+    reference: str | None = None,
     rule_sets: Sequence[str] | None = None,
     groups: Collection[str] = (),
     allow_different: bool = False,
@@ -90,7 +93,7 @@ def compare_runs(
         NotComparable: the runs differ in conditions that affect scores, unless ``allow_different``.
         UserError: fewer than two runs, unknown labels or groups, or no benchmark in common.
     """
-    check_labels(runs, baseline)
+    check_labels(runs, reference)
     if stopped := [run.label for run in runs if run.stopped_early]:
         raise UserError(
             "was stopped when its comparison was decided; tests for samples of a "
@@ -98,7 +101,7 @@ def compare_runs(
             where=stopped[0],
             fix="evaluate the remaining rows with --complete, or read the decision in its report",
         )
-    pairs = make_pairs(runs, baseline)
+    pairs = make_pairs(runs, reference)
     shared = _shared_benchmarks(runs, pairs)
     differences = [
         d for name, holders in shared.items() for d in condition_differences(holders, name)
@@ -123,6 +126,7 @@ def compare_runs(
         differences=differences,
         cautions=_unique(cautions(holders, name) for name, holders in shared.items()),
         notes=_unique(notes),
+        across=across_line(runs),
     )
 
 
@@ -254,21 +258,21 @@ class ReportedComparison:
     differences: Sequence[str] = ()
 
 
-def compare_reported(
-    runs: Sequence[Run], benchmarks: Sequence[BenchmarkRuns], rule_sets: Mapping[str, Sequence[str]]
-) -> ReportedComparison | None:
+def compare_reported(content: Content) -> ReportedComparison | None:
     """Compare the runs of a report on the groups in its tables. Returns None for a single run.
 
     Single categories are not tested, since every further test makes the correction larger. Only
     ``ace-ray compare`` tests them. Flips use the first of a benchmark's ``rule_sets``.
     """
+    runs, benchmarks = content.runs, content.benchmarks
     if len(runs) < 2:
         return None
     try:
         comparison = compare_runs(
             runs,
-            rule_sets=list(dict.fromkeys(r for listed in rule_sets.values() for r in listed)),
-            groups=_table_groups(benchmarks),
+            reference=content.sweep.reference if content.sweep else None,
+            rule_sets=content.rule_sets,
+            groups=_table_groups([benchmark.holders for benchmark in benchmarks]),
         )
     except NotComparable as error:
         return ReportedComparison(None, refused=error.what, differences=error.lines)
@@ -278,7 +282,7 @@ def compare_reported(
     flipped = {label for pair in pairs for label in pair}
     return ReportedComparison(
         comparison,
-        comparison.flips(pairs, {name: listed[0] for name, listed in rule_sets.items()}),
+        comparison.flips(pairs, {b.holders.benchmark: b.rules for b in benchmarks}),
         [c.label for c in runs if c.label not in flipped],
     )
 

@@ -24,7 +24,7 @@ from ace_ray.reports.comparison import paired_data
 from ace_ray.reports.comparison_tables import points, signed
 from ace_ray.reports.hypotheses import difference_of
 from ace_ray.reports.paired import ALL, Group, PairedData, Stratum, pairs_of, unit_of
-from ace_ray.reports.runs import Run, load_runs
+from ace_ray.reports.runs import Run, across_line, load_runs
 from ace_ray.reports.significance import clustered_interval, share_interval
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.types import canonical_json
@@ -56,6 +56,7 @@ class Policy(Section):
 
     metrics: list[Metric] = Field(default=[], max_length=100)
     unscored_at_most: float | None = Field(None, ge=0, le=1)
+    across: list[Literal["sampling"]] = Field(default=[], description="may differ")
     equal: list[str] = Field(
         default=[],
         description="keys of run.json, such as identity.sampling, or conditions or reading",
@@ -118,6 +119,8 @@ def gate(
         raise UserError("is not a mapping", where=policy, fix="write keys such as metrics:")
     parsed_policy = validated(Policy, tree or {}, where=policy)
     runs = load_runs([uri] if against is None else [against, uri], opens)
+    for run in runs:
+        run.across = parsed_policy.across
     if incomplete := [f"{run.label}: {run.incomplete}" for run in runs if not run.finished]:
         lacking = Check("complete runs", "INCONCLUSIVE", incomplete[0])
         return Decision("INCONCLUSIVE", [lacking], incomplete[0])
@@ -128,6 +131,8 @@ def gate(
     ]
     if not checks:
         raise UserError("sets no limit", where=policy, fix="add metrics, unscored_at_most or equal")
+    if line := across_line(runs):
+        checks.insert(0, Check("across sampling", "GO", line))
     answers = {check.answer for check in checks}
     worst = next(a for a in ("NO-GO", "INCONCLUSIVE", "GO") if a in answers)
     return Decision(worst, checks)
@@ -193,6 +198,10 @@ def _limits(metric: Metric, runs: Sequence[Run], file: str) -> Iterator[Check]:
     data, group, rules = _chosen(metric, runs, file)
     parts = (data.benchmark, group.name, group.language, rules, metric.metric)
     name = " ".join(filter(None, parts))
+    compares = metric.drop_at_most is not None
+    for line in condition_differences(runs, data.benchmark) if compares else ():
+        if line.startswith("not comparable: sampling."):
+            raise UserError(line, where=file, fix="add across: [sampling] to the policy")
     within, last = data.cells.within(group.strata), len(runs) - 1
     unjudged = _has_no_verdict(runs, data.benchmark, group, rules)
     for is_drop, limit in ((False, metric.at_least), (True, metric.drop_at_most)):

@@ -14,7 +14,7 @@ from ace_ray.errors import UserError
 from ace_ray.reports.early import decisions_table, early_runs
 from ace_ray.reports.report_data import Content, content_of
 from ace_ray.reports.report_folder import PAGE, claim, claim_within, write
-from ace_ray.reports.runs import Run, read_runs
+from ace_ray.reports.runs import Run, across_line, read_runs
 from ace_ray.reports.sweeps import Sweep, load_sweep
 from ace_ray.reports.table import print_table
 from ace_ray.storage.object_store import Store, open_store
@@ -80,6 +80,8 @@ def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
 
 
 def _print(content: Content, console: Console, *, paper: bool) -> None:
+    if line := across_line(content.runs):
+        print_line(console, line)
     # `evaluate` has printed the numbers of a single run.
     for benchmark in content.benchmarks if len(content.runs) > 1 or content.sweep else ():
         print_table(benchmark.comparisons[benchmark.rules], console, intervals=True)

@@ -28,7 +28,7 @@ from ace_ray.reports.report_data import (
     error_table,
 )
 from ace_ray.reports.report_folder import PAGE
-from ace_ray.reports.runs import Run
+from ace_ray.reports.runs import Run, across_line
 from ace_ray.reports.sweeps import ledger_table
 from ace_ray.reports.table import csv_text
 
@@ -46,9 +46,7 @@ def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
 
     ``wrong``: maximum wrong answers on the page, per run, language and category.
     """
-    holders = [benchmark.holders for benchmark in content.benchmarks]
-    rule_sets = {b.holders.benchmark: b.rule_sets for b in content.benchmarks}
-    reported = compare_reported(content.runs, holders, rule_sets)
+    reported = compare_reported(content)
     files = {PAGE: _page(content, reported, wrong, made_at)}
     for table in content.tables():
         files[f"{table.name}.csv"] = csv_text(table).encode("utf-8", "replace")
@@ -103,7 +101,7 @@ def _page(content: Content, reported: ReportedComparison | None, wrong: int, mad
 def _page_facts(content: Content, made_at: str) -> list[str]:
     declared = sum(run.totals["declared"] for run in content.runs)
     scored = sum(run.totals["scored"] for run in content.runs)
-    facts = []
+    facts = list(filter(None, [across_line(content.runs)]))
     if content.sweep is not None:
         facts.append(f"{len(content.runs)} of {len(content.sweep.lines)} models are complete")
     elif len(content.runs) == 1:

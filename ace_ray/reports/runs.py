@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.comparability import flattened
+from ace_ray.benchmarks.comparability import difference_lines, flattened
 from ace_ray.benchmarks.diagnosis import diagnose
 from ace_ray.benchmarks.headline import DIVERGED, headline_score, scores_of
 from ace_ray.benchmarks.registry import class_of
@@ -23,7 +23,7 @@ from ace_ray.reports.table import cell
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.stored import SUCCESS, versions_line
 from ace_ray.storage.stored_run import StoredRun
-from ace_ray.types import ResultRow, digest
+from ace_ray.types import ResultRow, Sampling, digest
 from ace_ray.util.sanitizing import one_line
 
 Summarize = Callable[[Iterable[ResultRow], float], dict[str, Any]]
@@ -48,6 +48,8 @@ class Run(StoredRun):
     def __init__(self, store: Store) -> None:
         """Open the run in ``store``. Raises `UserError`: it is not a run."""
         super().__init__(store)
+        self.across: Collection[str] = ()
+        """Conditions in which compared runs may differ; the only such condition is sampling."""
         self.step: int | None = None
         """Training step of a checkpoint."""
         self.training = ""
@@ -140,13 +142,14 @@ class Run(StoredRun):
         """Return all conditions that can affect a score, except properties of the candidate. Keys
         are dotted, values are JSON."""
         identity = self.manifest.identity
+        sampling = identity.sampling[0].model_dump()
         keys = {row.key for row in self.rows_of(benchmark)}
         return flattened(
             {
                 **identity.benchmarks[benchmark],
                 "entries": f"{len(keys)} ({digest(sorted(keys))[:8]})",
                 "samples": len(identity.sampling),
-                "sampling": identity.sampling[0].model_dump(),
+                "sampling": {"seed": sampling["seed"]} if self.across else sampling,
                 **self._identity(of_the_candidate=False),
                 "roles": {
                     role: {k: v for k, v in part.items() if k not in hidden}
@@ -180,8 +183,8 @@ def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -
 
 
 def read_runs(stores: Sequence[Store]) -> list[Run]:
-    """Read runs and label each with its model, and its run id if another run has the same model.
-    Raises `UserError`: a store is not a run, has no rows, or is named twice."""
+    """Read runs and label each as in its sweep or with its model, and its run id if another run has
+    the same label. Raises `UserError`: a store is not a run, has no rows, or is named twice."""
     runs: list[Run] = []
     for store in stores:
         run = Run(store)
@@ -190,9 +193,9 @@ def read_runs(stores: Sequence[Store]) -> list[Run]:
         _ = run.totals  # raises if no row can be read
         runs.append(run)
     names = (
-        lambda run: run.model,
-        lambda run: f"{run.model} ({run.manifest.run_id})",
-        lambda run: f"{run.model} ({run.uri})",
+        lambda run: run.manifest.label or run.model,
+        lambda run: f"{names[0](run)} ({run.manifest.run_id})",
+        lambda run: f"{names[0](run)} ({run.uri})",
     )
     for run in runs:
         label = next(
@@ -200,6 +203,17 @@ def read_runs(stores: Sequence[Store]) -> list[Run]:
         )
         run.label = one_line(label)
     return runs
+
+
+def across_line(runs: Sequence[Run]) -> str:
+    """Return the line on the sampling in which ``runs`` differ as told (`Run.across`), or ""."""
+
+    def sampling(run: Run) -> dict[str, str]:
+        values = asdict(Sampling()) | run.manifest.identity.sampling[0].model_dump()
+        return flattened({k: v for k, v in values.items() if k not in ("seed", "seeds")})
+
+    parts = [line[2:] for line in difference_lines("", [r for r in runs if r.across], sampling)]
+    return f"the runs differ in sampling: {' | '.join(parts)}" if parts else ""
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,11 @@ class Sweep:
     early: Sequence[EarlyRun] = ()
     """Early decisions on runs that have begun."""
 
+    @property
+    def reference(self) -> str | None:
+        """Label of the run with which all others are compared, or None."""
+        return one_line(str(self.manifest.config.get("reference") or "")) or None
+
 
 def load_sweep(store: Store) -> Sweep | None:
     """Read the sweep in ``store``. Returns None if ``store`` is not a sweep.
@@ -92,6 +97,7 @@ def load_sweep(store: Store) -> Sweep | None:
             try:
                 run = Run(store.child(line.run_id))
                 run.label = one_line(label)
+                run.across = ("sampling",)  # only the config's models can differ in it
                 early += early_runs([run], by_id)
                 if line.state == "complete":
                     runs.append(_checkpoint(run, line))

@@ -140,6 +140,8 @@ class Manifest(Stored):
 
     schema_version: Literal[1]
     run_id: Line
+    label: Line = ""
+    """Name of the run in its sweep."""
     ace_ray_version: Line = ""
     declared: Annotated[int, Field(ge=0, le=MOST_ROWS)]
     rule_sets: dict[Name, Annotated[list[Rules], Field(min_length=1, max_length=20)]] = Field(

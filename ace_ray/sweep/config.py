@@ -40,9 +40,14 @@ class SweepModel(Section):
     revision: str | None = None
     """as `model.revision` of a run"""
     label: str | None = Field(None, min_length=1)
-    """name of the model in tables; default: derived from its source"""
+    """name of the model in tables; default: derived from its source, or from the keys in which
+    models of one source differ, such as kv_cache_dtype=fp8"""
     engine: dict[str, Any] = Field(default_factory=dict)
     """engine arguments for this model, added to the sweep's or overriding them"""
+    sampling: dict[str, Any] = Field(default_factory=dict)
+    """sampling parameters for this model, added to the sweep's or overriding them"""
+    reasoning_effort: str | None = Field(None, min_length=1)
+    """as `sampling.reasoning_effort` of a run, which it overrides"""
     chat_template_kwargs: dict[str, Any] | None = None
     """as `model.chat_template_kwargs` of a run"""
     reasoning_parser: str | None = None
@@ -66,7 +71,9 @@ class SweepOptions(Section):
     to_step: int | None = Field(None, ge=0, alias="to")
     """last step to evaluate"""
     models: list[SweepModel] = Field(default_factory=list)
-    """models of several sizes or families"""
+    """models of several sizes or families, or one model with several settings"""
+    reference: str | None = Field(None, min_length=1)
+    """label of the model with which the report compares all others"""
     swap: bool = True
     """share a live engine between checkpoints with the same layout; false: never"""
     watch: bool = False
@@ -87,7 +94,7 @@ _MAY_CHANGE = (
     "workers", "worker_cpus", "concurrency", "rows_per_block",
     "rows_per_part", "max_attempts", "engine_stall_timeout_s", "start_timeout_s",
     "store_retry_timeout_s", "drain_timeout_s",
-    "time_limit", "store", "output", "publish", "price_per_hour",
+    "time_limit", "store", "output", "publish", "price_per_hour", "reference",
 )  # fmt: skip
 
 
@@ -122,7 +129,9 @@ class SweepConfig:
         return self._run_of(model, output).model_copy(update={"publish": []})
 
     def _run_of(self, model: SweepModel, output: str) -> RunConfig:
-        fields = model.model_dump(exclude={"label", "engine"}, exclude_none=True)
+        apart = {"label", "engine", "sampling", "reasoning_effort"}
+        fields = model.model_dump(exclude=apart, exclude_none=True)
+        effort = {"reasoning_effort": model.reasoning_effort} if model.reasoning_effort else {}
         shared = self.model.get("endpoint")
         if isinstance(shared, Mapping) and model.source is None:
             fields["endpoint"] = {**shared, **(model.endpoint or {})}
@@ -131,6 +140,7 @@ class SweepConfig:
                 **self.run,
                 "model": self._with("model", fields),
                 "engine": self._with("engine", model.engine),
+                "sampling": self._with("sampling", {**model.sampling, **effort}),
                 "output": output,
             },
             where=self.path,
@@ -238,37 +248,40 @@ def sweep_id_of(config: SweepConfig) -> str:
 
 
 def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
-    """Write ``sweep.json`` unless it exists. Raises `UserError`: the folder has another sweep."""
+    """Write ``sweep.json``. Raises `UserError`: the folder has a sweep with another config."""
     raw = store.get(SWEEP)
-    mine = _identity(config)
+    mine, stored = _identity(config), dict[str, Any]()
     if raw is not None:
         try:
-            theirs = dict(with_present_keys(json_tree(raw)["identity"]))
+            stored = json_tree(raw)
+            theirs = _unlabelled(with_present_keys(stored["identity"]))
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{SWEEP} cannot be read", where=store.root, fix="choose another sweep_id"
             ) from error
-        if theirs != mine:
-            keys = sorted(k for k in {*theirs, *mine} if theirs.get(k) != mine.get(k))
+        if theirs != (ours := _unlabelled(mine)):
+            keys = sorted(k for k in {*theirs, *ours} if theirs.get(k) != ours.get(k))
             raise UserError(
                 f"the folder belongs to a sweep with another config ({', '.join(keys)} differ)",
                 where=store.root,
                 fix="choose another sweep_id or --output",
             )
-        return
+    options = config.options.model_dump(mode="json", by_alias=True)
     manifest = {
         "schema_version": 1,
         "sweep_id": sweep_id,
         "ace_ray_version": ace_ray.__version__,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "identity": mine,
-        "config": {
-            **config.run,
-            **config.options.model_dump(mode="json", by_alias=True),
-            "sweep_id": sweep_id,
-        },
+        **stored,
+        "config": {**config.run, **options, "sweep_id": sweep_id},
     }
     store.put(SWEEP, as_json(manifest))
+
+
+def _unlabelled(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``identity`` without the labels of models, which may change."""
+    return {**identity, "models": [{**model, "label": None} for model in identity["models"]]}
 
 
 def _identity(config: SweepConfig) -> dict[str, Any]:
@@ -277,5 +290,7 @@ def _identity(config: SweepConfig) -> dict[str, Any]:
     keys = {key: value for key, value in keys.items() if key not in _MAY_CHANGE}
     if isinstance(keys.get("early"), Mapping):
         keys["early"] = {k: v for k, v in keys["early"].items() if k != "stop"}
+    newer = ("sampling", "reasoning_effort")  # left out if not set, so that earlier ids remain
+    keys["models"] = [{k: v for k, v in m.items() if v or k not in newer} for m in keys["models"]]
     tree: dict[str, Any] = json_tree(json.dumps(keys))
     return tree

@@ -5,7 +5,7 @@ sweep survives the crash of a lane. For example, Ray ends a driver whose raylet 
 
 SPEC is a JSON file:
 
-- ``runs``: ``run_id`` and resolved ``config`` of each run;
+- ``runs``: ``run_id``, ``label`` and resolved ``config`` of each run;
 - ``events``: the file to which the lane writes JSON lines about its runs;
 - ``parent``: a process id; the lane is killed when this process ends;
 - ``rows_end_at``: time at which all rows must have ended (`time.monotonic`), null for no limit;
@@ -109,11 +109,11 @@ def run_lane(
                 )
         prepare()
         stack.enter_context(connection.connecting())
-        runs = [stack.enter_context(opened(plan, fresh=False, began=began)) for plan in plans]
-        pending = [0 if run.stops else len(run.pending(again=False)) for run in runs]
-        for run, rows in zip(runs, pending, strict=True):
-            line = f"{run.plan.run_id}: {len(run.plan.rows)} rows declared, {rows} to evaluate"
-            log.info(line, event="begin", run_id=run.plan.run_id, pending=rows)
+        runs = [
+            stack.enter_context(opened(plan, fresh=False, began=began, label=spec["label"]))
+            for spec, plan in zip(specs, plans, strict=True)
+        ]
+        pending = [run.announce() for run in runs]
         if gpus and any(pending):
             connection.connect()
             interrupts.install()  # Ray has replaced the handlers

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ace_ray.benchmarks.comparability import flattened
 from ace_ray.cluster.resources import gpus_per_worker, worker_cpus
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.early_stopping.looks import is_decided
@@ -100,6 +101,21 @@ def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun
     return _planned(SweepRun(model.label or plan.model.name, None, source), plan)
 
 
+def labelled(models: Sequence[SweepModel], runs: Sequence[SweepRun]) -> list[SweepRun]:
+    """Return ``runs``, one of each of ``models``, with labels. Models of one name that have no
+    ``label`` are labelled with their settings in which models of this name differ."""
+    names = [run.plan.model.name for run in runs if run.plan]
+    settings = [flattened(m.model_dump(exclude={"label"}, exclude_none=True)) for m in models]
+    labels = []
+    for name, model, own in zip(names, models, settings, strict=True):
+        peers = [peer for peer, peer_name in zip(settings, names, strict=True) if peer_name == name]
+        keys = [key for key in own if len({peer.get(key) for peer in peers}) > 1]
+        parts = [f"{k.rpartition('.')[2]}={own[k]}" for k in keys if own[k] != "{}"]
+        prefix = f"{name}: " if parts and len({*names}) > 1 else ""
+        labels.append(model.label or prefix + (", ".join(parts).replace('"', "") or name))
+    return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
+
+
 def unplanned(checkpoint: Checkpoint, *, refused: str = "", awaited: str = "") -> SweepRun:
     """Return a run without a plan, for a checkpoint that is refused or not complete yet."""
     label = f"step {checkpoint.step}"
@@ -134,7 +150,7 @@ def check_distinct(runs: Sequence[SweepRun]) -> None:
             raise UserError(
                 f"is the same model as {first.label} ({first.source})",
                 where=f"{run.label} ({run.source})",
-                fix="list each model once, or remove this copy",
+                fix="remove this copy, or give it another engine, sampling or chat template",
             )
 
 
@@ -178,12 +194,13 @@ def _planned(run: SweepRun, plan: Plan) -> SweepRun:
 
 def _swap_group(plan: Plan) -> str:
     """Return a hash of what models must share for a swap of weights; "" if no swap is possible.
-    It covers architecture, tokenizer, tensor layout and engine arguments, or an adapter's base."""
+    It covers architecture, tokenizer, tensor layout, engine and sampling, or an adapter's base."""
+    shared = plan.config.engine, plan.config.sampling.model_dump()
     if plan.model.adapter is not None:
         model_options = plan.config.model.model_dump(
             exclude={"source", "revision", "adapter", "adapter_revision"}
         )
-        return digest("adapters", plan.model.revision, model_options, plan.config.engine)
+        return digest("adapters", plan.model.revision, model_options, *shared)
     if plan.model.kind not in ("folder", "s3"):
         return ""
     layout = None  # the engine checks the tensors of weights on S3 when it loads them
@@ -199,4 +216,4 @@ def _swap_group(plan: Plan) -> str:
     }
     architecture = {key: value for key, value in config.items() if key not in _UNIMPORTANT}
     model_options = plan.config.model.model_dump(exclude={"source", "revision"})
-    return digest(architecture, texts, layout, model_options, plan.config.engine)
+    return digest(architecture, texts, layout, model_options, *shared)

@@ -37,12 +37,14 @@ from ace_ray.sweep.runs import (
     check_distinct,
     in_order,
     is_finished,
+    labelled,
     plan_of_checkpoint,
     run_of_checkpoint,
     run_of_model,
     unplanned,
 )
 from ace_ray.util import log
+from ace_ray.util.suggestions import did_you_mean
 
 LOOK_S = 1.0
 # Time after the grace period before stopped lanes are killed.
@@ -102,9 +104,8 @@ class Sweep:
         self.uri = f"{config.output.rstrip('/')}/{self.sweep_id}"
         output = open_store(config.output, **any_run.store.model_dump())
         self.store = output.child(self.sweep_id)
-        self.runs: list[SweepRun] = [
-            run_of_model(config, model, self.uri) for model in self._options.models
-        ]
+        models = self._options.models
+        self.runs = labelled(models, [run_of_model(config, m, self.uri) for m in models])
         self._before, self._steps = read_ledger(self.store)
         self._watching: Watching | None = None
         if self._options.watch:
@@ -124,6 +125,7 @@ class Sweep:
             check_config(any_run)
             self._take_first(preview=preview)
         check_distinct(self.runs)
+        self._check_reference()
         self.comparisons = Comparisons(any_run, self.store)
         self.comparisons.complete(complete, self._in_order())
         self._give_shares(keep=False)
@@ -208,6 +210,13 @@ class Sweep:
                     raise StoreAway(str(error)) from error
                 log.warning(f"the store is not available, retrying: {error}")
                 self._pause(AGAIN_S)
+
+    def _check_reference(self) -> None:
+        """Raise `UserError` unless the option ``reference`` is the label of a run."""
+        labels = [*(run.label for run in self.runs), *(line.label for line in self._before)]
+        if (name := self._options.reference) is not None and name not in labels:
+            problem = f"'reference' is {name!r}, but no model has this label"
+            raise UserError(problem, where=self._config.path, fix=did_you_mean(name, labels))
 
     # Runs
 
@@ -423,6 +432,7 @@ class Sweep:
             parts = [
                 {
                     "run_id": run.run_id,
+                    "label": run.label,
                     "config": resolved(run, lane, self.machine)
                     | {"early": self.comparisons.early_of(run)},
                 }
