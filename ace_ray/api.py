@@ -281,7 +281,7 @@ def compare(
     console: Console | None = None,
 ) -> Comparison:
     """Compare finished runs with each other or with ``reference`` (a label or a folder), entry by
-    entry, and print the comparison (docs/statistics.md). ``across=("sampling",)``: sampling differs.
+    entry, and print the comparison (docs/statistics.md). ``across``: ("sampling",) if it differs.
 
     Raises:
         NotComparable: the runs differ in a condition that can change scores.

@@ -166,7 +166,8 @@ class SamplingConfig(Section):
     """maximum tokens of reasoning per answer; needs one of vLLM's built-in reasoning parsers, or
     engine.reasoning_config"""
     reasoning_effort: str | None = Field(None, pattern=r"^[a-z_]{1,20}$")
-    """value of the chat template's variable reasoning_effort, e.g. low"""
+    """reasoning effort, e.g. low: a variable of the chat template, or a field of an endpoint's
+    requests"""
 
     @model_validator(mode="before")
     @classmethod
@@ -363,8 +364,8 @@ class RunConfig(Section):
     max_unscored_fraction: float = Field(0.0, ge=0, le=1)
     """maximum share of unscored rows with which a headline number is still given"""
     limit: int | None = Field(None, ge=1)
-    """maximum number of entries, taken from every category and language in turn; applies to
-    benchmarks without a `limit` of their own"""
+    """maximum number of entries of all benchmarks together, taken from every category and language
+    in turn; applies to benchmarks without a `limit` of their own"""
     ids: Ids = None
     """entries to evaluate, each from at least one benchmark; applies to benchmarks without `ids` of
     their own"""

@@ -29,7 +29,7 @@ class SweepModel(Section):
     """One model of a sweep. For keys that it does not set, it uses the sweep's values."""
 
     source: str | None = Field(None, min_length=1)
-    """source of the model, as `model.source` of a run; default: the sweep's base"""
+    """source of the model, as `model.source` of a run; default: the sweep's `model.source`"""
     endpoint: dict[str, Any] | None = None
     """endpoint of the model, in place of source: keys as `model.endpoint` of a run, which override
     the sweep's"""
@@ -218,12 +218,12 @@ def _check_base(sweep: SweepConfig) -> None:
             fix="remove checkpoints or model.endpoint, or set the endpoint in an item of models",
         )
     for number, model in enumerate(models):
-        has_base = model.adapter is not None and sweep.base is not None
+        has_base = sweep.base is not None or sweep.model.get("endpoint") is not None
         if model.endpoint is None and model.source is None and not has_base:
             raise UserError(
                 f"'models.{number}.source' is missing",
                 where=sweep.path,
-                fix="add it; for an adapter, set model.source of the sweep to the base model",
+                fix="add it, or set model.source of the sweep to the base of its models",
             )
     adapted = any(model.source is None for model in models) or sweep.options.checkpoints
     if sweep.base is not None and not adapted:
@@ -242,7 +242,11 @@ def sweep_id_of(config: SweepConfig) -> str:
     source = options.checkpoints
     if source is None:
         first = options.models[0]
-        source = first.adapter or first.source or str((first.endpoint or {}).get("model", ""))
+        source = (
+            first.adapter
+            or first.source
+            or str((first.endpoint or {}).get("model", config.base or ""))
+        )
     stem = re.sub(r"[^a-z0-9._-]+", "-", source.rstrip("/").rsplit("/", 1)[-1].lower())
     return f"sweep-{stem[:60].strip('-.')}-{digest(_identity(config))[:10]}"
 

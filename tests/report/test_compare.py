@@ -135,7 +135,7 @@ def rewrite(folder: Path, **changed: Any) -> None:
 
 def run_compare(folders: list[Path], **changes: Any) -> str:
     printed = StringIO()
-    options: dict[str, Any] = {"rules": "both", "out": None, "baseline": None, "groups": ()}
+    options: dict[str, Any] = {"rules": "both", "out": None, "reference": None, "groups": ()}
     options |= {"allow_different": False, "with_flips": False, **changes}
     compare([str(f) for f in folders], **options, console=Console(file=printed, width=200))
     return printed.getvalue()
@@ -285,11 +285,49 @@ def test_the_command_prints_and_writes_a_comparison(tmp_path: Path) -> None:
     assert better in content.decode()
     assert "wrong to right" in content.decode()
     # A comparison replaces the files of the one before it.
-    chosen = {"rules": "official", "groups": ["Special", "All"], "baseline": str(sweep[1])}
+    chosen = {"rules": "official", "groups": ["Special", "All"], "reference": str(sweep[1])}
     text = run_compare(sweep[:2], out=str(out), **chosen)
     assert "official: step_1000 is worse than step_2000 on All: " in text
     assert "adjusted over the 6 lines of this rule set" in text
     assert not any("strict" in path.name for path in out.iterdir())
+
+
+def test_runs_are_compared_across_sampling_when_told(tmp_path: Path, invoke: Any) -> None:
+    sampling = {"temperature": 0.5, "max_tokens": 9, "seed": 3}
+    folders = two(tmp_path, ROWS, WORSE, sampling=sampling)
+    out, line = (
+        tmp_path / "out",
+        (
+            "the runs differ in sampling: temperature is 0.0 in A; 0.5 in B | "
+            "max_tokens is 1200 in A; 9 in B"
+        ),
+    )
+    assert "--across sampling" in invoke("compare", *folders).stderr
+    result = invoke("compare", *folders, "--across", "sampling", "--out", out)
+    first, *more = result.stdout.splitlines()
+    assert (result.code, " ".join(first.split())) == (0, line)
+    assert "[1]" not in result.stdout, "one set of comparable runs"
+    assert any("different random seeds" in text for text in more)
+    assert line in (out / "report.html").read_text()
+    assert {row["across"] for row in csv.DictReader((out / "comparison.csv").open())} == {line}
+    other = write_run(tmp_path / "c", WORSE, model="o/C", sampling=sampling, samples=2)
+    result = invoke("compare", folders[0], other, "--across", "sampling")
+    assert (result.code, "samples is 1 in A; 2 in C" in result.stderr) == (2, True)
+    alike = write_run(tmp_path / "d", WORSE, model="o/D")
+    text = run_compare([folders[0], alike], across=("sampling",))
+    assert "the runs differ" not in text
+
+
+def test_runs_keep_the_labels_of_their_sweep(tmp_path: Path) -> None:
+    folders = two(tmp_path, ROWS, WORSE)
+    for folder, label in zip(folders, ("fp8", "int4\x1b[2J"), strict=True):
+        rewrite(folder, label=label)
+    text = run_compare(folders, reference="fp8")
+    assert "int4\\x1b[2J against fp8" in text
+    copy = write_run(tmp_path / "copy", ROWS, model="o/C")
+    rewrite(copy, label="fp8")
+    labels = [run.label for run in load_runs([str(folders[0]), str(copy)])]
+    assert labels == ["fp8 (a)", "fp8 (copy)"]
 
 
 def test_a_forced_comparison_warns(tmp_path: Path, invoke: Any) -> None:
@@ -309,7 +347,8 @@ def test_a_forced_comparison_warns(tmp_path: Path, invoke: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--baseline", "nobody"], "--baseline: 'nobody' is not among the runs"),
+        (["--reference", "nobody"], "--reference: 'nobody' is not among the runs"),
+        (["--across", "engine"], "--across: 'engine' is unknown; write sampling"),
         (["--group", "x"], "--group: 'x' is not a known group; one of "),
     ],
 )

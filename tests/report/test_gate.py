@@ -124,6 +124,23 @@ def test_a_wrong_policy_is_one_line(
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+def test_another_sampling_is_refused_unless_the_policy_allows_it(
+    runs: tuple[Path, Path], tmp_path: Path, invoke: Any
+) -> None:
+    rows = block("en", "normal_atom_bool", 300, 400)
+    short = write_run(tmp_path / "c", rows, run_id="c", sampling={"max_tokens": 9})
+    tree: dict[str, Any] = {"metrics": [{"drop_at_most": 0.3}]}
+    result = invoke("gate", policy(tmp_path, **tree), short, "--against", runs[0])
+    assert (result.code, result.stdout) == (2, "")
+    assert "sampling.max_tokens is 1200 in " in result.stderr
+    assert "add across: [sampling] to the policy" in result.stderr
+    told = policy(tmp_path, **tree, across=["sampling"])
+    result = invoke("gate", told, short, "--against", runs[0], "--json")
+    (across, check) = json.loads(result.stdout)["checks"]
+    assert (result.code, across["name"], check["answer"]) == (0, "across sampling", "GO")
+    assert across["reason"].startswith("the runs differ in sampling: max_tokens is 1200 in ")
+
+
 def test_runs_without_shared_rows_are_refused(tmp_path: Path, invoke: Any) -> None:
     first, second = (
         write_run(tmp_path / name, block("en", category, 5, 5), run_id=name)

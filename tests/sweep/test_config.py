@@ -11,7 +11,7 @@ import yaml
 
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.sweep.config import SweepModel, load_sweep
+from ace_ray.sweep.config import SweepModel, load_sweep, sweep_id_of
 
 Write = Callable[..., str]
 
@@ -67,6 +67,28 @@ def test_keys_of_a_model_override_keys_of_the_sweep(write: Write) -> None:
     }
     assert (config.sampling.max_tokens, config.sampling.seed) == (7, 9)
     assert (config.limit, config.output) == (2, "elsewhere")
+
+
+def test_a_model_has_its_own_sampling(write: Write) -> None:
+    models = [
+        {"source": "org/a", "sampling": {"max_tokens": 64, "thinking_token_budget": 8}},
+        {"source": "org/a", "reasoning_effort": "low"},
+    ]
+    sweep = load_sweep(write(sampling={"max_tokens": 7, "temperature": 0.6}, models=models))
+    first, second = (sweep.run_of(model, "out").sampling for model in sweep.options.models)
+    assert (first.max_tokens, first.temperature, first.thinking_token_budget) == (64, 0.6, 8)
+    assert (second.max_tokens, second.temperature, second.reasoning_effort) == (7, 0.6, "low")
+    unknown = [{"source": "org/a", "sampling": {"max_token": 1}}]
+    with pytest.raises(UserError, match="max_token.*did you mean 'max_tokens'"):
+        load_sweep(write(models=unknown))
+
+
+def test_sweeps_without_the_newer_keys_keep_their_id(write: Write) -> None:
+    models = [{"source": "org/a", "label": "a"}, {"source": "org/b", "engine": {"x": 1}}]
+    path = write(engine={"dtype": "auto"}, models=models)
+    assert sweep_id_of(load_sweep(path)) == "sweep-a-140320ea36"
+    assert sweep_id_of(load_sweep(path, ("reference=a",))) == "sweep-a-140320ea36"
+    assert sweep_id_of(load_sweep(path, ("models.0.sampling.seed=1",))) != "sweep-a-140320ea36"
 
 
 ENDPOINT = {"model": {"endpoint": {"url": "http://h/v1", "api_key_env": None}}}

@@ -16,7 +16,7 @@ from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.storage.object_store import Unreachable
 from ace_ray.sweep.checkpoints import Checkpoint
 from ace_ray.sweep.config import SweepConfig, SweepModel, SweepOptions
-from ace_ray.sweep.runs import SweepRun, run_of_checkpoint, run_of_model
+from ace_ray.sweep.runs import SweepRun, labelled, run_of_checkpoint, run_of_model
 
 
 def sweep_of(**changes: Any) -> SweepConfig:
@@ -60,6 +60,40 @@ def test_a_listed_model_is_planned_with_its_label(checkpoint_7: Path, tmp_path: 
     assert (labelled_run.label, labelled_run.run_id) == ("mine", run.run_id)
     with pytest.raises(UserError, match="does not exist"):
         run_of_model(sweep_of(backend="vllm"), SweepModel(source=str(tmp_path / "none")), "out")
+
+
+@pytest.mark.parametrize(
+    ("changes", "labels"),
+    [
+        pytest.param(
+            [{}, {"engine": {"kv_cache_dtype": "fp8"}}, {"sampling": {"max_tokens": 512}}],
+            ["step_7", "kv_cache_dtype=fp8", "max_tokens=512"],
+            id="what a model sets",
+        ),
+        pytest.param(
+            [{"engine": {"a": 1, "b": 2}}, {"engine": {"a": 1, "b": 3}}, {"label": "mine"}],
+            ["a=1, b=2", "a=1, b=3", "mine"],
+            id="only what differs, unless a label is set",
+        ),
+        pytest.param(
+            [{}, {"reasoning_effort": "low"}, {"source": "step_8"}],
+            ["step_7", "step_7: reasoning_effort=low", "step_8"],
+            id="with the name if there are several sources",
+        ),
+    ],
+)
+def test_models_of_one_source_are_labelled_with_what_differs(
+    changes: list[dict[str, Any]], labels: list[str], checkpoint_7: Path, checkpoint_8: Path
+) -> None:
+    folder = checkpoint_7.parent
+    sources = [str(folder / change.get("source", "step_7")) for change in changes]
+    models = [
+        SweepModel(**change | {"source": source})
+        for change, source in zip(changes, sources, strict=True)
+    ]
+    runs = labelled(models, [run_of_model(sweep_of(), model, "out") for model in models])
+    assert [run.label for run in runs] == labels
+    assert len({run.run_id for run in runs}) == len(runs)
 
 
 def test_gpus_are_those_of_engines_and_served_models(
@@ -109,6 +143,7 @@ def test_checkpoints_of_one_architecture_share_a_swap_group(
     make_checkpoint(checkpoint_8, 4.0, 5.0)
     assert of(checkpoint_8).swap_group != group, "another layout of tensors"
     assert of(checkpoint_7, engine={"max_model_len": 4096}).swap_group != group
+    assert of(checkpoint_7, sampling={"max_tokens": 64}).swap_group != group
     assert of(checkpoint_7, model={"chat_template_kwargs": {"a": 1}}).swap_group != group
     for name in ("tokenizer.json", "chat_template.jinja", "generation_config.json"):
         before = of(checkpoint_7).swap_group
