@@ -73,7 +73,7 @@ default. `min_p`, `repetition_penalty`, `thinking_token_budget` and `top_k` are 
 other servers may refuse them.
 
 `reasoning_effort` is a variable of the chat template. It is refused if the template does not use
-it; for other variables see `model.chat_template_kwargs`. Requests to an endpoint have it as a field.
+it; for other variables see `model.chat_template_kwargs`. Endpoints get it as a field of requests.
 
 Each row has its own seed, derived from `seed`, the sample and the entry's key. With one seed for
 all rows an engine draws the same noise for each row, and comparisons of runs show differences that

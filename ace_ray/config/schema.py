@@ -166,8 +166,7 @@ class SamplingConfig(Section):
     """maximum tokens of reasoning per answer; needs one of vLLM's built-in reasoning parsers, or
     engine.reasoning_config"""
     reasoning_effort: str | None = Field(None, pattern=r"^[a-z_]{1,20}$")
-    """reasoning effort, e.g. low: a variable of the chat template, or a field of an endpoint's
-    requests"""
+    """reasoning effort, e.g. low: a variable of the chat template, or an endpoint's field"""
 
     @model_validator(mode="before")
     @classmethod

@@ -247,8 +247,7 @@ def opened(plan: Plan, *, fresh: bool, began: float, label: str = "") -> Iterato
         if note:
             log.warning(note)
     if plan.config.samples > 1 and not plan.config.sampling.temperature:
-        why = f"samples is {plan.config.samples} at temperature 0, so samples of an entry are alike"
-        log.warning(f"{why}; set sampling.temperature, or samples: 1")
+        log.warning("samples of an entry are alike at temperature 0; set sampling.temperature")
     for benchmark in plan.benchmarks.values():
         benchmark.service()  # raises `UserError` if the service cannot be made
     with Lease.acquire(output_store(plan)) as lease:

@@ -144,9 +144,8 @@ def _page(comparison: Comparison, flips: Sequence[Flips], causes: Sequence[Expla
         sections.flips(reported),
         Section("explained", "Why rows differ", "explained.html.j2", tables),
     ]
-    facts = [comparison.across] if comparison.across else []
-    facts += [f"WARNING: {WARNING}:", *comparison.differences] if comparison.differences else []
-    return render("Comparison", facts, parts)
+    facts = [f"WARNING: {WARNING}:", *comparison.differences] if comparison.differences else []
+    return render("Comparison", list(filter(None, [comparison.across, *facts])), parts)
 
 
 def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str, bytes]:

@@ -198,15 +198,14 @@ def _limits(metric: Metric, runs: Sequence[Run], file: str) -> Iterator[Check]:
     data, group, rules = _chosen(metric, runs, file)
     parts = (data.benchmark, group.name, group.language, rules, metric.metric)
     name = " ".join(filter(None, parts))
-    compares = metric.drop_at_most is not None
-    for line in condition_differences(runs, data.benchmark) if compares else ():
-        if line.startswith("not comparable: sampling."):
-            raise UserError(line, where=file, fix="add across: [sampling] to the policy")
     within, last = data.cells.within(group.strata), len(runs) - 1
     unjudged = _has_no_verdict(runs, data.benchmark, group, rules)
     for is_drop, limit in ((False, metric.at_least), (True, metric.drop_at_most)):
         if limit is None:
             continue
+        for line in condition_differences(runs, data.benchmark) if is_drop else ():
+            if line.startswith("not comparable: sampling."):
+                raise UserError(line, where=file, fix="add across: [sampling] to the policy")
         title = f"{name} at least {points(limit)} %"
         if is_drop:
             title = f"{name} drops at most {points(limit)} points"

@@ -40,8 +40,7 @@ class SweepModel(Section):
     revision: str | None = None
     """as `model.revision` of a run"""
     label: str | None = Field(None, min_length=1)
-    """name of the model in tables; default: derived from its source, or from the keys in which
-    models of one source differ, such as kv_cache_dtype=fp8"""
+    """name of the model in tables; default: its source, or what differs: kv_cache_dtype=fp8"""
     engine: dict[str, Any] = Field(default_factory=dict)
     """engine arguments for this model, added to the sweep's or overriding them"""
     sampling: dict[str, Any] = Field(default_factory=dict)
@@ -242,11 +241,8 @@ def sweep_id_of(config: SweepConfig) -> str:
     source = options.checkpoints
     if source is None:
         first = options.models[0]
-        source = (
-            first.adapter
-            or first.source
-            or str((first.endpoint or {}).get("model", config.base or ""))
-        )
+        names = (first.adapter, first.source, (first.endpoint or {}).get("model"), config.base)
+        source = str(next(filter(None, names), ""))
     stem = re.sub(r"[^a-z0-9._-]+", "-", source.rstrip("/").rsplit("/", 1)[-1].lower())
     return f"sweep-{stem[:60].strip('-.')}-{digest(_identity(config))[:10]}"
 
