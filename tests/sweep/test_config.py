@@ -79,7 +79,7 @@ def test_a_model_has_its_own_sampling(write: Write) -> None:
     assert (first.max_tokens, first.temperature, first.thinking_token_budget) == (64, 0.6, 8)
     assert (second.max_tokens, second.temperature, second.reasoning_effort) == (7, 0.6, "low")
     unknown = [{"source": "org/a", "sampling": {"max_token": 1}}]
-    with pytest.raises(UserError, match="max_token.*did you mean 'max_tokens'"):
+    with pytest.raises(UserError, match=r"max_token.*did you mean 'max_tokens'"):
         load_sweep(write(models=unknown))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import INDEX
 from ace_ray.pipeline import roles
 from ace_ray.pipeline.planning.manifest import make_manifest
+from ace_ray.pipeline.run_folder import opened
 from ace_ray.storage.object_store import Unreachable
+from ace_ray.storage.stored import read_manifest
 from ace_ray.sweep.checkpoints import Checkpoint
 from ace_ray.sweep.config import SweepConfig, SweepModel, SweepOptions
 from ace_ray.sweep.runs import SweepRun, labelled, run_of_checkpoint, run_of_model
@@ -187,3 +190,21 @@ def test_adapters_of_a_base_share_an_engine_and_have_rows_of_their_own(
         "step_8+checkpoint-4",
     ]
     assert a.swap_group == b.swap_group != c.swap_group
+
+
+def test_a_run_announces_its_rows_by_benchmark_and_keeps_its_label(
+    tmp_path: Path, log_lines: list[str]
+) -> None:
+    sweep = sweep_of(benchmarks=[{"name": "acebench"}, {"name": "bfcl"}], limit=6, samples=2)
+    run = run_of_model(sweep, SweepModel(source="toy"), str(tmp_path))
+    assert run.plan is not None
+    with opened(run.plan, fresh=False, began=0.0, label="mine") as open_run:
+        assert open_run.announce() == 12
+        open_run.declare({"created_at": "2026-11-27T00:00:00+00:00", "versions": {}})
+    warning, line = log_lines
+    assert "samples of an entry are alike at temperature 0" in warning
+    counts = re.search(r"12 rows declared \(acebench (\d+), bfcl (\d+)\), 12 to evaluate", line)
+    assert counts is not None
+    assert int(counts[1]) + int(counts[2]) == 12
+    manifest = read_manifest(open_run.store)
+    assert (manifest.label, "label" in manifest.identity.model_dump()) == ("mine", False)
