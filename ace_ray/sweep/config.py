@@ -128,8 +128,8 @@ class SweepConfig:
         return self._run_of(model, output).model_copy(update={"publish": []})
 
     def _run_of(self, model: SweepModel, output: str) -> RunConfig:
-        apart = {"label", "engine", "sampling", "reasoning_effort"}
-        fields = model.model_dump(exclude=apart, exclude_none=True)
+        excluded = {"label", "engine", "sampling", "reasoning_effort"}
+        fields = model.model_dump(exclude=excluded, exclude_none=True)
         effort = {"reasoning_effort": model.reasoning_effort} if model.reasoning_effort else {}
         shared = self.model.get("endpoint")
         if isinstance(shared, Mapping) and model.source is None:

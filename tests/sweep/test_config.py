@@ -55,6 +55,7 @@ def test_keys_of_a_model_override_keys_of_the_sweep(write: Write) -> None:
     model: dict[str, Any] = {"source": "org/b", "revision": "v2", "label": "the big one"}
     model |= {"engine": {"max_model_len": 128, "tensor_parallel_size": 2}}
     model |= {"reasoning_parser": "none", "chat_template_kwargs": {"b": 2}}
+    model |= {"sampling": {"top_p": 0.5, "seed": 8}, "reasoning_effort": "low"}
     config = sweep.run_of(SweepModel.model_validate(model), "elsewhere")
     assert config.engine == {"dtype": "bfloat16", "max_model_len": 128, "tensor_parallel_size": 2}
     assert config.model.model_dump(exclude_none=True) == {
@@ -65,22 +66,9 @@ def test_keys_of_a_model_override_keys_of_the_sweep(write: Write) -> None:
         "chat_template_kwargs": {"b": 2},
         "plugins": [],
     }
-    assert (config.sampling.max_tokens, config.sampling.seed) == (7, 9)
+    drawn = {"max_tokens": 7, "top_p": 0.5, "seed": 8, "reasoning_effort": "low"}
+    assert config.sampling.model_dump(exclude_unset=True) == drawn
     assert (config.limit, config.output) == (2, "elsewhere")
-
-
-def test_a_model_has_its_own_sampling(write: Write) -> None:
-    models = [
-        {"source": "org/a", "sampling": {"max_tokens": 64, "thinking_token_budget": 8}},
-        {"source": "org/a", "reasoning_effort": "low"},
-    ]
-    sweep = load_sweep(write(sampling={"max_tokens": 7, "temperature": 0.6}, models=models))
-    first, second = (sweep.run_of(model, "out").sampling for model in sweep.options.models)
-    assert (first.max_tokens, first.temperature, first.thinking_token_budget) == (64, 0.6, 8)
-    assert (second.max_tokens, second.temperature, second.reasoning_effort) == (7, 0.6, "low")
-    unknown = [{"source": "org/a", "sampling": {"max_token": 1}}]
-    with pytest.raises(UserError, match=r"max_token.*did you mean 'max_tokens'"):
-        load_sweep(write(models=unknown))
 
 
 def test_sweeps_without_the_newer_keys_keep_their_id(write: Write) -> None:

@@ -65,38 +65,27 @@ def test_a_listed_model_is_planned_with_its_label(checkpoint_7: Path, tmp_path: 
         run_of_model(sweep_of(backend="vllm"), SweepModel(source=str(tmp_path / "none")), "out")
 
 
+FP8, INT4 = {"engine": {"x": 1, "kind": "fp8"}}, {"engine": {"x": 1, "kind": "int4"}}
+
+
 @pytest.mark.parametrize(
-    ("changes", "labels"),
+    ("models", "labels"),
     [
-        pytest.param(
-            [{}, {"engine": {"kv_cache_dtype": "fp8"}}, {"sampling": {"max_tokens": 512}}],
-            ["step_7", "kv_cache_dtype=fp8", "max_tokens=512"],
-            id="what a model sets",
-        ),
-        pytest.param(
-            [{"engine": {"a": 1, "b": 2}}, {"engine": {"a": 1, "b": 3}}, {"label": "mine"}],
-            ["a=1, b=2", "a=1, b=3", "mine"],
-            id="only what differs, unless a label is set",
-        ),
-        pytest.param(
-            [{}, {"reasoning_effort": "low"}, {"source": "step_8"}],
-            ["step_7", "step_7: reasoning_effort=low", "step_8"],
-            id="with the name if there are several sources",
+        ([{}, FP8, {"sampling": {"top_k": 5}}], ["toy", "x=1, kind=fp8", "top_k=5"]),
+        ([FP8, INT4, {**FP8, "label": "mine"}], ["kind=fp8", "kind=int4", "mine"]),
+        (
+            [{}, {"reasoning_effort": "low"}, {"source": "b"}],
+            ["toy", "toy: reasoning_effort=low", "b"],
         ),
     ],
+    ids=["settings", "only different settings", "several sources"],
 )
 def test_models_of_one_source_are_labelled_with_what_differs(
-    changes: list[dict[str, Any]], labels: list[str], checkpoint_7: Path, checkpoint_8: Path
+    models: list[dict[str, Any]], labels: list[str]
 ) -> None:
-    folder = checkpoint_7.parent
-    sources = [str(folder / change.get("source", "step_7")) for change in changes]
-    models = [
-        SweepModel(**change | {"source": source})
-        for change, source in zip(changes, sources, strict=True)
-    ]
-    runs = labelled(models, [run_of_model(sweep_of(), model, "out") for model in models])
+    listed = [SweepModel.model_validate({"source": "toy", **model}) for model in models]
+    runs = labelled(listed, [run_of_model(sweep_of(), model, "out") for model in listed])
     assert [run.label for run in runs] == labels
-    assert len({run.run_id for run in runs}) == len(runs)
 
 
 def test_gpus_are_those_of_engines_and_served_models(
