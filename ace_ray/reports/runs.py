@@ -142,14 +142,13 @@ class Run(StoredRun):
         """Return all conditions that can affect a score, except properties of the candidate. Keys
         are dotted, values are JSON."""
         identity = self.manifest.identity
-        sampling = identity.sampling[0].model_dump()
         keys = {row.key for row in self.rows_of(benchmark)}
         return flattened(
             {
                 **identity.benchmarks[benchmark],
                 "entries": f"{len(keys)} ({digest(sorted(keys))[:8]})",
                 "samples": len(identity.sampling),
-                "sampling": {"seed": sampling["seed"]} if self.across else sampling,
+                "sampling": {} if self.across else identity.sampling[0].model_dump(),
                 **self._identity(of_the_candidate=False),
                 "roles": {
                     role: {k: v for k, v in part.items() if k not in hidden}
@@ -210,7 +209,7 @@ def across_line(runs: Sequence[Run]) -> str:
 
     def sampling(run: Run) -> dict[str, str]:
         values = asdict(Sampling()) | run.manifest.identity.sampling[0].model_dump()
-        return flattened({k: v for k, v in values.items() if k not in ("seed", "seeds")})
+        return flattened({key: value for key, value in values.items() if key != "seeds"})
 
     parts = [line[2:] for line in difference_lines("", [r for r in runs if r.across], sampling)]
     return f"the runs differ in sampling: {' | '.join(parts)}" if parts else ""

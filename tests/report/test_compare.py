@@ -293,14 +293,13 @@ def test_the_command_prints_and_writes_a_comparison(tmp_path: Path) -> None:
 
 
 def test_runs_are_compared_across_sampling_when_told(tmp_path: Path, invoke: Any) -> None:
-    folders = two(tmp_path, ROWS, WORSE, sampling={"top_k": 5, "max_tokens": 9, "seed": 3})
+    folders = two(tmp_path, ROWS, WORSE, sampling={"max_tokens": 9, "seed": 3})
     out = tmp_path / "out"
-    line = "the runs differ in sampling: top_k is 0 in A; 5 in B | max_tokens is 1200 in A; 9 in B"
+    line = "the runs differ in sampling: max_tokens is 1200 in A; 9 in B | seed is 0 in A; 3 in B"
     assert "--across sampling" in invoke("compare", *folders).stderr
     result = invoke("compare", *folders, "--across", "sampling", "--out", out)
     assert (result.code, result.stdout.splitlines()[0]) == (0, line)
     assert "[1]" not in result.stdout, "one set of comparable runs"
-    assert "different random seeds" in result.stdout
     assert line in (out / "report.html").read_text()
     assert {row["across"] for row in csv.DictReader((out / "comparison.csv").open())} == {line}
     more_samples = write_run(tmp_path / "c", WORSE, model="o/C", samples=2)
@@ -310,11 +309,10 @@ def test_runs_are_compared_across_sampling_when_told(tmp_path: Path, invoke: Any
 
 def test_runs_keep_the_labels_of_their_sweep(tmp_path: Path) -> None:
     folders = two(tmp_path, ROWS, WORSE)
-    for folder, label in zip(folders, ("fp8", "int4\x1b[2J"), strict=True):
+    for folder, label in zip(folders, ("int4", "fp8"), strict=True):
         rewrite(folder, label=label)
-    text = run_compare(folders, reference="fp8")
-    assert "int4\\x1b[2J against fp8" in text
-    rewrite(folders[1], label="fp8")
+    assert "int4 against fp8" in run_compare(folders, reference="fp8")
+    rewrite(folders[0], label="fp8")
     assert [run.label for run in load_runs(list(map(str, folders)))] == ["fp8 (a)", "fp8 (b)"]
 
 

@@ -252,7 +252,7 @@ def test_labels_are_unique_and_damaged_runs_left_out(tmp_path: Path) -> None:
 
 
 def test_a_sweep_compares_its_candidates_with_the_reference(tmp_path: Path) -> None:
-    lines = [ledger_line(name, label=label) for name, label in (("a", "greedy"), ("b", "short"))]
+    lines = [ledger_line("a") | {"label": "greedy"}, ledger_line("b") | {"label": "short"}]
     folder = write_sweep(tmp_path / "sweep", lines, {"a": FEW})
     write_run(folder / "run-b", FEW, model="/models/train/b", sampling={"max_tokens": 9})
     manifest = json.loads((folder / "sweep.json").read_text())

@@ -65,27 +65,33 @@ def test_a_listed_model_is_planned_with_its_label(checkpoint_7: Path, tmp_path: 
         run_of_model(sweep_of(backend="vllm"), SweepModel(source=str(tmp_path / "none")), "out")
 
 
-FP8, INT4 = {"engine": {"x": 1, "kind": "fp8"}}, {"engine": {"x": 1, "kind": "int4"}}
+SHORT, LONG = ({"engine": {"tensor_parallel_size": 2, "max_model_len": n}} for n in (64, 128))
 
 
 @pytest.mark.parametrize(
     ("models", "labels"),
     [
-        ([{}, FP8, {"sampling": {"top_k": 5}}], ["toy", "x=1, kind=fp8", "top_k=5"]),
-        ([FP8, INT4, {**FP8, "label": "mine"}], ["kind=fp8", "kind=int4", "mine"]),
+        ([{}, SHORT], ["step_7", "tensor_parallel_size=2, max_model_len=64"]),
+        ([SHORT, LONG, {"label": "x"}, {"sampling": {"top_k": 5}}], ["", "", "x", "top_k=5"]),
+        ([SHORT, LONG], ["max_model_len=64", "max_model_len=128"]),
+        ([SHORT, {"source": "step_8"}], ["step_7", "step_8"]),
         (
-            [{}, {"reasoning_effort": "low"}, {"source": "b"}],
-            ["toy", "toy: reasoning_effort=low", "b"],
+            [{}, {"reasoning_effort": "low"}, {"source": "step_8"}],
+            ["", "step_7: reasoning_effort=low", "step_8"],
         ),
     ],
-    ids=["settings", "only different settings", "several sources"],
+    ids=["settings", "a label", "only different settings", "several sources", "both"],
 )
 def test_models_of_one_source_are_labelled_with_what_differs(
-    models: list[dict[str, Any]], labels: list[str]
+    models: list[dict[str, Any]], labels: list[str], checkpoint_7: Path, checkpoint_8: Path
 ) -> None:
-    listed = [SweepModel.model_validate({"source": "toy", **model}) for model in models]
+    folder = checkpoint_7.parent
+    listed = [
+        SweepModel.model_validate(model | {"source": str(folder / model.get("source", "step_7"))})
+        for model in models
+    ]
     runs = labelled(listed, [run_of_model(sweep_of(), model, "out") for model in listed])
-    assert [run.label for run in runs] == labels
+    assert all(run.label == label for run, label in zip(runs, labels, strict=True) if label)
 
 
 def test_gpus_are_those_of_engines_and_served_models(
