@@ -193,8 +193,8 @@ def read_runs(stores: Sequence[Store]) -> list[Run]:
         runs.append(run)
     names = (
         lambda run: run.manifest.label or run.model,
-        lambda run: f"{names[0](run)} ({run.manifest.run_id})",
-        lambda run: f"{names[0](run)} ({run.uri})",
+        lambda run: f"{run.manifest.label or run.model} ({run.manifest.run_id})",
+        lambda run: f"{run.manifest.label or run.model} ({run.uri})",
     )
     for run in runs:
         label = next(
