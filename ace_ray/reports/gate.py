@@ -56,7 +56,7 @@ class Policy(Section):
 
     metrics: list[Metric] = Field(default=[], max_length=100)
     unscored_at_most: float | None = Field(None, ge=0, le=1)
-    across: list[Literal["sampling"]] = Field(default=[], description="may differ")
+    across: list[Literal["sampling"]] = Field(default=[], description="conditions that may differ")
     equal: list[str] = Field(
         default=[],
         description="keys of run.json, such as identity.sampling, or conditions or reading",
