@@ -48,8 +48,7 @@ class Run(StoredRun):
     def __init__(self, store: Store) -> None:
         """Open the run in ``store``. Raises `UserError`: it is not a run."""
         super().__init__(store)
-        self.across: Collection[str] = ()
-        """Conditions in which compared runs may differ; the only such condition is sampling."""
+        self.across: Collection[str] = ()  # conditions that may differ: none or sampling
         self.step: int | None = None
         """Training step of a checkpoint."""
         self.training = ""
@@ -141,7 +140,8 @@ class Run(StoredRun):
     def conditions(self, benchmark: str) -> dict[str, str]:
         """Return all conditions that can affect a score, except properties of the candidate. Keys
         are dotted, values are JSON."""
-        identity = self.manifest.identity
+        # A role that the candidate plays has at most the candidate's `max_tokens`.
+        identity, own_keys = self.manifest.identity, (*_CANDIDATE_ROLE, *self.across)
         keys = {row.key for row in self.rows_of(benchmark)}
         return flattened(
             {
@@ -153,7 +153,7 @@ class Run(StoredRun):
                 "roles": {
                     role: {k: v for k, v in part.items() if k not in hidden}
                     for role, part in self._roles(benchmark).items()
-                    for hidden in [_CANDIDATE_ROLE if part.get("kind") == _SAME else ()]
+                    for hidden in [own_keys if part.get("kind") == _SAME else ()]
                 },
             }
         )
@@ -209,6 +209,8 @@ def across_line(runs: Sequence[Run]) -> str:
 
     def sampling(run: Run) -> dict[str, str]:
         values = asdict(Sampling()) | run.manifest.identity.sampling[0].model_dump()
+        roles = [pair for bound in run.manifest.identity.roles.values() for pair in bound.items()]
+        values |= {role: part.get("sampling") for role, part in roles if part.get("kind") == _SAME}
         return flattened({key: value for key, value in values.items() if key != "seeds"})
 
     parts = [line[2:] for line in difference_lines("", [r for r in runs if r.across], sampling)]

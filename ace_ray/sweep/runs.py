@@ -112,7 +112,7 @@ def labelled(models: Sequence[SweepModel], runs: Sequence[SweepRun]) -> list[Swe
         keys = [key for key in own if len({peer.get(key) for peer in peers}) > 1]
         parts = [f"{k.rpartition('.')[2]}={own[k]}" for k in keys if own[k] != "{}"]
         prefix = f"{name}: " if parts and len({*names}) > 1 else ""
-        labels.append(model.label or prefix + (", ".join(parts).replace('"', "") or name))
+        labels.append(model.label or prefix + (" ".join(parts).replace('"', "") or name))
     return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
 
 

@@ -215,8 +215,9 @@ class Sweep:
         """Raise `UserError` unless the option ``reference`` is the label of a run."""
         labels = [*(run.label for run in self.runs), *(line.label for line in self._before)]
         if (name := self._options.reference) is not None and name not in labels:
-            problem = f"'reference' is {name!r}, but no model has this label"
-            raise UserError(problem, where=self._config.path, fix=did_you_mean(name, labels))
+            raise UserError(
+                f"no label is {name!r}", where="reference", fix=did_you_mean(name, labels)
+            )
 
     # Runs
 

@@ -71,7 +71,7 @@ SHORT, LONG = ({"engine": {"tensor_parallel_size": 2, "max_model_len": n}} for n
 @pytest.mark.parametrize(
     ("models", "labels"),
     [
-        ([{}, SHORT], ["step_7", "tensor_parallel_size=2, max_model_len=64"]),
+        ([{}, SHORT], ["step_7", "tensor_parallel_size=2 max_model_len=64"]),
         ([SHORT, LONG, {"label": "x"}, {"sampling": {"top_k": 5}}], ["", "", "x", "top_k=5"]),
         ([SHORT, LONG], ["max_model_len=64", "max_model_len=128"]),
         ([SHORT, {"source": "step_8"}], ["step_7", "step_8"]),
