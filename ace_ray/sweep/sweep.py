@@ -216,7 +216,7 @@ class Sweep:
         labels = [*(run.label for run in self.runs), *(line.label for line in self._before)]
         if (name := self._options.reference) is not None and name not in labels:
             raise UserError(
-                f"no label is {name!r}", where="reference", fix=did_you_mean(name, labels)
+                f"{name!r} is unknown", where="reference", fix=did_you_mean(name, labels)
             )
 
     # Runs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,32 +65,25 @@ def test_a_listed_model_is_planned_with_its_label(checkpoint_7: Path, tmp_path: 
 
 
 SHORT, LONG = ({"engine": {"tensor_parallel_size": 2, "max_model_len": n}} for n in (64, 128))
+LOW: dict[str, Any] = {"reasoning_effort": "low"}
 
 
 @pytest.mark.parametrize(
     ("models", "labels"),
     [
         ([{}, SHORT], ["step_7", "tensor_parallel_size=2 max_model_len=64"]),
-        ([SHORT, LONG, {"label": "x"}, {"sampling": {"top_k": 5}}], ["", "", "x", "top_k=5"]),
         ([SHORT, LONG], ["max_model_len=64", "max_model_len=128"]),
-        ([SHORT, {"source": "step_8"}], ["step_7", "step_8"]),
-        (
-            [{}, {"reasoning_effort": "low"}, {"source": "step_8"}],
-            ["", "step_7: reasoning_effort=low", "step_8"],
-        ),
+        ([LOW, {"label": "x"}, {"source": 8}], ["step_7: reasoning_effort=low", "x", "step_8"]),
     ],
-    ids=["settings", "a label", "only different settings", "several sources", "both"],
+    ids=["settings", "only different settings", "several sources"],
 )
 def test_models_of_one_source_are_labelled_with_what_differs(
     models: list[dict[str, Any]], labels: list[str], checkpoint_7: Path, checkpoint_8: Path
 ) -> None:
-    folder = checkpoint_7.parent
-    listed = [
-        SweepModel.model_validate(model | {"source": str(folder / model.get("source", "step_7"))})
-        for model in models
-    ]
+    folders = {7: checkpoint_7, 8: checkpoint_8}
+    listed = [SweepModel(**{**m, "source": str(folders[m.get("source", 7)])}) for m in models]
     runs = labelled(listed, [run_of_model(sweep_of(), model, "out") for model in listed])
-    assert all(run.label == label for run, label in zip(runs, labels, strict=True) if label)
+    assert [run.label for run in runs] == labels
 
 
 def test_gpus_are_those_of_engines_and_served_models(
@@ -198,8 +190,6 @@ def test_a_run_announces_its_rows_by_benchmark_and_keeps_its_label(
         open_run.declare({"created_at": "2026-11-27T00:00:00+00:00", "versions": {}})
     warning, line = log_lines
     assert "samples of an entry are alike at temperature 0" in warning
-    counts = re.search(r"12 rows declared \(acebench (\d+), bfcl (\d+)\), 12 to evaluate", line)
-    assert counts is not None
-    assert int(counts[1]) + int(counts[2]) == 12
+    assert "12 rows declared (acebench 12, bfcl 0), 12 to evaluate" in line
     manifest = read_manifest(open_run.store)
     assert (manifest.label, "label" in manifest.identity.model_dump()) == ("mine", False)
