@@ -102,8 +102,7 @@ def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun
 
 
 def labelled(models: Sequence[SweepModel], runs: Sequence[SweepRun]) -> list[SweepRun]:
-    """Return ``runs``, one of each of ``models``, with labels. Models of one name that have no
-    ``label`` are labelled with their settings in which models of this name differ."""
+    """Return ``runs`` with labels: the model's own, or its name and the settings that differ."""
     names = [run.plan.model.name for run in runs if run.plan]
     settings = [flattened(m.model_dump(exclude={"label"}, exclude_none=True)) for m in models]
     labels = []

@@ -215,9 +215,8 @@ class Sweep:
         """Raise `UserError` unless the option ``reference`` is the label of a run."""
         labels = [*(run.label for run in self.runs), *(line.label for line in self._before)]
         if (name := self._options.reference) is not None and name not in labels:
-            raise UserError(
-                f"{name!r} is unknown", where="reference", fix=did_you_mean(name, labels)
-            )
+            fix = did_you_mean(name, labels)
+            raise UserError(f"no model has the label {name!r}", where="reference", fix=fix)
 
     # Runs
 

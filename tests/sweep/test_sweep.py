@@ -294,7 +294,7 @@ class TestCandidates:
         after = json.loads(setup.folder.get("sweep.json") or b"")
         assert (before["config"]["reference"], after["config"]["reference"]) == ("m", "short")
         assert {**before, "config": 0} == {**after, "config": 0}
-        with pytest.raises(UserError, match="reference: 'shot' is unknown; did you mean 'short'"):
+        with pytest.raises(UserError, match="reference: no model has the label 'shot'; did"):
             setup.sweep(reference="shot")
         with pytest.raises(UserError, match=r"b .* is the same model as m "):
             setup.sweep(models=[{}, {"label": "b"}])
