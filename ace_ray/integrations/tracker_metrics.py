@@ -80,7 +80,10 @@ class _ScoredRun(StoredRun):
 
     @property
     def key(self) -> str:
-        return _key(self.manifest.run_id, str(self.manifest.tree.get("created_at") or ""))
+        # A run that has grown is a new run in trackers: some refuse to change a parameter.
+        times = [str(self.manifest.tree.get("created_at") or "")]
+        times += [growth.at for growth in self.manifest.grown]
+        return _key(self.manifest.run_id, times[-1])
 
 
 def publications(store: Store) -> list[Publication]:

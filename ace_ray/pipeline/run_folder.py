@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ace_ray.early_stopping.looks import EarlyLooks
 from ace_ray.errors import UserError
+from ace_ray.pipeline.growth import conflict, grown_manifest
 from ace_ray.pipeline.health.heartbeat import Kind, give_back_memory
 from ace_ray.pipeline.health.isolation import IsolatedRow, set_aside, shared_id
 from ace_ray.pipeline.planning.formats import choice_facts
@@ -29,9 +30,9 @@ from ace_ray.storage.stored import (
     MANIFEST,
     SUCCESS,
     SUMMARY,
+    Growth,
     Manifest,
     as_json,
-    differences,
     earlier_timing,
     read_manifest,
     session_record,
@@ -39,7 +40,6 @@ from ace_ray.storage.stored import (
     with_session,
 )
 from ace_ray.util import log
-from ace_ray.util.safe_loading import json_tree
 
 
 @dataclass
@@ -71,6 +71,8 @@ class OpenRun:
     """Comparison with the reference during the run; None if the run does not stop early."""
     result: tuple[int, dict[str, Any]] | None = None
     """Exit code and summary of a concluded run."""
+    grown: Mapping[str, Any] | None = None
+    """New content of the manifest if the stored run grows; else None."""
 
     def read(self, warn: Callable[[str], None] = lambda line: None) -> None:
         """Read which rows are stored. ``warn`` receives a line for each ignored part."""
@@ -92,6 +94,34 @@ class OpenRun:
                 where=self.store.root,
                 fix=f"remove foreign files from {FOLDER}, or start with --fresh",
             )
+
+    def announce(self) -> int:
+        """Log how many rows the run declares, evaluates and reuses. Return how many it evaluates."""
+        config, rows = self.plan.config, len(self.plan.rows)
+        pending = 0 if self.stops else len(self.pending(again=False))
+        line = f"{self.plan.run_id}: {rows} rows declared, {pending} to evaluate"
+        if settled := int(self.ledger.settled.sum()):
+            line += f", {settled} stored rows reused"
+        per_entry = np.bincount(self.plan.rows.entry, minlength=len(self.plan.entries)).tolist()
+        counts = Counter[str]()
+        for entry, count in zip(self.plan.entries, per_entry, strict=True):
+            counts[entry.benchmark] += count
+        if len(counts) > 1:
+            line += f" ({', '.join(f'{name} {count}' for name, count in counts.items())})"
+        log.info(line, event="begin", run_id=self.plan.run_id, declared=rows, pending=pending)
+        if self.grown is not None:
+            growth = Growth.model_validate(self.grown["grown"][-1])
+            log.info(f"the stored run of {growth.rows_before} rows grows: {growth.what}")
+        if not self.declared and self.store.get(MANIFEST) is not None:
+            log.info("--fresh: replacing the stored run")
+        if self.plan.beside:
+            log.info(self.plan.beside)
+        if config.samples > 1 and not config.sampling.temperature:
+            log.warning(
+                f"samples: {config.samples} at temperature 0 give nearly the same answer; "
+                "set sampling.temperature, or samples: 1"
+            )
+        return pending
 
     @property
     def open(self) -> bool:
@@ -166,25 +196,27 @@ class OpenRun:
         """Write the manifest of a new run, or add this session to a stored manifest, and remove
         `_SUCCESS`. ``facts`` (`machine_facts` and others) describe the session."""
         session = session_record(facts)
+        self.lease.check()
+        reopen(self.store)  # first: a crash must not leave `_SUCCESS` with a manifest of more rows
         if not self.declared:
-            self.lease.check()
             _remove_run(self.store)
             tree = make_manifest(self.plan, {**self.facts, **facts, "sessions": [session]})
             self.store.put(MANIFEST, as_json(tree))
             self.declared = True
         elif not self._in_manifest:
             manifest = read_manifest(self.store)
-            tree = {**manifest.tree, "sessions": with_session(manifest, session)}
-            self.lease.check()
+            tree = {**(self.grown or manifest.tree), "sessions": with_session(manifest, session)}
             self.store.put(MANIFEST, as_json(tree))
             if mixed := versions_line(read_manifest(self.store).mixed_versions):
                 log.warning(f"{mixed}; --fresh evaluates all rows again")
         self._in_manifest = True
-        reopen(self.store)
 
     def conclude(self, timing: Mapping[str, Any]) -> None:
         """Write the summary of the stored rows, and set `result`."""
         self.lease.check()
+        if self.grown is not None and not self._in_manifest:  # stopped before the first pass
+            reopen(self.store)
+            self.store.put(MANIFEST, as_json(self.grown))
         self._note_reading(timing)
         self.look(at_once=True)
         remaining_rows = len(self.plan.rows) - int(self.ledger.settled.sum())
@@ -244,6 +276,7 @@ def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
         run = OpenRun(plan, store, lease, facts, declared, began, now_s, not declared)
         run.read(log.warning)
         run.check_declared()
+        run.grown = grown_manifest(manifest, plan) if manifest is not None else None
         if skipped and len(run.pending(again=False)):
             log.warning(chat_line)
         if plan.drawn is not None:
@@ -258,6 +291,27 @@ def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
 def output_store(plan: Plan) -> Store:
     """Return the store of the run's folder."""
     return open_store(plan.config.output, **plan.config.store.model_dump()).child(plan.run_id)
+
+
+def located(plan: Plan) -> Plan:
+    """Return ``plan`` with the id of the stored run that it continues or lets grow. If there is no
+    such run, a new run gets an id under which it can grow.
+
+    Raises `UserError`: the store is not available."""
+    parent = open_store(plan.config.output, **plan.config.store.model_dump())
+    if not plan.growing_ids or parent.child(plan.run_id).get(MANIFEST) is not None:
+        return plan
+    new_id, beside = plan.growing_ids[0], ""
+    for run_id in plan.growing_ids:
+        store = parent.child(run_id)
+        if store.get(MANIFEST) is None:
+            continue
+        if not (reason := conflict(store, read_manifest(store), plan)):
+            return replace(plan, run_id=run_id)
+        # Ids of a full identity are for runs beside a run that cannot grow into them.
+        new_id = plan.run_id if run_id == plan.growing_ids[0] else new_id
+        beside = beside or f"{new_id} is a new run beside {run_id}: {reason}"
+    return replace(plan, run_id=new_id, beside=beside)
 
 
 def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, Manifest | None]:
@@ -293,10 +347,8 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, Manifest | N
         raise refused(f"a {MANIFEST} that is not a run's") from error
     if fresh:
         return store, None
-    mine = json_tree(json.dumps(plan.identity))
-    if paths := differences(manifest.tree["identity"], mine):
-        more = ", or replace the run with --fresh"
-        raise refused(f"a different run (the runs differ in {', '.join(paths)})", more)
+    if reason := conflict(store, manifest, plan):
+        raise refused(f"a different run ({reason})", ", or replace the run with --fresh")
     return store, manifest
 
 

@@ -90,6 +90,8 @@ _MAY_CHANGE = (
     "time_limit", "store", "output", "publish", "price_per_hour",
 )  # fmt: skip
 
+# Keys of runs by which a sweep may grow.
+_GROW = {"limit", "ids", "samples", "repeat_fraction", "benchmarks"}
 
 _OF_CHECKPOINTS = ("pattern", "every", "from_step", "to_step", "watch", "stop_file")
 
@@ -237,30 +239,39 @@ def sweep_id_of(config: SweepConfig) -> str:
     return f"sweep-{stem[:60].strip('-.')}-{digest(_identity(config))[:10]}"
 
 
-def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
-    """Write ``sweep.json`` unless it exists. Raises `UserError`: the folder has another sweep."""
+def claim(store: Store, config: SweepConfig, sweep_id: str, new_runs: Sequence[str] = ()) -> None:
+    """Write ``sweep.json`` unless it exists, or if the sweep grows. ``new_runs``: labels of models
+    whose stored run cannot grow. Raises `UserError`: the folder has another sweep."""
     raw = store.get(SWEEP)
     mine = _identity(config)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    stored: dict[str, Any] = {}
     if raw is not None:
         try:
-            theirs = dict(with_present_keys(json_tree(raw)["identity"]))
+            stored = json_tree(raw)
+            theirs = dict(with_present_keys(stored["identity"]))
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{SWEEP} cannot be read", where=store.root, fix="choose another sweep_id"
             ) from error
-        if theirs != mine:
-            keys = sorted(k for k in {*theirs, *mine} if theirs.get(k) != mine.get(k))
+        if theirs == mine:
+            return
+        keys = sorted(k for k in {*theirs, *mine} if theirs.get(k) != mine.get(k))
+        if new_runs or mine.get("early") or not _GROW.issuperset(keys):
+            reason = f"; the run of {new_runs[0]} cannot grow" if new_runs else ""
             raise UserError(
-                f"the folder belongs to a sweep with another config ({', '.join(keys)} differ)",
+                f"the folder belongs to a sweep with another config ({', '.join(keys)} differ"
+                f"{reason})",
                 where=store.root,
                 fix="choose another sweep_id or --output",
             )
-        return
+        stored["grown"] = [*stored.get("grown", []), {"at": now, "keys": keys}]
     manifest = {
         "schema_version": 1,
         "sweep_id": sweep_id,
         "ace_ray_version": ace_ray.__version__,
-        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created_at": now,
+        **stored,
         "identity": mine,
         "config": {
             **config.run,

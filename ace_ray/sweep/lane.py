@@ -110,10 +110,7 @@ def run_lane(
         prepare()
         stack.enter_context(connection.connecting())
         runs = [stack.enter_context(opened(plan, fresh=False, began=began)) for plan in plans]
-        pending = [0 if run.stops else len(run.pending(again=False)) for run in runs]
-        for run, rows in zip(runs, pending, strict=True):
-            line = f"{run.plan.run_id}: {len(run.plan.rows)} rows declared, {rows} to evaluate"
-            log.info(line, event="begin", run_id=run.plan.run_id, pending=rows)
+        pending = [run.announce() for run in runs]
         if gpus and any(pending):
             connection.connect()
             interrupts.install()  # Ray has replaced the handlers
