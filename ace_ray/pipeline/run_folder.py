@@ -96,7 +96,7 @@ class OpenRun:
             )
 
     def announce(self) -> int:
-        """Log how many rows the run declares, evaluates and reuses. Return how many it evaluates."""
+        """Log how many rows the run declares, evaluates and reuses. Return how many to evaluate."""
         config, rows = self.plan.config, len(self.plan.rows)
         pending = 0 if self.stops else len(self.pending(again=False))
         line = f"{self.plan.run_id}: {rows} rows declared, {pending} to evaluate"
