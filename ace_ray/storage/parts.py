@@ -159,8 +159,10 @@ def read_bounded(
     texts = [f.name for f in column_schema if f.type in (pa.string(), pa.large_string())]
     try:
         file = pq.ParquetFile(source, read_dictionary=texts, pre_buffer=True, **limits)
-    except KeyError as error:  # a column in `read_dictionary` is missing
-        raise ValueError("it lacks a column of the run's rows") from error
+    except KeyError:  # a column in `read_dictionary` is missing
+        stored = pq.ParquetFile(source, **limits).schema_arrow.names
+        texts = [name for name in texts if name in stored]
+        file = pq.ParquetFile(source, read_dictionary=texts, pre_buffer=True, **limits)
     names = file.schema_arrow.names
     if any(pa.types.is_nested(kind) for kind in file.schema_arrow.types):
         raise ValueError("its columns are nested")
