@@ -14,13 +14,12 @@ from ace_ray.config.schema import RunConfig, SamplingConfig
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.end_time import ends_at, rows_end_at
-from ace_ray.pipeline.growth import is_stored
 from ace_ray.pipeline.planning.plan import Plan, make_plan
 from ace_ray.pipeline.planning.preflight import check_engine, make_benchmarks, resolve_model
 from ace_ray.pipeline.run_folder import located, opened, output_store
 from ace_ray.pipeline.session import Session, prepare
 from ace_ray.storage.object_store import is_relative
-from ace_ray.storage.stored import SUCCESS
+from ace_ray.storage.stored import SUCCESS, read_manifest
 from ace_ray.util import log
 from ace_ray.util.signals import Interrupts
 
@@ -64,8 +63,8 @@ def evaluate(
         has_time = (end := ends_at(limit, began)) is None or end > began
         # A complete run does not need Ray, and one without time must not start it.
         store = output_store(plan)
-        complete = store.get(SUCCESS) is not None and is_stored(store, plan)
-        begins = has_time and (fresh or not complete)
+        grows = store.get(SUCCESS) is None or read_manifest(store).declared < len(plan.rows)
+        begins = has_time and (fresh or grows)
         if begins:
             interrupts.abort_at(rows_end_at(limit, began))
             prepare()

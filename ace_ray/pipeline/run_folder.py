@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -14,12 +15,11 @@ import pyarrow as pa
 
 from ace_ray.early_stopping.looks import EarlyLooks
 from ace_ray.errors import UserError
-from ace_ray.pipeline.growth import conflict, grown_manifest
 from ace_ray.pipeline.health.heartbeat import Kind, give_back_memory
 from ace_ray.pipeline.health.isolation import IsolatedRow, set_aside, shared_id
 from ace_ray.pipeline.planning.formats import choice_facts
-from ace_ray.pipeline.planning.manifest import make_manifest
-from ace_ray.pipeline.planning.plan import REPORTS, Plan, PlannedRows
+from ace_ray.pipeline.planning.manifest import grown_manifest, make_manifest
+from ace_ray.pipeline.planning.plan import REPORTS, Plan, PlannedRows, run_id_of
 from ace_ray.pipeline.planning.prompts import check_chat
 from ace_ray.pipeline.summary import FILES, RESULTS, finish, reopen
 from ace_ray.storage.lease import LEASE, Lease
@@ -30,9 +30,9 @@ from ace_ray.storage.stored import (
     MANIFEST,
     SUCCESS,
     SUMMARY,
-    Growth,
     Manifest,
     as_json,
+    differences,
     earlier_timing,
     read_manifest,
     session_record,
@@ -40,6 +40,10 @@ from ace_ray.storage.stored import (
     with_session,
 )
 from ace_ray.util import log
+from ace_ray.util.safe_loading import json_tree
+
+# Parts of an identity that change when a run grows. Row ids cover what they say about a row.
+_ROW_KEYS = ("benchmarks", "roles", "replay_reasoning", "episode_timeout_s", "sampling", "rows")
 
 
 @dataclass
@@ -97,30 +101,18 @@ class OpenRun:
 
     def announce(self) -> int:
         """Log how many rows the run declares, evaluates and reuses. Return how many to evaluate."""
-        config, rows = self.plan.config, len(self.plan.rows)
-        pending = 0 if self.stops else len(self.pending(again=False))
-        line = f"{self.plan.run_id}: {rows} rows declared, {pending} to evaluate"
-        if settled := int(self.ledger.settled.sum()):
-            line += f", {settled} stored rows reused"
-        per_entry = np.bincount(self.plan.rows.entry, minlength=len(self.plan.entries)).tolist()
-        counts = Counter[str]()
-        for entry, count in zip(self.plan.entries, per_entry, strict=True):
-            counts[entry.benchmark] += count
-        if len(counts) > 1:
-            line += f" ({', '.join(f'{name} {count}' for name, count in counts.items())})"
-        log.info(line, event="begin", run_id=self.plan.run_id, declared=rows, pending=pending)
+        plan, pending = self.plan, 0 if self.stops else len(self.pending(again=False))
+        counts = Counter(plan.entries[index].benchmark for index in plan.rows.entry.tolist())
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        line = f"{plan.run_id}: {len(plan.rows)} rows declared, {pending} to evaluate, "
+        line += f"{int(self.ledger.settled.sum())} stored rows reused ({listed})"
+        log.info(line, event="begin", run_id=plan.run_id, declared=len(plan.rows), pending=pending)
         if self.grown is not None:
-            growth = Growth.model_validate(self.grown["grown"][-1])
-            log.info(f"the stored run of {growth.rows_before} rows grows: {growth.what}")
-        if not self.declared and self.store.get(MANIFEST) is not None:
-            log.info("--fresh: replacing the stored run")
-        if self.plan.beside:
-            log.info(self.plan.beside)
-        if config.samples > 1 and not config.sampling.temperature:
-            log.warning(
-                f"samples: {config.samples} at temperature 0 give nearly the same answer; "
-                "set sampling.temperature, or samples: 1"
-            )
+            log.info(f"the stored run grows: {self.grown['grown'][-1]['what']}")
+        if plan.beside:
+            log.info(plan.beside)
+        if plan.config.samples > 1 and not plan.config.sampling.temperature:
+            log.warning("samples at temperature 0 are nearly equal; set sampling.temperature")
         return pending
 
     @property
@@ -276,7 +268,8 @@ def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
         run = OpenRun(plan, store, lease, facts, declared, began, now_s, not declared)
         run.read(log.warning)
         run.check_declared()
-        run.grown = grown_manifest(manifest, plan) if manifest is not None else None
+        if manifest is not None and manifest.declared < len(plan.rows):
+            run.grown = grown_manifest(manifest, plan)
         if skipped and len(run.pending(again=False)):
             log.warning(chat_line)
         if plan.drawn is not None:
@@ -294,24 +287,54 @@ def output_store(plan: Plan) -> Store:
 
 
 def located(plan: Plan) -> Plan:
-    """Return ``plan`` with the id of the stored run that it continues or lets grow. If there is no
-    such run, a new run gets an id under which it can grow.
-
-    Raises `UserError`: the store is not available."""
+    """Return ``plan`` with the id of the stored run that it continues or lets grow, or with an id
+    under which a new run can grow. Raises `UserError`: the store is not available."""
     parent = open_store(plan.config.output, **plan.config.store.model_dump())
-    if not plan.growing_ids or parent.child(plan.run_id).get(MANIFEST) is not None:
+    if plan.config.run_id or parent.child(plan.run_id).get(MANIFEST) is not None:
         return plan
-    new_id, beside = plan.growing_ids[0], ""
-    for run_id in plan.growing_ids:
-        store = parent.child(run_id)
-        if store.get(MANIFEST) is None:
-            continue
-        if not (reason := conflict(store, read_manifest(store), plan)):
-            return replace(plan, run_id=run_id)
-        # Ids of a full identity are for runs beside a run that cannot grow into them.
-        new_id = plan.run_id if run_id == plan.growing_ids[0] else new_id
-        beside = beside or f"{new_id} is a new run beside {run_id}: {reason}"
-    return replace(plan, run_id=new_id, beside=beside)
+    identity = plan.identity
+    # Each benchmark may have been the first one of the run, with or without interactive episodes.
+    ids = [
+        run_id_of(name, plan.model.name, _fixed(identity, [name]), *more)
+        for name, described in identity["benchmarks"].items()
+        for more in ((described.get("episodes"), identity["roles"][name]), (None, {}))
+    ]
+    taken = [run_id for run_id in ids if parent.child(run_id).get(MANIFEST) is not None]
+    reasons = {run_id: conflict(parent.child(run_id), plan) for run_id in taken}
+    new_id = plan.run_id if ids[0] in reasons else ids[0]
+    run_id = next((run_id for run_id in reasons if not reasons[run_id]), new_id)
+    lines = [f"{new_id} is a new run beside {name}: {reason}" for name, reason in reasons.items()]
+    return replace(plan, run_id=run_id, beside="; ".join(lines) if run_id == new_id else "")
+
+
+def conflict(store: Store, plan: Plan) -> str:
+    """Return why the run in ``store`` is not the run of ``plan`` and cannot grow into it, or ""."""
+    manifest, mine = read_manifest(store), json_tree(json.dumps(plan.identity))
+    if (theirs := manifest.tree["identity"]) == mine:
+        return ""
+    reason = f"the runs differ in {', '.join(differences(theirs, mine))}"
+    reason += f" ({manifest.declared} and {len(plan.rows)} rows)"
+    early = manifest.tree.get("early")
+    # The decision of an early comparison is valid only for the order that was drawn before it.
+    if plan.drawn is not None or (isinstance(early, Mapping) and early.get("looked")):
+        return f"{reason}; a run with early stopping cannot grow"
+    shared = theirs["benchmarks"].keys() & mine["benchmarks"].keys()
+    if _fixed(theirs, shared) != _fixed(mine, shared) or len(plan.rows) <= manifest.declared:
+        return reason
+    # Stored rows that the plan has, too, were generated as the plan says.
+    ledger = read_ledger(store, lambda line: None, rows_schema(manifest.all_rule_sets))
+    extra_rows = len(np.setdiff1d(ledger.ids, plan.rows.ids))
+    return (extra_rows and f"{reason}; {extra_rows} stored rows are not among its rows") or ""
+
+
+def _fixed(identity: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the settings in ``identity`` that are the same for all rows of these benchmarks."""
+    fixed = {key: value for key, value in identity.items() if key not in _ROW_KEYS}
+    for name in names:
+        described = identity["benchmarks"][name].items()
+        settings = {k: v for k, v in described if k not in ("data_sha256", "episodes")}
+        fixed[f"benchmarks.{name}"] = settings
+    return {**fixed, "sampling": identity["sampling"][0]}
 
 
 def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, Manifest | None]:
@@ -347,7 +370,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, Manifest | N
         raise refused(f"a {MANIFEST} that is not a run's") from error
     if fresh:
         return store, None
-    if reason := conflict(store, manifest, plan):
+    if reason := conflict(store, plan):
         raise refused(f"a different run ({reason})", ", or replace the run with --fresh")
     return store, manifest
 

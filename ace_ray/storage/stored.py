@@ -136,13 +136,12 @@ class SessionRecord(Stored):
 
 
 class Growth(Stored):
-    """Record of one time at which a run was given more rows."""
+    """Record of a time at which a run was given more rows. ``what``: changes of the config."""
 
     at: Version = ""
     rows_before: Count = 0
     rows_after: Count = 0
     what: Annotated[str, Field(max_length=1000)] = ""
-    """Keys of the config that select more rows, such as "limit 40 -> 80"."""
 
     def __str__(self) -> str:
         rows = f"from {self.rows_before} to {self.rows_after} rows"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +19,13 @@ from ace_ray.models.sizes import size_of
 from ace_ray.models.urls import host_of
 from ace_ray.pipeline import roles
 from ace_ray.pipeline.evaluate import plan_run
-from ace_ray.pipeline.growth import is_stored
 from ace_ray.pipeline.planning.plan import Plan
 from ace_ray.storage.object_store import Store, Unreachable
-from ace_ray.storage.stored import SUCCESS
+from ace_ray.storage.stored import MANIFEST, SUCCESS
 from ace_ray.sweep.checkpoints import Checkpoint
 from ace_ray.sweep.config import SweepConfig, SweepModel
 from ace_ray.types import digest
+from ace_ray.util.safe_loading import json_tree
 
 _TOKENIZER = (
     "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
@@ -148,7 +149,13 @@ def is_finished(store: Store, plan: Plan, *, all_rows: bool = False) -> bool:
     folder = store.child(plan.run_id)
     early = plan.config.early
     decided = early is not None and early.stop and not all_rows and is_decided(folder)
-    return (decided or folder.get(SUCCESS) is not None) and is_stored(folder, plan)
+    if folder.get(SUCCESS) is None and not decided:
+        return False
+    try:
+        identity = json_tree(folder.get(MANIFEST) or b"{}")["identity"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return bool(identity == json_tree(json.dumps(plan.identity)))
 
 
 def _planned(run: SweepRun, plan: Plan) -> SweepRun:

@@ -101,9 +101,6 @@ class Plan:
     """Benchmark -> the ``ids`` and ``limit`` that restrict only this benchmark (`select`)."""
     drawn: Drawn | None = None
     """Random order of the entries if the run may stop early; else None."""
-    growing_ids: tuple[str, ...] = ()
-    """Run ids that stay the same when the run grows (`_growing_ids`); none if the config names the
-    run."""
     beside: str = ""
     """Line about a stored run that this run cannot continue, or ""."""
 
@@ -160,7 +157,6 @@ def make_plan(
         "rows": hashlib.sha256(np.sort(rows.ids).tobytes()).hexdigest(),
         **({"replay_reasoning": replay} if replay and interactive else {}),
     }
-    growing_ids = _growing_ids(model.name, candidate, identity)
     return Plan(
         config=config,
         model=model,
@@ -171,35 +167,19 @@ def make_plan(
         openings=openings,
         rows=rows,
         identity=identity,
-        run_id=config.run_id or _run_id("-".join(by_name), model.name, identity),
+        run_id=config.run_id or run_id_of("-".join(by_name), model.name, identity),
         choice=choice,
         native=native,
         replay=replay,
         restricted={name: restricted[name] for name in by_name if name in restricted},
         drawn=drawn,
-        growing_ids=() if config.run_id else growing_ids,
     )
 
 
-def _run_id(benchmark: str, model: str, *content: Any) -> str:
+def run_id_of(benchmark: str, model: str, *content: Any) -> str:
+    """Return a run id: the names as far as they fit, and a hash of ``content``."""
     name = re.sub(r"[^a-z0-9._-]+", "-", f"{benchmark}-{model}".lower())
     return f"{name[:80].strip('-.')}-{digest(*content)[:10]}"
-
-
-def _growing_ids(
-    model: str, candidate: Mapping[str, Any], identity: Mapping[str, Any]
-) -> tuple[str, ...]:
-    """Return run ids that do not depend on what a run may grow by, the id of a new run first.
-
-    Each benchmark may have been the first one of a run, with or without interactive episodes."""
-    ids: dict[str, None] = {}
-    for name, described in identity["benchmarks"].items():
-        settings = {k: v for k, v in described.items() if k not in ("data_sha256", "episodes")}
-        constant = candidate, identity["engine"], identity["sampling"][0], settings
-        episodes, roles = described.get("episodes"), identity["roles"][name]
-        ids[_run_id(name, model, *constant, episodes, roles)] = None
-        ids[_run_id(name, model, *constant, None, {})] = None
-    return tuple(ids)
 
 
 def _chosen(
