@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 def test_a_grown_run_equals_one_run(make_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "perf"))
-    from same_rows import compare
-
+    compare = importlib.import_module("same_rows").compare
     run = make_run(run_id=None, engine={"delay_s": 0.3}, sampling={"temperature": 0.7})
     acebench, output = run.tree["benchmarks"][0], Path(run.output)
     steps: list[dict[str, Any]] = [

@@ -58,7 +58,9 @@ def store(plan: Plan, **facts: Any) -> Plan:
         pytest.param([], {"samples": 3}, "samples 1 -> 3", id="samples"),
         pytest.param([], {"repeat_fraction": 1.0}, "repeat_fraction 0.0 -> 1.0", id="repeats"),
         pytest.param([BFCL], {}, "bfcl added", id="benchmark before the first"),
-        pytest.param([], {"section": AGENTS}, 'categories ["normal_atom_bool"] -> ', id="agents"),
+        pytest.param(
+            [], {"section": AGENTS}, 'acebench.categories ["normal_atom_bool"] -> ', id="agents"
+        ),
     ],
 )
 def test_a_grown_run_keeps_its_folder_and_rows(
