@@ -297,7 +297,7 @@ def located(plan: Plan) -> Plan:
     ids = [
         run_id_of(name, plan.model.name, _fixed(identity, [name]), *more)
         for name, described in identity["benchmarks"].items()
-        for more in ((described.get("episodes"), identity["roles"][name]), (None, {}))
+        for more in ((described.get("episodes"), identity["roles"][name] or None), (None, None))
     ]
     taken = [run_id for run_id in ids if parent.child(run_id).get(MANIFEST) is not None]
     reasons = {run_id: conflict(parent.child(run_id), plan) for run_id in taken}
