@@ -109,6 +109,8 @@ def _planned(plan: Plan) -> Iterator[Line]:
         sha256 = str(identity.get("data_sha256"))[:12]
         yield Line("data", f"{name}: {entries} entries, {prompts}sha256 {sha256}")
     yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")
+    if plan.beside:
+        yield Line("plan", plan.beside)
 
 
 def _endpoint_line(plan: Plan) -> Line:

@@ -80,7 +80,9 @@ class _ScoredRun(StoredRun):
 
     @property
     def key(self) -> str:
-        return _key(self.manifest.run_id, str(self.manifest.tree.get("created_at") or ""))
+        # A run that has grown is a new run in trackers: some refuse to change a parameter.
+        times = [self.manifest.tree.get("created_at"), *(g.at for g in self.manifest.grown)]
+        return _key(self.manifest.run_id, str(times[-1] or ""))
 
 
 def publications(store: Store) -> list[Publication]:

@@ -16,19 +16,20 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.end_time import ends_at, rows_end_at
 from ace_ray.pipeline.planning.plan import Plan, make_plan
 from ace_ray.pipeline.planning.preflight import check_engine, make_benchmarks, resolve_model
-from ace_ray.pipeline.run_folder import opened, output_store
+from ace_ray.pipeline.run_folder import located, opened, output_store
 from ace_ray.pipeline.session import Session, prepare
 from ace_ray.storage.object_store import is_relative
-from ace_ray.storage.stored import SUCCESS
+from ace_ray.storage.stored import SUCCESS, read_manifest
 from ace_ray.util import log
 from ace_ray.util.signals import Interrupts
 
 
 def plan_run(config: RunConfig) -> Plan:
-    """Plan a run, with all checks that work without Ray. Raises `UserError` if a check fails."""
+    """Plan a run, with all checks that work without Ray, and find the stored run that it continues.
+    Raises `UserError` if a check fails."""
     benchmarks = make_benchmarks(config)
     model, files = resolve_model(config)
-    return make_plan(config, model, benchmarks, files)
+    return located(make_plan(config, model, benchmarks, files))
 
 
 def check_config(config: RunConfig) -> None:
@@ -61,7 +62,9 @@ def evaluate(
         limit = plan.config.time_limit
         has_time = (end := ends_at(limit, began)) is None or end > began
         # A complete run does not need Ray, and one without time must not start it.
-        begins = has_time and (fresh or output_store(plan).get(SUCCESS) is None)
+        store = output_store(plan)
+        grows = store.get(SUCCESS) is None or read_manifest(store).declared < len(plan.rows)
+        begins = has_time and (fresh or grows)
         if begins:
             interrupts.abort_at(rows_end_at(limit, began))
             prepare()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -17,8 +18,8 @@ from ace_ray.errors import UserError
 from ace_ray.pipeline.health.heartbeat import Kind, give_back_memory
 from ace_ray.pipeline.health.isolation import IsolatedRow, set_aside, shared_id
 from ace_ray.pipeline.planning.formats import choice_facts
-from ace_ray.pipeline.planning.manifest import make_manifest
-from ace_ray.pipeline.planning.plan import REPORTS, Plan, PlannedRows
+from ace_ray.pipeline.planning.manifest import grown_manifest, make_manifest
+from ace_ray.pipeline.planning.plan import REPORTS, Plan, PlannedRows, run_id_of
 from ace_ray.pipeline.planning.prompts import check_chat
 from ace_ray.pipeline.summary import FILES, RESULTS, finish, reopen
 from ace_ray.storage.lease import LEASE, Lease
@@ -40,6 +41,9 @@ from ace_ray.storage.stored import (
 )
 from ace_ray.util import log
 from ace_ray.util.safe_loading import json_tree
+
+# Parts of an identity that change when a run grows. Row ids cover what they say about a row.
+_ROW_KEYS = ("benchmarks", "roles", "replay_reasoning", "episode_timeout_s", "sampling", "rows")
 
 
 @dataclass
@@ -71,6 +75,8 @@ class OpenRun:
     """Comparison with the reference during the run; None if the run does not stop early."""
     result: tuple[int, dict[str, Any]] | None = None
     """Exit code and summary of a concluded run."""
+    grown: Mapping[str, Any] | None = None
+    """New content of the manifest if the stored run grows; else None."""
 
     def read(self, warn: Callable[[str], None] = lambda line: None) -> None:
         """Read which rows are stored. ``warn`` receives a line for each ignored part."""
@@ -92,6 +98,22 @@ class OpenRun:
                 where=self.store.root,
                 fix=f"remove foreign files from {FOLDER}, or start with --fresh",
             )
+
+    def announce(self) -> int:
+        """Log how many rows the run declares, evaluates and reuses. Return how many to evaluate."""
+        plan, pending = self.plan, 0 if self.stops else len(self.pending(again=False))
+        counts = Counter(plan.entries[index].benchmark for index in plan.rows.entry.tolist())
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        line = f"{plan.run_id}: {len(plan.rows)} rows declared, {pending} to evaluate, "
+        line += f"{int(self.ledger.settled.sum())} stored rows reused ({listed})"
+        log.info(line, event="begin", run_id=plan.run_id, declared=len(plan.rows), pending=pending)
+        if self.grown is not None:
+            log.info(f"the stored run grows: {self.grown['grown'][-1]['what']}")
+        if plan.beside:
+            log.info(plan.beside)
+        if plan.config.samples > 1 and not plan.config.sampling.temperature:
+            log.warning("samples at temperature 0 are nearly equal; set sampling.temperature")
+        return pending
 
     @property
     def open(self) -> bool:
@@ -177,25 +199,27 @@ class OpenRun:
         """Write the manifest of a new run, or add this session to a stored manifest, and remove
         `_SUCCESS`. ``facts`` (`machine_facts` and others) describe the session."""
         session = session_record(facts)
+        self.lease.check()
+        reopen(self.store)  # first: a crash must not leave `_SUCCESS` with a manifest of more rows
         if not self.declared:
-            self.lease.check()
             _remove_run(self.store)
             tree = make_manifest(self.plan, {**self.facts, **facts, "sessions": [session]})
             self.store.put(MANIFEST, as_json(tree))
             self.declared = True
         elif not self._in_manifest:
             manifest = read_manifest(self.store)
-            tree = {**manifest.tree, "sessions": with_session(manifest, session)}
-            self.lease.check()
+            tree = {**(self.grown or manifest.tree), "sessions": with_session(manifest, session)}
             self.store.put(MANIFEST, as_json(tree))
             if mixed := versions_line(read_manifest(self.store).mixed_versions):
                 log.warning(f"{mixed}; --fresh evaluates all rows again")
         self._in_manifest = True
-        reopen(self.store)
 
     def conclude(self, timing: Mapping[str, Any]) -> None:
         """Write the summary of the stored rows, and set `result`."""
         self.lease.check()
+        if self.grown is not None and not self._in_manifest:  # stopped before the first pass
+            reopen(self.store)
+            self.store.put(MANIFEST, as_json(self.grown))
         self._note_reading(timing)
         self.look(at_once=True)
         remaining_rows = len(self.plan.rows) - int(self.ledger.settled.sum())
@@ -258,6 +282,8 @@ def opened(plan: Plan, *, fresh: bool, began: float, label: str = "") -> Iterato
         run = OpenRun(plan, store, lease, facts, declared, began, now_s, not declared)
         run.read(log.warning)
         run.check_declared()
+        if manifest is not None and manifest.declared < len(plan.rows):
+            run.grown = grown_manifest(manifest, plan)
         if skipped and len(run.pending(again=False)):
             log.warning(chat_line)
         if plan.drawn is not None:
@@ -272,6 +298,57 @@ def opened(plan: Plan, *, fresh: bool, began: float, label: str = "") -> Iterato
 def output_store(plan: Plan) -> Store:
     """Return the store of the run's folder."""
     return open_store(plan.config.output, **plan.config.store.model_dump()).child(plan.run_id)
+
+
+def located(plan: Plan) -> Plan:
+    """Return ``plan`` with the id of the stored run that it continues or lets grow, or with an id
+    under which a new run can grow. Raises `UserError`: the store is not available."""
+    parent = open_store(plan.config.output, **plan.config.store.model_dump())
+    if plan.config.run_id or parent.child(plan.run_id).get(MANIFEST) is not None:
+        return plan
+    identity = plan.identity
+    # Each benchmark may have been the first one of the run, with or without interactive episodes.
+    ids = [
+        run_id_of(name, plan.model.name, _fixed(identity, [name]), *more)
+        for name, described in identity["benchmarks"].items()
+        for more in ((described.get("episodes"), identity["roles"][name] or None), (None, None))
+    ]
+    taken = [run_id for run_id in ids if parent.child(run_id).get(MANIFEST) is not None]
+    reasons = {run_id: conflict(parent.child(run_id), plan) for run_id in taken}
+    new_id = plan.run_id if ids[0] in reasons else ids[0]
+    run_id = next((run_id for run_id in reasons if not reasons[run_id]), new_id)
+    lines = [f"{new_id} is a new run beside {name}: {reason}" for name, reason in reasons.items()]
+    return replace(plan, run_id=run_id, beside="; ".join(lines) if run_id == new_id else "")
+
+
+def conflict(store: Store, plan: Plan) -> str:
+    """Return why the run in ``store`` is not the run of ``plan`` and cannot grow into it, or ""."""
+    manifest, mine = read_manifest(store), json_tree(json.dumps(plan.identity))
+    if (theirs := manifest.tree["identity"]) == mine:
+        return ""
+    reason = f"the runs differ in {', '.join(differences(theirs, mine))}"
+    reason += f" ({manifest.declared} and {len(plan.rows)} rows)"
+    early = manifest.tree.get("early")
+    # The decision of an early comparison is valid only for the order that was drawn before it.
+    if plan.drawn is not None or (isinstance(early, Mapping) and early.get("looked")):
+        return f"{reason}; a run with early stopping cannot grow"
+    shared = theirs["benchmarks"].keys() & mine["benchmarks"].keys()
+    if _fixed(theirs, shared) != _fixed(mine, shared) or len(plan.rows) <= manifest.declared:
+        return reason
+    # Stored rows that the plan has, too, were generated as the plan says.
+    ledger = read_ledger(store, lambda line: None, rows_schema(manifest.all_rule_sets))
+    extra_rows = len(np.setdiff1d(ledger.ids, plan.rows.ids))
+    return (extra_rows and f"{reason}; {extra_rows} stored rows are not among its rows") or ""
+
+
+def _fixed(identity: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the settings in ``identity`` that are the same for all rows of these benchmarks."""
+    fixed = {key: value for key, value in identity.items() if key not in _ROW_KEYS}
+    for name in names:
+        described = identity["benchmarks"][name].items()
+        settings = {k: v for k, v in described if k not in ("data_sha256", "episodes")}
+        fixed[f"benchmarks.{name}"] = settings
+    return {**fixed, "sampling": identity["sampling"][0]}
 
 
 def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, Manifest | None]:
@@ -307,10 +384,8 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, Manifest | N
         raise refused(f"a {MANIFEST} that is not a run's") from error
     if fresh:
         return store, None
-    mine = json_tree(json.dumps(plan.identity))
-    if paths := differences(manifest.tree["identity"], mine):
-        more = ", or replace the run with --fresh"
-        raise refused(f"a different run (the runs differ in {', '.join(paths)})", more)
+    if reason := conflict(store, plan):
+        raise refused(f"a different run ({reason})", ", or replace the run with --fresh")
     return store, manifest
 
 

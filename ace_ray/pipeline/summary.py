@@ -58,6 +58,7 @@ def finish(
         "ignored_files": ledger.ignored,
         "uri": store.root,
         "mixed_versions": manifest.mixed_versions,
+        "grown": [str(growth) for growth in manifest.grown],
         "judges": {name: judging.get("role") for name, judging in manifest.judging.items()},
         **more,
     }

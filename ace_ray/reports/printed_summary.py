@@ -32,7 +32,7 @@ WAITS = {
 
 _NUMBERS = (
     "run_id", "uri", "declared", *STATUSES, "missing", "complete", "headline", "why", "tokens",
-    "cost", "limit", "restricted", "mixed_versions", "failures", "notes", "incomplete",
+    "cost", "limit", "restricted", "mixed_versions", "grown", "failures", "notes", "incomplete",
 )  # fmt: skip
 
 
@@ -94,6 +94,7 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
     yield from filter(None, lines)
     if mixed := versions_line(summary.get("mixed_versions", {})):
         yield mixed
+    yield from summary.get("grown", ())
     if summary["cut_by_length"]:
         yield f"answers cut off by max_tokens or the context length: {summary['cut_by_length']}"
     if summary["reasoning_truncated"]:

@@ -267,6 +267,7 @@ def _facts(run: Run, benchmark: str) -> Iterator[str]:
         yield f"answers of {again.get('run_id')}, read again with {again.get('reader')}"
     if mixed := versions_line(run.manifest.mixed_versions):
         yield mixed
+    yield from map(str, run.manifest.grown)
     if words := run.manifest.restriction(benchmark).words:
         yield f"limited to {words}: a sample of the benchmark, not its score"
     rows = run.rows_of(benchmark)

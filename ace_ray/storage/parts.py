@@ -30,6 +30,7 @@ from ace_ray.storage.rows import (
     result_rows,
     rows_schema,
     rule_sets_in,
+    verdict_names,
 )
 from ace_ray.types import ResultRow
 from ace_ray.util import log
@@ -155,29 +156,35 @@ def read_bounded(
     # The second limit is needed because pyarrow reads the schema recursively.
     limits = {"thrift_string_size_limit": 4 << 20, "thrift_container_size_limit": 1_000}
     column_schema = pa.schema([schema.field(column) for column in columns])
+    footer = pq.ParquetFile(source, **limits)
+    names = footer.schema_arrow.names
     texts = [f.name for f in column_schema if f.type in (pa.string(), pa.large_string())]
-    try:
-        file = pq.ParquetFile(source, read_dictionary=texts, pre_buffer=True, **limits)
-    except KeyError as error:  # a column in `read_dictionary` is missing
-        raise ValueError("it lacks a column of the run's rows") from error
-    names = file.schema_arrow.names
+    texts = [name for name in texts if name in names]
+    file = pq.ParquetFile(
+        source, metadata=footer.metadata, read_dictionary=texts, pre_buffer=True, **limits
+    )
     if any(pa.types.is_nested(kind) for kind in file.schema_arrow.types):
         raise ValueError("its columns are nested")
-    if name := next((name for name in schema.names if names.count(name) != 1), None):
+    # A run that has grown by a benchmark has parts without the columns of its rule sets.
+    missing = {*schema.names} - {*names} if rule_sets_in(names) else set()
+    later = missing & {*verdict_names(rule_sets_in(missing))}
+    if name := next((n for n in schema.names if names.count(n) != 1 and n not in later), None):
         raise ValueError(f"it has {'two columns' if name in names else 'no column'} {name}")
     # A row id takes more than one byte even if packed, so a valid file has fewer rows than bytes.
     most_rows = min(MOST_ROWS, size)
     groups, index = (None, 0) if row is None else _group_of(file, row)
     batches: list[pa.Table] = []
     rows = unpacked = 0
-    for batch in file.iter_batches(_BATCH_ROWS, groups, columns=columns, use_threads=False):
+    stored = [name for name in columns if name not in later] or ["row_id"]
+    for batch in file.iter_batches(_BATCH_ROWS, groups, columns=stored, use_threads=False):
         rows += batch.num_rows
         unpacked += sum(map(_full_size, batch.columns))
         if rows > most_rows:
             raise ValueError(f"it has more than {most_rows} rows")
         if unpacked > MOST_BYTES:
             raise ValueError(f"its columns take more than {MOST_BYTES >> 20} MiB unpacked")
-        batches.append(pa.table(batch).select(columns).cast(column_schema))
+        arrays = [batch[c] if c in stored else pa.nulls(len(batch)) for c in columns]
+        batches.append(pa.table(arrays, columns).cast(column_schema))
     table = pa.concat_tables(batches) if batches else column_schema.empty_table()
     if row is not None:
         if table.num_rows <= index:

@@ -135,6 +135,19 @@ class SessionRecord(Stored):
     """Parsers, and settings that constrain answers (`answer_parser.reading_facts`)."""
 
 
+class Growth(Stored):
+    """Record of a time at which a run was given more rows. ``what``: changes of the config."""
+
+    at: Version = ""
+    rows_before: Count = 0
+    rows_after: Count = 0
+    what: Annotated[str, Field(max_length=1000)] = ""
+
+    def __str__(self) -> str:
+        rows = f"from {self.rows_before} to {self.rows_after} rows"
+        return f"grew {rows} on {self.at[:10]} ({self.what})"
+
+
 class Manifest(Stored):
     """Content of ``run.json``, which describes a run (docs/results.md)."""
 
@@ -162,6 +175,7 @@ class Manifest(Stored):
     judging: dict[Name, dict[str, dict[str, Any]]] = Field(default_factory=dict)
     """Benchmark -> the judge that `ace-ray score --judge` asked (role), and its questions."""
     sessions: Annotated[list[SessionRecord], Field(max_length=1000)] = Field(default_factory=list)
+    grown: Annotated[list[Growth], Field(max_length=1000)] = Field(default_factory=list)
     _tree: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
@@ -304,6 +318,7 @@ class Early(Stored):
 class Summary(Stored):
     """Content of ``summary.json``. Missing fields have defaults."""
 
+    declared: Count | None = None
     complete: bool = False
     why: str = ""
     scored: Count = 0

@@ -96,6 +96,8 @@ _MAY_CHANGE = (
     "time_limit", "store", "output", "publish", "price_per_hour", "reference",
 )  # fmt: skip
 
+# Keys of runs by which a sweep may grow.
+_GROW = {"limit", "ids", "samples", "repeat_fraction", "benchmarks"}
 
 _OF_CHECKPOINTS = ("pattern", "every", "from_step", "to_step", "watch", "stop_file")
 
@@ -247,10 +249,13 @@ def sweep_id_of(config: SweepConfig) -> str:
     return f"sweep-{stem[:60].strip('-.')}-{digest(_identity(config))[:10]}"
 
 
-def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
-    """Write ``sweep.json``. Raises `UserError`: the folder has a sweep with another config."""
+def claim(store: Store, config: SweepConfig, sweep_id: str, new_runs: Sequence[str] = ()) -> None:
+    """Write ``sweep.json``, also if the stored sweep grows. ``new_runs``: labels of models whose
+    stored run cannot grow. Raises `UserError`: the folder has a sweep with another config."""
     raw = store.get(SWEEP)
-    mine, stored = _identity(config), dict[str, Any]()
+    mine = _identity(config)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    stored: dict[str, Any] = {}
     if raw is not None:
         try:
             stored = json_tree(raw)
@@ -259,21 +264,26 @@ def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
             raise UserError(
                 f"{SWEEP} cannot be read", where=store.root, fix="choose another sweep_id"
             ) from error
-        if theirs != (ours := _unlabelled(mine)):
-            keys = sorted(k for k in {*theirs, *ours} if theirs.get(k) != ours.get(k))
+        ours = _unlabelled(mine)
+        keys = sorted(k for k in {*theirs, *ours} if theirs.get(k) != ours.get(k))
+        if keys and (new_runs or mine.get("early") or not _GROW.issuperset(keys)):
+            reason = f"; the run of {new_runs[0]} cannot grow" if new_runs else ""
             raise UserError(
-                f"the folder belongs to a sweep with another config ({', '.join(keys)} differ)",
+                f"the folder belongs to a sweep with another config ({', '.join(keys)} differ"
+                f"{reason})",
                 where=store.root,
                 fix="choose another sweep_id or --output",
             )
+        if keys:
+            stored["grown"] = [*stored.get("grown", []), {"at": now, "keys": keys}]
     options = config.options.model_dump(mode="json", by_alias=True)
     manifest = {
         "schema_version": 1,
         "sweep_id": sweep_id,
         "ace_ray_version": ace_ray.__version__,
-        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "identity": mine,
+        "created_at": now,
         **stored,
+        "identity": mine,
         "config": {**config.run, **options, "sweep_id": sweep_id},
     }
     store.put(SWEEP, as_json(manifest))

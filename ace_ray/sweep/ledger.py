@@ -76,7 +76,9 @@ def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> Co
     summary, line.rows_left = _summary(store.child(run.run_id)), len(run.plan.rows)
     if summary is None:
         return line
-    line.state = "complete" if summary.complete else "incomplete"
+    # The summary of a run that will grow declares fewer rows.
+    is_whole = summary.complete and summary.declared in (None, line.rows_left)
+    line.state = "complete" if is_whole else "incomplete"
     if summary.early is not None and summary.early.stopped:
         line.state = "decided"
     settled = summary.scored + summary.not_judged

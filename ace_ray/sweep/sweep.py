@@ -162,7 +162,7 @@ class Sweep:
         self.store.check_writable()
         self._lease = Lease.acquire(self.store)
         try:
-            claim(self.store, self._config, self.sweep_id)
+            claim(self.store, self._config, self.sweep_id, self._new_runs())
             self.comparisons.read()  # another call may have added shares since then
             self._give_shares(keep=True)
             # A complete sweep needs no time.
@@ -180,6 +180,16 @@ class Sweep:
                     return INCOMPLETE
         finally:
             self._lease.release()
+
+    def _new_runs(self) -> list[str]:
+        """Return the labels of models whose stored run cannot become the planned run."""
+        run_ids = {(line.label, line.source): line.run_id for line in self._before}
+        return [
+            run.label
+            for run in self._in_order()
+            if (run.plan and run.plan.beside)
+            or run_ids.get((run.label, run.source)) not in (None, "", run.run_id)
+        ]
 
     def _evaluate(self) -> int:
         """Evaluate and compare all runs, and watch for more. Raises `StoreAway` and `LeaseLost`."""

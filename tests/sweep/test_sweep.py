@@ -247,6 +247,19 @@ class TestResuming:
         again = Sweep(saved)
         assert (again.run(), again.uri, setup.lanes) == (0, setup.folder.root, [])
 
+    def test_a_sweep_grows_with_its_runs_and_does_not_shrink(self, setup: Setup) -> None:
+        setup.save(1)
+        assert setup.run() == 0
+        before = setup.ledger()
+        assert setup.run(limit=2) == 0
+        assert setup.lanes == [["step 1"]]
+        assert setup.ledger()["step 1"]["run_id"] == before["step 1"]["run_id"]
+        assert json.loads(setup.folder.get("sweep.json") or b"")["grown"][0]["keys"] == ["limit"]
+        with pytest.raises(UserError, match=r"limit differ; the run of step 1 cannot grow"):
+            setup.run(limit=1)
+        with pytest.raises(UserError, match=r"\(sampling differ"):
+            setup.run(limit=2, sampling={"max_tokens": 7})
+
     def test_results_outlive_their_checkpoints(self, setup: Setup) -> None:
         setup.save(10, 20, 30, 40)
         assert setup.run(every=2) == 0

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import ace_ray
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.comparability import flattened
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.models.sizes import size_here
 from ace_ray.pipeline.planning.plan import Plan
+from ace_ray.storage.stored import Manifest
 
 
 def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
@@ -63,6 +66,29 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         **({"early": plan.drawn.as_json()} if plan.drawn else {}),
         **facts,
     }
+
+
+def grown_manifest(manifest: Manifest, plan: Plan) -> dict[str, Any]:
+    """Return the content of ``run.json`` after the stored run has grown into the run of ``plan``.
+    Keys beside the plan's still describe the first session."""
+    tree = make_manifest(plan, {"ace_ray_version": manifest.ace_ray_version})
+    before, after = (
+        flattened(
+            {key: config.get(key) for key in ("limit", "samples", "repeat_fraction")}
+            | {section["name"]: section for section in config["benchmarks"]}
+        )
+        for config in (manifest.tree["config"], tree["config"])
+    )
+    added = [key[: -len(".name")] for key in after if key.endswith(".name") and key not in before]
+    changes = [f"{name} added" for name in added] + [
+        f"{key} {before.get(key, 'null')} -> {value}"
+        for key, value in after.items()
+        if before.get(key) != value and not key.startswith(tuple(f"{name}." for name in added))
+    ]
+    at, what = datetime.now(UTC).isoformat(timespec="seconds"), ", ".join(changes)[:500]
+    growth = {"at": at, "rows_before": manifest.declared, "rows_after": len(plan.rows)}
+    grown = [*manifest.tree.get("grown", []), {**growth, "what": what}]
+    return {**manifest.tree, **tree, "grown": grown}
 
 
 def groups_of(benchmark: Benchmark) -> dict[str, list[str]]:

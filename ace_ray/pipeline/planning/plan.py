@@ -101,6 +101,8 @@ class Plan:
     """Benchmark -> the ``ids`` and ``limit`` that restrict only this benchmark (`select`)."""
     drawn: Drawn | None = None
     """Random order of the entries if the run may stop early; else None."""
+    beside: str = ""
+    """Line about a stored run that this run cannot continue, or ""."""
 
     @property
     def uri(self) -> str:
@@ -155,7 +157,6 @@ def make_plan(
         "rows": hashlib.sha256(np.sort(rows.ids).tobytes()).hexdigest(),
         **({"replay_reasoning": replay} if replay and interactive else {}),
     }
-    name = re.sub(r"[^a-z0-9._-]+", "-", f"{'-'.join(by_name)}-{model.name}".lower())
     return Plan(
         config=config,
         model=model,
@@ -166,13 +167,19 @@ def make_plan(
         openings=openings,
         rows=rows,
         identity=identity,
-        run_id=config.run_id or f"{name[:80].strip('-.')}-{digest(identity)[:10]}",
+        run_id=config.run_id or run_id_of("-".join(by_name), model.name, identity),
         choice=choice,
         native=native,
         replay=replay,
         restricted={name: restricted[name] for name in by_name if name in restricted},
         drawn=drawn,
     )
+
+
+def run_id_of(benchmark: str, model: str, *content: Any) -> str:
+    """Return a run id: the names as far as they fit, and a hash of ``content``."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", f"{benchmark}-{model}".lower())
+    return f"{name[:80].strip('-.')}-{digest(*content)[:10]}"
 
 
 def _chosen(

@@ -68,7 +68,12 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
         if _interactive(plan) and chat.is_single_call:
             facts["divided_calls"] = DIVIDED_CALLS
     _check_variables(plan, chat)
-    _check_template_probes(plan, chat)
+    for entry in {(e.benchmark, e.category): e for e in plan.entries}.values():
+        benchmark = plan.benchmarks[entry.benchmark]
+        if benchmark.interactive(entry):
+            sent = benchmark.template_probe(entry), benchmark.tools(entry)
+            source, fix = plan.model.source, benchmark.refused_fix
+            _check_taken(chat, *sent, who=entry.category, location=source, fix=fix)
     _check_roles(plan, chat)
 
     def count(messages: Messages, tools: Messages | None) -> int:
@@ -99,17 +104,6 @@ def _check_variables(plan: Plan, chat: Chat) -> None:
             where=f"model.chat_template_kwargs.{name}",
             fix="leave it out",
         )
-
-
-def _check_template_probes(plan: Plan, chat: Chat) -> None:
-    """Raise `UserError` if the template refuses a kind of message in interactive episodes."""
-    entries = {(e.benchmark, e.category): e for e in plan.entries}
-    for entry in entries.values():
-        benchmark = plan.benchmarks[entry.benchmark]
-        if benchmark.interactive(entry):
-            sent = benchmark.template_probe(entry), benchmark.tools(entry)
-            source, fix = plan.model.source, benchmark.refused_fix
-            _check_taken(chat, *sent, who=entry.category, location=source, fix=fix)
 
 
 def _check_roles(plan: Plan, candidate: Chat | None) -> None:
