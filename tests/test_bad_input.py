@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ace_ray.pipeline.run_folder import open_output
 
 Write = Callable[..., Path]
 Check = Callable[..., None]
+nightly = partial(pytest.param, marks=pytest.mark.nightly)
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 
 
@@ -219,18 +221,21 @@ def test_a_variable_that_the_chat_template_does_not_have_is_named(
 
 @needs_vllm
 @pytest.mark.parametrize(
-    ("architectures", "words"),
+    ("engine", "config", "words"),
     [
-        (["FancyForCausalLM"], "not support the architecture FancyForCausalLM"),
-        pytest.param(None, "no 'architectures'", marks=pytest.mark.nightly),
+        ({"dtype": "fp8"}, {}, "'float32'"),
+        nightly({}, {"architectures": ["FancyForCausalLM"]}, "FancyForCausalLM"),
+        nightly({"max_model_len": 99_999}, {}, "99999"),
+        nightly({"speculative_config": {"method": "x", "num_speculative_tokens": 2}}, {}, "method"),
     ],
+    ids=["dtype", "architecture", "context", "speculation"],
 )
-def test_a_model_that_vllm_cannot_load_is_named(
-    invoke: Any, check_both: Check, of_model: Write, architectures: Any, words: str
+def test_an_engine_that_vllm_refuses_is_named(
+    invoke: Any, of_model: Write, engine: Any, config: Any, words: str
 ) -> None:
-    path = of_model(config={"architectures": architectures})
-    check_both(path, words)
-    refuses(invoke("evaluate", path, "--plan"), words)
+    path = of_model(engine=engine, config=config)
+    finds(invoke("doctor", path), "engine: vLLM refuses it: ", words)
+    refuses(invoke("evaluate", path, "--plan"), "engine: vLLM refuses it: ", words)
 
 
 @needs_vllm
