@@ -5,6 +5,7 @@ vLLM loads no weights for its answer, which takes seconds. The process ends with
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from typing import Any
@@ -20,6 +21,8 @@ from ace_ray.models.start_failure import first_error, tail
 from ace_ray.util.subprocesses import module_command, module_environment
 
 TIMEOUT_S = 300
+# Names of exceptions before vLLM's message.
+_CLASSES = re.compile(r"^[\w.]+Error: (\d+ validation errors? for )?")
 
 
 def check_engine(config: RunConfig, model: ModelRef, files: ModelFiles, *, gpus: int) -> str:
@@ -37,7 +40,7 @@ def check_engine(config: RunConfig, model: ModelRef, files: ModelFiles, *, gpus:
         )  # fmt: skip
         if child.returncode == 0:
             return child.stdout.splitlines()[-1]  # vLLM prints to stdout as well
-        why = first_error(child.stderr) or tail(child.stderr)
+        why = _CLASSES.sub("", first_error(child.stderr) or tail(child.stderr))
     except subprocess.TimeoutExpired:
         why = f"no answer within {TIMEOUT_S} s"
     raise UserError(f"vLLM refuses it: {why}", where="engine", fix="change it, or the model")
