@@ -9,11 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ace_ray.errors import UserError
-from ace_ray.models.engine_check import check_engine
 from ace_ray.pipeline.end_time import about
 from ace_ray.sweep.packing import GUESS, Lane
-from ace_ray.sweep.runs import SweepRun
 from ace_ray.sweep.sweep import Sweep
 from ace_ray.util import log
 from ace_ray.util.sanitizing import print_line, printed
@@ -48,13 +45,11 @@ def _plan_lines(sweep: Sweep, lanes: Sequence[Lane], hours: float) -> Iterator[s
     planned = [run for run in sweep.runs if run.plan is not None]
     pending = sum(len(lane.runs) for lane in lanes)
     yield f"{len(planned)} models, {len(planned) - pending} of them finished"
-    yield from _refusals(planned, on_gpu=sweep.machine.gpus > 0)
     yield from (f"{run.label}: refused: {run.refused}" for run in sweep.runs if run.refused)
     yield from (f"{run.label}: {run.awaited}" for run in sweep.runs if run.awaited)
     for run in planned:
-        yield from (
-            f"{run.label}: {line}" for line in (run.plan.hazards.values() if run.plan else ())
-        )
+        hazards = run.plan.hazards if run.plan else {}
+        yield from (f"{run.label}: {line}" for line in hazards.values())
         if not run.gpus:
             yield f"{run.label}: behind an endpoint, so its time is unknown"
         elif run.parameters is None and run.plan and run.plan.model.kind != "fake":
@@ -65,17 +60,6 @@ def _plan_lines(sweep: Sweep, lanes: Sequence[Lane], hours: float) -> Iterator[s
     if (price := sweep.any_run.price_per_hour) is not None:
         yield f"cost: about {hours * price:.2f} at {price:g} per hour"
     yield f"results: {sweep.uri}/"
-
-
-def _refusals(runs: Sequence[SweepRun], *, on_gpu: bool) -> Iterator[str]:
-    """Yield a line for each engine that vLLM refuses."""
-    for run in {run.swap_group or run.run_id: run for run in runs}.values():
-        plan = run.plan
-        if plan and plan.config.backend == "vllm":
-            try:
-                check_engine(plan.config, plan.model, plan.files, gpus=run.gpus * on_gpu)
-            except UserError as error:
-                yield f"{run.label}: {error}"
 
 
 def tell_ledger(sweep: Sweep, code: int) -> None:
