@@ -223,12 +223,12 @@ def test_a_variable_that_the_chat_template_does_not_have_is_named(
 @pytest.mark.parametrize(
     ("engine", "config", "words"),
     [
-        ({"dtype": "fp8"}, {}, "'float32'"),
+        ({"max_model_len": 99_999}, {}, "99999"),
+        nightly({"dtype": "float99"}, {}, "'float32'"),
         nightly({}, {"architectures": ["FancyForCausalLM"]}, "FancyForCausalLM"),
-        nightly({"max_model_len": 99_999}, {}, "99999"),
         nightly({"speculative_config": {"method": "x", "num_speculative_tokens": 2}}, {}, "method"),
     ],
-    ids=["dtype", "architecture", "context", "speculation"],
+    ids=["context", "dtype", "architecture", "speculation"],
 )
 def test_an_engine_that_vllm_refuses_is_named(
     invoke: Any, of_model: Write, engine: Any, config: Any, words: str
@@ -246,6 +246,7 @@ def test_an_engine_that_vllm_refuses_is_named(
         ({"max_tokens": 3, "tool_parser": "x"}, {}, ("2 unknown keys", "belongs under 'model'")),
         ({"override_generation_config": {"max_new_tokens": 3}}, {}, ("has no effect here",)),
         ({"model": "x"}, {}, ("engine.model", "use model.source")),
+        ({"dtype": "fp8"}, {}, ("engine.dtype", "use engine.quantization for weights")),
         ({"max_lora_rank": 16}, {}, ("engine.max_lora_rank", "use model.adapter")),
         ({"max_num_seqs": 0}, {}, ("'max_num_seqs' is 0",)),
         ({"data_parallel_size": 4}, {}, ("engine.data_parallel_size", "use workers")),

@@ -28,7 +28,10 @@ def plan_run(config: RunConfig) -> Plan:
     """Plan a run, with all checks that work without Ray. Raises `UserError` if a check fails."""
     benchmarks = make_benchmarks(config)
     model, files = resolve_model(config)
-    return make_plan(config, model, benchmarks, files)
+    plan = make_plan(config, model, benchmarks, files)
+    if refused := plan.hazards.get("quantised-dtype"):  # an engine would say so after its start
+        raise UserError(refused, where="engine.dtype")
+    return plan
 
 
 def check_config(config: RunConfig) -> None:
