@@ -198,8 +198,9 @@ def test_a_chat_template_or_context_that_does_not_fit_is_named(
 
 @needs_vllm
 def test_a_variable_that_the_chat_template_does_not_have_is_named(
-    invoke: Any, of_model: Write, model_folder: Write
+    invoke: Any, of_model: Write, model_folder: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("ace_ray.cli.doctor.check_engine", lambda *_, gpus: "not asked here")
     template = "{% if enable_thinking %}think{% endif %}{{ messages[0]['content'] }}"
     folder = model_folder(template=template)
 
@@ -230,12 +231,15 @@ def test_a_variable_that_the_chat_template_does_not_have_is_named(
     ],
     ids=["context", "dtype", "architecture", "speculation"],
 )
+@pytest.mark.parametrize("command", ["doctor", nightly("plan")])
 def test_an_engine_that_vllm_refuses_is_named(
-    invoke: Any, of_model: Write, engine: Any, config: Any, words: str
+    invoke: Any, of_model: Write, engine: Any, config: Any, words: str, command: str
 ) -> None:
-    path = of_model(engine=engine, config=config)
-    finds(invoke("doctor", path), "engine: vLLM refuses it: ", words)
-    refuses(invoke("evaluate", path, "--plan"), "engine: vLLM refuses it: ", words)
+    path, refusal = of_model(engine=engine, config=config), "engine: vLLM refuses it: "
+    if command == "doctor":
+        finds(invoke("doctor", path), refusal, words)
+    else:
+        refuses(invoke("evaluate", path, "--plan"), refusal, words)
 
 
 @needs_vllm
