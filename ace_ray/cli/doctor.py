@@ -22,7 +22,7 @@ from ace_ray.errors import RowError, UserError
 from ace_ray.integrations.trackers import check_publishers
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
 from ace_ray.models.engine_args import parser_names
-from ace_ray.models.engine_check import check_engine
+from ace_ray.models.engine_check import ask_vllm
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.planning.plan import Plan
 from ace_ray.pipeline.planning.prompts import check_chat
@@ -138,7 +138,7 @@ def _endpoint_line(plan: Plan) -> Line:
 def _engine(plan: Plan, gpus: int) -> Iterator[Line]:
     """Yield vLLM's answer about an engine with ``gpus`` GPUs. Raises `UserError` if it refuses."""
     if plan.config.backend == "vllm":
-        yield Line("engine", check_engine(plan.config, plan.model, plan.files, gpus=gpus))
+        yield Line("engine", ask_vllm(plan.config, plan.model, plan.files, gpus=gpus))
 
 
 def _cluster(plan: Plan) -> tuple[Line, int]:

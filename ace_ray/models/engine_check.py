@@ -25,7 +25,7 @@ TIMEOUT_S = 300
 _CLASSES = re.compile(r"^[\w.]+Error: (\d+ validation errors? for )?")
 
 
-def check_engine(config: RunConfig, model: ModelRef, files: ModelFiles, *, gpus: int) -> str:
+def ask_vllm(config: RunConfig, model: ModelRef, files: ModelFiles, *, gpus: int) -> str:
     """Return a line about what vLLM has accepted. ``gpus``: GPUs of an engine, 0 on a CPU. Raises
     `UserError`: vLLM refuses the engine."""
     base, seeded = engine_args([model], config.engine), config.sampling.temperature > 0

@@ -12,7 +12,7 @@ import pytest
 from ace_ray.config.schema import run_config
 from ace_ray.errors import UserError
 from ace_ray.models import hazards
-from ace_ray.models.engine_check import check_engine
+from ace_ray.models.engine_check import ask_vllm
 from ace_ray.models.families import FamilyFacts, ModelFiles
 from ace_ray.models.sources import resolve
 
@@ -63,7 +63,7 @@ def test_without_the_engines_gpus_only_the_model_is_checked(model_folder: Any) -
     folder: Path = model_folder()
     model, files = resolve(str(folder), None), ModelFiles(folder)
     on_gpus = config(engine={"quantization": "fp8", "kv_cache_dtype": "nvfp4"})
-    answer = check_engine(on_gpus, model, files, gpus=8)
+    answer = ask_vllm(on_gpus, model, files, gpus=8)
     assert "vLLM accepts it; without its GPUs here" in answer
     with pytest.raises(UserError, match=r"engine: vLLM refuses it: .*'float32'"):
-        check_engine(config(engine={"dtype": "float99"}), model, files, gpus=8)
+        ask_vllm(config(engine={"dtype": "float99"}), model, files, gpus=8)
