@@ -61,7 +61,6 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         },
         "identity": plan.identity,
         **({"early": plan.drawn.as_json()} if plan.drawn else {}),
-        **({"hazards": hazards} if (hazards := list(plan.hazards)) else {}),
         **facts,
     }
 
