@@ -1,4 +1,5 @@
-"""``make docs`` writes configuration.md from the config's models; a test holds both together."""
+"""``make docs`` writes configuration.md from the config's models, and the table of hazards in
+serving-variants.md; a test holds them together."""
 
 from __future__ import annotations
 
@@ -38,9 +39,11 @@ from ace_ray.integrations.trackers import (
     ProjectOptions,
     TensorBoardOptions,
 )
+from ace_ray.models.hazards import HAZARDS
 from ace_ray.sweep.config import SweepModel, SweepOptions
 
 PAGE = Path(__file__).with_name("configuration.md")
+VARIANTS = Path(__file__).with_name("serving-variants.md")
 
 INTRODUCTION = """# Configuration
 
@@ -177,6 +180,18 @@ def page() -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
+def hazards() -> str:
+    """Return serving-variants.md with the table of hazards."""
+    text = VARIANTS.read_text(encoding="utf-8")
+    head, _, rest = text.partition("<!-- table hazards -->\n")
+    rest = rest[rest.index("<!-- end of table -->") :]
+    lines = ["| name | vLLM | what | what to do | source |", "|---|---|---|---|---|"]
+    for name, hazard in HAZARDS.items():
+        versions = f"`{hazard.versions}`" if hazard.versions else "all to 0.32.0"
+        lines.append(f"| `{name}` | {versions} | {hazard.what} | {hazard.fix} | {hazard.source} |")
+    return "\n".join([f"{head}<!-- table hazards -->", "", *lines, "", rest])
+
+
 def meanings(model: type[BaseModel]) -> dict[str, str]:
     """Return the meaning of each key: the description of its field, or the docstring below it."""
     below: dict[str, str] = {}
@@ -226,4 +241,5 @@ def _default(field: FieldInfo) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    VARIANTS.write_text(hazards(), encoding="utf-8")
     sys.stdout.write(f"{PAGE.name}: {len(SECTIONS)} sections\n")

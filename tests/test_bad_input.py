@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ace_ray.pipeline.run_folder import open_output
 
 Write = Callable[..., Path]
 Check = Callable[..., None]
+nightly = partial(pytest.param, marks=pytest.mark.nightly)
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 
 
@@ -196,8 +198,9 @@ def test_a_chat_template_or_context_that_does_not_fit_is_named(
 
 @needs_vllm
 def test_a_variable_that_the_chat_template_does_not_have_is_named(
-    invoke: Any, of_model: Write, model_folder: Write
+    invoke: Any, of_model: Write, model_folder: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("ace_ray.cli.doctor.ask_vllm", lambda *_, gpus: "not asked here")
     template = "{% if enable_thinking %}think{% endif %}{{ messages[0]['content'] }}"
     folder = model_folder(template=template)
 
@@ -219,18 +222,24 @@ def test_a_variable_that_the_chat_template_does_not_have_is_named(
 
 @needs_vllm
 @pytest.mark.parametrize(
-    ("architectures", "words"),
+    ("engine", "config", "words"),
     [
-        (["FancyForCausalLM"], "not support the architecture FancyForCausalLM"),
-        pytest.param(None, "no 'architectures'", marks=pytest.mark.nightly),
+        ({"max_model_len": 99_999}, {}, "99999"),
+        nightly({"dtype": "float99"}, {}, "'float32'"),
+        nightly({}, {"architectures": ["FancyForCausalLM"]}, "FancyForCausalLM"),
+        nightly({"speculative_config": {"method": "x", "num_speculative_tokens": 2}}, {}, "method"),
     ],
+    ids=["context", "dtype", "architecture", "speculation"],
 )
-def test_a_model_that_vllm_cannot_load_is_named(
-    invoke: Any, check_both: Check, of_model: Write, architectures: Any, words: str
+@pytest.mark.parametrize("command", ["doctor", nightly("plan")])
+def test_an_engine_that_vllm_refuses_is_named(
+    invoke: Any, of_model: Write, engine: Any, config: Any, words: str, command: str
 ) -> None:
-    path = of_model(config={"architectures": architectures})
-    check_both(path, words)
-    refuses(invoke("evaluate", path, "--plan"), words)
+    path, refusal = of_model(engine=engine, config=config), "engine: vLLM refuses it: "
+    if command == "doctor":
+        finds(invoke("doctor", path), refusal, words)
+    else:
+        refuses(invoke("evaluate", path, "--plan"), refusal, words)
 
 
 @needs_vllm
@@ -241,6 +250,7 @@ def test_a_model_that_vllm_cannot_load_is_named(
         ({"max_tokens": 3, "tool_parser": "x"}, {}, ("2 unknown keys", "belongs under 'model'")),
         ({"override_generation_config": {"max_new_tokens": 3}}, {}, ("has no effect here",)),
         ({"model": "x"}, {}, ("engine.model", "use model.source")),
+        ({"dtype": "fp8"}, {}, ("engine.dtype", "use engine.quantization for weights")),
         ({"max_lora_rank": 16}, {}, ("engine.max_lora_rank", "use model.adapter")),
         ({"max_num_seqs": 0}, {}, ("'max_num_seqs' is 0",)),
         ({"data_parallel_size": 4}, {}, ("engine.data_parallel_size", "use workers")),

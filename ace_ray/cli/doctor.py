@@ -22,6 +22,7 @@ from ace_ray.errors import RowError, UserError
 from ace_ray.integrations.trackers import check_publishers
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
 from ace_ray.models.engine_args import parser_names
+from ace_ray.models.engine_check import ask_vllm
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.planning.plan import Plan
 from ace_ray.pipeline.planning.prompts import check_chat
@@ -50,7 +51,8 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         plan = plan_run(config)
         yield from _planned(plan)
         topic = "cluster"
-        yield _cluster(plan)
+        line, gpus = _cluster(plan)
+        yield line
         topic = "prompts"
         facts, chat_line, _ = check_chat(plan)
         if config.backend == ENDPOINT:
@@ -63,6 +65,8 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         store, _ = open_output(plan)
         store.check_conditions()
         yield Line(topic, f"{plan.uri} can be written")
+        topic = "engine"  # last, since vLLM takes the longest to answer
+        yield from _engine(plan, gpus)
     except UserError as error:
         yield Line(topic, str(error), problem=True)
 
@@ -74,7 +78,8 @@ def planned(config: RunConfig) -> Iterator[Line]:
     check_publishers(config.publish)
     plan = plan_run(config)
     yield from _planned(plan)
-    yield _cluster(plan)
+    line, gpus = _cluster(plan)
+    yield line
     for name in plan.benchmarks:
         counts = Counter(e.category or name for e in plan.entries if e.benchmark == name)
         listed = ", ".join(f"{category} {count}" for category, count in counts.items())
@@ -87,6 +92,7 @@ def planned(config: RunConfig) -> Iterator[Line]:
         rows = f"{remaining_rows} of {len(plan.rows)} will be evaluated; the others are stored"
     yield Line("rows", rows)
     yield Line("results", plan.uri)
+    yield from _engine(plan, gpus)
 
 
 def _planned(plan: Plan) -> Iterator[Line]:
@@ -111,6 +117,7 @@ def _planned(plan: Plan) -> Iterator[Line]:
     yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")
     if plan.beside:
         yield Line("plan", plan.beside)
+    yield from (Line("hazard", line) for line in plan.hazards.values())
 
 
 def _endpoint_line(plan: Plan) -> Line:
@@ -130,8 +137,15 @@ def _endpoint_line(plan: Plan) -> Line:
     )
 
 
-def _cluster(plan: Plan) -> Line:
-    """Return a line about how the run fits the nodes. Raises `UserError` if it does not fit."""
+def _engine(plan: Plan, gpus: int) -> Iterator[Line]:
+    """Yield vLLM's answer about an engine with ``gpus`` GPUs. Raises `UserError` if it refuses."""
+    if plan.config.backend == "vllm":
+        yield Line("engine", ask_vllm(plan.config, plan.model, plan.files, gpus=gpus))
+
+
+def _cluster(plan: Plan) -> tuple[Line, int]:
+    """Return a line about how the run fits the nodes, and the GPUs of an engine. Raises `UserError`
+    if it does not fit."""
     nodes = _nodes()
     need = fit(
         plan.config,
@@ -144,7 +158,7 @@ def _cluster(plan: Plan) -> Line:
     text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit {machines}"
     text += ", each engine on several nodes" * need.spread
     text += f"; up to {need.limit} worker(s) as nodes join" if need.elastic else ""
-    return Line("cluster", text)
+    return Line("cluster", text), need.worker_gpus
 
 
 def _nodes() -> Nodes:

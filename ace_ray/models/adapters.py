@@ -33,13 +33,6 @@ _NOT_LORA = {
     "use_qalora": "is a QALoRA adapter",
     "trainable_token_indices": "contains embeddings of its own (trainable_token_indices)",
 }
-# Architectures for which vLLM 0.32 loads one LoRA tensor for all experts (`is_3d_moe_weight`).
-FUSED_EXPERTS = (
-    "ClefOmniForJointSchema", "GptOssForCausalLM", "InternS1ProForConditionalGeneration",
-    "InternS2MobiusForConditionalGeneration", "InternS2PreviewForConditionalGeneration",
-    "Qwen3OmniMoeForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration",
-    "Qwen3_5MoeForConditionalGeneration",
-)  # fmt: skip
 _SUFFIXES = (".lora_A.weight", ".lora_B.weight", ".lora_embedding_A", ".lora_embedding_B")
 _PREFIX = "base_model.model."
 
@@ -58,15 +51,6 @@ def engine_args(models: Sequence[ModelRef], engine: Mapping[str, Any]) -> dict[s
         return dict(engine)
     least = next(rank for rank in RANKS if rank >= max(ranks))
     return {"enable_lora": True, "max_loras": 1, "max_lora_rank": least, **engine}
-
-
-def check_experts(model: ModelRef, architectures: Sequence[str]) -> None:
-    """Raise `UserError` if the adapter has one tensor for all experts of a layer, but vLLM needs
-    one tensor per expert for the ``architectures`` of the base."""
-    if model.adapter and model.adapter.experts and not {*FUSED_EXPERTS} & {*architectures}:
-        name = ", ".join(architectures)
-        problem = f"trains the experts of {name:.80} as one tensor (target_parameters)"
-        raise _refused(problem, model.adapter.ref.source)
 
 
 def check_weights(folder: Path, base: Path) -> bool:

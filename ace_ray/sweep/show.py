@@ -48,6 +48,8 @@ def _plan_lines(sweep: Sweep, lanes: Sequence[Lane], hours: float) -> Iterator[s
     yield from (f"{run.label}: refused: {run.refused}" for run in sweep.runs if run.refused)
     yield from (f"{run.label}: {run.awaited}" for run in sweep.runs if run.awaited)
     for run in planned:
+        hazards = run.plan.hazards if run.plan else {}
+        yield from (f"{run.label}: {line}" for line in hazards.values())
         if not run.gpus:
             yield f"{run.label}: behind an endpoint, so its time is unknown"
         elif run.parameters is None and run.plan and run.plan.model.kind != "fake":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from importlib.metadata import entry_points
 from pathlib import Path
 
 
@@ -34,21 +33,3 @@ def engine_arguments() -> list[str]:
         for item in node.body
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
     ]
-
-
-def architectures() -> set[str]:
-    """Return the model architectures that vLLM supports; empty if they cannot be read."""
-    names: set[str] = set()
-    for node in parsed("model_executor/models/registry.py").body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
-            # In tables of models that vLLM no longer supports, values are strings, not tuples.
-            pairs = zip(node.value.keys, node.value.values, strict=True)
-            keys = [key for key, value in pairs if isinstance(value, ast.Tuple)]
-            names |= {str(key.value) for key in keys if isinstance(key, ast.Constant)}
-    return names
-
-
-def has_plugins() -> bool:
-    """Return whether other packages add models or quantization methods to vLLM."""
-    points = entry_points(group="vllm.general_plugins")
-    return any(point.dist is None or not point.dist.name.startswith("vllm") for point in points)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,6 @@ import pytest
 from ace_ray.errors import UserError
 from ace_ray.models import adapters
 from ace_ray.models.sources import ModelRef, check_unchanged, json_of, resolve
-from ace_ray.util import vllm_source
 
 Make = Callable[..., Path]
 
@@ -81,32 +79,6 @@ def test_an_adapter_that_vllm_cannot_apply_is_refused(
         ):
             adapted(base, make_adapter(tmp_path / f"a{number}", base, **config))
     assert adapted(base, make_adapter(tmp_path / "b", base, init_lora_weights="gaussian")).adapter
-
-
-def test_an_adapter_of_experts_needs_a_base_with_fused_experts(
-    tmp_path: Path, base: Path, make_adapter: Make
-):
-    targets = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
-    fused = adapted(base, make_adapter(tmp_path / "a", base, target_parameters=targets))
-    plain = adapted(base, make_adapter(tmp_path / "b", base, target_parameters=["q_proj.weight"]))
-    adapters.check_experts(fused, ("GptOssForCausalLM",))
-    adapters.check_experts(plain, ("Qwen3MoeForCausalLM",))
-    words = "trains the experts of Qwen3MoeForCausalLM as one tensor.*; merge the adapter into"
-    with pytest.raises(UserError, match=words):
-        adapters.check_experts(fused, ("Qwen3MoeForCausalLM",))
-
-
-@pytest.mark.skipif(vllm_source.folder() is None, reason="needs vLLM")
-def test_bases_with_fused_experts_are_those_of_vllm() -> None:
-    models = Path(vllm_source.folder() or "", "model_executor", "models")
-    pattern = re.compile(r"^class (\w+)\(([^)]*)\):(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
-    classes = [name for file in models.glob("*.py") for name in pattern.findall(file.read_text())]
-    fused = {name for name, _, body in classes if re.search(r"\n    is_3d_moe_w.* = True", body)}
-    for _ in range(3):  # levels of subclasses
-        fused |= {name for name, parents, _ in classes if fused & {*re.findall(r"\w+", parents)}}
-    entry = re.compile(r'"(\w+)": \(\s*"\w+",\s*"(\w+)"')
-    pairs = entry.findall((models / "registry.py").read_text())
-    assert set(adapters.FUSED_EXPERTS) == {key for key, name in pairs if name in fused}
 
 
 def test_a_damaged_or_misplaced_adapter_is_named(tmp_path: Path, base: Path, make_adapter: Make):

@@ -22,6 +22,7 @@ from ace_ray.config.schema import RunConfig
 from ace_ray.early_stopping.draw import Drawn, draw
 from ace_ray.errors import UserError
 from ace_ray.models.families import FormatChoice, ModelFiles
+from ace_ray.models.hazards import hazards_of
 from ace_ray.models.sampling import check_budget, completed
 from ace_ray.models.sources import ModelRef
 from ace_ray.models.urls import endpoint_identity
@@ -107,6 +108,11 @@ class Plan:
     @property
     def uri(self) -> str:
         return f"{self.config.output.rstrip('/')}/{self.run_id}"
+
+    @property
+    def hazards(self) -> dict[str, str]:
+        """Hazards of the candidate's engine, name -> line."""
+        return hazards_of(self.config, self.files, native=self.native)
 
     @property
     def parser_line(self) -> str:

@@ -15,10 +15,9 @@ from ace_ray.models.checkpoints import ADAPTER_CONFIG
 from ace_ray.models.endpoint_engine import endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_parsers
 from ace_ray.models.fake import FakeScript
-from ace_ray.models.families import FamilyFacts, ModelFiles, check_architecture, family_facts
+from ace_ray.models.families import FamilyFacts, ModelFiles, family_facts
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, json_of, resolve, tokenizer_folder
-from ace_ray.util import vllm_source
 
 
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:
@@ -90,7 +89,4 @@ def resolve_model(config: RunConfig) -> tuple[ModelRef, ModelFiles]:
     files = ModelFiles(folder, tree, family_facts(folder, tokenizer_mode))
     if config.backend == "fake":  # its answers have no format
         return model, replace(files, facts=FamilyFacts())
-    if model.kind != "gguf" and not files.facts.tekken and not vllm_source.has_plugins():
-        check_architecture(model, files, config.engine)
-        adapters.check_experts(model, files.facts.architectures)
     return model, files

@@ -1,0 +1,71 @@
+"""Ask vLLM whether it accepts an engine: ``python -m ace_ray.models.engine_check < question.json``.
+
+vLLM loads no weights for its answer, which takes seconds. The process ends with vLLM's error."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from typing import Any
+
+from ace_ray.config.schema import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.models.adapters import engine_args
+from ace_ray.models.engine_args import cluster_engine_args
+from ace_ray.models.families import ModelFiles
+from ace_ray.models.reparse_child import assume_device
+from ace_ray.models.sources import ModelRef
+from ace_ray.models.start_failure import first_error, tail
+from ace_ray.util.subprocesses import module_command, module_environment
+
+TIMEOUT_S = 300
+# Names of exceptions before vLLM's message.
+_CLASSES = re.compile(r"^[\w.]+Error: (\d+ validation errors? for )?")
+
+
+def ask_vllm(config: RunConfig, model: ModelRef, files: ModelFiles, *, gpus: int) -> str:
+    """Return a line about what vLLM has accepted. ``gpus``: GPUs of an engine, 0 on a CPU. Raises
+    `UserError`: vLLM refuses the engine."""
+    base, seeded = engine_args([model], config.engine), config.sampling.temperature > 0
+    arguments = cluster_engine_args(base, on_gpu=gpus > 0, seeded=seeded)
+    arguments["model"] = str(files.folder)
+    fused = model.adapter is not None and model.adapter.experts
+    command = module_command("ace_ray.models.engine_check")
+    try:
+        child = subprocess.run(
+            command, env=module_environment(), input=json.dumps([arguments, gpus, fused]),
+            capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
+        )  # fmt: skip
+        if child.returncode == 0:
+            return child.stdout.splitlines()[-1]  # vLLM prints to stdout as well
+        why = _CLASSES.sub("", first_error(child.stderr) or tail(child.stderr))
+    except subprocess.TimeoutExpired:
+        why = f"no answer within {TIMEOUT_S} s"
+    raise UserError(f"vLLM refuses it: {why}", where="engine", fix="change it, or the model")
+
+
+def _ask(arguments: dict[str, Any], gpus: int, fused_experts: bool) -> str:
+    assume_device()
+    import torch
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.model_executor.models import ModelRegistry
+    from vllm.platforms import current_platform
+
+    engine, is_here = AsyncEngineArgs(**arguments), torch.cuda.device_count() >= gpus
+    if is_here:
+        model = engine.create_engine_config().model_config
+    else:  # the engine's device may support more than this machine's
+        type(current_platform).verify_quantization = classmethod(lambda cls, name: None)
+        model = engine.create_model_config()
+    if fused_experts:
+        model_class, name = ModelRegistry.resolve_model_cls(model.architectures, model)
+        if not getattr(model_class, "is_3d_moe_weight", False):
+            raise ValueError(f"adapters of {name} need a tensor for each expert")
+    not_asked = "; without its GPUs here, devices, cache and speculative decoding are not checked"
+    return "vLLM accepts it" + not_asked * (not is_here)
+
+
+if __name__ == "__main__":
+    print(_ask(*json.load(sys.stdin)))
