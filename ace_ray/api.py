@@ -276,11 +276,13 @@ def compare(
     rules: str = "both",
     groups: Sequence[str] = (),
     allow_different: bool = False,
+    margin: float = 1.0,
+    full: bool = False,
     output: str | None = None,
     console: Console | None = None,
 ) -> Comparison:
     """Compare finished runs with each other, entry by entry, and print the comparison
-    (docs/statistics.md).
+    (docs/statistics.md). ``margin``: in points. ``full``: print more than 40 lines.
 
     Raises:
         NotComparable: the runs differ in a condition that can change scores.
@@ -296,6 +298,8 @@ def compare(
         baseline=baseline.uri if isinstance(baseline, Run) else baseline,
         groups=groups,
         allow_different=allow_different,
+        margin=margin,
+        full=full,
         with_flips=False,
         console=console or Console(),
         opens=opens,

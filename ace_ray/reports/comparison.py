@@ -17,7 +17,15 @@ from ace_ray.reports.compared_runs import (
     make_pairs,
 )
 from ace_ray.reports.flips import Flips, flips_of
-from ace_ray.reports.hypotheses import TestResult, noise_of, repeats_of, results_of
+from ace_ray.reports.hypotheses import (
+    TestResult,
+    kept_share,
+    noise_of,
+    repeats_of,
+    results_of,
+)
+from ace_ray.reports.kept import MARGIN, Record, kept_of
+from ace_ray.reports.kept_tables import verdicts
 from ace_ray.reports.paired import PairedData, cells_of, groups_of
 from ace_ray.reports.runs import BenchmarkRuns, Run, facts
 from ace_ray.util.sanitizing import few
@@ -41,6 +49,15 @@ class Comparison:
     differences: Sequence[str]
     cautions: Sequence[str]
     notes: Sequence[str]
+    kept: Sequence[Record] = ()
+    """What candidates keep of their reference: the lines of ``kept.csv``."""
+    noise: Sequence[str] = ()
+    """Lines on the noise floor: how much each run differs from itself, if it was repeated."""
+
+    @property
+    def verdicts(self) -> list[str]:
+        """A sentence per candidate and benchmark: what it keeps, and whether it is not worse."""
+        return verdicts(self.kept)
 
     def __repr__(self) -> str:
         """Return one line, since the results contain arrays."""
@@ -80,11 +97,14 @@ def compare_runs(
     rule_sets: Sequence[str] | None = None,
     groups: Collection[str] = (),
     allow_different: bool = False,
+    margin: float | None = None,
 ) -> Comparison:
     """Compare the pairs of `make_pairs` on the benchmarks that both runs contain.
 
     Only ``rule_sets`` and ``groups`` are compared; by default all. The fewer tests there are, the
     smaller is the correction for their number. Groups must be chosen before results are seen.
+    ``margin``: also compute what is kept, on all groups, with this margin in points, if all
+    pairs have the same base.
 
     Raises:
         NotComparable: the runs differ in conditions that affect scores, unless ``allow_different``.
@@ -105,7 +125,8 @@ def compare_runs(
     ]
     if differences and not allow_different:
         raise NotComparable(differences)
-    data = _narrowed([paired_data(name, holders) for name, holders in shared.items()], groups)
+    every = [paired_data(name, holders) for name, holders in shared.items()]
+    data = _narrowed(every, groups)
     available = list(dict.fromkeys(rules for paired in data for rules in paired.rule_sets))
     rule_sets = available if rule_sets is None else rule_sets
     if unknown := [rules for rules in rule_sets if rules not in available]:
@@ -115,6 +136,9 @@ def compare_runs(
             fix=f"one of {', '.join(available)}",
         )
     notes = [_notes(paired, shared[paired.benchmark], pairs, rule_sets) for paired in data]
+    kept: list[Record] = []
+    if margin is not None and len({base for base, _ in pairs}) == 1:
+        kept = kept_of({run.label: run for run in runs}, every, pairs, rule_sets, margin)
     return Comparison(
         runs=runs,
         pairs=pairs,
@@ -123,6 +147,8 @@ def compare_runs(
         differences=differences,
         cautions=_unique(cautions(holders, name) for name, holders in shared.items()),
         notes=_unique(notes),
+        kept=kept,
+        noise=_unique(_noise(paired, rule_sets) for paired in data),
     )
 
 
@@ -191,26 +217,34 @@ def _notes(
     yield from facts(runs, data.benchmark)
     yield from _notes_on_pairs(data, pairs, rule_sets)
     if not any(data.repeats):
-        yield (
-            f"{data.benchmark}: no row was generated twice (`repeat_fraction`), so "
-            "the noise floor of identical runs is unknown"
-        )
         return
-    for label, repeats in zip(data.labels, data.repeats, strict=True):
-        for rules in filter(data.rule_sets.__contains__, rule_sets):
-            noise = None if repeats is None else noise_of([repeats], "accuracy", rules)
-            if noise is not None:
-                yield (
-                    f"{label}: {noise.flips} of {noise.n} entries or dialogues of "
-                    f"{data.benchmark} that were generated twice changed their verdict "
-                    f"({rules} rules)"
-                )
     for base_label, other_label in pairs:
         if data.holds(base_label, other_label) and not data.same_seed(base_label, other_label):
             yield (
                 f"{data.benchmark}: {other_label} and {base_label} have different seeds, so their "
                 "repeated rows give no noise floor"
             )
+
+
+def _noise(data: PairedData, rule_sets: Sequence[str]) -> Iterator[str]:
+    """Yield lines on the noise floor: how much each run differs from itself."""
+    if not any(data.repeats):
+        yield (
+            f"{data.benchmark}: no row was generated twice (`repeat_fraction`), so "
+            "the noise floor of identical runs is unknown"
+        )
+    samples = np.bincount(data.cells.unit_of)
+    for label, repeats in zip(data.labels, data.repeats, strict=True):
+        for rules in filter(data.rule_sets.__contains__, rule_sets):
+            noise = None if repeats is None else noise_of([repeats], "accuracy", rules)
+            if repeats is not None and noise is not None:
+                again = kept_share(repeats, *repeats.values["accuracy", rules])
+                yield (
+                    f"{label}: {noise.flips} of {noise.n} entries or dialogues of "
+                    f"{data.benchmark} that were generated twice changed their verdict "
+                    f"({rules} rules); it keeps {again or 'none'} of its own right answers, and "
+                    f"identical runs differ by up to {100 * noise.floor(samples):.1f} points"
+                )
 
 
 def _notes_on_pairs(
@@ -253,20 +287,32 @@ class ReportedComparison:
     refused: str = ""
     differences: Sequence[str] = ()
 
+    @property
+    def verdicts(self) -> list[str]:
+        return self.comparison.verdicts if self.comparison else []
+
 
 def compare_reported(
-    runs: Sequence[Run], benchmarks: Sequence[BenchmarkRuns], rule_sets: Mapping[str, Sequence[str]]
+    runs: Sequence[Run],
+    benchmarks: Sequence[BenchmarkRuns],
+    rule_sets: Mapping[str, Sequence[str]],
+    reference: str | None = None,
 ) -> ReportedComparison | None:
     """Compare the runs of a report on the groups in its tables. Returns None for a single run.
 
     Single categories are not tested, since every further test makes the correction larger. Only
-    ``ace-ray compare`` tests them. Flips use the first of a benchmark's ``rule_sets``.
+    ``ace-ray compare`` tests them. Flips use the first of a benchmark's ``rule_sets``. With the
+    label of a ``reference``, all runs are compared with it, and what they keep is computed.
     """
     if len(runs) < 2:
         return None
+    if reference not in [run.label for run in runs]:
+        reference = None  # not evaluated yet
     try:
         comparison = compare_runs(
             runs,
+            baseline=reference,
+            margin=None if reference is None else MARGIN,
             rule_sets=list(dict.fromkeys(r for listed in rule_sets.values() for r in listed)),
             groups=_table_groups(benchmarks),
         )

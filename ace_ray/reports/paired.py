@@ -47,6 +47,8 @@ class Cells:
     """(cells,): index into ``units``."""
     cluster_of: np.ndarray
     """(units,): number of the task; units of one task share it."""
+    samples: np.ndarray
+    """(cells,): number of the sample."""
     rows: np.ndarray
     """(cells,): number of rows, more than one in dialogues."""
     values: dict[tuple[Metric, str], np.ndarray]
@@ -106,6 +108,7 @@ def cells_of(
         units=units,
         unit_of=np.array([numbers[unit] for unit, _ in cells], dtype=np.int64),
         cluster_of=np.array([clusters[tasks[unit]] for unit in units], dtype=np.int64),
+        samples=np.array([sample for _, sample in cells], dtype=np.int64),
         rows=rows,
         values=values,
     )

@@ -13,12 +13,12 @@ import ace_ray
 from ace_ray.benchmarks.comparability import flattened
 from ace_ray.benchmarks.results import Estimate, Table
 from ace_ray.reports.compare import comparison_files
-from ace_ray.reports.comparison import ReportedComparison, compare_reported
+from ace_ray.reports.comparison import ReportedComparison
 from ace_ray.reports.early import decisions_table
 from ace_ray.reports.excerpts import excerpt
 from ace_ray.reports.figures import figure_files
 from ace_ray.reports.html.answers import answers, choose
-from ace_ray.reports.html.comparison import comparison, flips
+from ace_ray.reports.html.comparison import comparison, flips, kept
 from ace_ray.reports.html.page import Lines, Section, render
 from ace_ray.reports.report_data import (
     BenchmarkContent,
@@ -40,15 +40,14 @@ _UNITS = {"hours": 3600, "minutes": 60, "seconds": 1}
 _CHARACTERS = 300
 
 
-def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
+def files_of(
+    content: Content, reported: ReportedComparison | None, *, wrong: int, made_at: str
+) -> dict[str, bytes]:
     """Return file name -> content: ``report.html``, CSV files of the tables and comparison, and SVG
     files of the figures.
 
     ``wrong``: maximum wrong answers on the page, per run, language and category.
     """
-    holders = [benchmark.holders for benchmark in content.benchmarks]
-    rule_sets = {b.holders.benchmark: b.rule_sets for b in content.benchmarks}
-    reported = compare_reported(content.runs, holders, rule_sets)
     files = {PAGE: _page(content, reported, wrong, made_at)}
     for table in content.tables():
         files[f"{table.name}.csv"] = csv_text(table).encode("utf-8", "replace")
@@ -82,6 +81,7 @@ def _page(content: Content, reported: ReportedComparison | None, wrong: int, mad
     figure, tables = _in_flight(content.runs), engine_tables(content.runs)
     engine = {"figure": figure, "tables": tables} if tables or figure else None
     sections = [
+        kept(reported),
         Section("picture", "Overview", "curves.html.j2", pictures),
         Section("results", "Results", "headline.html.j2", _headline(content)),
         Section("failures", "Rows without a verdict", "failures.html.j2", failures),
@@ -97,7 +97,8 @@ def _page(content: Content, reported: ReportedComparison | None, wrong: int, mad
         answers(choose(content.runs, wrong), content.rule_sets),
         Section("provenance", "Provenance", "provenance.html.j2", _provenance(content)),
     ]
-    return render(content.title, _page_facts(content, made_at), sections)
+    lines = [] if reported is None else reported.verdicts
+    return render(content.title, [*lines, *_page_facts(content, made_at)], sections)
 
 
 def _page_facts(content: Content, made_at: str) -> list[str]:

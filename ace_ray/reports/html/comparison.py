@@ -6,14 +6,29 @@ from typing import Any
 
 from ace_ray.reports.compared_runs import describe_pairs
 from ace_ray.reports.comparison import ReportedComparison
-from ace_ray.reports.comparison_tables import sentence, tables_of
+from ace_ray.reports.comparison_tables import sentences_of, tables_of
 from ace_ray.reports.excerpts import excerpt
 from ace_ray.reports.flips import WORDS, Answer, Flip, Flips, flip_tables
 from ace_ray.reports.html.answers import in_turns
 from ace_ray.reports.html.page import LONGEST, Section
+from ace_ray.reports.kept_tables import headlines, kept_tables
 
 # Maximum flips of each direction that are shown for a pair of runs.
 FLIPS = 25
+
+
+def kept(reported: ReportedComparison | None) -> Section:
+    """Build the section on what candidates keep of their reference."""
+    compared = None if reported is None else reported.comparison
+    view = None
+    if compared is not None and compared.kept:
+        view = {
+            "verdicts": compared.verdicts,
+            "noise": compared.noise,
+            "tables": kept_tables(headlines(compared.kept)),
+            "groups": kept_tables(compared.kept),
+        }
+    return Section("kept", "What is kept", "kept.html.j2", view)
 
 
 def comparison(reported: ReportedComparison | None) -> Section:
@@ -24,18 +39,10 @@ def comparison(reported: ReportedComparison | None) -> Section:
     compared = reported.comparison
     view = {
         "against": describe_pairs(compared.runs, compared.pairs),
-        # ``shown``: on proven differences; ``others``: on all other results.
-        "sentences": [
-            {
-                "rules": rules,
-                "shown": [sentence(result) for result in results if result.shown],
-                "others": [sentence(result) for result in results if not result.shown],
-            }
-            for rules in compared.rule_sets
-            for results in [[r for r in compared.results if r.hypothesis.rules == rules]]
-        ],
-        "pairs": list(tables_of(compared)),
-        "notes": [*compared.cautions, *compared.notes],
+        "shown": sentences_of(compared.results),
+        "lines": len(compared.results),
+        "pairs": tables_of(compared.results),
+        "notes": [*compared.cautions, *compared.notes, *(() if compared.kept else compared.noise)],
     }
     return Section("comparison", "Comparison", "comparison.html.j2", view)
 
