@@ -17,10 +17,10 @@ from ace_ray.errors import UserError
 from ace_ray.reports.comparison import Comparison, ReportedComparison, compare_runs
 from ace_ray.reports.comparison_tables import joined, sentences_of, tables_of
 from ace_ray.reports.explain import Explanation, explain
-from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_tables
+from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_table
 from ace_ray.reports.hypotheses import TestResult
 from ace_ray.reports.kept import MARGIN
-from ace_ray.reports.kept_tables import headlines, kept_tables
+from ace_ray.reports.kept_tables import headlines, kept_tables, verdicts
 from ace_ray.reports.report_data import comparison_table
 from ace_ray.reports.report_folder import PAGE, claim, write
 from ace_ray.reports.runs import Run, by_benchmark, load_runs
@@ -92,8 +92,8 @@ def compare(
     flips = comparison.flips() if with_flips else []
     print_parts(_parts(comparison, scores, full=full), console, None if full else LINES)
     for flipped in flips:
-        for table in flip_tables(flipped) if flipped.flips else ():
-            print_table(table, console, intervals=False)
+        if flipped.flips:
+            print_table(flip_table(flipped), console, intervals=False)
         for text in flip_lines(flipped):
             print_line(console, text)
     for explanation in causes:
@@ -128,7 +128,7 @@ def _parts(
     if comparison.differences:
         yield [f"WARNING: {WARNING}:"]
         yield [f"  {line}" for line in comparison.differences]
-    yield comparison.verdicts
+    yield verdicts(comparison.kept)
     kept = comparison.kept if full else headlines(comparison.kept)
     tables = kept_tables(kept)
     yield [*(comparison.noise if kept else ()), *tables[:1]]
@@ -158,7 +158,7 @@ def _page(comparison: Comparison, flips: Sequence[Flips], causes: Sequence[Expla
         Section("explained", "Why rows differ", "explained.html.j2", tables),
     ]
     facts = [f"WARNING: {WARNING}:", *comparison.differences] if comparison.differences else []
-    return render("Comparison", [*comparison.verdicts, *facts], parts)
+    return render("Comparison", [*verdicts(comparison.kept), *facts], parts)
 
 
 def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str, bytes]:

@@ -25,9 +25,8 @@ from ace_ray.reports.hypotheses import (
     results_of,
 )
 from ace_ray.reports.kept import MARGIN, Record, kept_of
-from ace_ray.reports.kept_tables import verdicts
 from ace_ray.reports.paired import PairedData, cells_of, groups_of
-from ace_ray.reports.runs import BenchmarkRuns, Run, facts
+from ace_ray.reports.runs import Run, facts
 from ace_ray.util.sanitizing import few
 
 # Maximum pairs of runs whose flips a report shows; with more pairs it shows the last pair.
@@ -54,20 +53,10 @@ class Comparison:
     noise: Sequence[str] = ()
     """Lines on the noise floor: how much each run differs from itself, if it was repeated."""
 
-    @property
-    def verdicts(self) -> list[str]:
-        """A sentence per candidate and benchmark: what it keeps, and whether it is not worse."""
-        return verdicts(self.kept)
-
     def __repr__(self) -> str:
         """Return one line, since the results contain arrays."""
-        labels = few([c.label[:60] for c in self.runs], 4)
-        shown_count = sum(result.shown for result in self.results)
-        return (
-            f"<Comparison of {labels}: {len(self.results)} lines, {shown_count} with a "
-            f"difference shown, {len(self.differences)} differences in conditions "
-            "that affect scores>"
-        )
+        labels = few([run.label[:60] for run in self.runs], 4)
+        return f"<Comparison of {labels}: {len(self.results)} lines>"
 
     def flips(
         self,
@@ -96,13 +85,15 @@ def compare_runs(
     baseline: str | None = None,
     rule_sets: Sequence[str] | None = None,
     groups: Collection[str] = (),
+    categories: bool = True,
     allow_different: bool = False,
     margin: float | None = None,
 ) -> Comparison:
     """Compare the pairs of `make_pairs` on the benchmarks that both runs contain.
 
-    Only ``rule_sets`` and ``groups`` are compared; by default all. The fewer tests there are, the
-    smaller is the correction for their number. Groups must be chosen before results are seen.
+    Only ``rule_sets`` and ``groups`` are compared; by default all. ``categories``: also compare
+    single categories. The fewer tests there are, the smaller is the correction for their number.
+    Groups must be chosen before results are seen.
     ``margin``: also compute what is kept, on all groups, with this margin in points, if all
     pairs have the same base.
 
@@ -126,7 +117,7 @@ def compare_runs(
     if differences and not allow_different:
         raise NotComparable(differences)
     every = [paired_data(name, holders) for name, holders in shared.items()]
-    data = _narrowed(every, groups)
+    data = _narrowed(every, groups, categories=categories)
     available = list(dict.fromkeys(rules for paired in data for rules in paired.rule_sets))
     rule_sets = available if rule_sets is None else rule_sets
     if unknown := [rules for rules in rule_sets if rules not in available]:
@@ -191,16 +182,20 @@ def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
     )
 
 
-def _narrowed(data: Sequence[PairedData], names: Collection[str]) -> list[PairedData]:
-    """Keep the groups in ``names``; all if it is empty. Raises `UserError`: unknown name."""
+def _narrowed(
+    data: Sequence[PairedData], names: Collection[str], *, categories: bool
+) -> list[PairedData]:
+    """Keep the groups in ``names``, all if it is empty, and single categories only with
+    ``categories``. Raises `UserError`: unknown name."""
     group_names = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
     if unknown := [name for name in names if name not in group_names]:
         problem, fix = f"{unknown[0]!r} is not a known group", f"one of {', '.join(group_names)}"
         raise UserError(problem, where="--group", fix=fix)
-    return [
-        replace(paired, groups=[g for g in paired.groups if not names or g.name in names])
-        for paired in data
+    chosen = [
+        [g for g in p.groups if (g.name in names if names else categories or not g.category)]
+        for p in data
     ]
+    return [replace(paired, groups=of) for paired, of in zip(data, chosen, strict=True)]
 
 
 def _unique(parts: Iterable[Iterable[str]]) -> list[str]:
@@ -287,16 +282,9 @@ class ReportedComparison:
     refused: str = ""
     differences: Sequence[str] = ()
 
-    @property
-    def verdicts(self) -> list[str]:
-        return self.comparison.verdicts if self.comparison else []
-
 
 def compare_reported(
-    runs: Sequence[Run],
-    benchmarks: Sequence[BenchmarkRuns],
-    rule_sets: Mapping[str, Sequence[str]],
-    reference: str | None = None,
+    runs: Sequence[Run], rule_sets: Mapping[str, Sequence[str]], reference: str | None = None
 ) -> ReportedComparison | None:
     """Compare the runs of a report on the groups in its tables. Returns None for a single run.
 
@@ -314,7 +302,7 @@ def compare_reported(
             baseline=reference,
             margin=None if reference is None else MARGIN,
             rule_sets=list(dict.fromkeys(r for listed in rule_sets.values() for r in listed)),
-            groups=_table_groups(benchmarks),
+            categories=False,
         )
     except NotComparable as error:
         return ReportedComparison(None, refused=error.what, differences=error.lines)
@@ -327,15 +315,3 @@ def compare_reported(
         comparison.flips(pairs, {name: listed[0] for name, listed in rule_sets.items()}),
         [c.label for c in runs if c.label not in flipped],
     )
-
-
-def _table_groups(benchmarks: Sequence[BenchmarkRuns]) -> list[str]:
-    """Return the names of the groups in the tables: the benchmarks' groups with rows, and `ALL`."""
-    names: dict[str, None] = {}
-    for benchmark in benchmarks:
-        named_groups = benchmark.reporting.groups
-        rows = (row for run in benchmark.runs for row in run.rows_of(benchmark.benchmark))
-        units = {(*row.category_key, "") for row in rows}
-        groups = groups_of(units, named_groups)
-        names |= {g.name: None for g in groups if g.name in named_groups or not g.category}
-    return list(names)

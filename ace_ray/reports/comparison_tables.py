@@ -33,10 +33,8 @@ def joined(tables: Iterable[tuple[str, Table]]) -> list[Table]:
         key = (table.title.replace(f", {rules} rules", "", 1), repr(table.lines))
         sets.setdefault(key, (table, []))[1].append(rules)
     return [
-        replace(table, title=table.title.replace(names[0], " and ".join(names), 1))
-        if len(names) > 1
-        else table
-        for table, names in sets.values()
+        replace(t, title=t.title.replace(f", {of[0]} rules", f", {' and '.join(of)} rules", 1))
+        for t, of in sets.values()
     ]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 
 from ace_ray.benchmarks.results import Table, Value
 from ace_ray.reports.comparison_tables import group_name, interval_text, joined, points, signed
@@ -41,46 +42,51 @@ def kept_tables(kept: Sequence[Record]) -> list[Table]:
 
 
 def _kept(lines: Sequence[Record]) -> Table:
-    names = ("tokens_ratio", "seconds_ratio", "cost_ratio")
-    ratios = [name for name in names if any(line[name] for line in lines)]
     note = (
         "Kept: share of the reference's right answers that are still right. Not worse: by more "
         f"than {lines[0]['margin']:g} points, at a level of 5 %, adjusted over candidates (Holm). "
-        "Ratios to the reference: completion tokens, seconds and cost per entry"
+        "Ratios to the reference, per entry: completion tokens, seconds, cost"
     )
-    header = ["n", "Difference [95 % CI]", "Kept [95 % CI]", "of", "Newly right", "Not worse"]
-    cells = [
-        [
-            line["n"],
-            f"{signed(line['difference'])} [{interval_text((line['low'], line['high']))}]",
-            *(_kept_share(line), line["right"], line["newly_right"], _answer(line)),
-            *(number(line[name], ".2f") for name in ratios),
-        ]
-        for line in lines
-    ]
-    header += [name.replace("_", " ").capitalize() for name in ratios]
-    return _table(lines, "what is kept of", header, cells, note)
+    columns: dict[str, Callable[[Record], Value]] = {
+        "n": lambda line: line["n"],
+        "Difference [95 % CI]": lambda line: (
+            f"{signed(line['difference'])} [{interval_text((line['low'], line['high']))}]"
+        ),
+        "Kept [95 % CI]": _kept_share,
+        "of": lambda line: line["right"],
+        "Newly right": lambda line: line["newly_right"],
+        "Not worse": _answer,
+        "Tokens": lambda line: number(line["tokens_ratio"], ".2f"),
+        "Seconds": lambda line: number(line["seconds_ratio"], ".2f"),
+        "Cost": lambda line: number(line["cost_ratio"], ".2f"),
+    }
+    return _table(lines, "what is kept of", columns, note)
 
 
 def _lost(lines: Sequence[Record]) -> Table:
-    header = ["Lost", *(text.capitalize() for text in FATES.values()), "No verdict"]
-    columns = ("lost", *FATES, "unscored")
+    titles = {"lost": "Lost", **FATES, "unscored": "No verdict"}
+    columns = {title.capitalize(): itemgetter(name) for name, title in titles.items()}
     note = "No verdict: right in the reference, not judged in the candidate, and not in Lost"
-    cells = [[line[name] for name in columns] for line in lines]
-    return _table(lines, "what became of lost right answers of", header, cells, note)
+    return _table(lines, "what became of lost right answers of", columns, note)
 
 
 def _table(
-    lines: Sequence[Record],
-    words: str,
-    header: Sequence[str],
-    cells: Sequence[Sequence[Value]],
-    note: str,
+    lines: Sequence[Record], words: str, columns: Mapping[str, Callable[[Record], Value]], note: str
 ) -> Table:
-    names = [[line["candidate"], group_name(line["group"], line["language"])] for line in lines]
-    title = f"{lines[0]['benchmark']}, {lines[0]['rules']} rules: {words} {lines[0]['reference']}"
-    rows = [[*name, *values] for name, values in zip(names, cells, strict=True)]
-    return Table("kept", title, ["Candidate", "Group", *header], rows, [note])
+    first = lines[0]
+    return Table(
+        name="kept",
+        title=f"{first['benchmark']}, {first['rules']} rules: {words} {first['reference']}",
+        header=["Candidate", "Group", *columns],
+        lines=[
+            [
+                *(line["candidate"], group_name(line["group"], line["language"])),
+                *(value(line) for value in columns.values()),
+            ]
+            for line in lines
+        ],
+        notes=[note],
+    )
 
 
 def _kept_share(line: Record) -> str:

@@ -183,7 +183,8 @@ def pairs_of(cells: Cells, metric: Metric, rules: str, base_index: int, other_in
 class Group:
     """Entries that are compared together; ``language`` is "" for all languages.
 
-    ``category`` is true for a single category. Entries and dialogues of a group have equal weight.
+    ``category`` is true for a single category that is no named group. Entries and dialogues of a
+    group have equal weight.
     """
 
     name: str
@@ -208,7 +209,7 @@ def groups_of(units: Collection[Unit], by_group: Mapping[str, Sequence[str]]) ->
         label = chosen[0] if len(chosen) == 1 else ""
         every = frozenset(stratum for stratum in unit_strata if stratum[0] in chosen)
         candidates = [
-            Group(name, label, frozenset(product(chosen, members)), category=len(members) == 1)
+            Group(name, label, frozenset(product(chosen, members)))
             for name, members in by_group.items()
         ]
         candidates = [group for group in candidates if group.strata <= unit_strata]

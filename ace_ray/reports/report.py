@@ -57,13 +57,11 @@ def make_report(
             where="--paper",
             fix="leave --paper out to compare the runs",
         )
-    reported = None if target is None else _compared(content)
-    for line in reported.verdicts if reported else ():
+    for line in _write(target, content, wrong, {"paper": paper}) if target is not None else ():
         print_line(console, line)
     _print(content, console, paper=paper)
     if target is None:
         return None
-    _write(target, content, reported, wrong, {"paper": paper})
     page = f"{target.root}/{PAGE}"
     print_line(console, f"report: {page}")
     return page
@@ -99,24 +97,13 @@ def _print(content: Content, console: Console, *, paper: bool) -> None:
             print_line(console, note)
 
 
-def _compared(content: Content) -> Any:
-    # Imported here: scipy is needed only for files.
-    from ace_ray.reports.comparison import compare_reported
-
-    holders = [benchmark.holders for benchmark in content.benchmarks]
-    rule_sets = {b.holders.benchmark: b.rule_sets for b in content.benchmarks}
-    reference = content.sweep.manifest.config.get("reference") if content.sweep else None
-    return compare_reported(content.runs, holders, rule_sets, reference)
-
-
-def _write(
-    target: Store, content: Content, reported: Any, wrong: int, facts: dict[str, Any]
-) -> None:
-    # Imported here: Jinja is needed only for files.
+def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -> list[str]:
+    """Write the report, and return sentences on what models keep of the sweep's reference."""
+    # Imported here: scipy and Jinja are needed only for files.
     from ace_ray.reports.report_files import files_of
 
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
-    files = files_of(content, reported, wrong=wrong, made_at=made_at)
+    files, lines = files_of(content, wrong=wrong, made_at=made_at)
     facts = {
         "ace_ray_version": ace_ray.__version__,
         "made_at": made_at,
@@ -131,3 +118,4 @@ def _write(
             "left_out": [model.label for model in content.sweep.left_out],
         }
     write(target, files, facts)
+    return lines

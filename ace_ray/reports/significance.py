@@ -62,27 +62,26 @@ def holm(p_values: Sequence[float]) -> list[float]:
 @dataclass(frozen=True, slots=True)
 class Share:
     """A share of units, 0..1. ``units``: number of independent units with the variance of this
-    share. ``clusters``: number of clusters."""
+    share. ``clusters``: number of clusters; ``mixed``: of those that contribute to it, or of those
+    that do not contribute all their units, whichever are fewer."""
 
     value: float
     units: float
     clusters: float
+    mixed: int
 
     def __str__(self) -> str:
         low, high = self.interval()
         return f"{100 * self.value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
 
     def interval(self, alpha: float = ALPHA, growth: float = 1.0) -> Interval:
-        """Compute the exact binomial interval (Clopper and Pearson 1934) for `units` units, with
-        the confidence 1 - ``alpha``. With ``growth`` times the units, for the same share.
-
-        Its width is that of few clusters by Student's t (Korn and Graubard 1998), and it contains
-        the interval of as many clusters of which all have the same value."""
+        """Compute the exact binomial interval for `units` units, times ``growth``, with the
+        confidence 1 - ``alpha``. It contains the interval of equal clusters."""
         units, clusters = self.units * growth, self.clusters * growth
-        if units > clusters > 1:
-            freedom = np.array([units, clusters]) - 1
-            wide, narrow = special.stdtrit(freedom, alpha / 2)
-            units *= (wide / narrow) ** 2
+        if units > clusters:
+            few = max(1.0, (self.mixed - 1) * growth)
+            normal, student = special.stdtrit((units - 1, few), alpha / 2)
+            units = max(clusters, units * (normal / student) ** 2)
         right, wrong = self.value * units, (1 - self.value) * units
         low = float(special.betaincinv(right, wrong + 1, alpha / 2)) if right > 0 else 0.0
         high = float(special.betaincinv(right + 1, wrong, 1 - alpha / 2)) if wrong > 0 else 1.0
@@ -93,13 +92,12 @@ class Share:
 def share_of(totals: np.ndarray, sizes: np.ndarray, answers: int) -> Share:
     """Return the share ``sum(totals) / sum(sizes)``. Both have an item per cluster, and the sum of
     ``sizes`` is above 0. ``answers``: maximum number of independent units."""
-    units = float(sizes.sum())
+    units, clusters = float(sizes.sum()), int(np.count_nonzero(sizes))
     value = min(1.0, float(totals.sum()) / units)
     scatter = float(np.sum((totals - value * sizes) ** 2))
-    clusters = int(np.count_nonzero(sizes))
-    if scatter <= _SAME:
-        return Share(value, clusters, clusters)
-    return Share(value, min(value * (1 - value) * units**2 / scatter, answers), clusters)
+    mixed = min(int(np.sum(totals > _SAME)), int(np.sum(totals < sizes - _SAME)))
+    independent = value * (1 - value) * units**2 / scatter if scatter > _SAME else clusters
+    return Share(value, min(independent, answers), clusters, mixed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ace_ray.reports.compared_runs import describe_pairs
 from ace_ray.reports.comparison import ReportedComparison
 from ace_ray.reports.comparison_tables import sentences_of, tables_of
 from ace_ray.reports.excerpts import excerpt
-from ace_ray.reports.flips import WORDS, Answer, Flip, Flips, flip_tables
+from ace_ray.reports.flips import WORDS, Answer, Flip, Flips, flip_table
 from ace_ray.reports.html.answers import in_turns
 from ace_ray.reports.html.page import LONGEST, Section
 from ace_ray.reports.kept_tables import headlines, kept_tables
@@ -19,15 +18,11 @@ FLIPS = 25
 
 def kept(reported: ReportedComparison | None) -> Section:
     """Build the section on what candidates keep of their reference."""
-    compared = None if reported is None else reported.comparison
     view = None
-    if compared is not None and compared.kept:
-        view = {
-            "verdicts": compared.verdicts,
-            "noise": compared.noise,
-            "tables": kept_tables(headlines(compared.kept)),
-            "groups": kept_tables(compared.kept),
-        }
+    if reported is not None and reported.comparison is not None and reported.comparison.kept:
+        kept, noise = reported.comparison.kept, reported.comparison.noise
+        tables = kept_tables(headlines(kept))
+        view = {"noise": noise, "tables": tables, "groups": kept_tables(kept)}
     return Section("kept", "What is kept", "kept.html.j2", view)
 
 
@@ -38,7 +33,6 @@ def comparison(reported: ReportedComparison | None) -> Section:
         return Section("comparison", "Comparison", "refusal.html.j2", why)
     compared = reported.comparison
     view = {
-        "against": describe_pairs(compared.runs, compared.pairs),
         "shown": sentences_of(compared.results),
         "lines": len(compared.results),
         "pairs": tables_of(compared.results),
@@ -64,7 +58,7 @@ def _pair(flipped: Flips) -> dict[str, Any]:
     return {
         "base": flipped.base,
         "other": flipped.other,
-        "tables": flip_tables(flipped),
+        "tables": [flip_table(flipped)],
         "flips": [
             {
                 "id": flip.id,
