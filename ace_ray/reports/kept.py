@@ -37,7 +37,7 @@ def kept_of(
     records: list[Record] = []
     for paired in data:
         held = [pair for pair in pairs if paired.holds(*pair)]
-        candidates = [_Pair(paired, runs[base], runs[other]) for base, other in held]
+        candidates = [_Pair(paired, runs[base], runs[label]) for base, label in held]
         for rules in filter(paired.rule_sets.__contains__, rule_sets):
             for group in paired.groups:
                 lines = [line for c in candidates if (line := c.kept(group, rules))]
@@ -94,13 +94,13 @@ class _Pair:
         within = cells.within(group.strata)
         difference = difference_of(cells, pairs, within)
         low, high = difference.interval or (None, None)
-        base, other = self._values(rules)
-        base = np.where(within[cells.unit_of], base, np.nan)
-        share = kept_share(cells, base, other)
+        before, after = self._values(rules)
+        before = np.where(within[cells.unit_of], before, np.nan)
+        share = kept_share(cells, before, after)
         kept_low, kept_high = share.interval() if share else (None, None)
-        lost = np.flatnonzero((base == 1) & (other < 1)).tolist()
+        lost = np.flatnonzero((before == 1) & (after < 1)).tolist()
         fates = Counter(self._fates[rules, cell] for cell in lost)
-        still_right = int(((base == 1) & (other == 1)).sum())
+        still_right = int(((before == 1) & (after == 1)).sum())
         record = {
             **{"benchmark": self._data.benchmark, "rules": rules},
             **{"reference": self._runs[0].label, "candidate": self._runs[1].label},
@@ -109,8 +109,8 @@ class _Pair:
             **{"difference": difference.value, "low": low, "high": high},
             **{"right": still_right + len(lost), "still_right": still_right},
             **{"kept": share and share.value, "kept_low": kept_low, "kept_high": kept_high},
-            "newly_right": int(((base < 1) & (other == 1)).sum()),
-            "unscored": int(((base == 1) & np.isnan(other)).sum()),
+            "newly_right": int(((before < 1) & (after == 1)).sum()),
+            "unscored": int(((before == 1) & np.isnan(after)).sum()),
             "lost": len(lost),
             **{fate: fates[fate] for fate in FATES},
             "tokens_ratio": self._ratio(group, "completion_tokens"),
@@ -129,19 +129,19 @@ class _Pair:
         cells = self._cells
         lost: dict[tuple[str, int], tuple[ResultRow, ResultRow]] = {}
         for rules in self._data.rule_sets:
-            base, other = self._values(rules)
-            for cell in np.flatnonzero((base == 1) & (other < 1)).tolist():
+            before, after = self._values(rules)
+            for cell in np.flatnonzero((before == 1) & (after < 1)).tolist():
                 rows = self._rows[cells.units[cells.unit_of[cell]], int(cells.samples[cell])]
                 # Of a dialogue, the first turn that is wrong. Ids of turns end with their number.
                 wrong = [pair for pair in rows if pair[1].verdicts[rules].score < 1]
                 lost[rules, cell] = min(wrong, key=lambda pair: (len(pair[1].id), pair[1].id))
         benchmark = class_of(self._data.benchmark, *(run.manifest for run in self._runs))
-        before, after = (
+        base_calls, calls = (
             stored_calls(run, {pair[at].row_id: pair[at] for pair in lost.values()}, benchmark)
             for at, run in enumerate(self._runs)
         )
         return {
-            key: fate_of(row, key[0], before[base_row.row_id], after[row.row_id])
+            key: fate_of(row, key[0], base_calls[base_row.row_id], calls[row.row_id])
             for key, (base_row, row) in lost.items()
         }
 

@@ -13,31 +13,34 @@ from ace_ray.reports.lost_answers import FATES
 from ace_ray.reports.table import NOT_AVAILABLE, number
 
 
-def headlines(kept: Sequence[Record]) -> list[Record]:
+def headlines(records: Sequence[Record]) -> list[Record]:
     """Return the records on the group with most categories of each benchmark."""
-    most: dict[str, int] = {}
-    for line in kept:
-        most[line["benchmark"]] = max(most.get(line["benchmark"], 0), line["categories"])
-    return [line for line in kept if line["categories"] == most[line["benchmark"]]]
+    categories: dict[str, int] = {}
+    for line in records:
+        name, count = line["benchmark"], line["categories"]
+        categories[name] = max(categories.get(name, 0), count)
+    return [line for line in records if line["categories"] == categories[line["benchmark"]]]
 
 
-def verdicts(kept: Sequence[Record]) -> list[str]:
+def verdicts(records: Sequence[Record]) -> list[str]:
     """Return a sentence per candidate, benchmark and rule set. Equal sentences are joined."""
     sections: dict[str, list[str]] = {}
-    for line in headlines(kept):
+    for line in headlines(records):
         text = (
             f"{line['candidate']} keeps {_kept_share(line)} of the right answers of "
             f"{line['reference']}; not worse by more than {line['margin']:g} "
             f"point{'' if line['margin'] == 1 else 's'}: {_answer(line)}"
         )
         sections.setdefault(text, []).append(f"{line['benchmark']}, {line['rules']} rules")
-    count = len({(line["benchmark"], line["rules"]) for line in kept})
+    count = len({(line["benchmark"], line["rules"]) for line in records})
     return [t if len(s) == count else f"{' and '.join(s)}: {t}" for t, s in sections.items()]
 
 
-def kept_tables(kept: Sequence[Record]) -> list[Table]:
+def kept_tables(records: Sequence[Record]) -> list[Table]:
     """Return two tables per benchmark: what is kept, and what became of lost answers."""
-    parts = [list(s) for _, s in groupby(kept, key=lambda line: (line["benchmark"], line["rules"]))]
+    parts = [
+        list(s) for _, s in groupby(records, key=lambda line: (line["benchmark"], line["rules"]))
+    ]
     return joined((lines[0]["rules"], make(lines)) for make in (_kept, _lost) for lines in parts)
 
 

@@ -25,18 +25,20 @@ FATES = dict(
     no_call="no call", undue_call="call where none was due", cut_off="cut off",
     engine_refusal="engine's refusal", other="other",
 )  # fmt: skip
-# Endings of episodes (metrics ``ended_<how>``) and error types that tell the fate.
+# Names of metrics (``ended_<how>``) and parts of error types that tell the fate of an answer.
 _ENDINGS = {
-    "engine_refusal": re.compile(r"ended_(context|inference)|.*:inference_error"),
+    "engine_refusal": re.compile(r"ended_(context|inference)|inference_error"),
     "cut_off": re.compile(
-        r"(ended_)?(deadline|steps|max_steps|max_messages|preparation)|.*:force_terminated"
+        r"(ended_)?(deadline|steps|max_steps|max_messages|preparation)|force_terminated"
     ),
 }
 _ERRORS = {
-    "other_call": re.compile(r".*func(tion)?_name|function_mismatch|wrong functions.*"),
+    "other_call": re.compile(
+        r"(wrong_)?func(tion)?_name|function_mismatch|wrong_count|wrong functions number"
+    ),
     "other_arguments": re.compile(
-        r".*:(missing|unexpected)_\w+|(type|value)_error.*|(list_)?dict_checker.*|\w+_args|"
-        r"wrong_param|param_(value|type|num)"
+        r"missing_(required|optional)|unexpected_param|wrong_param|param_(value|type|num)|"
+        r"(lack|addition)_args|(type|value)_error|(list_)?dict_checker"
     ),
 }
 
@@ -94,9 +96,9 @@ def fate_of(row: ResultRow, rules: str, before: StoredCalls, after: StoredCalls)
     """Return what became of an answer, as a key of `FATES`. ``row`` is the candidate's, ``before``
     and ``after`` are the calls of the reference and of the candidate."""
     verdict = row.verdicts[rules]
-    endings = [verdict.error_type, *verdict.metrics]
+    kinds = [*verdict.error_type.split(":"), *verdict.metrics]
     for fate, pattern in _ENDINGS.items():
-        if any(map(pattern.fullmatch, endings)):
+        if any(map(pattern.fullmatch, kinds)):
             return fate
     if row.finish_reason == "length" or row.reasoning_truncated:
         return "cut_off"
@@ -107,7 +109,7 @@ def fate_of(row: ResultRow, rules: str, before: StoredCalls, after: StoredCalls)
     if not (before.calls or before.unreadable):
         return "undue_call"
     for fate, pattern in _ERRORS.items():
-        if pattern.fullmatch(verdict.error_type):
+        if any(map(pattern.fullmatch, kinds)):
             return fate
     if sorted(name for name, _ in before.calls) != sorted(name for name, _ in after.calls):
         return "other_call"

@@ -83,6 +83,11 @@ LOST: dict[str, tuple[Row, Row, str]] = {
     "half a call as text": (prompted("[f(a=1)]"), prompted("[f(a="), "malformed_call"),
     "other name": (DUE, answer(("time", ARGUMENTS)), "other_call"),
     "two calls": (DUE, answer(*[("weather", ARGUMENTS)] * 2), "other_call"),
+    "wrong count": (
+        DUE,
+        answer(("weather", ARGUMENTS), strict_error_type="f:wrong_count"),
+        "other_call",
+    ),
     "other value": (DUE, answer(("weather", '{"city": "Ulm"}')), "other_arguments"),
     "other value as text": (prompted("[f(a=1)]"), prompted("[f(a=2)]"), "other_arguments"),
     "words in place of a call": (DUE, answer(text="It rains."), "no_call"),
