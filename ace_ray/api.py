@@ -277,11 +277,14 @@ def compare(
     groups: Sequence[str] = (),
     across: Sequence[str] = (),
     allow_different: bool = False,
+    margin: float = 1.0,
+    full: bool = False,
     output: str | None = None,
     console: Console | None = None,
 ) -> Comparison:
     """Compare finished runs with each other or with ``reference`` (a label or a folder), entry by
     entry, and print the comparison (docs/statistics.md). ``across``: ("sampling",) if it differs.
+    ``margin``: in points. ``full``: print more than 40 lines.
 
     Raises:
         NotComparable: the runs differ in a condition that can change scores.
@@ -298,6 +301,8 @@ def compare(
         groups=groups,
         across=across,
         allow_different=allow_different,
+        margin=margin,
+        full=full,
         with_flips=False,
         console=console or Console(),
         opens=opens,

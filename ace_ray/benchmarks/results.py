@@ -102,12 +102,13 @@ class CategoryResult:
 @dataclass(frozen=True, slots=True)
 class Curves:
     """A figure. ``panels`` maps the title of a panel to its curves, and the name of a curve to its
-    (x, share) points, sorted by x. x is billions of parameters, a step, or a cost (``axis``)."""
+    (x, share) points, sorted by x. x is billions of parameters, a step, or the cost or the
+    completion tokens of an entry (``axis``)."""
 
     name: str
     title: str
     panels: Mapping[str, Mapping[str, Sequence[tuple[float, Estimate]]]]
-    axis: Literal["parameters", "step", "cost"] = "parameters"
+    axis: Literal["parameters", "step", "cost", "tokens"] = "parameters"
 
 
 @dataclass(frozen=True, slots=True)

@@ -308,6 +308,14 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
 @many("--across", metavar="sampling", text="Compare runs that differ in sampling.")
 @click.option("--allow-different", is_flag=True, help="Compare even if settings differ.")
 @click.option(
+    "--margin",
+    type=click.FloatRange(0, 100),
+    default=1.0,
+    show_default=True,
+    help="Points by which a run may be worse than the run that it is compared with.",
+)
+@click.option("--full", is_flag=True, help="Print all tables, not only the first 40 lines.")
+@click.option(
     "--flips",
     is_flag=True,
     help="Show which rows turned from right to wrong and from wrong to right.",

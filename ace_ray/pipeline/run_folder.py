@@ -146,17 +146,6 @@ class OpenRun:
         done_mask = self.ledger.settled | (again & ~self.ledger.retryable)
         return self.plan.rows.where(~self._stored(done_mask, self.plan.rows, absent=False))
 
-    def announce(self) -> int:
-        """Log the number of declared rows, by benchmark, and of pending rows. Return the latter."""
-        run_id, rows, names = self.plan.run_id, self.plan.rows, list(self.plan.benchmarks)
-        pending = 0 if self.stops else len(self.pending(again=False))
-        of_rows = [self.plan.entries[index].benchmark for index in rows.entry.tolist()]
-        counts = ", ".join(f"{name} {of_rows.count(name)}" for name in names)
-        split = f" ({counts})" if len(names) > 1 else ""
-        line = f"{run_id}: {len(rows)} rows declared{split}, {pending} to evaluate"
-        log.info(line, event="begin", run_id=run_id, declared=len(rows), pending=pending)
-        return pending
-
     def _stored(self, column: np.ndarray, rows: PlannedRows, absent: Any) -> np.ndarray:
         """Return the values of a ledger's column for ``rows``; ``absent`` for rows not stored."""
         # `find` returns -1 for a row that is not stored, which is the index of ``absent``.

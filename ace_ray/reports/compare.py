@@ -4,7 +4,8 @@ The result is printed, and written as a page and CSV files. docs/statistics.md h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -13,19 +14,23 @@ import ace_ray
 from ace_ray.benchmarks.results import Table
 from ace_ray.errors import UserError
 from ace_ray.reports.comparison import Comparison, ReportedComparison, compare_runs
-from ace_ray.reports.comparison_tables import sentence, tables_of
+from ace_ray.reports.comparison_tables import joined, sentences_of, tables_of
 from ace_ray.reports.explain import Explanation, explain
-from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_tables
+from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_table
 from ace_ray.reports.hypotheses import TestResult
+from ace_ray.reports.kept import MARGIN
+from ace_ray.reports.kept_tables import headlines, kept_tables, verdicts
 from ace_ray.reports.report_data import comparison_table
 from ace_ray.reports.report_folder import PAGE, claim, write
 from ace_ray.reports.runs import by_benchmark, load_runs
-from ace_ray.reports.table import csv_lines, print_table
+from ace_ray.reports.table import csv_lines, print_parts, print_table
 from ace_ray.rescoring.prompts import FirstPrompts
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.util.sanitizing import print_line
 
 BOTH = "both"
+# Maximum lines that are printed by default, and maximum sentences among them.
+LINES, SENTENCES = 40, 8
 # Columns of ``comparison.csv`` that are attributes of a `TestResult`.
 _RESULT_COLUMNS = ("family", "shown", "detectable", "noise_floor", "under_noise")
 WARNING = (
@@ -46,14 +51,17 @@ def compare(
     with_flips: bool,
     with_causes: bool = False,
     prompts: FirstPrompts | None = None,
+    margin: float = MARGIN,
+    full: bool = False,
     console: Console,
     opens: Callable[[str], Store] = open_store,
 ) -> Comparison:
     """Print a comparison of the runs at ``uris``, write it to ``out``, and return it.
 
     ``reference``: the label or the folder of the run that all others are compared with. ``rules``:
-    a rule set, or `BOTH` for all. ``across``: see `Run`. ``prompts``: see `explain`. Raises the
-    errors of `compare_runs`, and `UserError`: a URI is not a run, or ``out`` has other files."""
+    a rule set, or `BOTH` for all. ``across``: see `Run`. ``prompts``: see `explain`. ``margin``: in
+    points. ``full``: print more than `LINES` lines. Raises the errors of `compare_runs`, and
+    `UserError`: a URI is not a run, or ``out`` has other files."""
     if unknown := {*across} - {"sampling"}:
         raise UserError(f"{min(unknown)!r} is unknown", where="--across", fix="write sampling")
     if prompts is not None and not with_causes:
@@ -71,22 +79,30 @@ def compare(
         rule_sets=None if rules == BOTH else (rules,),
         groups=groups,
         allow_different=allow_different,
+        margin=margin,
     )
+    if groups:
+        chosen = [line for line in comparison.kept if line["group"] in groups]
+        comparison = replace(comparison, kept=chosen)
     pairs = comparison.pairs if with_causes else []
     by_label = {run.label: run for run in runs}
     causes = [explain(*(by_label[label] for label in pair), prompts=prompts) for pair in pairs]
     if causes and not any(c.paired for c in causes):
         raise UserError("the runs share no rows", where="--explain", fix="name other runs")
     # Scores of each run over all its rows, not only over paired rows.
-    tables = [
-        comparison_table(holders, rule_set, with_facts=False)
+    scores = joined(
+        (rule_set, comparison_table(holders, rule_set, with_facts=False))
         for holders in by_benchmark(runs)
         for rule_set in comparison.rule_sets
         if rule_set in holders.reporting.rule_sets
-    ]
-    tables += tables_of(comparison)
+    )
     flips = comparison.flips() if with_flips else []
-    _print(comparison, tables, flips, console)
+    print_parts(_parts(comparison, scores, full=full), console, None if full else LINES)
+    for flipped in flips:
+        if flipped.flips:
+            print_table(flip_table(flipped), console, intervals=False)
+        for text in flip_lines(flipped):
+            print_line(console, text)
     for explanation in causes:
         print_table(explanation.table(), console, intervals=False)
     if target is not None:
@@ -103,33 +119,29 @@ def compare(
     return comparison
 
 
-def _print(
-    comparison: Comparison, tables: Sequence[Table], flips: Sequence[Flips], console: Console
-) -> None:
-    """Print tables, sentences and notes; then counts of flips and the first flips."""
+def _parts(
+    comparison: Comparison, scores: Sequence[Table], *, full: bool
+) -> Iterator[Sequence[Table | str]]:
+    """Yield the parts of the printed comparison, the most important first."""
     if comparison.across:
-        print_line(console, comparison.across)
+        yield [comparison.across]
     if comparison.differences:
-        print_line(console, f"WARNING: {WARNING}:")
-        for line in comparison.differences:
-            print_line(console, f"  {line}")
-    for table in tables:
-        print_table(table, console, intervals=True)
-        console.print()
-    shown_results = [result for result in comparison.results if result.shown]
-    for result in shown_results:
-        print_line(console, f"{result.hypothesis.rules}: {sentence(result)}")
-    rest_count = len(comparison.results) - len(shown_results)
-    print_line(console, f"no difference shown in {rest_count} of {len(comparison.results)} lines")
-    for note in [*comparison.cautions, *comparison.notes]:
-        print_line(console, note)
-    for flipped in flips:
-        for table in flip_tables(flipped) if flipped.flips else ():
-            print_table(table, console, intervals=False)
-        for text in flip_lines(flipped):
-            print_line(console, text)
+        yield [f"WARNING: {WARNING}:"]
+        yield [f"  {line}" for line in comparison.differences]
+    yield verdicts(comparison.kept)
+    kept = comparison.kept if full else headlines(comparison.kept)
+    tables = kept_tables(kept)
+    yield [*(comparison.noise if kept else ()), *tables[:1]]
+    yield from ([table] for table in tables[1:])
+    sentences = sentences_of(comparison.results)
+    rest_count = sum(not result.shown for result in comparison.results)
+    count = f"no difference shown in {rest_count} of {len(comparison.results)} lines"
+    yield [*sentences[: None if full else SENTENCES], count]
+    yield [*comparison.cautions, *(() if kept else comparison.noise)]
+    yield from ([table] for table in [*scores, *tables_of(comparison.results)])
+    yield comparison.notes
     if comparison.differences:
-        print_line(console, f"WARNING: {WARNING} (listed above)")
+        yield [f"WARNING: {WARNING} (listed above)"]
 
 
 def _page(comparison: Comparison, flips: Sequence[Flips], causes: Sequence[Explanation]) -> bytes:
@@ -140,18 +152,23 @@ def _page(comparison: Comparison, flips: Sequence[Flips], causes: Sequence[Expla
     reported = ReportedComparison(comparison, flips)
     tables = [explanation.table() for explanation in causes]
     parts = [
+        sections.kept(reported),
         sections.comparison(reported),
         sections.flips(reported),
         Section("explained", "Why rows differ", "explained.html.j2", tables),
     ]
     facts = [f"WARNING: {WARNING}:", *comparison.differences] if comparison.differences else []
-    return render("Comparison", list(filter(None, [comparison.across, *facts])), parts)
+    first = [comparison.across] if comparison.across else []
+    return render("Comparison", [*verdicts(comparison.kept), *first, *facts], parts)
 
 
 def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str, bytes]:
-    """Return the CSV files by name: one of all test results, and one for each item of ``flips``."""
+    """Return the CSV files by name: one of all test results, one of what is kept, and one for each
+    item of ``flips``."""
     rows = [_values(result) | {"across": comparison.across} for result in comparison.results]
     texts = {"comparison.csv": csv_lines([rows[0] if rows else [], *(r.values() for r in rows)])}
+    if comparison.kept:
+        texts["kept.csv"] = csv_lines([comparison.kept[0], *(k.values() for k in comparison.kept)])
     for number, flipped in enumerate(flips, start=1):
         texts[f"flips-{number}-{flipped.benchmark}-{flipped.rules}.csv"] = flip_csv(flipped)
     return {name: text.encode("utf-8", "replace") for name, text in texts.items()}

@@ -61,18 +61,6 @@ def make_pairs(runs: Sequence[Run], reference: str | None) -> list[tuple[str, st
     return pairs
 
 
-def describe_pairs(runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> str:
-    """Describe the pairs of `make_pairs` in a sentence."""
-    if len({base for base, _ in pairs}) == 1:
-        return f"Every run against {pairs[0][0]}"
-    series = {run.label: run.training for run in runs if run.step is not None}
-    first = [b for b, label in pairs if b not in series or series[b] != series.get(label)]
-    text = "Every checkpoint against the one before it"
-    if not first:
-        return text
-    return f"{text}; the last of each training, and every other model, against {first[0]}"
-
-
 def check_labels(runs: Sequence[Run], reference: str | None) -> None:
     """Raise `UserError` for fewer than two runs, equal labels, or an unknown reference."""
     labels = [run.label for run in runs]

@@ -17,10 +17,17 @@ from ace_ray.reports.compared_runs import (
     make_pairs,
 )
 from ace_ray.reports.flips import Flips, flips_of
-from ace_ray.reports.hypotheses import TestResult, noise_of, repeats_of, results_of
+from ace_ray.reports.hypotheses import (
+    TestResult,
+    kept_share,
+    noise_of,
+    repeats_of,
+    results_of,
+)
+from ace_ray.reports.kept import MARGIN, Record, kept_of
 from ace_ray.reports.paired import PairedData, cells_of, groups_of
 from ace_ray.reports.report_data import Content
-from ace_ray.reports.runs import BenchmarkRuns, Run, across_line, facts
+from ace_ray.reports.runs import Run, across_line, facts
 from ace_ray.util.sanitizing import few
 
 # Maximum pairs of runs whose flips a report shows; with more pairs it shows the last pair.
@@ -44,16 +51,16 @@ class Comparison:
     cautions: Sequence[str]
     notes: Sequence[str]
     across: str = ""
+    """Line on sampling parameters in which the runs differ, or ""."""
+    kept: Sequence[Record] = ()
+    """What candidates keep of their reference: the lines of ``kept.csv``."""
+    noise: Sequence[str] = ()
+    """Lines on the noise floor: how much each run differs from itself, if it was repeated."""
 
     def __repr__(self) -> str:
         """Return one line, since the results contain arrays."""
-        labels = few([c.label[:60] for c in self.runs], 4)
-        shown_count = sum(result.shown for result in self.results)
-        return (
-            f"<Comparison of {labels}: {len(self.results)} lines, {shown_count} with a "
-            f"difference shown, {len(self.differences)} differences in conditions "
-            "that affect scores>"
-        )
+        labels = few([run.label[:60] for run in self.runs], 4)
+        return f"<Comparison of {labels}: {len(self.results)} lines>"
 
     def flips(
         self,
@@ -82,12 +89,17 @@ def compare_runs(
     reference: str | None = None,
     rule_sets: Sequence[str] | None = None,
     groups: Collection[str] = (),
+    categories: bool = True,
     allow_different: bool = False,
+    margin: float | None = None,
 ) -> Comparison:
     """Compare the pairs of `make_pairs` on the benchmarks that both runs contain.
 
-    Only ``rule_sets`` and ``groups`` are compared; by default all. The fewer tests there are, the
-    smaller is the correction for their number. Groups must be chosen before results are seen.
+    Only ``rule_sets`` and ``groups`` are compared; by default all. ``categories``: also compare
+    single categories. The fewer tests there are, the smaller is the correction for their number.
+    Groups must be chosen before results are seen.
+    ``margin``: also compute what is kept, on all groups, with this margin in points, if all
+    pairs have the same base.
 
     Raises:
         NotComparable: the runs differ in conditions that affect scores, unless ``allow_different``.
@@ -108,7 +120,8 @@ def compare_runs(
     ]
     if differences and not allow_different:
         raise NotComparable(differences)
-    data = _narrowed([paired_data(name, holders) for name, holders in shared.items()], groups)
+    every = [paired_data(name, holders) for name, holders in shared.items()]
+    data = _narrowed(every, groups, categories=categories)
     available = list(dict.fromkeys(rules for paired in data for rules in paired.rule_sets))
     rule_sets = available if rule_sets is None else rule_sets
     if unknown := [rules for rules in rule_sets if rules not in available]:
@@ -118,6 +131,9 @@ def compare_runs(
             fix=f"one of {', '.join(available)}",
         )
     notes = [_notes(paired, shared[paired.benchmark], pairs, rule_sets) for paired in data]
+    kept: list[Record] = []
+    if margin is not None and len({base for base, _ in pairs}) == 1:
+        kept = kept_of({run.label: run for run in runs}, every, pairs, rule_sets, margin)
     return Comparison(
         runs=runs,
         pairs=pairs,
@@ -127,6 +143,8 @@ def compare_runs(
         cautions=_unique(cautions(holders, name) for name, holders in shared.items()),
         notes=_unique(notes),
         across=across_line(runs),
+        kept=kept,
+        noise=_unique(_noise(paired, rule_sets) for paired in data),
     )
 
 
@@ -169,16 +187,20 @@ def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
     )
 
 
-def _narrowed(data: Sequence[PairedData], names: Collection[str]) -> list[PairedData]:
-    """Keep the groups in ``names``; all if it is empty. Raises `UserError`: unknown name."""
+def _narrowed(
+    data: Sequence[PairedData], names: Collection[str], *, categories: bool
+) -> list[PairedData]:
+    """Keep the groups in ``names``, all if it is empty, and single categories only with
+    ``categories``. Raises `UserError`: unknown name."""
     group_names = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
     if unknown := [name for name in names if name not in group_names]:
         problem, fix = f"{unknown[0]!r} is not a known group", f"one of {', '.join(group_names)}"
         raise UserError(problem, where="--group", fix=fix)
-    return [
-        replace(paired, groups=[g for g in paired.groups if not names or g.name in names])
-        for paired in data
+    chosen = [
+        [g for g in p.groups if (g.name in names if names else categories or not g.category)]
+        for p in data
     ]
+    return [replace(paired, groups=of) for paired, of in zip(data, chosen, strict=True)]
 
 
 def _unique(parts: Iterable[Iterable[str]]) -> list[str]:
@@ -195,26 +217,34 @@ def _notes(
     yield from facts(runs, data.benchmark)
     yield from _notes_on_pairs(data, pairs, rule_sets)
     if not any(data.repeats):
-        yield (
-            f"{data.benchmark}: no row was generated twice (`repeat_fraction`), so "
-            "the noise floor of identical runs is unknown"
-        )
         return
-    for label, repeats in zip(data.labels, data.repeats, strict=True):
-        for rules in filter(data.rule_sets.__contains__, rule_sets):
-            noise = None if repeats is None else noise_of([repeats], "accuracy", rules)
-            if noise is not None:
-                yield (
-                    f"{label}: {noise.flips} of {noise.n} entries or dialogues of "
-                    f"{data.benchmark} that were generated twice changed their verdict "
-                    f"({rules} rules)"
-                )
     for base_label, other_label in pairs:
         if data.holds(base_label, other_label) and not data.same_seed(base_label, other_label):
             yield (
                 f"{data.benchmark}: {other_label} and {base_label} have different seeds, so their "
                 "repeated rows give no noise floor"
             )
+
+
+def _noise(data: PairedData, rule_sets: Sequence[str]) -> Iterator[str]:
+    """Yield lines on the noise floor: how much each run differs from itself."""
+    if not any(data.repeats):
+        yield (
+            f"{data.benchmark}: no row was generated twice (`repeat_fraction`), so "
+            "the noise floor of identical runs is unknown"
+        )
+    samples = np.bincount(data.cells.unit_of)
+    for label, repeats in zip(data.labels, data.repeats, strict=True):
+        for rules in filter(data.rule_sets.__contains__, rule_sets):
+            noise = None if repeats is None else noise_of([repeats], "accuracy", rules)
+            if repeats is not None and noise is not None:
+                again = kept_share(repeats, *repeats.values["accuracy", rules])
+                yield (
+                    f"{label}: {noise.flips} of {noise.n} entries or dialogues of "
+                    f"{data.benchmark} that were generated twice changed their verdict "
+                    f"({rules} rules); it keeps {again or 'none'} of its own right answers, and "
+                    f"identical runs differ by up to {100 * noise.floor(samples):.1f} points"
+                )
 
 
 def _notes_on_pairs(
@@ -262,17 +292,22 @@ def compare_reported(content: Content) -> ReportedComparison | None:
     """Compare the runs of a report on the groups in its tables. Returns None for a single run.
 
     Single categories are not tested, since every further test makes the correction larger. Only
-    ``ace-ray compare`` tests them. Flips use the first of a benchmark's ``rule_sets``.
+    ``ace-ray compare`` tests them. Flips use the first of a benchmark's ``rule_sets``. With the
+    label of a ``reference``, all runs are compared with it, and what they keep is computed.
     """
     runs, benchmarks = content.runs, content.benchmarks
     if len(runs) < 2:
         return None
+    reference = content.sweep.reference if content.sweep else None
+    if reference not in [run.label for run in runs]:
+        reference = None  # not evaluated yet
     try:
         comparison = compare_runs(
             runs,
-            reference=content.sweep.reference if content.sweep else None,
+            reference=reference,
+            margin=None if reference is None else MARGIN,
             rule_sets=content.rule_sets,
-            groups=_table_groups([benchmark.holders for benchmark in benchmarks]),
+            categories=False,
         )
     except NotComparable as error:
         return ReportedComparison(None, refused=error.what, differences=error.lines)
@@ -285,15 +320,3 @@ def compare_reported(content: Content) -> ReportedComparison | None:
         comparison.flips(pairs, {b.holders.benchmark: b.rules for b in benchmarks}),
         [c.label for c in runs if c.label not in flipped],
     )
-
-
-def _table_groups(benchmarks: Sequence[BenchmarkRuns]) -> list[str]:
-    """Return the names of the groups in the tables: the benchmarks' groups with rows, and `ALL`."""
-    names: dict[str, None] = {}
-    for benchmark in benchmarks:
-        named_groups = benchmark.reporting.groups
-        rows = (row for run in benchmark.runs for row in run.rows_of(benchmark.benchmark))
-        units = {(*row.category_key, "") for row in rows}
-        groups = groups_of(units, named_groups)
-        names |= {g.name: None for g in groups if g.name in named_groups or not g.category}
-    return list(names)

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from ace_ray.benchmarks.results import Table, Value
-from ace_ray.reports.comparison import Comparison
 from ace_ray.reports.hypotheses import TestResult
 from ace_ray.reports.paired import ALL
 from ace_ray.reports.significance import ALPHA
 from ace_ray.reports.table import NOT_AVAILABLE
-from ace_ray.util.stats import Interval
 
 SHOWN, UNDER_NOISE = "*", "~"
 _MEASURES = {"accuracy": "accuracy", "process": "process accuracy"}
 
 
-def tables_of(comparison: Comparison) -> Iterator[Table]:
-    """Yield a table for each rule set, pair of runs and benchmark."""
-    sections = groupby(comparison.results, key=lambda result: result.hypothesis.section)
-    for number, ((rules, _, _, benchmark), results) in enumerate(sections, start=1):
-        yield _differences(f"compare-{number}-{benchmark}-{rules}", list(results))
+def tables_of(results: Sequence[TestResult]) -> list[Table]:
+    """Return a table for each rule set, pair of runs and benchmark; see `joined`."""
+    sections = groupby(results, key=lambda result: result.hypothesis.section)
+    return joined(
+        (section[0], _differences(f"compare-{number}", list(lines)))
+        for number, (section, lines) in enumerate(sections, start=1)
+    )
+
+
+def joined(tables: Iterable[tuple[str, Table]]) -> list[Table]:
+    """Return ``tables``, given with their rule sets. Tables that differ only in the rule set become
+    one table, whose title names all its rule sets."""
+    sets: dict[tuple[str, str], tuple[Table, list[str]]] = {}
+    for rules, table in tables:
+        key = (table.title.replace(f", {rules} rules", "", 1), repr(table.lines))
+        sets.setdefault(key, (table, []))[1].append(rules)
+    return [
+        replace(t, title=t.title.replace(f", {of[0]} rules", f", {' and '.join(of)} rules", 1))
+        for t, of in sets.values()
+    ]
 
 
 def _differences(name: str, results: Sequence[TestResult]) -> Table:
     hypothesis = results[0].hypothesis
     with_noise = any(result.noise is not None for result in results)
-    header = ["Group", "Language", "Measure", "n", hypothesis.base, hypothesis.other]
+    header = ["Group", "Measure", "n", hypothesis.base, hypothesis.other]
     header += ["Difference [95 % CI]", "+", "-", "Holm p", "Detectable"]
     header += ["Noise floor"] if with_noise else []
     return Table(
@@ -46,8 +60,7 @@ def _cells(result: TestResult) -> list[Value]:
     hypothesis, difference = result.hypothesis, result.difference
     marks = f"{SHOWN if result.shown else ''}{UNDER_NOISE if result.under_noise else ''}"
     return [
-        f"{ALL} (pooled)" if hypothesis.group.name == ALL else hypothesis.group.name,
-        hypothesis.group.language or "all",
+        group_name(hypothesis.group.name, hypothesis.group.language),
         _MEASURES[hypothesis.metric],
         str(difference.n)
         if len(difference.sizes) == difference.n
@@ -66,11 +79,8 @@ def _cells(result: TestResult) -> list[Value]:
 def _legend(results: Sequence[TestResult]) -> list[str]:
     tests = ", ".join(dict.fromkeys(result.difference.test for result in results))
     legend = [
-        "n: number of entries, or of dialogues where turns are judged "
-        "together; after a slash, the number of tasks, if several entries ask "
-        "the same task. All entries have the same weight here, while the "
-        "tables of a report give categories and languages the same weight. + "
-        "and -: number of entries that became right or wrong",
+        "n: entries or dialogues, of equal weight; after a slash, the tasks they ask. + and -: "
+        "number that became right or wrong",
         f"Holm p: p-value adjusted over the {results[0].family} lines of this "
         f"rule set, for all pairs and benchmarks; tests used: {tests}",
         "Detectable: smallest true difference that this n shows with a power of 80 %",
@@ -80,39 +90,39 @@ def _legend(results: Sequence[TestResult]) -> list[str]:
     if any(result.under_noise for result in results):
         legend.append(f"{UNDER_NOISE} not larger than the difference between identical runs")
     if any(result.noise is not None for result in results):
-        legend.append(
-            "Noise floor: limit for 95 % of the differences between two identical "
-            "runs, estimated from rows generated twice in either run; the rate "
-            "over all groups is added to each group as 30 repeats"
-        )
+        legend.append("Noise floor: 95 % of the differences between identical runs are smaller")
     return legend
 
 
+def sentences_of(results: Sequence[TestResult]) -> list[str]:
+    """Return the `sentence` of each difference that is shown, after its rule set. Equal sentences
+    are joined."""
+    names: dict[str, list[str]] = {}
+    for result in results:
+        if result.shown:
+            names.setdefault(sentence(result), []).append(result.hypothesis.rules)
+    return [f"{', '.join(rules)}: {text}" for text, rules in names.items()]
+
+
 def sentence(result: TestResult) -> str:
-    """Return a sentence on a result: ``A is better than B on Special: +4.1 points, 95 % CI
-    1.2..7.0, Holm p 0.01``. If no difference is shown, it gives the detectable difference."""
+    """Return a sentence on a difference that is shown: ``A is better than B on Special: +4.1
+    points, 95 % CI 1.2..7.0, Holm p 0.01``."""
     tested, difference = result.hypothesis, result.difference
     group = tested.group
-    group_title = f"{group.name} ({group.language})" if group.language else group.name
-    group_title += "" if tested.metric == "accuracy" else ", process accuracy"
-    facts = (
+    text = (
+        f"{tested.other} is {'better' if difference.value > 0 else 'worse'} than {tested.base} on "
+        f"{group.name}{f' ({group.language})' if group.language else ''}"
+        f"{'' if tested.metric == 'accuracy' else ', process accuracy'}: "
         f"{signed(difference.value)} points, 95 % CI {interval_text(difference.interval)}, "
         f"Holm p {p_text(result.holm)}"
     )
-    if result.shown:
-        word = "better" if difference.value > 0 else "worse"
-        text = f"{tested.other} is {word} than {tested.base} on {group_title}: {facts}"
-    else:
-        power = f"this n ({difference.n}) cannot show any difference"
-        if result.detectable is not None:
-            power = f"this n can show a difference of at least {points(result.detectable)} points"
-        text = (
-            f"no difference shown between {tested.other} and {tested.base} on {group_title}: "
-            f"{facts}; {power}"
-        )
     if result.under_noise and result.noise_floor is not None:
         text += f"; identical runs differ by up to {points(result.noise_floor)} points"
     return text
+
+
+def group_name(name: str, language: str) -> str:
+    return f"{name}{' (pooled)' if name == ALL else ''}{f' ({language})' if language else ''}"
 
 
 def points(share: float) -> str:
@@ -126,10 +136,9 @@ def signed(share: float) -> str:
     return f"+{text}" if float(text) > 0 else text
 
 
-def interval_text(interval: Interval | None) -> str:
-    if interval is None:
-        return NOT_AVAILABLE
-    return "..".join(points(end) for end in interval)
+def interval_text(interval: tuple[float | None, float | None] | None) -> str:
+    ends = [points(end) for end in interval or () if end is not None]
+    return "..".join(ends) or NOT_AVAILABLE
 
 
 def p_text(p: float) -> str:

@@ -18,7 +18,6 @@ from ace_ray.types import ResultRow
 from ace_ray.util.sanitizing import cleaned, one_line
 
 Change = Literal["lost", "gained"]
-Kind = Literal["category", "error_type"]
 # Maximum characters of an output.
 LONGEST = 2_000
 _LONGEST_ERROR = 500
@@ -75,13 +74,6 @@ class Flips:
     other: str
     paired: int
     flips: Sequence[Flip]
-
-    def counts(self, by: Kind) -> dict[str, tuple[int, int]]:
-        """Map each category or error type (of the wrong answer) to (rows lost, rows gained)."""
-        keys = [(flip.change, getattr(flip, by)) for flip in self.flips]
-        counts = Counter(keys)
-        names = sorted({name for _, name in keys})
-        return {name: (counts["lost", name], counts["gained", name]) for name in names}
 
 
 def flips_of(base_run: Run, other_run: Run, benchmark: str, rules: str) -> Flips:
@@ -144,29 +136,21 @@ _KEY_COLUMNS = ("change", "category", "language", "id", "sample")
 _ANSWER_COLUMNS = ("error_type", "error", "output")
 
 
-def flip_tables(flips: Flips) -> list[Table]:
-    """Return tables of rows lost and gained, by category and by error type."""
+def flip_table(flips: Flips) -> Table:
+    """Return a table of rows lost and gained, by category."""
+    counts = Counter((flip.category, flip.change) for flip in flips.flips)
+    names = sorted({name for name, _ in counts})
     lost = sum(flip.change == "lost" for flip in flips.flips)
-    gained = len(flips.flips) - lost
-    note = (
-        f"{lost} of {flips.paired} rows judged in both runs turned from right "
-        f"to wrong, {gained} from wrong to right; in dialogues, a row is a turn"
+    return Table(
+        name=f"flips-{flips.benchmark}-{flips.rules}",
+        title=f"{flips.benchmark}, {flips.rules} rules: {flips.other} against {flips.base}, flips",
+        header=["Category", "Right to wrong", "Wrong to right"],
+        lines=[[name, counts[name, "lost"], counts[name, "gained"]] for name in names],
+        notes=[
+            f"{lost} of {flips.paired} rows judged in both runs turned from right to wrong, "
+            f"{len(flips.flips) - lost} from wrong to right; in dialogues, a row is a turn"
+        ],
     )
-    title = f"{flips.benchmark}, {flips.rules} rules: {flips.other} against {flips.base}, flips by"
-    kinds: dict[Kind, str] = {
-        "category": note,
-        "error_type": "rows that became right: by earlier error",
-    }
-    return [
-        Table(
-            name=f"flips-{flips.benchmark}-{flips.rules}-{by}",
-            title=f"{title} {by.replace('_', ' ')}",
-            header=[by.replace("_", " ").capitalize(), "Right to wrong", "Wrong to right"],
-            lines=[[key, *counts] for key, counts in flips.counts(by).items()],
-            notes=[kind_note],
-        )
-        for by, kind_note in kinds.items()
-    ]
 
 
 def flip_csv(flips: Flips) -> str:

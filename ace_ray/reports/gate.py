@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import ceil
 from typing import Any, Literal
 from xml.sax.saxutils import quoteattr
 
@@ -25,11 +24,10 @@ from ace_ray.reports.comparison_tables import points, signed
 from ace_ray.reports.hypotheses import difference_of
 from ace_ray.reports.paired import ALL, Group, PairedData, Stratum, pairs_of, unit_of
 from ace_ray.reports.runs import Run, across_line, load_runs
-from ace_ray.reports.significance import clustered_interval, share_interval
+from ace_ray.reports.significance import Change, Share, rows_to_decide, share_of
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.types import canonical_json
 from ace_ray.util.sanitizing import printed
-from ace_ray.util.stats import Interval
 from ace_ray.util.suggestions import did_you_mean
 
 Answer = Literal["GO", "NO-GO", "INCONCLUSIVE"]
@@ -221,14 +219,14 @@ def _limits(metric: Metric, runs: Sequence[Run], file: str) -> Iterator[Check]:
         if not is_drop:
             pairs = replace(pairs, base_means=np.zeros_like(pairs.base_means))
         difference = difference_of(data.cells, pairs, within)
-        n, alpha = difference.n, 2 * (1 - metric.confidence)
-        interval = clustered_interval(difference.moves, difference.sizes, alpha)
-        binary = np.isin(pairs.other_means[units], (0.0, 1.0)).all() and len(difference.sizes) == n
-        if binary and not is_drop:
-            interval = share_interval(difference.gained, n, alpha)
-        unit, form = (" points", signed) if is_drop else ("", points)
-        bound = -limit if is_drop else limit
-        check = limit_check(title, difference.value, interval, bound, n, unit, form)
+        answers = int(difference.samples.sum())
+        estimate: Share | Change | None = difference.change
+        unit, form, bound = " points", signed, -limit
+        if not is_drop:
+            estimate = share_of(difference.moves, difference.sizes, answers)
+            unit, form, bound = "", points, limit
+        alpha = 1 - metric.confidence
+        check = limit_check(title, estimate, bound, alpha, difference.n, unit, form)
         if left_out := int((within & ~units).sum()):
             lacking = "verdict" if metric.metric == "accuracy" else "process accuracy"
             lacking += " in both runs" if is_drop else ""
@@ -286,25 +284,23 @@ def _chosen(metric: Metric, runs: Sequence[Run], file: str) -> tuple[PairedData,
 
 def limit_check(
     name: str,
-    value: float,
-    interval: Interval | None,
+    estimate: Share | Change | None,
     limit: float,
+    alpha: float,
     n: int,
     unit: str,
     form: Callable[[float], str],
 ) -> Check:
-    """Check whether ``value`` is at least ``limit``, by its ``interval`` from ``n`` units."""
-    if interval is None:
-        return Check(name, "INCONCLUSIVE", f"{n} units give no interval")
-    low, high = interval
-    reason = f"{form(value)}{unit} [{form(low)}, {form(high)}], n={n}"
+    """Check whether ``estimate``, from ``n`` units, is at least ``limit``. The probability of a
+    wrong GO or NO-GO is at most ``alpha``."""
+    if estimate is None:
+        return Check(name, "INCONCLUSIVE", f"{n} units of one task give no interval")
+    low, high = estimate.interval(2 * alpha)
+    reason = f"{form(estimate.value)}{unit} [{form(low)}, {form(high)}], n={n}"
     if low >= limit:
         return Check(name, "GO", reason)
     if high < limit:
         return Check(name, "NO-GO", reason)
-    distance = abs(value - limit)
-    half = value - low if value >= limit else high - value
-    # None: the distance is tiny or 0, and the number would be huge or infinite.
-    more = ceil(n * ((half / distance) ** 2 - 1)) if half < 1e3 * distance else None
+    more = rows_to_decide(estimate, limit, alpha, n)
     needed = f"about {more:,} more rows would decide" if more else "more rows may not decide"
     return Check(name, "INCONCLUSIVE", f"{reason}; {needed}")

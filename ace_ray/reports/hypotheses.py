@@ -25,11 +25,13 @@ from ace_ray.reports.paired import (
 )
 from ace_ray.reports.significance import (
     ALPHA,
-    clustered_interval,
+    Change,
+    Share,
+    change_of,
     detectable,
     difference_test,
     holm,
-    newcombe,
+    share_of,
 )
 from ace_ray.types import ResultRow
 from ace_ray.util.stats import Z95, Interval
@@ -43,17 +45,17 @@ class Difference:
     """Difference ``other_mean`` - ``base_mean`` of shares in 0..1 over ``n`` units of equal weight.
 
     ``gained``: number of units on which the other run is better; ``lost``: on which it is worse.
-    ``left_out``: number of rows that lack a verdict in one of the runs. ``interval``: 95 %
-    interval, None if it cannot be computed. ``p``: uncorrected p-value of ``test``. ``sizes``:
-    number of units of each cluster. ``moves``: sum of the units' differences in each cluster.
-    ``samples``: number of samples of each unit."""
+    ``left_out``: number of rows that lack a verdict in one of the runs. ``change``: the difference
+    with its uncertainty, None if this cannot be computed. ``p``: uncorrected p-value of ``test``.
+    ``sizes``: number of units of each cluster. ``moves``: sum of the units' differences in each
+    cluster. ``samples``: number of samples of each unit."""
 
     n: int
     left_out: int
     base_mean: float
     other_mean: float
     value: float
-    interval: Interval | None
+    change: Change | None
     gained: int
     lost: int
     test: str
@@ -61,6 +63,11 @@ class Difference:
     moves: np.ndarray = field(repr=False, compare=False)
     sizes: np.ndarray = field(repr=False, compare=False)
     samples: np.ndarray = field(repr=False, compare=False)
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval."""
+        return None if self.change is None else self.change.interval()
 
 
 def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray) -> Difference:
@@ -80,7 +87,7 @@ def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray) -> Difference:
         base_mean=float(base_means.mean()),
         other_mean=float(other_means.mean()),
         value=float(by_unit.mean()),
-        interval=_interval(base_means, other_means, moves, sizes),
+        change=change_of(moves, sizes, int(pairs.samples[units].sum())),
         gained=int(np.sum(by_unit > 0)),
         lost=int(np.sum(by_unit < 0)),
         test=test,
@@ -91,18 +98,23 @@ def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray) -> Difference:
     )
 
 
-def _interval(
-    base_means: np.ndarray, other_means: np.ndarray, moves: np.ndarray, sizes: np.ndarray
-) -> Interval | None:
-    binary = np.all(np.isin(base_means, (0.0, 1.0)) & np.isin(other_means, (0.0, 1.0)))
-    if not binary or len(sizes) < len(base_means):
-        return clustered_interval(moves, sizes)
-    return newcombe(
-        both_right=int(np.sum((base_means == 1) & (other_means == 1))),
-        gained=int(np.sum(moves > 0)),
-        lost=int(np.sum(moves < 0)),
-        neither_right=int(np.sum((base_means == 0) & (other_means == 0))),
+def kept_share(cells: Cells, before: np.ndarray, after: np.ndarray) -> Share | None:
+    """Return the share of the answers that are right ``before`` that are right ``after`` too; None
+    if none is. Both have the scores of a run, (cells,), or NaN. Each unit counts the shares of its
+    paired samples."""
+    paired = ~np.isnan(before) & ~np.isnan(after)
+    right = paired & (before == 1)
+    if not right.any():
+        return None
+    samples, before_counts, after_counts = (
+        np.bincount(cells.unit_of[mask], minlength=len(cells.units))
+        for mask in (paired, right, right & (after == 1))
     )
+    sizes, totals = (
+        np.bincount(cells.cluster_of, counts / np.maximum(samples, 1))
+        for counts in (before_counts, after_counts)
+    )
+    return share_of(totals, sizes, int(right.sum()))
 
 
 @dataclass(frozen=True, slots=True)

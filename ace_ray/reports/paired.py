@@ -47,6 +47,8 @@ class Cells:
     """(cells,): index into ``units``."""
     cluster_of: np.ndarray
     """(units,): number of the task; units of one task share it."""
+    samples: np.ndarray
+    """(cells,): number of the sample."""
     rows: np.ndarray
     """(cells,): number of rows, more than one in dialogues."""
     values: dict[tuple[Metric, str], np.ndarray]
@@ -106,6 +108,7 @@ def cells_of(
         units=units,
         unit_of=np.array([numbers[unit] for unit, _ in cells], dtype=np.int64),
         cluster_of=np.array([clusters[tasks[unit]] for unit in units], dtype=np.int64),
+        samples=np.array([sample for _, sample in cells], dtype=np.int64),
         rows=rows,
         values=values,
     )
@@ -180,7 +183,8 @@ def pairs_of(cells: Cells, metric: Metric, rules: str, base_index: int, other_in
 class Group:
     """Entries that are compared together; ``language`` is "" for all languages.
 
-    ``category`` is true for a single category. Entries and dialogues of a group have equal weight.
+    ``category`` is true for a single category that is no named group. Entries and dialogues of a
+    group have equal weight.
     """
 
     name: str
@@ -205,7 +209,7 @@ def groups_of(units: Collection[Unit], by_group: Mapping[str, Sequence[str]]) ->
         label = chosen[0] if len(chosen) == 1 else ""
         every = frozenset(stratum for stratum in unit_strata if stratum[0] in chosen)
         candidates = [
-            Group(name, label, frozenset(product(chosen, members)), category=len(members) == 1)
+            Group(name, label, frozenset(product(chosen, members)))
             for name, members in by_group.items()
         ]
         candidates = [group for group in candidates if group.strata <= unit_strata]

@@ -57,10 +57,11 @@ def make_report(
             where="--paper",
             fix="leave --paper out to compare the runs",
         )
+    for line in _write(target, content, wrong, {"paper": paper}) if target is not None else ():
+        print_line(console, line)
     _print(content, console, paper=paper)
     if target is None:
         return None
-    _write(target, content, wrong, {"paper": paper})
     page = f"{target.root}/{PAGE}"
     print_line(console, f"report: {page}")
     return page
@@ -98,12 +99,13 @@ def _print(content: Content, console: Console, *, paper: bool) -> None:
             print_line(console, note)
 
 
-def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -> None:
+def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -> list[str]:
+    """Write the report, and return sentences on what models keep of the sweep's reference."""
     # Imported here: scipy and Jinja are needed only for files.
     from ace_ray.reports.report_files import files_of
 
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
-    files = files_of(content, wrong=wrong, made_at=made_at)
+    files, lines = files_of(content, wrong=wrong, made_at=made_at)
     facts = {
         "ace_ray_version": ace_ray.__version__,
         "made_at": made_at,
@@ -118,3 +120,4 @@ def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -
             "left_out": [model.label for model in content.sweep.left_out],
         }
     write(target, files, facts)
+    return lines

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Literal
 
 from ace_ray.benchmarks.comparability import comparable_sets, differences, marked
 from ace_ray.benchmarks.headline import partial_notes, titles
@@ -168,7 +169,7 @@ def _benchmark_content(holders: BenchmarkRuns, rules: str | None) -> BenchmarkCo
         holders,
         ordered,
         {r: comparison_table(holders, r) for r in ordered},
-        [p for p in (_picture(holders, ordered[0]), _by_cost(holders, ordered[0])) if p],
+        [p for p in (_picture(holders, ordered[0]), *_by_usage(holders, ordered[0])) if p],
         {r: _present(holders.reporting.paper(holders.reported, r)) for r in ordered},
         [(run.label, holders.reporting.categories(run)) for run in holders.reported],
     )
@@ -267,19 +268,29 @@ def _picture(holders: BenchmarkRuns, rules: str) -> Curves | None:
     )
 
 
-def _by_cost(holders: BenchmarkRuns, rules: str) -> Curves | None:
-    """Return the headline over the cost of an entry; None if fewer than two costs are known."""
+def _by_usage(holders: BenchmarkRuns, rules: str) -> Iterator[Curves]:
+    """Yield figures of the headline over the cost and the completion tokens of an entry, if they
+    are known for two runs."""
     headline = headline_of(holders)
     labels, _ = marked(holders.reported)
-    points: dict[str, list[tuple[float, Estimate]]] = {}
-    for run, label, numbers in zip(holders.runs, labels, headline.numbers, strict=True):
-        cost, share = (run.totals["cost"] or {}).get("per_entry"), numbers[rules][0]
-        if cost and share is not None:
-            points[label] = [(cost, share)]
-    if len(points) < 2:
-        return None
-    title = f"{holders.benchmark}, {rules} rules, by cost of an entry"
-    return Curves(f"cost-{holders.benchmark}", title, {headline.titles[0]: points}, axis="cost")
+    costs = [(run.totals["cost"] or {}).get("per_entry") for run in holders.runs]
+    tokens = [_mean_tokens(run.rows_of(holders.benchmark)) for run in holders.runs]
+    by_axis: dict[Literal["cost", "tokens"], list[float | None]] = {"cost": costs, "tokens": tokens}
+    for axis, values in by_axis.items():
+        points: dict[str, list[tuple[float, Estimate]]] = {}
+        for label, numbers, x in zip(labels, headline.numbers, values, strict=True):
+            if x and (share := numbers[rules][0]) is not None:
+                points[label] = [(x, share)]
+        if len(points) > 1:
+            words = "cost" if axis == "cost" else "completion tokens"
+            title = f"{holders.benchmark}, {rules} rules, by {words} of an entry"
+            name = f"{axis}-{holders.benchmark}"
+            yield Curves(name, title, {headline.titles[0]: points}, axis=axis)
+
+
+def _mean_tokens(rows: Iterable[ResultRow]) -> float | None:
+    counts = [row.completion_tokens for row in rows if row.completion_tokens is not None]
+    return sum(counts) / len(counts) if counts else None
 
 
 def _series(holders: BenchmarkRuns) -> list[str]:

@@ -18,8 +18,9 @@ from ace_ray.reports.early import decisions_table
 from ace_ray.reports.excerpts import excerpt
 from ace_ray.reports.figures import figure_files
 from ace_ray.reports.html.answers import answers, choose
-from ace_ray.reports.html.comparison import comparison, flips
+from ace_ray.reports.html.comparison import comparison, flips, kept
 from ace_ray.reports.html.page import Lines, Section, render
+from ace_ray.reports.kept_tables import verdicts
 from ace_ray.reports.report_data import (
     BenchmarkContent,
     Content,
@@ -40,23 +41,28 @@ _UNITS = {"hours": 3600, "minutes": 60, "seconds": 1}
 _CHARACTERS = 300
 
 
-def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
+def files_of(content: Content, *, wrong: int, made_at: str) -> tuple[dict[str, bytes], list[str]]:
     """Return file name -> content: ``report.html``, CSV files of the tables and comparison, and SVG
-    files of the figures.
+    files of the figures. Also return sentences on what models keep of the sweep's reference.
 
     ``wrong``: maximum wrong answers on the page, per run, language and category.
     """
     reported = compare_reported(content)
-    files = {PAGE: _page(content, reported, wrong, made_at)}
+    compared = None if reported is None else reported.comparison
+    lines = [] if compared is None else verdicts(compared.kept)
+    facts = [*lines, *_page_facts(content, made_at)]
+    files = {PAGE: _page(content, reported, wrong, facts)}
     for table in content.tables():
         files[f"{table.name}.csv"] = csv_text(table).encode("utf-8", "replace")
     files |= figure_files(content, filter(None, [_in_flight(content.runs)]))
-    if reported is not None and reported.comparison is not None:
-        files |= comparison_files(reported.comparison, reported.flips)
-    return files
+    if reported is not None and compared is not None:
+        files |= comparison_files(compared, reported.flips)
+    return files, lines
 
 
-def _page(content: Content, reported: ReportedComparison | None, wrong: int, made_at: str) -> bytes:
+def _page(
+    content: Content, reported: ReportedComparison | None, wrong: int, facts: Sequence[str]
+) -> bytes:
     """Render the page. Reads the texts of wrong answers from the runs."""
     benchmarks, sweep = content.benchmarks, content.sweep
     failures = [(run.label, causes) for run in content.runs if (causes := run.totals["failures"])]
@@ -80,6 +86,7 @@ def _page(content: Content, reported: ReportedComparison | None, wrong: int, mad
     figure, tables = _in_flight(content.runs), engine_tables(content.runs)
     engine = {"figure": figure, "tables": tables} if tables or figure else None
     sections = [
+        kept(reported),
         Section("picture", "Overview", "curves.html.j2", pictures),
         Section("results", "Results", "headline.html.j2", _headline(content)),
         Section("failures", "Rows without a verdict", "failures.html.j2", failures),
@@ -95,7 +102,7 @@ def _page(content: Content, reported: ReportedComparison | None, wrong: int, mad
         answers(choose(content.runs, wrong), content.rule_sets),
         Section("provenance", "Provenance", "provenance.html.j2", _provenance(content)),
     ]
-    return render(content.title, _page_facts(content, made_at), sections)
+    return render(content.title, facts, sections)
 
 
 def _page_facts(content: Content, made_at: str) -> list[str]:

@@ -8,13 +8,14 @@ sum of the other run's values minus the sum of the base run's values. Formulas: 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
-from math import sqrt
+from math import ceil, sqrt
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
-from ace_ray.util.stats import Interval, wilson
+from ace_ray.util.stats import Interval
 
 ALPHA = 0.05
 POWER = 0.8
@@ -58,56 +59,99 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def newcombe(both_right: int, gained: int, lost: int, neither_right: int) -> Interval | None:
-    """Compute the 95 % interval of the difference of two paired shares, ``(gained - lost) / n``.
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of units, 0..1. ``units``: number of independent units with the variance of this
+    share. ``clusters``: number of clusters; ``mixed``: of those that contribute to it, or of those
+    that do not contribute all their units, whichever are fewer."""
 
-    This is method 10 of Newcombe (1998). It combines the Wilson intervals of both shares with their
-    continuity-corrected correlation. The width is positive even if no unit changed. Returns None if
-    n = 0."""
-    n = both_right + gained + lost + neither_right
-    base_right, other_right = both_right + lost, both_right + gained
-    of_base, of_other = wilson(base_right, n), wilson(other_right, n)
-    if of_base is None or of_other is None:
+    value: float
+    units: float
+    clusters: float
+    mixed: int
+
+    def __str__(self) -> str:
+        low, high = self.interval()
+        return f"{100 * self.value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+    def interval(self, alpha: float = ALPHA, growth: float = 1.0) -> Interval:
+        """Compute the exact binomial interval for `units` units, times ``growth``, with the
+        confidence 1 - ``alpha``. It contains the interval of equal clusters."""
+        units, clusters = self.units * growth, self.clusters * growth
+        if units > clusters:
+            few = max(1.0, (self.mixed - 1) * growth)
+            normal, student = special.stdtrit((units - 1, few), alpha / 2)
+            units = max(clusters, units * (normal / student) ** 2)
+        right, wrong = self.value * units, (1 - self.value) * units
+        low = float(special.betaincinv(right, wrong + 1, alpha / 2)) if right > 0 else 0.0
+        high = float(special.betaincinv(right + 1, wrong, 1 - alpha / 2)) if wrong > 0 else 1.0
+        limit = float((alpha / 2) ** (1 / clusters))
+        return min(low, limit), max(high, 1 - limit)
+
+
+def share_of(totals: np.ndarray, sizes: np.ndarray, answers: int) -> Share:
+    """Return the share ``sum(totals) / sum(sizes)``. Both have an item per cluster, and the sum of
+    ``sizes`` is above 0. ``answers``: maximum number of independent units."""
+    units, clusters = float(sizes.sum()), int(np.count_nonzero(sizes))
+    value = min(1.0, float(totals.sum()) / units)
+    scatter = float(np.sum((totals - value * sizes) ** 2))
+    mixed = min(int(np.sum(totals > _SAME)), int(np.sum(totals < sizes - _SAME)))
+    independent = value * (1 - value) * units**2 / scatter if scatter > _SAME else clusters
+    return Share(value, min(independent, answers), clusters, mixed)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The difference of two paired means: the share that is ``gained`` minus the share that is
+    ``lost``, with their ``correlation``."""
+
+    gained: Share
+    lost: Share
+    correlation: float
+
+    @property
+    def value(self) -> float:
+        return self.gained.value - self.lost.value
+
+    def interval(self, alpha: float = ALPHA, growth: float = 1.0) -> Interval:
+        """Combine the intervals of both shares (MOVER, Zou and Donner 2008); see `Share`."""
+        gained, lost = (share.interval(alpha, growth) for share in (self.gained, self.lost))
+        below = self._combined(self.gained.value - gained[0], lost[1] - self.lost.value)
+        above = self._combined(gained[1] - self.gained.value, self.lost.value - lost[0])
+        return max(-1.0, self.value - below), min(1.0, self.value + above)
+
+    def _combined(self, first: float, second: float) -> float:
+        return sqrt(max(0.0, first**2 + second**2 - 2 * self.correlation * first * second))
+
+
+def change_of(moves: np.ndarray, sizes: np.ndarray, answers: int) -> Change | None:
+    """Return the mean difference per unit, or None for a single cluster of several units. See
+    `share_of`."""
+    if len(moves) < 2 and sizes.sum() > 1:
         return None
-    margins = float(base_right) * (n - base_right) * other_right * (n - other_right)
-    product = float(both_right) * neither_right - float(gained) * lost
-    if product > 0:
-        product = max(product - n / 2, 0.0)
-    phi = product / sqrt(margins) if margins else 0.0
-    below = _combined(other_right / n - of_other[0], of_base[1] - base_right / n, phi)
-    above = _combined(of_other[1] - other_right / n, base_right / n - of_base[0], phi)
-    difference = (gained - lost) / n
-    return max(-1.0, difference - below), min(1.0, difference + above)
+    parts = np.maximum(moves, 0.0), np.maximum(-moves, 0.0)
+    gained, lost = (share_of(part, sizes, answers) for part in parts)
+    first, second = parts[0] - gained.value * sizes, parts[1] - lost.value * sizes
+    scatter = sqrt(float(np.sum(first**2)) * float(np.sum(second**2)))
+    correlation = float(np.sum(first * second)) / scatter if scatter > _SAME else 0.0
+    return Change(gained, lost, correlation)
 
 
-def _combined(first: float, second: float, correlation: float) -> float:
-    return sqrt(max(0.0, first**2 + second**2 - 2 * correlation * first * second))
+def rows_to_decide(estimate: Share | Change, limit: float, alpha: float, n: int) -> int | None:
+    """Return how many more rows than ``n`` put the one-sided bound at ``alpha`` on one side of
+    ``limit`` if the shares stay the same; None if even a thousand times as many do not."""
 
+    def decides(growth: float) -> bool:
+        low, high = estimate.interval(2 * alpha, growth)
+        return low >= limit or high < limit
 
-def share_interval(successes: int, n: int, alpha: float) -> Interval:
-    """Compute Wilson's interval of a share with the confidence 1 - ``alpha``."""
-    interval = stats.binomtest(successes, n).proportion_ci(1 - alpha, "wilson")
-    return float(interval.low), float(interval.high)
-
-
-def clustered_interval(
-    moves: np.ndarray, sizes: np.ndarray, alpha: float = ALPHA
-) -> Interval | None:
-    """Compute the interval of the mean difference per unit, by Student's t over clusters.
-
-    The mean is treated as a ratio of two sums, since the sizes of clusters are random, too. If the
-    difference per unit is 0 in all clusters, the interval is the exact binomial limit on the share
-    that may differ. Returns None if it is the same in all clusters, but not 0."""
-    if len(moves) and not np.any(np.abs(moves) > _SAME):
-        limit = float(stats.binomtest(0, len(moves)).proportion_ci(1 - alpha, "exact").high)
-        return -limit, limit
-    if len(moves) < 2 or np.ptp(moves / sizes) <= _SAME:
+    low, high = 1.0, 1000.0
+    if not decides(high):
         return None
-    count, units = len(moves), float(sizes.sum())
-    mean = float(moves.sum()) / units
-    scatter = float(np.sum((moves - mean * sizes) ** 2)) * count / (count - 1)
-    half = stats.t.isf(alpha / 2, count - 1) * sqrt(scatter) / units
-    return max(-1.0, float(mean - half)), min(1.0, float(mean + half))
+    for _ in range(30):
+        middle = sqrt(low * high)
+        low, high = (low, middle) if decides(middle) else (middle, high)
+    return ceil(n * (high - 1))
 
 
 def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | None:

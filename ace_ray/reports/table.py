@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from io import StringIO
 from typing import Any
 
 from rich.console import Console
@@ -34,6 +34,30 @@ def print_table(table: Table, console: Console, *, intervals: bool) -> None:
         wide.print(grid)
     for note in table.notes:
         print_line(console, f"  {note}")
+
+
+def print_parts(
+    parts: Iterable[Sequence[Table | str]], console: Console, max_lines: int | None
+) -> None:
+    """Print ``parts``, which are tables and lines. Leave out parts that exceed ``max_lines`` in
+    all, and print how many lines they have."""
+    used = left_out = 0
+    for part in parts:
+        text = StringIO()
+        into = Console(file=text, width=console.width, force_terminal=console.is_terminal)
+        for block in part:
+            if isinstance(block, str):
+                print_line(into, block)
+            else:
+                print_table(block, into, intervals=True)
+        lines = text.getvalue().count("\n")
+        if max_lines is not None and used + lines >= max_lines:
+            left_out += lines
+        elif not console.quiet:
+            console.file.write(text.getvalue())
+            used += lines
+    if left_out:
+        print_line(console, f"{left_out} more lines with --full, and in the page of --output")
 
 
 def csv_text(table: Table) -> str:
@@ -72,7 +96,7 @@ def csv_lines(lines: Iterable[Iterable[Any]]) -> str:
 
 
 def _csv(lines: Iterable[Iterable[Any]]) -> str:
-    out = io.StringIO()
+    out = StringIO()
     csv.writer(out, lineterminator="\n").writerows(lines)
     return out.getvalue()
 

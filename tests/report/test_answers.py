@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ace_ray.reports.flips import Flips, flip_tables, flips_of
+from ace_ray.reports.flips import Flips, flip_table, flips_of
 from ace_ray.reports.html.answers import MESSAGES, TEXT, answers, choose
 from ace_ray.reports.runs import Run, load_runs
 from tests.report.builders import Row, load_run, row, write_run
@@ -35,7 +35,7 @@ def test_flips_have_both_answers_and_directions(tmp_path: Path) -> None:
     gained, lost = flips.flips
     assert (gained.base.output, gained.other.output) == ("base 1", "other 1")
     assert (lost.base.valid, lost.other.valid) == (True, False)
-    assert flip_tables(flips)[0].lines == [["normal_preference", 1, 1]]
+    assert flip_table(flips).lines == [["normal_preference", 1, 1]]
 
 
 def loaded(*folders: Path) -> list[Run]:

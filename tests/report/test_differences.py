@@ -18,11 +18,11 @@ from ace_ray.reports.significance import (
     CLUSTERED,
     MCNEMAR,
     SIGN_FLIP,
-    clustered_interval,
+    change_of,
     detectable,
     difference_test,
     holm,
-    newcombe,
+    share_of,
 )
 from ace_ray.types import RULE_SETS, ResultRow, Verdict, own_task
 from ace_ray.util.stats import Z95
@@ -136,7 +136,6 @@ def test_a_line_has_the_published_numbers() -> None:
     counts = (difference.n, difference.gained, difference.lost)
     assert (counts, difference.test) == ((21, 1, 7), MCNEMAR)
     assert difference.value == pytest.approx(-6 / 21)
-    assert difference.interval == newcombe(1, 1, 7, 12)
     assert line.holm == difference.p == pytest.approx(0.0703, abs=5e-5)
     assert not line.shown
 
@@ -235,41 +234,44 @@ def test_holm_on_its_textbook_example() -> None:
     assert holm([]) == []
 
 
-def test_newcombe_on_published_tables_and_where_nothing_moved() -> None:
-    # Bentur et al. (2009) as in Fagerland, Lydersen and Laake (2014): -0.507 to -0.026.
-    assert newcombe(1, 1, 7, 12) == pytest.approx((-0.507, -0.026), abs=5e-4)
-    # Altman et al., Statistics with Confidence (2000), table 6.2: 0.011 to 0.226.
-    assert newcombe(14, 5, 0, 22) == pytest.approx((0.011, 0.226), abs=5e-4)
-    for table in ((5, 0, 0, 5), (10, 0, 0, 0), (0, 0, 0, 1)):
-        low, high = newcombe(*table) or (0, 0)
-        assert low < 0 < high
-        assert low == -high
-    assert newcombe(0, 0, 0, 0) is None
-
-
-def test_the_clustered_interval_by_hand() -> None:
-    """Means of units +0.5, 0, 0, -0.25: mean 0.0625, s 0.3146, t(3) 3.1824."""
-    values = np.array([0.5, 0.0, 0.0, -0.25])
-    half = 3.182446305 * values.std(ddof=1) / 2
-    interval = clustered_interval(values, np.ones(4))
-    assert interval == pytest.approx((0.0625 - half, 0.0625 + half))
-    # Ten tasks asked four times each say no more than asked once.
-    values = np.array([1.0, 1, 0, 0, 0, -1, 0, 1, 0, 0])
-    once = clustered_interval(values, np.ones(10))
-    assert clustered_interval(4 * values, np.full(10, 4)) == pytest.approx(once)
-    # It stays within the possible.
-    low, high = clustered_interval(np.array([1.0, 1.0, 0.9]), np.ones(3)) or (9.0, 9.0)
-    assert -1 <= low <= high <= 1
+def test_a_share_has_an_exact_interval() -> None:
+    # Clopper and Pearson: 2 of 20 are 0.0123 to 0.3170; 0 of 20 at most 1 - 0.025 ** (1 / 20).
+    values = np.array([1.0] * 2 + [0.0] * 18)
+    assert share_of(values, np.ones(20), 20).interval() == pytest.approx((0.0123, 0.317), abs=1e-4)
+    none = share_of(np.zeros(20), np.ones(20), 20)
+    assert none.interval() == pytest.approx((0, 1 - 0.025 ** (1 / 20)))
+    # Ten tasks asked four times each say no more than asked once; different answers say more.
+    once = share_of(values[:10], np.ones(10), 10).interval()
+    whole, parts = (
+        share_of(np.array(t), np.full(10, 4), 40).interval()
+        for t in ([4.0] * 2 + [0.0] * 8, [1.0] * 8 + [0.0] * 2)
+    )
+    assert whole == pytest.approx(once, abs=1e-9)
+    assert np.ptp(parts) < np.ptp(whole)
 
 
 @pytest.mark.filterwarnings("error")
-def test_clusters_that_all_moved_alike() -> None:
-    """None of 20 clusters moved: the exact limit is 1 - 0.025 ** (1 / 20)."""
-    bound = 1 - 0.025 ** (1 / 20)
-    interval = clustered_interval(np.zeros(20), np.ones(20))
-    assert interval == pytest.approx((-bound, bound))
-    for values in ([0.5], [0.5, 0.5, 0.5], []):
-        assert clustered_interval(np.array(values), np.ones(len(values))) is None
+def test_the_interval_of_a_difference_by_hand() -> None:
+    # With losses only, it is the exact interval of their share; with no move, the exact limits.
+    lost = share_of(np.array([1.0] * 3 + [0.0] * 37), np.ones(40), 40).interval()
+    change = change_of(moves(0, 3, 37), np.ones(40), 40)
+    bound = 1 - 0.025 ** (1 / 40)
+    assert change is not None
+    assert change.interval()[0] == pytest.approx(-lost[1])
+    still = change_of(np.zeros(40), np.ones(40), 40)
+    assert still is not None
+    assert still.interval() == pytest.approx((-bound, bound))
+    # Bentur et al. (2009): not shown by the exact McNemar test (p 0.0703), so 0 is inside.
+    bentur = change_of(moves(1, 7, 13), np.ones(21), 21)
+    assert bentur is not None
+    low, high = bentur.interval()
+    assert low < -0.5 < 0 < high
+    # Many units: the normal limits.
+    many = change_of(moves(300, 200, 9500), np.ones(10_000), 10_000)
+    assert many is not None
+    half = Z95 * sqrt((500 - 100**2 / 10_000) / 10_000**2)
+    assert many.interval() == pytest.approx((0.01 - half, 0.01 + half), abs=2e-4)
+    assert change_of(np.array([1.0]), np.array([4]), 4) is None
 
 
 def test_the_detectable_difference_by_hand() -> None:

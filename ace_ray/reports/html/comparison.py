@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from ace_ray.reports.compared_runs import describe_pairs
 from ace_ray.reports.comparison import ReportedComparison
-from ace_ray.reports.comparison_tables import sentence, tables_of
+from ace_ray.reports.comparison_tables import sentences_of, tables_of
 from ace_ray.reports.excerpts import excerpt
-from ace_ray.reports.flips import WORDS, Answer, Flip, Flips, flip_tables
+from ace_ray.reports.flips import WORDS, Answer, Flip, Flips, flip_table
 from ace_ray.reports.html.answers import in_turns
 from ace_ray.reports.html.page import LONGEST, Section
+from ace_ray.reports.kept_tables import headlines, kept_tables
 
 # Maximum flips of each direction that are shown for a pair of runs.
 FLIPS = 25
+
+
+def kept(reported: ReportedComparison | None) -> Section:
+    """Build the section on what candidates keep of their reference."""
+    view = None
+    if reported is not None and reported.comparison is not None and reported.comparison.kept:
+        kept, noise = reported.comparison.kept, reported.comparison.noise
+        tables = kept_tables(headlines(kept))
+        view = {"noise": noise, "tables": tables, "groups": kept_tables(kept)}
+    return Section("kept", "What is kept", "kept.html.j2", view)
 
 
 def comparison(reported: ReportedComparison | None) -> Section:
@@ -23,19 +33,10 @@ def comparison(reported: ReportedComparison | None) -> Section:
         return Section("comparison", "Comparison", "refusal.html.j2", why)
     compared = reported.comparison
     view = {
-        "against": describe_pairs(compared.runs, compared.pairs),
-        # ``shown``: on proven differences; ``others``: on all other results.
-        "sentences": [
-            {
-                "rules": rules,
-                "shown": [sentence(result) for result in results if result.shown],
-                "others": [sentence(result) for result in results if not result.shown],
-            }
-            for rules in compared.rule_sets
-            for results in [[r for r in compared.results if r.hypothesis.rules == rules]]
-        ],
-        "pairs": list(tables_of(compared)),
-        "notes": [*compared.cautions, *compared.notes],
+        "shown": sentences_of(compared.results),
+        "lines": len(compared.results),
+        "pairs": tables_of(compared.results),
+        "notes": [*compared.cautions, *compared.notes, *(() if compared.kept else compared.noise)],
     }
     return Section("comparison", "Comparison", "comparison.html.j2", view)
 
@@ -57,7 +58,7 @@ def _pair(flipped: Flips) -> dict[str, Any]:
     return {
         "base": flipped.base,
         "other": flipped.other,
-        "tables": flip_tables(flipped),
+        "tables": [flip_table(flipped)],
         "flips": [
             {
                 "id": flip.id,

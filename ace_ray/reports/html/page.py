@@ -107,6 +107,7 @@ _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#
 # Dash patterns of the first eight series, of the next eight series, and of all others.
 _DASHES = ("none", "6 3", "2 3")
 _MOST_TICKS = 6
+_AXES = {"step": "training step", "cost": "cost of an entry", "tokens": "tokens of an answer"}
 # Height of a line of text.
 _LINE = 18
 # Height of a bar with its margin.
@@ -147,11 +148,11 @@ def inline_svg(figure: Curves) -> str:
         up = _Scale(-3, 103, top + _HEIGHT - _BOTTOM, top + _TOP)
         parts.append(_text(left + _WIDTH / 2, top + 16, _short(title)))
         levels = [(float(level), str(level)) for level in range(0, 101, 20)]
-        by = {"step": "training step", "cost": "cost of an entry"}.get(figure.axis, figure.axis)
+        by = _AXES.get(figure.axis, figure.axis)
         parts += _frame(across, up, ticks, levels, f"accuracy (%) by {by}")
         for name, points in series.items():
             parts += _curve(points, name, names.index(name), across, up)
-            if figure.axis == "cost":
+            if figure.axis in ("cost", "tokens"):
                 ((x, share),) = points
                 side, anchor = (8, "start") if across(x) < left + _WIDTH / 2 else (-8, "end")
                 y = up(100 * share.value) + 4
@@ -255,7 +256,7 @@ def _axis(figure: Curves, xs: Sequence[float], left: float) -> tuple[_Scale, _Ti
     """Return the scale of x in a panel at ``left``, and its ticks with their labels."""
     start, end = left + _LEFT, left + _WIDTH - _RIGHT
     first, last = xs[0], xs[-1]
-    if figure.axis == "cost":
+    if figure.axis in ("cost", "tokens"):
         return _Scale(0.0, 1.1 * last, start, end), _round_ticks(last)
     if figure.axis == "parameters":
         # Ticks are at the model sizes, not at powers of ten. Each needs a tenth of the width.

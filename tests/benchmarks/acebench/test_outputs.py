@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.test_external_outputs import write
 
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.gold import render_gold
@@ -20,6 +19,7 @@ from ace_ray.rescoring.import_outputs import score_outputs
 from ace_ray.rescoring.rejudge import rescore
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.types import Entry
+from tests.benchmarks.test_external_outputs import write
 
 PREFERENCE, SWITCH = "normal_preference", "normal_multi_turn_user_switch"
 IRRELEVANT, AGENT = "special_irrelevant", "agent_multi_step"
