@@ -63,7 +63,8 @@ def test_keys_that_had_another_name_when_a_run_was_stored_are_read(tmp_path: Pat
     assert timeouts == (7.0, 8.0, 9.0)
     assert (config.store_token_ids, config.repeat_fraction) == (False, 0.1)
     assert config.max_unscored_fraction == 0.2
-    assert config.early and config.early.reference == "runs/a"
+    assert config.early is not None
+    assert config.early.reference == "runs/a"
     assert config.publish[0].tracker == "wandb"
     with pytest.raises(UserError, match="stall_s"):
         run_config({**TREE, "stall_s": 7.0}, where="mine")

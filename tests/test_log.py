@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ace_ray.pipeline.monitoring.tally import Tally
+from ace_ray.pipeline.monitoring.tally import Progress, Tally
 from ace_ray.reports.printed_summary import tell_results
 from ace_ray.rescoring.rejudge import rescore
 from ace_ray.util import log
@@ -136,7 +136,7 @@ def test_progress_is_a_line_with_numbers(capsys: pytest.CaptureFixture[str]) -> 
     tally.deaths.append("w1 ended")
     stream = StringIO()
     with log.printing(Console(file=stream, force_terminal=True)):
-        tally.Progress(4).show(tally)
+        Progress(4).show(tally)
     assert stream.getvalue() == ""
     start, line, *_ = lines(capsys.readouterr().err)
     assert (start["event"], start["start_s"]) == ("engine_ready", {"weights": 2.0})

@@ -261,8 +261,6 @@ def opened(plan: Plan, *, fresh: bool, began: float, label: str = "") -> Iterato
     for note in (plan.model.base_note, facts.get("divided_calls")):
         if note:
             log.warning(note)
-    if plan.config.samples > 1 and not plan.config.sampling.temperature:
-        log.warning("samples of an entry are alike at temperature 0; set sampling.temperature")
     for benchmark in plan.benchmarks.values():
         benchmark.service()  # raises `UserError` if the service cannot be made
     with Lease.acquire(output_store(plan)) as lease:

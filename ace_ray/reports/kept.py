@@ -154,6 +154,6 @@ class _Pair:
 
     def _cost_ratio(self, group: Group) -> float | None:
         # Only the cost of a whole run is known.
-        costs = [(run.totals["cost"] or {}).get("per_entry") for run in self._runs]
+        before, after = ((run.totals["cost"] or {}).get("per_entry") for run in self._runs)
         is_whole = len(self._runs[0].benchmarks) == 1 and {*self._cells.strata[0]} == group.strata
-        return costs[1] / costs[0] if is_whole and all(costs) else None
+        return after / before if is_whole and before and after else None

@@ -27,7 +27,7 @@ def kept(folder: Path, *runs: list[Row], **settings: Any) -> Comparison:
         str(write_run(folder / name, rows, model=f"o/{name}", **settings))
         for name, rows in zip(names, runs, strict=True)
     ]
-    return compare_runs(load_runs(paths), baseline="R", margin=1.0, rule_sets=["strict"])
+    return compare_runs(load_runs(paths), reference="R", margin=1.0, rule_sets=["strict"])
 
 
 def test_right_answers_are_kept_lost_and_gained(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ ARGUMENTS = json.dumps({"city": "Bonn"})
 
 
 def answer(*calls: tuple[str, str], text: str = "", **changes: Any) -> Row:
-    message = {"role": "assistant", "content": text, "text": text}
+    message: dict[str, Any] = {"role": "assistant", "content": text, "text": text}
     message["tool_calls"] = [call(name, arguments) for name, arguments in calls]
     stored = {"messages": json.dumps([message]), "tools": "[]", "output": text}
     return {**stored, **changes}
@@ -101,7 +101,7 @@ LOST: dict[str, tuple[Row, Row, str]] = {
 
 @pytest.mark.parametrize(("before", "after", "fate"), LOST.values(), ids=LOST)
 def test_lost_answers_have_a_reason(tmp_path: Path, before: Row, after: Row, fate: str) -> None:
-    wrong = {"errors": {"official": "wrong", "strict": "wrong"}}
+    wrong: dict[str, Any] = {"errors": {"official": "wrong", "strict": "wrong"}}
     reference = [row("en", CATEGORY, i) | before for i in range(2)]
     candidate = [row("en", CATEGORY, i, official=False, **wrong) | after for i in range(2)]
     line = kept(tmp_path, reference, candidate).kept[0]
