@@ -149,13 +149,13 @@ def test_each_sample_and_sampled_row_has_a_seed(path: str) -> None:
     sampled = sampling.sampling()
     assert sampled.stop == ("\n\n",)
     rows = [(sample, "bench", entry) for sample in range(3) for entry in "abc"]
-    seeds = [sampled.for_row(*row).seed for row in rows]
+    seeds = [sampled.with_row_seed(*row).seed for row in rows]
     assert len(set(seeds)) == 9
     assert all(0 <= seed < 2**31 for seed in seeds)
-    assert seeds == [sampled.for_row(*row).seed for row in rows]
-    assert sampled.for_sample(0).identity()["seeds"] == "by row"
+    assert seeds == [sampled.with_row_seed(*row).seed for row in rows]
+    assert sampled.with_sample_seed(0).identity()["seeds"] == "by row"
     greedy = load_config(path, ["sampling.seed=10", "sampling.temperature=0"]).sampling.sampling()
-    assert [greedy.for_row(*row).seed for row in rows] == [10, 10, 10, 11, 11, 11, 12, 12, 12]
+    assert [greedy.with_row_seed(*row).seed for row in rows] == [10, 10, 10, 11, 11, 11, 12, 12, 12]
     assert "seeds" not in greedy.identity()
 
 

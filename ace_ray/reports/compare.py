@@ -22,7 +22,7 @@ from ace_ray.reports.kept import MARGIN
 from ace_ray.reports.kept_tables import headlines, kept_tables, verdicts
 from ace_ray.reports.report_data import comparison_table
 from ace_ray.reports.report_folder import PAGE, claim, write
-from ace_ray.reports.runs import by_benchmark, load_runs
+from ace_ray.reports.runs import group_runs, load_runs
 from ace_ray.reports.table import csv_lines, print_parts, print_table
 from ace_ray.rescoring.prompts import FirstPrompts
 from ace_ray.storage.object_store import Store, open_store
@@ -59,9 +59,9 @@ def compare(
     """Print a comparison of the runs at ``uris``, write it to ``out``, and return it.
 
     ``reference``: the label or the folder of the run that all others are compared with. ``rules``:
-    a rule set, or `BOTH` for all. ``across``: see `Run`. ``prompts``: see `explain`. ``margin``: in
-    points. ``full``: print more than `LINES` lines. Raises the errors of `compare_runs`, and
-    `UserError`: a URI is not a run, or ``out`` has other files."""
+    a rule set, or `BOTH` for all. ``across``: see `ScoredRun`. ``prompts``: see `explain`.
+    ``margin``: in points. ``full``: print more than `LINES` lines. Raises the errors of
+    `compare_runs`, and `UserError`: a URI is not a run, or ``out`` has other files."""
     if unknown := {*across} - {"sampling"}:
         raise UserError(f"{min(unknown)!r} is unknown", where="--across", fix="write sampling")
     if prompts is not None and not with_causes:
@@ -92,7 +92,7 @@ def compare(
     # Scores of each run over all its rows, not only over paired rows.
     scores = joined(
         (rule_set, comparison_table(holders, rule_set, with_facts=False))
-        for holders in by_benchmark(runs)
+        for holders in group_runs(runs)
         for rule_set in comparison.rule_sets
         if rule_set in holders.reporting.rule_sets
     )
@@ -134,7 +134,7 @@ def _parts(
     yield [*(comparison.noise if kept else ()), *tables[:1]]
     yield from ([table] for table in tables[1:])
     sentences = sentences_of(comparison.results)
-    rest_count = sum(not result.shown for result in comparison.results)
+    rest_count = sum(not result.is_significant for result in comparison.results)
     count = f"no difference shown in {rest_count} of {len(comparison.results)} lines"
     yield [*sentences[: None if full else SENTENCES], count]
     yield [*comparison.cautions, *(() if kept else comparison.noise)]
@@ -165,7 +165,7 @@ def _page(comparison: Comparison, flips: Sequence[Flips], causes: Sequence[Expla
 def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str, bytes]:
     """Return the CSV files by name: one of all test results, one of what is kept, and one for each
     item of ``flips``."""
-    rows = [_values(result) | {"across": comparison.across} for result in comparison.results]
+    rows = [_csv_row(result) | {"across": comparison.across} for result in comparison.results]
     texts = {"comparison.csv": csv_lines([rows[0] if rows else [], *(r.values() for r in rows)])}
     if comparison.kept:
         texts["kept.csv"] = csv_lines([comparison.kept[0], *(k.values() for k in comparison.kept)])
@@ -174,7 +174,7 @@ def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str
     return {name: text.encode("utf-8", "replace") for name, text in texts.items()}
 
 
-def _values(result: TestResult) -> dict[str, Any]:
+def _csv_row(result: TestResult) -> dict[str, Any]:
     """Return the values of a line of ``comparison.csv`` by column."""
     hypothesis, difference, noise = result.hypothesis, result.difference, result.noise
     low, high = difference.interval or (None, None)

@@ -27,8 +27,8 @@ from ace_ray.reports.hypotheses import (
 from ace_ray.reports.kept import MARGIN, Record, kept_of
 from ace_ray.reports.paired import PairedData, cells_of, groups_of
 from ace_ray.reports.report_data import Content
-from ace_ray.reports.runs import Run, across_line, facts
-from ace_ray.util.sanitizing import few
+from ace_ray.reports.runs import ScoredRun, across_line, facts
+from ace_ray.util.sanitizing import join_names
 
 # Maximum pairs of runs whose flips a report shows; with more pairs it shows the last pair.
 MOST_FLIPPED = 3
@@ -43,7 +43,7 @@ class Comparison:
     results also contain the effect of these conditions. ``cautions``: lines on other differences.
     ``notes``: facts on single runs, and missing data."""
 
-    runs: Sequence[Run]
+    runs: Sequence[ScoredRun]
     pairs: Sequence[tuple[str, str]]
     rule_sets: Sequence[str]
     results: Sequence[TestResult]
@@ -59,7 +59,7 @@ class Comparison:
 
     def __repr__(self) -> str:
         """Return one line, since the results contain arrays."""
-        labels = few([run.label[:60] for run in self.runs], 4)
+        labels = join_names([run.label[:60] for run in self.runs], 4)
         return f"<Comparison of {labels}: {len(self.results)} lines>"
 
     def flips(
@@ -74,7 +74,7 @@ class Comparison:
         runs = {run.label: run for run in self.runs}
         sections = dict.fromkeys(
             (under[benchmark] if under else rules, base, other, benchmark)
-            for rules, base, other, benchmark in (r.hypothesis.section for r in self.results)
+            for rules, base, other, benchmark in (r.hypothesis.table_key for r in self.results)
             if pairs is None or (base, other) in pairs
         )
         return [
@@ -84,7 +84,7 @@ class Comparison:
 
 
 def compare_runs(
-    runs: Sequence[Run],
+    runs: Sequence[ScoredRun],
     *,
     reference: str | None = None,
     rule_sets: Sequence[str] | None = None,
@@ -121,7 +121,7 @@ def compare_runs(
     if differences and not allow_different:
         raise NotComparable(differences)
     every = [paired_data(name, holders) for name, holders in shared.items()]
-    data = _narrowed(every, groups, categories=categories)
+    data = _narrow(every, groups, categories=categories)
     available = list(dict.fromkeys(rules for paired in data for rules in paired.rule_sets))
     rule_sets = available if rule_sets is None else rule_sets
     if unknown := [rules for rules in rule_sets if rules not in available]:
@@ -140,17 +140,17 @@ def compare_runs(
         rule_sets=rule_sets,
         results=results_of(data, pairs, rule_sets),
         differences=differences,
-        cautions=_unique(cautions(holders, name) for name, holders in shared.items()),
-        notes=_unique(notes),
+        cautions=_dedupe(cautions(holders, name) for name, holders in shared.items()),
+        notes=_dedupe(notes),
         across=across_line(runs),
         kept=kept,
-        noise=_unique(_noise(paired, rule_sets) for paired in data),
+        noise=_dedupe(_noise(paired, rule_sets) for paired in data),
     )
 
 
 def _shared_benchmarks(
-    runs: Sequence[Run], pairs: Sequence[tuple[str, str]]
-) -> dict[str, list[Run]]:
+    runs: Sequence[ScoredRun], pairs: Sequence[tuple[str, str]]
+) -> dict[str, list[ScoredRun]]:
     """Return the benchmarks that both runs of some pair contain, each with all its runs."""
     benchmarks = {run.label: run.benchmarks for run in runs}
     shared = {
@@ -167,7 +167,7 @@ def _shared_benchmarks(
     return shared
 
 
-def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
+def paired_data(benchmark: str, runs: Sequence[ScoredRun]) -> PairedData:
     """Pair the rows of one benchmark, and find the groups whose categories all have rows."""
     rows = [run.rows_of(benchmark) for run in runs]
     again = [run.rows_of(benchmark, repeats=True) for run in runs]
@@ -187,7 +187,7 @@ def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
     )
 
 
-def _narrowed(
+def _narrow(
     data: Sequence[PairedData], names: Collection[str], *, categories: bool
 ) -> list[PairedData]:
     """Keep the groups in ``names``, all if it is empty, and single categories only with
@@ -203,13 +203,13 @@ def _narrowed(
     return [replace(paired, groups=of) for paired, of in zip(data, chosen, strict=True)]
 
 
-def _unique(parts: Iterable[Iterable[str]]) -> list[str]:
+def _dedupe(parts: Iterable[Iterable[str]]) -> list[str]:
     return list(dict.fromkeys(line for part in parts for line in part))
 
 
 def _notes(
     data: PairedData,
-    runs: Sequence[Run],
+    runs: Sequence[ScoredRun],
     pairs: Sequence[tuple[str, str]],
     rule_sets: Sequence[str],
 ) -> Iterator[str]:
@@ -219,7 +219,7 @@ def _notes(
     if not any(data.repeats):
         return
     for base_label, other_label in pairs:
-        if data.holds(base_label, other_label) and not data.same_seed(base_label, other_label):
+        if data.has_runs(base_label, other_label) and not data.same_seed(base_label, other_label):
             yield (
                 f"{data.benchmark}: {other_label} and {base_label} have different seeds, so their "
                 "repeated rows give no noise floor"
@@ -253,11 +253,11 @@ def _notes_on_pairs(
     cells = data.cells
     rule_sets = [rules for rules in rule_sets if rules in data.rule_sets]
     for base, other in pairs:
-        if not data.holds(base, other):
+        if not data.has_runs(base, other):
             missing = other if other not in data.labels else base
             yield f"{missing} has no rows of {data.benchmark} and is not compared on it"
             continue
-        numbers = data.numbers(base, other)
+        numbers = data.index_pair(base, other)
         # A row has verdicts under all rule sets or under none, except in imported runs.
         unjudged = np.zeros(3, dtype=int)  # in `base`, in `other`, in either
         for rules in rule_sets:

@@ -18,7 +18,7 @@ _MEASURES = {"accuracy": "accuracy", "process": "process accuracy"}
 
 def tables_of(results: Sequence[TestResult]) -> list[Table]:
     """Return a table for each rule set, pair of runs and benchmark; see `joined`."""
-    sections = groupby(results, key=lambda result: result.hypothesis.section)
+    sections = groupby(results, key=lambda result: result.hypothesis.table_key)
     return joined(
         (section[0], _differences(f"compare-{number}", list(lines)))
         for number, (section, lines) in enumerate(sections, start=1)
@@ -58,7 +58,7 @@ def _differences(name: str, results: Sequence[TestResult]) -> Table:
 
 def _cells(result: TestResult) -> list[Value]:
     hypothesis, difference = result.hypothesis, result.difference
-    marks = f"{SHOWN if result.shown else ''}{UNDER_NOISE if result.under_noise else ''}"
+    marks = f"{SHOWN if result.is_significant else ''}{UNDER_NOISE if result.under_noise else ''}"
     return [
         group_name(hypothesis.group.name, hypothesis.group.language),
         _MEASURES[hypothesis.metric],
@@ -67,7 +67,7 @@ def _cells(result: TestResult) -> list[Value]:
         else f"{difference.n}/{len(difference.sizes)}",
         points(difference.base_mean),
         points(difference.other_mean),
-        f"{signed(difference.value)} [{interval_text(difference.interval)}]{marks}",
+        f"{signed_points(difference.value)} [{interval_text(difference.interval)}]{marks}",
         difference.gained,
         difference.lost,
         p_text(result.holm),
@@ -85,7 +85,7 @@ def _legend(results: Sequence[TestResult]) -> list[str]:
         f"rule set, for all pairs and benchmarks; tests used: {tests}",
         "Detectable: smallest true difference that this n shows with a power of 80 %",
     ]
-    if any(result.shown for result in results):
+    if any(result.is_significant for result in results):
         legend.append(f"{SHOWN} shown: Holm p below 0.05")
     if any(result.under_noise for result in results):
         legend.append(f"{UNDER_NOISE} not larger than the difference between identical runs")
@@ -99,7 +99,7 @@ def sentences_of(results: Sequence[TestResult]) -> list[str]:
     are joined."""
     names: dict[str, list[str]] = {}
     for result in results:
-        if result.shown:
+        if result.is_significant:
             names.setdefault(sentence(result), []).append(result.hypothesis.rules)
     return [f"{', '.join(rules)}: {text}" for text, rules in names.items()]
 
@@ -113,7 +113,7 @@ def sentence(result: TestResult) -> str:
         f"{tested.other} is {'better' if difference.value > 0 else 'worse'} than {tested.base} on "
         f"{group.name}{f' ({group.language})' if group.language else ''}"
         f"{'' if tested.metric == 'accuracy' else ', process accuracy'}: "
-        f"{signed(difference.value)} points, 95 % CI {interval_text(difference.interval)}, "
+        f"{signed_points(difference.value)} points, 95 % CI {interval_text(difference.interval)}, "
         f"Holm p {p_text(result.holm)}"
     )
     if result.under_noise and result.noise_floor is not None:
@@ -130,7 +130,7 @@ def points(share: float) -> str:
     return "0.0" if text == "-0.0" else text
 
 
-def signed(share: float) -> str:
+def signed_points(share: float) -> str:
     """Format a difference of shares in points, with its sign."""
     text = points(share)
     return f"+{text}" if float(text) > 0 else text

@@ -16,7 +16,7 @@ from ace_ray.benchmarks.registry import class_of
 from ace_ray.reports.hypotheses import difference_of, kept_share
 from ace_ray.reports.lost_answers import FATES, fate_of, stored_calls
 from ace_ray.reports.paired import Group, PairedData, Unit, pairs_of, unit_of
-from ace_ray.reports.runs import Run
+from ace_ray.reports.runs import ScoredRun
 from ace_ray.reports.significance import ALPHA, Change, rows_to_decide
 from ace_ray.types import ResultRow
 from ace_ray.util.stats import Interval
@@ -27,7 +27,7 @@ Record = dict[str, Any]
 
 
 def kept_of(
-    runs: Mapping[str, Run],
+    runs: Mapping[str, ScoredRun],
     data: Sequence[PairedData],
     pairs: Sequence[tuple[str, str]],
     rule_sets: Sequence[str],
@@ -36,7 +36,7 @@ def kept_of(
     """Return the records of ``pairs`` (reference, candidate). ``margin``: in points."""
     records: list[Record] = []
     for paired in data:
-        held = [pair for pair in pairs if paired.holds(*pair)]
+        held = [pair for pair in pairs if paired.has_runs(*pair)]
         candidates = [_Pair(paired, runs[base], runs[label]) for base, label in held]
         for rules in filter(paired.rule_sets.__contains__, rule_sets):
             for group in paired.groups:
@@ -77,9 +77,9 @@ def _shown(
 class _Pair:
     """The rows of a benchmark that a reference and a candidate both have."""
 
-    def __init__(self, data: PairedData, reference: Run, candidate: Run) -> None:
+    def __init__(self, data: PairedData, reference: ScoredRun, candidate: ScoredRun) -> None:
         self._data, self._cells, self._runs = data, data.cells, (reference, candidate)
-        self._numbers = data.numbers(reference.label, candidate.label)
+        self._numbers = data.index_pair(reference.label, candidate.label)
         rows = {(unit_of(r), r.sample, r.id): r for r in reference.rows_of(data.benchmark)}
         self._rows: dict[tuple[Unit, int], list[tuple[ResultRow, ResultRow]]] = {}
         for row in candidate.rows_of(data.benchmark):
@@ -91,7 +91,7 @@ class _Pair:
         cells, pairs = self._cells, pairs_of(self._cells, "accuracy", rules, *self._numbers)
         if not group.strata <= cells.strata_of(pairs.samples > 0):
             return None
-        within = cells.within(group.strata)
+        within = cells.mask_of(group.strata)
         difference = difference_of(cells, pairs, within)
         low, high = difference.interval or (None, None)
         before, after = self._values(rules)

@@ -7,7 +7,13 @@ from itertools import groupby
 from operator import itemgetter
 
 from ace_ray.benchmarks.results import Table, Value
-from ace_ray.reports.comparison_tables import group_name, interval_text, joined, points, signed
+from ace_ray.reports.comparison_tables import (
+    group_name,
+    interval_text,
+    joined,
+    points,
+    signed_points,
+)
 from ace_ray.reports.kept import Record
 from ace_ray.reports.lost_answers import FATES
 from ace_ray.reports.table import NOT_AVAILABLE, number
@@ -53,7 +59,7 @@ def _kept(lines: Sequence[Record]) -> Table:
     columns: dict[str, Callable[[Record], Value]] = {
         "n": lambda line: line["n"],
         "Difference [95 % CI]": lambda line: (
-            f"{signed(line['difference'])} [{interval_text((line['low'], line['high']))}]"
+            f"{signed_points(line['difference'])} [{interval_text((line['low'], line['high']))}]"
         ),
         "Kept [95 % CI]": _kept_share,
         "of": lambda line: line["right"],

@@ -13,11 +13,11 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.bfcl.check.single import attempts_call
 from ace_ray.errors import UserError
-from ace_ray.parsing.formats import known_calls
-from ace_ray.reports.runs import Run
+from ace_ray.parsing.formats import parse_known_formats
+from ace_ray.reports.runs import ScoredRun
 from ace_ray.storage.rows import messages_of, state_of
 from ace_ray.types import ResultRow
-from ace_ray.util.safe_loading import Unbounded, json_of_row
+from ace_ray.util.safe_loading import InvalidContent, json_of_row
 
 # What became of a lost answer: column of ``kept.csv`` -> words.
 FATES = dict(
@@ -53,7 +53,7 @@ class StoredCalls:
     def add(self, name: str, arguments: str) -> None:
         try:
             values = json_of_row(arguments or "{}")
-        except Unbounded:
+        except InvalidContent:
             values = None
         if isinstance(values, dict):
             self.calls.append((name, values))
@@ -61,18 +61,18 @@ class StoredCalls:
             self.unreadable += 1
 
     def add_text(self, text: str) -> None:
-        if parsed := known_calls(text):
+        if parsed := parse_known_formats(text):
             self.calls += [(call.name, call.args) for call in parsed.calls]
         else:
             self.unreadable += attempts_call(text)
 
 
 def stored_calls(
-    run: Run, rows: Mapping[str, ResultRow], benchmark: type[Benchmark]
+    run: ScoredRun, rows: Mapping[str, ResultRow], benchmark: type[Benchmark]
 ) -> dict[str, StoredCalls]:
     """Read the calls of ``rows``, rows of ``benchmark`` by row id. Raises `UserError`."""
     by_id = {}
-    for row in run.stored([*rows.values()], ("messages", "output", "state", "tools")):
+    for row in run.read_columns([*rows.values()], ("messages", "output", "state", "tools")):
         stored, is_native = StoredCalls(), row["tools"] is not None
         steps = benchmark.transcript(messages_of(row), state_of(row))
         answers = [step for step in steps if step.role == "assistant"]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import ace_ray
-from ace_ray.benchmarks.comparability import flattened
+from ace_ray.benchmarks.comparability import flatten
 from ace_ray.benchmarks.results import Estimate, Table
 from ace_ray.reports.compare import comparison_files
 from ace_ray.reports.comparison import ReportedComparison, compare_reported
@@ -29,7 +29,7 @@ from ace_ray.reports.report_data import (
     error_table,
 )
 from ace_ray.reports.report_folder import PAGE
-from ace_ray.reports.runs import Run, across_line
+from ace_ray.reports.runs import ScoredRun, across_line
 from ace_ray.reports.sweeps import ledger_table
 from ace_ray.reports.table import csv_text
 
@@ -54,7 +54,7 @@ def files_of(content: Content, *, wrong: int, made_at: str) -> tuple[dict[str, b
     files = {PAGE: _page(content, reported, wrong, facts)}
     for table in content.tables():
         files[f"{table.name}.csv"] = csv_text(table).encode("utf-8", "replace")
-    files |= figure_files(content, filter(None, [_in_flight(content.runs)]))
+    files |= figure_files(content, filter(None, [_in_flight_lines(content.runs)]))
     if reported is not None and compared is not None:
         files |= comparison_files(compared, reported.flips)
     return files, lines
@@ -83,7 +83,7 @@ def _page(
         "table": ledger_table(sweep),
         "notes": [(line.label, line.note) for line in sweep.lines if line.note],
     }
-    figure, tables = _in_flight(content.runs), engine_tables(content.runs)
+    figure, tables = _in_flight_lines(content.runs), engine_tables(content.runs)
     engine = {"figure": figure, "tables": tables} if tables or figure else None
     sections = [
         kept(reported),
@@ -173,7 +173,7 @@ def _matrix(benchmark: BenchmarkContent) -> Table:
     )
 
 
-def _in_flight(runs: Sequence[Run]) -> Lines | None:
+def _in_flight_lines(runs: Sequence[ScoredRun]) -> Lines | None:
     stored = {run.label: run.totals["timing"].get("rows_in_flight") or {} for run in runs}
     series = {
         label: [(at * trace.get("every_s", 1.0), rows) for at, rows in enumerate(trace["rows"])]
@@ -208,7 +208,7 @@ def _provenance(content: Content) -> list[dict[str, Any]]:
 
 def _facts(title: str, tree: Mapping[str, Any]) -> dict[str, Any]:
     """Return at most `_LINES` dotted keys with JSON values. ``left_out`` counts the other keys."""
-    flat = flattened(tree)
+    flat = flatten(tree)
     lines = [
         (excerpt(key, _CHARACTERS), excerpt(value, _CHARACTERS))
         for key, value in list(flat.items())[:_LINES]

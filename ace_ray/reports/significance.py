@@ -154,21 +154,21 @@ def rows_to_decide(estimate: Share | Change, limit: float, alpha: float, n: int)
     return ceil(n * (high - 1))
 
 
-def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | None:
+def detectable_effect(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | None:
     """Compute the smallest true difference that these clusters show with a power of 80 %.
 
     The level is Bonferroni's `ALPHA` / ``tests``, the strictest level of Holm. With z from
-    `_detected_at` and n units, the result is ``z * sqrt(sum(moves ** 2)) / n``. It is at least
+    `_detection_z` and n units, the result is ``z * sqrt(sum(moves ** 2)) / n``. It is at least
     ``z ** 2 * sum(sizes ** 2) / n ** 2``, since a difference of d requires that a share d of the
     units differs (Connor 1987, in its conservative form). Returns None if the result exceeds 1."""
     n = float(sizes.sum())
-    z = _detected_at(tests)
+    z = _detection_z(tests)
     by_variance = z * sqrt(float(np.sum(moves**2))) / n
     difference = max(by_variance, z * z * float(np.sum(np.square(sizes, dtype=float))) / n**2)
     return difference if difference <= 1 else None
 
 
 @cache
-def _detected_at(tests: int) -> float:
+def _detection_z(tests: int) -> float:
     """Return z: the smallest detectable difference, divided by its standard error."""
     return float(stats.norm.isf(ALPHA / tests / 2) + stats.norm.ppf(POWER))

@@ -15,7 +15,7 @@ from ace_ray.errors import UserError
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.pipeline.planning.plan import Plan
-from ace_ray.pipeline.run_folder import open_output, opened, output_store
+from ace_ray.pipeline.run_folder import open_folder, open_output, output_store
 from ace_ray.storage.parts import read_ledger, write_parts
 from ace_ray.storage.rows import ROWS, rows_schema
 from ace_ray.storage.stored import MANIFEST, SUCCESS, as_json, read_manifest
@@ -70,7 +70,7 @@ def test_a_grown_run_keeps_its_folder_and_rows(
     rows = len(grown.rows)
     assert (grown.run_id, grown.beside, rows > 2) == (small.run_id, "", True)
     for grows in (True, False):  # the second command continues the grown run
-        with opened(plan(*more, **changes), fresh=False, began=0.0) as run:
+        with open_folder(plan(*more, **changes), fresh=False, began=0.0) as run:
             assert run.announce() == rows - 2
             assert set(run.pending(again=False).ids) == set(grown.rows.ids) - set(small.rows.ids)
             line = f"{rows} rows declared, {rows - 2} to evaluate, 2 stored rows reused ("

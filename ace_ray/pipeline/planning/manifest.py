@@ -9,11 +9,11 @@ from typing import Any
 
 import ace_ray
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.comparability import flattened
+from ace_ray.benchmarks.comparability import flatten
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
-from ace_ray.models.sizes import size_here
+from ace_ray.models.sizes import local_size
 from ace_ray.pipeline.planning.plan import Plan
 from ace_ray.storage.stored import Manifest
 
@@ -33,14 +33,14 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
             resolved["model"]["adapter_revision"] = ref.revision
     size = None  # it is unknown without the weights
     with suppress(UserError):  # the engine reports a file that cannot be read
-        size = size_here(plan.model)
+        size = local_size(plan.model)
     resolved["benchmarks"] = [
         {"name": benchmark.source or name, **benchmark.resolved(), **plan.restricted.get(name, {})}
         for name, benchmark in plan.benchmarks.items()
     ]
     resolved["ids"] = None  # each benchmark in the manifest has its own ids
     for key in ("chat_template", "plugins"):
-        resolved["model"][key] = _absolute(resolved["model"][key])
+        resolved["model"][key] = _resolve(resolved["model"][key])
     # Write the chosen date, since the environment of another machine may set a different one.
     resolved["model"]["start_date"] = plan.choice.start_date or plan.config.model.start_date
     resolved["run_id"] = plan.run_id
@@ -73,7 +73,7 @@ def grown_manifest(manifest: Manifest, plan: Plan) -> dict[str, Any]:
     Keys beside the plan's still describe the first session."""
     tree = make_manifest(plan, {"ace_ray_version": manifest.ace_ray_version})
     before, after = (
-        flattened(
+        flatten(
             {key: config.get(key) for key in ("limit", "samples", "repeat_fraction")}
             | {section["name"]: section for section in config["benchmarks"]}
         )
@@ -96,7 +96,7 @@ def groups_of(benchmark: Benchmark) -> dict[str, list[str]]:
     return {group: list(members) for group, members in benchmark.groups.items()}
 
 
-def _absolute(paths: Any) -> Any:
+def _resolve(paths: Any) -> Any:
     if isinstance(paths, list):
-        return [_absolute(path) for path in paths]
+        return [_resolve(path) for path in paths]
     return None if paths is None else str(Path(paths).expanduser().resolve())

@@ -8,7 +8,7 @@ from ace_ray.reports.comparison import ReportedComparison
 from ace_ray.reports.comparison_tables import sentences_of, tables_of
 from ace_ray.reports.excerpts import excerpt
 from ace_ray.reports.flips import WORDS, Answer, Flip, Flips, flip_table
-from ace_ray.reports.html.answers import in_turns
+from ace_ray.reports.html.answers import interleave
 from ace_ray.reports.html.page import LONGEST, Section
 from ace_ray.reports.kept_tables import headlines, kept_tables
 
@@ -54,7 +54,7 @@ def _pair(flipped: Flips) -> dict[str, Any]:
     chosen: list[Flip] = []
     for change in WORDS:
         turned = [flip for flip in flipped.flips if flip.change == change]
-        chosen += in_turns(turned, lambda flip: flip.category)[:FLIPS]
+        chosen += interleave(turned, lambda flip: flip.category)[:FLIPS]
     return {
         "base": flipped.base,
         "other": flipped.other,

@@ -94,7 +94,7 @@ class Monitored:
     def later(self, seconds: float = 0.0, *, stored: int = 0, **changes: Any) -> Any:
         """Return the error, if any, after some looks at ``changes``, ``seconds`` later."""
         tally = Tally()
-        tally.of(0).stored = stored
+        tally.counts_of(0).stored = stored
         for name, value in changes.items():
             setattr(tally, name, value)
         self.update = tally, seconds
